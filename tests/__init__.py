@@ -1,0 +1,1 @@
+"""The tests: what each folder proves stands in CONTRIBUTING.md."""
