@@ -1,4 +1,4 @@
-"""Golden tables: real tables written by the formats' own engines, kept as one archive each, with what those engines read from them.
+"""Golden tables: real tables written by the formats' own engines, one archive each, with what those engines read.
 
 `FORMAT/NAME.tar.xz` holds the table's folder `NAME/` (Paimon: `golden.db/NAME/`, since its catalogs name tables by
 database) and beside it `NAME.expected/`, what the reference engine answered. `FORMAT/README.md` says what is in each.
@@ -25,8 +25,8 @@ _unpacking = threading.RLock()
 def unpack(table_format: str, name: str, into: Path | None = None) -> Path:
     """The folder of golden table `name`, unpacked.
 
-    Without `into` the copy is shared by this process (a pytest-xdist worker has its own) and goes away at its end: do not
-    write to it. With `into` a fresh copy is made in that folder. Raises KeyError for an unknown name.
+    Without `into` the copy is shared by this process (a pytest-xdist worker has its own) and goes away at its end:
+    do not write to it. With `into` a fresh copy is made in that folder. Raises KeyError for an unknown name.
     """
     if into is not None:
         return _extract(table_format, name, into)
