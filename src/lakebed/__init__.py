@@ -1,0 +1,20 @@
+"""lakebed: Apache Hudi, Apache Paimon and Apache Iceberg tables for PySpark, with pip install alone."""
+
+import importlib
+from typing import Any
+
+from lakebed import errors
+from lakebed.formats import create_table as create
+from lakebed.formats import open_table as open
+from lakebed.kernel.engine import LocalEngine
+from lakebed.verbs.table import Table
+
+__all__ = ["LocalEngine", "Table", "create", "errors", "open"]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """`lakebed.spark` is imported when first used, so that work without Spark starts at once."""
+    if name == "spark":
+        return importlib.import_module("lakebed.spark")
+    raise AttributeError(f"module 'lakebed' has no attribute {name!r}")

@@ -1,0 +1,160 @@
+"""The one tree of errors.
+
+Every error says what happened, where, why, and what to do next, and carries those as fields, so that a program
+can act on them and the command line can print one clear line.
+
+    LakebedError
+    ├── UsageError                 the call is wrong; nothing was read or written        exit code 2
+    │   ├── OptionError            an option that is unknown, ill-typed or out of range
+    │   ├── PredicateError         a `where` that cannot be parsed or names no column
+    │   └── PipelineFileError      a pipeline file with a mistake: file, key, what was expected
+    ├── TableNotFoundError         no such path, or no table there
+    ├── TableExistsError           a table is there already
+    ├── NotInHistoryError          an instant, snapshot or tag that the table does not have
+    │   └── DataCleanedError       the history is known, but its files were cleaned away
+    ├── UnsupportedError           a thing of the format that lakebed refuses rather than guesses
+    ├── SchemaError                data that does not fit the table
+    ├── CorruptError               bytes that break the format's rules
+    ├── StorageError               the store failed
+    │   └── RetryableError         ... in a way that a second try may heal
+    ├── CommitConflictError        another writer's commit stands in the way; nothing of ours is visible
+    ├── CommitUnknownError         the store did not say whether the commit landed; files are kept
+    ├── CallbackError              the commit stands, a callback of it failed and will be called again
+    └── RuntimeMissingError        Java, lakebed or a wheel is missing where the work runs
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class LakebedError(Exception):
+    """Base of all errors that lakebed raises on purpose.
+
+    Fields, each empty when unknown: `what` happened, `table` (location), `instant` (instant time, snapshot id or tag),
+    `file` (path inside the table, or of the pipeline file), `why`, and `todo`: what to do next.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self, what: str, *, table: str = "", instant: str = "", file: str = "", why: str = "", todo: str = ""
+    ) -> None:
+        self.what, self.table, self.instant, self.file, self.why, self.todo = what, table, instant, file, why, todo
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        where = ", ".join(
+            f"{name} {value}"
+            for name, value in (("table", self.table), ("instant", self.instant), ("file", self.file))
+            if value and value not in self.what
+        )
+        text = f"{self.what} [{where}]" if where else self.what
+        if self.why:
+            text += f": {self.why}"
+        return f"{text}. {self.todo}" if self.todo else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), dict(self.__dict__), self.args)
+
+
+def _rebuild(kind: type[LakebedError], fields: dict[str, Any], args: tuple[Any, ...]) -> LakebedError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, *args)
+    error.__dict__.update(fields)
+    return error
+
+
+class UsageError(LakebedError):
+    """The call itself is wrong; nothing was read or written."""
+
+    exit_code = 2
+
+
+class OptionError(UsageError):
+    """An option that is unknown, ill-typed or out of range; `key` names it, `nearest` the known key most like it."""
+
+    def __init__(self, what: str, *, key: str, nearest: str = "", **fields: str) -> None:
+        super().__init__(what, **fields)
+        self.key, self.nearest = key, nearest
+
+    @classmethod
+    def unknown(cls, key: str, known: Iterable[str], *, where: str = "", **fields: str) -> OptionError:
+        """The error for a key that nobody knows, naming the nearest known one."""
+        known = sorted(set(known))
+        near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.5)
+        nearest = near[0] if near else ""
+        place = f" of {where}" if where else ""
+        todo = f"Did you mean {nearest!r}?" if nearest else f"Known options: {', '.join(known) or 'none'}"
+        return cls(f"unknown option {key!r}{place}", key=key, nearest=nearest, todo=todo, **fields)
+
+    @classmethod
+    def ill_typed(cls, key: str, value: object, expected: str, **fields: str) -> OptionError:
+        """The error for a value that is not of the option's type or range."""
+        return cls(f"option {key!r} is {value!r}", key=key, why=f"expected {expected}", **fields)
+
+
+class PredicateError(UsageError):
+    """A `where` that cannot be parsed, names no column, or compares what cannot be compared."""
+
+
+class PipelineFileError(UsageError):
+    """A pipeline file with a mistake; `file` names it, `key` the place in it."""
+
+    def __init__(self, what: str, *, key: str = "", **fields: str) -> None:
+        super().__init__(what, **fields)
+        self.key = key
+
+
+class TableNotFoundError(LakebedError):
+    """Nothing lies at the location, or what lies there is no table of a known format."""
+
+
+class TableExistsError(LakebedError):
+    """A table lies at the location already."""
+
+
+class NotInHistoryError(LakebedError):
+    """The instant, snapshot, tag or time asked for is not in the table's history."""
+
+
+class DataCleanedError(NotInHistoryError):
+    """The history knows the instant, but the files that it needs were cleaned away."""
+
+
+class UnsupportedError(LakebedError):
+    """A thing of the format that lakebed refuses rather than answer wrongly."""
+
+
+class SchemaError(LakebedError):
+    """Data, or a column asked for, that does not fit the table's schema."""
+
+
+class CorruptError(LakebedError):
+    """Bytes that break the format's rules."""
+
+
+class StorageError(LakebedError):
+    """The store refused or failed."""
+
+
+class RetryableError(StorageError):
+    """The store failed in a way that a second try may heal."""
+
+
+class CommitConflictError(LakebedError):
+    """Another writer's commit stands in the way of ours. Nothing of ours is visible; plan again."""
+
+
+class CommitUnknownError(LakebedError):
+    """The store did not say whether the commit landed. Its files are kept; `todo` says how to find out."""
+
+
+class CallbackError(LakebedError):
+    """The commit stands; one of its callbacks failed and is called again by the next commit."""
+
+
+class RuntimeMissingError(LakebedError):
+    """Java, lakebed itself, or a wheel that it needs is missing where the work runs."""

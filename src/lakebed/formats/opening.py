@@ -1,0 +1,94 @@
+"""Which format lies at a location, and its table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from lakebed.errors import TableExistsError, TableNotFoundError, UnsupportedError, UsageError
+from lakebed.formats.hudi.table import HudiTable
+from lakebed.formats.paimon.table import PaimonTable
+from lakebed.kernel.files import Store, open_store
+from lakebed.kernel.options import option_text
+from lakebed.verbs.table import Table
+
+FORMATS: Mapping[str, Callable[[Store, Mapping[str, str]], Table]] = {"hudi": HudiTable, "paimon": PaimonTable}
+"""The formats of this build, by name."""
+
+
+def format_of(store: Store) -> str | None:
+    """The format of what lies in a store, None for nothing known: Hudi by `.hoodie/hoodie.properties`, Paimon by `schema/schema-N`, Iceberg by `metadata/`."""
+    listing = store.list()
+    folders = set(listing.folders)
+    if ".hoodie" in folders:
+        return "hudi"
+    if "schema" in folders and any(info.name.startswith("schema-") for info in store.list("schema").files):
+        return "paimon"
+    if "metadata" in folders and any(info.name.endswith(".metadata.json") for info in store.list("metadata").files):
+        return "iceberg"
+    return None
+
+
+def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, object] = {}) -> Table:
+    """The table at a location.
+
+    Raises TableNotFoundError when nothing or no table lies there, UnsupportedError for a format or table version that this build does not read,
+    OptionError for an unknown or ill-typed option.
+    """
+    texts = {key: option_text(value) for key, value in options.items()}
+    store = location if isinstance(location, Store) else open_store(location, texts)
+    found = format_of(store)
+    if found is None:
+        raise _nothing_there(store)
+    return _class_of(found)(store, texts)
+
+
+def create_table(
+    location: str | os.PathLike[str], format: str, schema: pa.Schema,
+    primary_key: Sequence[str] = (), partition_by: Sequence[str] = (), options: Mapping[str, object] = {},
+) -> Table:  # fmt: skip
+    """A new, empty table; TableExistsError when one is there. The arguments mean what the format's own DDL means by them."""
+    texts = {key: option_text(value) for key, value in options.items()}
+    store = open_store(location, texts)
+    kind = _class_of(format)
+    found = format_of(store)
+    if found is not None:
+        raise TableExistsError(
+            f"a {found} table is there already",
+            table=store.location,
+            todo="Open it with lakebed.open, or choose another place",
+        )
+    make: Callable[..., Table] | None = getattr(kind, "create", None)
+    if make is None:
+        raise UnsupportedError(
+            f"lakebed cannot create {format} tables", todo="The support grid of the README says what works"
+        )
+    return make(store, schema, tuple(primary_key), tuple(partition_by), texts)
+
+
+def _class_of(name: str) -> Callable[[Store, Mapping[str, str]], Table]:
+    if name.lower() in FORMATS:
+        return FORMATS[name.lower()]
+    if name.lower() == "iceberg":
+        raise UnsupportedError(
+            "lakebed does not serve iceberg tables yet", todo="The support grid of the README says what works"
+        )
+    raise UsageError(f"unknown format {name!r}", todo=f"Formats: {', '.join(FORMATS)}")
+
+
+def _nothing_there(store: Store) -> TableNotFoundError:
+    root = store.local_path("")
+    if root is not None and not os.path.exists(root):
+        return TableNotFoundError(
+            "there is no such path", table=store.location, todo="Check the spelling of the location"
+        )
+    if root is not None and not os.path.isdir(root):
+        return TableNotFoundError(
+            "this is a file, not a table", table=store.location, todo="Give the table's root folder"
+        )
+    return TableNotFoundError(
+        "this is no table", table=store.location, why="there is no .hoodie folder, no schema/schema-N and no metadata/*.metadata.json in it",
+        todo="Give the table's root folder (for Paimon WAREHOUSE/DB.db/TABLE)",
+    )  # fmt: skip

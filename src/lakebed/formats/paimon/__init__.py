@@ -1,0 +1,1 @@
+"""Apache Paimon: schemas, snapshots, manifests, buckets, sorted runs."""

@@ -1,0 +1,1 @@
+"""The retry loop of a commit, its conflict outcomes, and its callbacks."""

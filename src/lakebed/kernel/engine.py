@@ -1,0 +1,57 @@
+"""Who runs the tasks: an engine has one method, and nothing else in the code knows which engine it is on."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Engine(Protocol):
+    """Runs one function over many tasks, somewhere."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once."""
+        ...
+
+    def map(self, fn: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+        """Results in the order of the tasks. `fn` and the tasks must be picklable and `fn` may run more than once for a task.
+
+        The first error of a task ends the iteration; tasks not yet begun are not begun.
+        """
+        ...
+
+
+class LocalEngine:
+    """A thread pool in this process: no JVM, starts at once. Arrow and the store release the GIL."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads is {threads}: expected at least 1")
+        self._threads = threads or os.cpu_count() or 1
+
+    @property
+    def parallelism(self) -> int:
+        """The number of threads."""
+        return self._threads
+
+    def map(self, fn: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+        """Results in the order of the tasks; at most twice as many as threads are under way or waiting to be taken."""
+        pending: deque[Future[R]] = deque()
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="lakebed") as pool:
+            try:
+                for task in tasks:
+                    pending.append(pool.submit(fn, task))
+                    if len(pending) >= 2 * self._threads:
+                        yield pending.popleft().result()
+                while pending:
+                    yield pending.popleft().result()
+            finally:
+                for future in pending:
+                    future.cancel()

@@ -1,0 +1,142 @@
+"""What every store can do, and the values it answers with."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+from lakebed.errors import StorageError, UsageError
+
+_DELETE_THREADS = 16
+
+
+class PutOutcome(StrEnum):
+    """What a put-if-absent did."""
+
+    CREATED = "created"
+    """The name holds our bytes."""
+    EXISTS = "exists"
+    """The name holds somebody else's bytes."""
+    UNKNOWN = "unknown"
+    """Neither could be seen. The put may be tried again: it is idempotent, since the bytes are unique to the attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One file: its path inside the store and its size in bytes. No modification time: copies change it, so nothing may rest on it."""
+
+    path: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One folder: the names of its folders and its files, each sorted by name."""
+
+    folders: tuple[str, ...]
+    files: tuple[FileInfo, ...]
+
+
+class Store(ABC):
+    """A folder of files, local or remote. Picklable: a worker builds its own client from the location.
+
+    A missing file is `FileNotFoundError`; any other failure is a `StorageError`, `RetryableError` where a second try may heal it.
+    """
+
+    @property
+    @abstractmethod
+    def location(self) -> str:
+        """The root, as an absolute path or a URL without a trailing slash."""
+
+    @abstractmethod
+    def list(self, folder: str = "") -> Listing:
+        """The direct content of a folder; empty when there is no such folder."""
+
+    @abstractmethod
+    def walk(self, folder: str = "") -> Iterator[FileInfo]:
+        """All files below a folder, in no order; hidden ones too."""
+
+    @abstractmethod
+    def size(self, path: str) -> int:
+        """Bytes of a file."""
+
+    @abstractmethod
+    def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
+        """The bytes of a file, or of a range of it; fewer when it ends before."""
+
+    @abstractmethod
+    def open_input(self, path: str) -> pa.NativeFile:
+        """A random-access Arrow file, for Parquet and ORC."""
+
+    @abstractmethod
+    def open_output(self, path: str) -> AbstractContextManager[pa.NativeFile]:
+        """A new data file; folders are made. When the block ends with an error the file is removed, if it can be."""
+
+    @abstractmethod
+    def write(self, path: str, data: bytes) -> None:
+        """Put or replace a whole file; a reader sees the old or the new bytes, never a part."""
+
+    @abstractmethod
+    def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
+        """Claim a name. `data` must be unique to this attempt, for a retried put can meet its own bytes."""
+
+    @abstractmethod
+    def delete(self, path: str) -> None:
+        """Remove a file; a missing one is no error."""
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove a folder and all below it; a missing one is no error."""
+        self.delete_many(info.path for info in self.walk(folder))
+
+    def exists(self, path: str) -> bool:
+        """Whether a file of that name is there."""
+        try:
+            self.size(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Remove files, several at a time; the first error is raised after all were tried."""
+        with ThreadPoolExecutor(_DELETE_THREADS) as pool:
+            failures = [future for future in [pool.submit(self.delete, path) for path in paths] if future.exception()]
+        if failures:
+            failures[0].result()
+
+    def local_path(self, path: str) -> str | None:
+        """The path on this machine's disk, None for a remote store: for libraries that read paths only."""
+        return None
+
+    def url(self, path: str) -> str:
+        """The full name of a file, as the formats' metadata spells it."""
+        return f"{self.location}/{path}" if path else self.location
+
+
+def inside(path: str) -> str:
+    """The path itself, if it stays inside the store."""
+    if path.startswith("/") or ".." in path.split("/"):
+        raise UsageError(f"path {path!r} leaves the table", todo="Paths inside a table are relative and have no '..'")
+    return path
+
+
+def failed(
+    verb: str, location: str, path: str, error: Exception, kind: type[StorageError] = StorageError
+) -> StorageError:
+    """A store's error in our words."""
+    return kind(
+        f"cannot {verb} {path or 'the folder'}",
+        table=location,
+        file=path,
+        why=str(error).splitlines()[0] if str(error) else type(error).__name__,
+    )

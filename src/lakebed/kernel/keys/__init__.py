@@ -1,0 +1,1 @@
+"""Key encoders and hashes on whole Arrow columns."""

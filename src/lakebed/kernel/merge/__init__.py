@@ -1,0 +1,1 @@
+"""Merging sorted or keyed Arrow batches; which row wins is a policy passed in."""

@@ -1,0 +1,159 @@
+"""Option keys with types and defaults: declared once, parsed in one place, refused by name.
+
+A format's `options.py` declares its keys as `Option`s in an `OptionSet`. Keys match without case, since Spark hands a source its keys in lower case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+from lakebed.errors import OptionError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Generic[T]):
+    """One key: how its text is read, its default, and older names of it. `doc` is one sentence for the reference page."""
+
+    key: str
+    parse: Callable[[str], T]
+    default: T
+    doc: str
+    expected: str = ""
+    aliases: tuple[str, ...] = ()
+
+    def read(self, text: str) -> T:
+        """The typed value of a text; OptionError names the key and what was expected."""
+        try:
+            return self.parse(text.strip())
+        except (ValueError, KeyError) as error:
+            raise OptionError.ill_typed(
+                self.key, text, self.expected or _EXPECTED.get(self.parse, "another value")
+            ) from error
+
+
+class Options:
+    """The values that a caller gave, typed; a key that was not given answers its default."""
+
+    def __init__(self, values: Mapping[str, Any], raw: Mapping[str, str]) -> None:
+        self._values, self.raw = dict(values), dict(raw)
+
+    def __getitem__(self, option: Option[T]) -> T:
+        return cast(T, self._values.get(option.key, option.default))
+
+    def given(self, option: Option[Any]) -> bool:
+        """Whether the caller gave this key."""
+        return option.key in self._values
+
+
+class OptionSet:
+    """The keys that one place understands. `prefixes` are families whose members are open (`lakebed.storage.`)."""
+
+    def __init__(
+        self, options: Iterable[Option[Any]], where: str, prefixes: tuple[str, ...] = ("lakebed.storage.",)
+    ) -> None:
+        self.options, self.where, self.prefixes = tuple(options), where, prefixes
+        self._by_key = {name.lower(): option for option in self.options for name in (option.key, *option.aliases)}
+
+    def __add__(self, other: OptionSet) -> OptionSet:
+        return OptionSet(
+            {o.key: o for o in self.options + other.options}.values(), self.where, self.prefixes + other.prefixes
+        )
+
+    def knows(self, key: str) -> bool:
+        """Whether the key, or the family it belongs to, is known."""
+        return key.lower() in self._by_key or key.lower().startswith(self.prefixes)
+
+    def parse(self, given: Mapping[str, object]) -> Options:
+        """Typed values. Raises OptionError for an unknown key, an ill-typed value, or one key given twice with two values."""
+        values: dict[str, Any] = {}
+        texts: dict[str, str] = {}
+        for key, value in given.items():
+            text = option_text(value)
+            option = self._by_key.get(key.lower())
+            if option is None:
+                if not key.lower().startswith(self.prefixes):
+                    raise OptionError.unknown(key, (o.key for o in self.options), where=self.where)
+            elif texts.get(option.key, text) != text:
+                raise OptionError(
+                    f"option {option.key!r} is given twice, as {texts[option.key]!r} and {text!r}", key=option.key
+                )
+            else:
+                values[option.key] = option.read(text)
+            texts[option.key if option else key] = text
+        return Options(values, texts)
+
+
+def option_text(value: object) -> str:
+    """An option's value as text: Python's True is `true`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def boolean(text: str) -> bool:
+    """`true` or `false`, in any case."""
+    return {"true": True, "false": False}[text.lower()]
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """A whole number not below `least`."""
+
+    def parse(text: str) -> int:
+        number = int(text)
+        if number < least:
+            raise ValueError(text)
+        return number
+
+    _EXPECTED[parse] = f"a whole number of at least {least}"
+    return parse
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """One of some words, in any case; the answer is spelled as declared."""
+    known = {word.lower(): word for word in words}
+
+    def parse(text: str) -> str:
+        return known[text.lower()]
+
+    _EXPECTED[parse] = f"one of {', '.join(words)}"
+    return parse
+
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "k": 1 << 10,
+    "kb": 1 << 10,
+    "m": 1 << 20,
+    "mb": 1 << 20,
+    "g": 1 << 30,
+    "gb": 1 << 30,
+    "t": 1 << 40,
+    "tb": 1 << 40,
+}
+_TIMES = {"ms": 1, "s": 1000, "sec": 1000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def memory_size(text: str) -> int:
+    """Bytes from `128 mb`, `1g`, `4096`."""
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
+    if not match:
+        raise ValueError(text)
+    return int(match[1]) * _UNITS[match[2].replace("bytes", "b")]
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds from `10 ms`, `1 h`, `30s`, `5 min`; a bare number is milliseconds."""
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
+    if not match:
+        raise ValueError(text)
+    return int(match[1]) * _TIMES[match[2] or "ms"]
+
+
+_EXPECTED: dict[Callable[..., Any], str] = {
+    int: "a whole number", float: "a number", boolean: "true or false",
+    memory_size: "a size such as 128 mb", duration_ms: "a duration such as 10 s or 1 h",
+}  # fmt: skip

@@ -1,0 +1,38 @@
+"""What a task tells the commit, and what the commit tells the caller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMessage:
+    """What one task wrote, small and picklable; a format's own message adds the files. Nothing in it is visible before commit."""
+
+
+class Outcome(StrEnum):
+    """How a commit ended."""
+
+    COMMITTED = "committed"
+    SKIPPED = "skipped"
+    """Nothing to do: no data, or this identifier was committed before."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """The outcome of one commit.
+
+    `instant` is the instant time or snapshot id as text, "" when skipped. A conflict or an unknown outcome is an error
+    (`CommitConflictError`, `CommitUnknownError`), never a result that could be overlooked. `notes` are sentences for people:
+    what was left out, what will be invisible until compaction, which callback is still owed.
+    """
+
+    instant: str
+    outcome: Outcome
+    notes: tuple[str, ...] = ()
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The snapshot id, None when skipped or when the format counts in instants wider than a snapshot id."""
+        return int(self.instant) if self.instant else None

@@ -1,0 +1,57 @@
+"""Results of rewrite, expire and archive: what was done, what was left, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something an upkeep verb left alone: `what` (file, group, partition, snapshot) and the `reason`."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteResult:
+    """Sizes are bytes on disk. With `dry_run` the `_after` figures are the plan's prediction and nothing was written."""
+
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    groups: int
+    skipped: tuple[Skipped, ...] = ()
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireResult:
+    """`expired` are instants or snapshot ids, `deleted_files` paths inside the table, `kept` what stays and its reason."""
+
+    expired: tuple[str, ...]
+    deleted_files: tuple[str, ...]
+    kept: tuple[Skipped, ...] = ()
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """What holds an instant in the active timeline, and what would free it."""
+
+    instant: str
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveResult:
+    """`archived` and `kept` are instant times; `settings` the values really used, each with its reason."""
+
+    archived: tuple[str, ...]
+    kept: tuple[str, ...]
+    blockers: tuple[Blocker, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    dry_run: bool = False

@@ -1,0 +1,155 @@
+"""The face of a table, the same for every format.
+
+A format implements the protected methods of what it has; what it has not answers with one clear error. Planning is apart from doing: `dry_run` stops after the plan.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from lakebed.errors import SchemaError, UnsupportedError
+from lakebed.kernel.engine import Engine
+from lakebed.kernel.files import Store
+from lakebed.kernel.predicates import Where, find_column
+from lakebed.model.commit import CommitResult
+from lakebed.model.instant import Instant
+from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult
+from lakebed.verbs.read import ReadPlan, run
+from lakebed.verbs.stream import StreamReader
+from lakebed.verbs.write import Mode, Sink
+
+Position = str | int | Instant | None
+"""An instant, an int snapshot id, an ISO timestamp (UTC unless it says otherwise) or "tag:NAME"."""
+
+
+class Table(ABC):
+    """One table, opened. Metadata is read again by each call, so an open table never goes stale."""
+
+    format: ClassVar[str]
+
+    def __init__(self, store: Store, options: Mapping[str, str]) -> None:
+        self.store, self.options = store, dict(options)
+
+    def __repr__(self) -> str:
+        return f"<lakebed {self.format} table {self.location}>"
+
+    @property
+    def location(self) -> str:
+        """The absolute path or URL."""
+        return self.store.location
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The schema that `read` gives with no projection."""
+
+    @abstractmethod
+    def history(self, archived: bool = False) -> list[Instant]:
+        """Instants or snapshots, oldest first; with `archived` those of the archived timeline too, where the format has one."""
+
+    def read(
+        self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
+    ) -> pa.RecordBatchReader:
+        """A snapshot, streamed. Only needed columns are decoded, and files that `where` rules out are not opened."""
+        return run(self.plan_read(columns, where, as_of), self._threads)
+
+    def changes(
+        self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
+    ) -> pa.RecordBatchReader:
+        """Rows changed in (after, until], plus the string column `_row_kind`: +I -U +U -D. None is the start of history, or now."""
+        return run(self.plan_changes(columns, where, after, until), self._threads)
+
+    @abstractmethod
+    def plan_read(
+        self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
+    ) -> ReadPlan[Any]:
+        """The splits of a snapshot; what `read` and `lakebed.spark.read` run."""
+
+    def plan_changes(
+        self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
+    ) -> ReadPlan[Any]:
+        """The splits of the changes in (after, until]."""
+        raise self._lacks("changes")
+
+    def stream(self, columns: Sequence[str] | None = None, where: Where = None) -> StreamReader:
+        """The driver's half of a stream, started where the table's options say."""
+        raise self._lacks("streaming reads")
+
+    def sink(self, mode: Mode = Mode.APPEND, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> Sink:
+        """The table as the target of writes by many tasks."""
+        raise self._lacks("writes")
+
+    def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
+        """Write a pyarrow Table, RecordBatch or RecordBatchReader as one commit: append, overwrite, upsert or delete."""
+        raise self._lacks("writes")
+
+    def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> Any:
+        """The two-phase form: write, prepare_commit, commit or filter_and_commit, abort."""
+        raise self._lacks("two-phase writes")
+
+    def rewrite(
+        self,
+        where: Where = None,
+        dry_run: bool = False,
+        engine: Engine | None = None,
+        options: Mapping[str, object] = {},
+    ) -> RewriteResult:
+        """Compact, cluster or bin-pack data files."""
+        raise self._lacks("rewrite")
+
+    def expire(
+        self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
+    ) -> ExpireResult:
+        """Remove old versions and the files that only they need."""
+        raise self._lacks("expire")
+
+    def archive(
+        self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
+    ) -> ArchiveResult:
+        """Move old instants of the active timeline to the archived one."""
+        raise self._lacks("archive")
+
+    def tag(self, name: str, snapshot: Position = None) -> None:
+        """Name a snapshot so that it is kept (a Hudi savepoint)."""
+        raise self._lacks("tags")
+
+    def delete_tag(self, name: str) -> None:
+        """Remove such a name."""
+        raise self._lacks("tags")
+
+    def inspect(self) -> Any:
+        """Health, blockers and advice."""
+        raise self._lacks("inspect")
+
+    @property
+    def _threads(self) -> int:
+        return int(self.options.get("read.tasks") or os.cpu_count() or 1)
+
+    def _lacks(self, what: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"lakebed has no {what} for {self.format} tables",
+            table=self.location,
+            todo="The support grid of the README says what works",
+        )
+
+
+def project(columns: Iterable[str] | None, schema: pa.Schema, *, table: str) -> list[str]:
+    """The columns asked for in the schema's spelling, all when None; SchemaError names an unknown, doubled or ambiguous one."""
+    if columns is None:
+        return list(schema.names)
+    if isinstance(columns, str):
+        raise SchemaError(f"columns is the text {columns!r}", table=table, todo="Give a list of column names")
+    found: list[str] = []
+    for name in columns:
+        known = find_column(name, schema.names)
+        if known is None:
+            raise SchemaError(f"unknown column {name!r}", table=table, todo=f"Columns: {', '.join(schema.names)}")
+        if known in found:
+            raise SchemaError(f"column {known!r} is asked for twice", table=table, todo="Name each column once")
+        found.append(known)
+    return found

@@ -1,0 +1,90 @@
+"""Write: the plan routes rows to buckets, the task writes files and gives commit messages, the commit publishes one snapshot.
+
+A *sink* is what a format gives: it says where rows go (`Routing`), makes a writer for one task, and commits messages under a commit user and an
+identifier, exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import pyarrow as pa
+
+from lakebed.errors import SchemaError, UsageError
+from lakebed.model.commit import CommitMessage, CommitResult
+
+
+class Mode(StrEnum):
+    """What a write does with the rows that are there."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    UPSERT = "upsert"
+    DELETE = "delete"
+
+    @classmethod
+    def parse(cls, text: str) -> Mode:
+        """The mode of that name; UsageError names the four."""
+        try:
+            return cls(text.lower())
+        except ValueError:
+            raise UsageError(f"unknown write mode {text!r}", todo=f"Modes: {', '.join(cls)}") from None
+
+
+class TaskWriter(Protocol):
+    """Writes the rows of one task. It may die at any moment: what it wrote is invisible until committed."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch of the sink's input schema."""
+        ...
+
+    def finish(self) -> Sequence[CommitMessage]:
+        """Close all files and say what was written."""
+        ...
+
+    def abort(self) -> None:
+        """Close and remove what was written."""
+        ...
+
+
+class Sink(Protocol):
+    """A table as the target of one write. Picklable: workers get copies of it."""
+
+    @property
+    def input_schema(self) -> pa.Schema:
+        """What rows must look like; a `_row_kind` column may be added where the table takes changes."""
+        ...
+
+    def channels(self, batch: pa.RecordBatch, count: int) -> pa.Array | None:
+        """The int32 channel in [0, count) of each row, so that all rows of a (partition, bucket) meet in one task; None when rows need no routing."""
+        ...
+
+    def task_writer(self) -> TaskWriter:
+        """A writer for one task, on the machine that runs it."""
+        ...
+
+    def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
+        """Publish; an identifier that this commit user committed before is skipped and its messages' files are removed."""
+        ...
+
+    def abort(self, messages: Sequence[CommitMessage]) -> None:
+        """Remove files of messages that were certainly not committed."""
+        ...
+
+
+def check_input(given: pa.Schema, wanted: pa.Schema, *, table: str, extra: Mapping[str, pa.DataType] = {}) -> None:
+    """Raise SchemaError unless each column of `wanted` is given (or nullable) and no other column is, but for `extra`."""
+    unknown = [name for name in given.names if name not in wanted.names and name not in extra]
+    missing = [field.name for field in wanted if field.name not in given.names and not field.nullable]
+    if unknown:
+        raise SchemaError(
+            f"columns the table does not have: {', '.join(unknown)}",
+            table=table,
+            todo=f"The table's columns: {', '.join(wanted.names)}",
+        )
+    if missing:
+        raise SchemaError(
+            f"columns missing that may not be null: {', '.join(missing)}", table=table, todo="Give them a value"
+        )
