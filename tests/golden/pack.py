@@ -3,7 +3,7 @@
     python -m tests.golden.pack FORMAT FOLDER [NAME ...]
 
 FOLDER holds `NAME/` (Paimon: `golden.db/NAME/`) and `NAME.expected/`; without names all of it is packed. Owners, modes
-and file times do not go in. One exception: Hudi's engine takes the completion time of an instant of table version 6 from
+and file times do not go in. One exception: Hudi takes the completion time of an instant of table version 6 from
 its state file's modification time, so `.hoodie/<instant>.*` gets the time that the instant's own name says.
 """
 
