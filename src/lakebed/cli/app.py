@@ -1,0 +1,73 @@
+"""The `lakebed` program: commands, and what every command does with output, errors and exit codes.
+
+Exit code 0 only when the command did what was asked, 2 on wrong use, 1 on failure with one clear line (`--debug` shows the traceback).
+With `--json` standard output holds one JSON document and nothing else, on failure {"error": {...}}.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import typer
+
+import lakebed
+from lakebed.cli import output
+from lakebed.cli.demo import demo
+from lakebed.cli.history import history
+from lakebed.cli.read import read
+from lakebed.cli.run import run
+from lakebed.errors import LakebedError
+
+app = typer.Typer(
+    name="lakebed",
+    help="Hudi, Paimon and Iceberg tables for PySpark, with pip alone.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, run, read, history):
+    app.command()(command)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"lakebed {lakebed.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version and stop."),
+) -> None:
+    """Hudi, Paimon and Iceberg tables for PySpark, with pip alone."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the program and leave the process with its exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    as_json, debug = "--json" in given, "--debug" in given
+    try:
+        code = app(given, standalone_mode=False) or 0
+    except click.exceptions.Abort:
+        code = output.fail("interrupted", 130, as_json)
+    except click.ClickException as error:
+        usage = error.ctx.get_usage() + "\n" if isinstance(error, click.UsageError) and error.ctx and not as_json else ""
+        code = output.fail(error.format_message(), 2, as_json, before=usage)
+    except LakebedError as error:
+        if debug:
+            raise
+        code = output.fail(str(error), error.exit_code, as_json, error)
+    except KeyboardInterrupt:
+        code = output.fail("interrupted", 130, as_json)
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = 1
+    except Exception as error:  # a defect of ours or of a library: still one line, with the way to the whole story
+        if debug:
+            raise
+        text = str(error).strip().splitlines()
+        code = output.fail(f"{type(error).__name__}: {text[0] if text else 'no message'}. Run again with --debug for the traceback", 1, as_json)
+    sys.exit(code)

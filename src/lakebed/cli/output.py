@@ -1,0 +1,141 @@
+"""What commands print: one JSON document, a table for people, a progress bar on a terminal and log lines elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import json
+import math
+import sys
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from lakebed.errors import LakebedError, OptionError, UsageError
+
+
+def stdout() -> Console:
+    """The console that answers go to; wide when it is no terminal, so that nothing is cut."""
+    return Console(soft_wrap=True) if sys.stdout.isatty() else Console(width=200, soft_wrap=True, no_color=True)
+
+
+def log(text: str) -> None:
+    """One line on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def emit_json(document: Any) -> None:
+    """The one JSON document of a command with `--json`."""
+    sys.stdout.write(to_json(document, indent=2) + "\n")
+
+
+def to_json(document: Any, indent: int | None = None) -> str:
+    """JSON text of a document; a number that JSON has no word for (NaN, Infinity) becomes text."""
+    try:
+        return json.dumps(document, default=json_value, ensure_ascii=False, indent=indent, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(document), default=json_value, ensure_ascii=False, indent=indent)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def fail(text: str, code: int, as_json: bool, error: LakebedError | None = None, before: str = "") -> int:
+    """Say on standard error what went wrong, and on standard output too when a JSON document is expected there."""
+    log(f"{before}error: {text}")
+    if as_json:
+        fields = {name: getattr(error, name) for name in ("what", "table", "instant", "file", "why", "todo", "key") if getattr(error, name, "")}
+        emit_json({"error": {"message": text, "kind": type(error).__name__ if error else "UsageError" if code == 2 else "Error", **fields}})
+    return code
+
+
+def json_value(value: Any) -> Any:
+    """A value that JSON has no word for: decimals as text, times as ISO 8601, bytes as base64."""
+    if isinstance(value, datetime.datetime):
+        return value.isoformat() if value.tzinfo is None else value.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, uuid.UUID | datetime.timedelta):
+        return str(value)
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    raise TypeError(f"no JSON form for {type(value).__name__}")
+
+
+def rows_of(batch: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
+    """Rows for people and JSON, never on a data path; times beyond Python's years become text."""
+    try:
+        return list(batch.to_pylist())
+    except (ValueError, OverflowError):
+        temporal = [pa.types.is_temporal(column.type) for column in batch.columns]
+        texts = [column.cast(pa.string()) if is_time else column for column, is_time in zip(batch.columns, temporal, strict=True)]
+        return list(pa.table(texts, names=batch.schema.names).to_pylist())
+
+
+def text_of(value: Any) -> str:
+    """One cell of a table for people."""
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | dict):
+        return json.dumps(value, default=json_value, ensure_ascii=False)
+    plain = json_value(value) if not isinstance(value, int | float) else value
+    return str(plain)
+
+
+def show_table(names: Sequence[str], rows: Iterable[Sequence[Any]], right: Iterable[str] = ()) -> None:
+    """A table for people: headings, then one line a row."""
+    grid = RichTable(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        grid.add_column(Text(name), justify="right" if name in set(right) else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(text_of(value)) for value in row))
+    stdout().print(grid)
+
+
+def parse_options(given: Sequence[str]) -> dict[str, object]:
+    """`--option KEY=VALUE`, repeated, as a mapping; OptionError for a text without `=` or a key given twice."""
+    options: dict[str, object] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise OptionError(f"--option {text!r} is not KEY=VALUE", key=key, todo="For example --option bucket=4")
+        if key.strip() in options:
+            raise OptionError(f"--option {key.strip()} is given twice", key=key.strip(), todo="Give it once")
+        options[key.strip()] = value
+    return options
+
+
+def parse_position(text: str | None) -> str | int | None:
+    """An instant, snapshot id, timestamp or tag from the command line; short digits are a snapshot id."""
+    if text is None or not text.strip():
+        return None
+    return int(text) if text.isdigit() and len(text) < 14 else text
+
+
+def parse_columns(text: str | None) -> list[str] | None:
+    """`a,b,c` as a list; None for all columns."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UsageError(f"--columns {text!r} holds an empty name", todo="Separate names by single commas")
+    return names
