@@ -1,56 +1,59 @@
 """`where`, as SQL text or as a pyarrow expression: one canonical form, the pyarrow expression.
 
-SQL is parsed by sqlglot (Spark's dialect) and turned into Arrow kernels with SQL's three-valued logic; a row is kept when the predicate is
-true, neither when it is false nor when it is null. Literals take the type of the column that they are held against.
+SQL is parsed by sqlglot (Spark's dialect) and turned into Arrow kernels with SQL's three-valued logic; a row is kept
+when the predicate is true, neither when it is false nor when it is null. Constants compare by value (`literals.py`); a
+timestamp without a zone is UTC against a column that has one. Where this is not Spark: NaN compares as in IEEE 754 (it
+equals nothing), a division by zero is null, and a text column is not compared with a number.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlglot
 from sqlglot import expressions as sql
+from sqlglot.errors import ParseError, SqlglotError
 
 from lakebed.errors import PredicateError
+from lakebed.kernel.literals import exactly, typed
 
-Where = str | pc.Expression | None
+Where: TypeAlias = str | pc.Expression | None
 """What users hand in."""
 
-_COMPARE: dict[type[sql.Expression], Callable[[Any, Any], Any]] = {
-    sql.EQ: operator.eq, sql.NEQ: operator.ne, sql.GT: operator.gt, sql.GTE: operator.ge, sql.LT: operator.lt, sql.LTE: operator.le,
+_COMPARE: dict[type[sql.Expr], Callable[[Any, Any], Any]] = {
+    sql.EQ: operator.eq, sql.NEQ: operator.ne,
+    sql.GT: operator.gt, sql.GTE: operator.ge, sql.LT: operator.lt, sql.LTE: operator.le,
 }  # fmt: skip
-_MIRROR = {sql.GT: sql.LT, sql.LT: sql.GT, sql.GTE: sql.LTE, sql.LTE: sql.GTE, sql.EQ: sql.EQ, sql.NEQ: sql.NEQ}
-_MATH: dict[type[sql.Expression], Callable[[Any, Any], Any]] = {
-    sql.Add: operator.add, sql.Sub: operator.sub, sql.Mul: operator.mul, sql.Div: operator.truediv,
+_MATH: dict[type[sql.Expr], Callable[[Any, Any], Any]] = {
+    sql.Add: operator.add, sql.Sub: operator.sub, sql.Mul: operator.mul,
 }  # fmt: skip
+_UNKNOWN = pa.scalar(None, pa.bool_())
 
 
 def parse_where(where: Where, schema: pa.Schema) -> pc.Expression | None:
     """The canonical predicate, None for "every row".
 
-    Raises PredicateError when the text does not parse, names no column of `schema` (the nearest is named), or compares what cannot be compared.
+    Raises PredicateError when the text does not parse, names no column of `schema` (the nearest is named), or compares
+    what cannot be compared.
     """
     if where is None:
         return None
     if isinstance(where, pc.Expression):
         predicate = where
+    elif isinstance(where, str):
+        predicate = _Translation(where, schema).boolean(_parsed(where))
     else:
-        try:
-            tree = sqlglot.parse_one(where, dialect="spark", into=sql.Condition) if where.strip() else None
-        except sqlglot.ParseError as error:
-            raise PredicateError(
-                f"cannot parse where {where!r}", why=error.errors[0]["description"] if error.errors else str(error)
-            ) from error
-        if tree is None:
-            raise PredicateError("where is empty", todo="Leave it out to read every row")
-        predicate = _Translation(where, schema).boolean(tree)
+        raise PredicateError(
+            f"where is a {type(where).__name__}", todo="Give a SQL predicate as text or a pyarrow expression"
+        )
     try:
-        pa.Table.from_batches([], schema=schema).filter(predicate)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        _try_out(predicate, schema)
+    except (pa.ArrowException, TypeError) as error:
         raise PredicateError(f"where {where!s} does not fit the table", why=str(error).splitlines()[0]) from error
     return predicate
 
@@ -63,14 +66,6 @@ def columns_of(where: Where, schema: pa.Schema) -> tuple[str, ...]:
     return tuple(name for name in schema.names if not _binds(predicate, schema.remove(schema.get_field_index(name))))
 
 
-def _binds(predicate: pc.Expression, schema: pa.Schema) -> bool:
-    try:
-        pa.Table.from_batches([], schema=schema).filter(predicate)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
 def find_column(name: str, names: list[str]) -> str | None:
     """The column of that name: as written, else the only one that differs in case alone."""
     if name in names:
@@ -79,78 +74,139 @@ def find_column(name: str, names: list[str]) -> str | None:
     return near[0] if len(near) == 1 else None
 
 
+def _parsed(where: str) -> sql.Expr:
+    if not where.strip():
+        raise PredicateError("where is empty", todo="Leave it out to read every row")
+    try:
+        return sqlglot.parse_one(where, dialect="spark", into=sql.Condition)
+    except SqlglotError as error:
+        found = error.errors if isinstance(error, ParseError) else []
+        why = str(found[0].get("description") or error) if found else str(error)
+        raise PredicateError(f"cannot parse where {where!r}", why=why) from error
+    except RecursionError as error:
+        raise PredicateError("where is nested too deeply", todo="Use IN, or fewer parentheses") from error
+
+
+def _try_out(predicate: pc.Expression, schema: pa.Schema) -> None:
+    """Runs the predicate over one row of nulls: some mismatches of types show only when a kernel runs."""
+    columns = [pa.nulls(1, field.type) for field in schema]
+    pa.Table.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in schema])).filter(predicate)
+
+
+def _binds(predicate: pc.Expression, schema: pa.Schema) -> bool:
+    try:
+        _try_out(predicate, schema)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 class _Translation:
     """One SQL text against one schema."""
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
         self._text, self._schema = text, schema
 
-    def boolean(self, node: sql.Expression) -> pc.Expression:
+    def boolean(self, node: sql.Expr) -> pc.Expression:
         """A node that is true, false or null."""
         match node:
             case sql.Paren():
                 return self.boolean(node.this)
             case sql.And():
-                return self.boolean(node.left) & self.boolean(node.right)
+                return functools.reduce(operator.and_, map(self.boolean, node.flatten()))
             case sql.Or():
-                return self.boolean(node.left) | self.boolean(node.right)
+                return functools.reduce(operator.or_, map(self.boolean, node.flatten()))
             case sql.Not():
                 return ~self.boolean(node.this)
             case sql.Boolean():
                 return pc.scalar(bool(node.this))
+            case sql.Null():
+                return pc.scalar(_UNKNOWN)
             case sql.Is():
                 return self._is(node)
             case sql.In():
                 return self._in(node)
             case sql.Between():
-                field, kind = self._value(node.this, None)
-                return (field >= self._literal(node.args["low"], kind)) & (
-                    field <= self._literal(node.args["high"], kind)
-                )
+                low, high = self._pair(node.this, node.args["low"]), self._pair(node.this, node.args["high"])
+                return operator.ge(*low) & operator.le(*high)
             case sql.Like() | sql.ILike():
                 field, _ = self._value(node.this, None)
                 return pc.match_like(field, self._text_of(node.expression), ignore_case=isinstance(node, sql.ILike))
             case sql.StartsWith():
                 return pc.starts_with(self._value(node.this, None)[0], self._text_of(node.expression))
             case sql.NullSafeEQ():
-                left, right = self._pair(node)
-                return (left.is_null() & right.is_null()) | (left.is_valid() & right.is_valid() & (left == right))
+                return self._same(node)
+            case sql.NullSafeNEQ():
+                return ~self._same(node)
             case sql.Column():
                 return self._column(node)[0]
             case _ if type(node) in _COMPARE:
-                left, right = self._pair(node)
-                return _COMPARE[type(node)](left, right)
-        raise self._error(f"{node.sql(dialect='spark')} is not supported in where")
+                return _COMPARE[type(node)](*self._pair(node.args["this"], node.args["expression"]))
+        raise self._unsupported(node)
 
-    def _pair(self, node: sql.Expression) -> tuple[pc.Expression, pc.Expression]:
-        left, right = node.args["this"], node.args["expression"]
+    def _pair(self, left: sql.Expr, right: sql.Expr) -> tuple[pc.Expression, pc.Expression]:
+        """Two sides of a comparison; a constant takes the type of the other side."""
         if _is_constant(left) and not _is_constant(right):
             field, kind = self._value(right, None)
-            return self._literal(left, kind), field
+            return pc.scalar(self._constant(left, kind)), field
         field, kind = self._value(left, None)
         return field, self._value(right, kind)[0]
 
-    def _value(self, node: sql.Expression, kind: pa.DataType | None) -> tuple[pc.Expression, pa.DataType | None]:
-        if isinstance(node, sql.Paren):
-            return self._value(node.this, kind)
-        if isinstance(node, sql.Column):
-            return self._column(node)
+    def _same(self, node: sql.Expr) -> pc.Expression:
+        left, right = self._pair(node.args["this"], node.args["expression"])
+        return (left.is_null() & right.is_null()) | (left.is_valid() & right.is_valid() & (left == right))
+
+    def _value(self, node: sql.Expr, kind: pa.DataType | None) -> tuple[pc.Expression, pa.DataType | None]:
+        """A node that has a value, and its type; a constant is made of type `kind`."""
+        match node:
+            case sql.Column():
+                return self._column(node)
+            case _ if _is_constant(node):
+                value = self._constant(node, kind)
+                return pc.scalar(value), kind or value.type
+            case sql.Paren():
+                return self._value(node.this, kind)
+            case sql.Neg():
+                value, kind = self._number(node.this, kind)
+                return pc.negate_checked(value), kind
+            case sql.Div():
+                return self._quotient(node), pa.float64()
+            case sql.Lower() | sql.Upper():
+                value, kind = self._value(node.this, kind)
+                return (pc.utf8_lower if isinstance(node, sql.Lower) else pc.utf8_upper)(value), kind
+            case _ if type(node) in _MATH:
+                left, left_kind = self._number(node.args["this"], kind)
+                right, right_kind = self._number(node.args["expression"], left_kind)
+                widest = right_kind if pa.types.is_integer(left_kind) else left_kind
+                return _MATH[type(node)](left, right), widest
+        raise self._unsupported(node)
+
+    def _number(self, node: sql.Expr, kind: pa.DataType | None) -> tuple[pc.Expression, pa.DataType]:
+        """An operand of arithmetic; whole numbers are computed in 64 bits, where an overflow is an error."""
         if _is_constant(node):
-            return self._literal(node, kind), kind
-        if type(node) in _MATH:
-            left, kind = self._value(node.args["this"], kind)
-            return _MATH[type(node)](left, self._value(node.args["expression"], kind)[0]), kind
-        if isinstance(node, sql.Lower | sql.Upper):
-            field, kind = self._value(node.this, kind)
-            return (pc.utf8_lower if isinstance(node, sql.Lower) else pc.utf8_upper)(field), kind
-        raise self._error(f"{node.sql(dialect='spark')} is not supported in where")
+            constant = self._constant(node, kind)
+            value, found = pc.scalar(constant), constant.type
+        else:
+            value, found = self._value(node, kind)
+        if found is not None and pa.types.is_integer(found):
+            return value.cast(pa.int64()), pa.int64()
+        if found is None or not (pa.types.is_floating(found) or pa.types.is_decimal(found)):
+            raise self._error(f"{node.sql(dialect='spark')} is no number")
+        return value, found
+
+    def _quotient(self, node: sql.Div) -> pc.Expression:
+        """`/` divides fractions, as Spark's does; by zero it is null."""
+        left, right = (self._number(node.args[side], None)[0].cast(pa.float64()) for side in ("this", "expression"))
+        return left / pc.if_else(right == pc.scalar(0.0), pc.scalar(pa.scalar(None, pa.float64())), right)
 
     def _column(self, node: sql.Column) -> tuple[pc.Expression, pa.DataType]:
         parts = [part.name for part in node.parts]
         name = find_column(parts[0], self._schema.names)
         if name is None:
+            near = [known for known in self._schema.names if known.lower() == parts[0].lower()]
             raise PredicateError(
-                f"where names the unknown column {parts[0]!r}", todo=f"Columns: {', '.join(self._schema.names)}"
+                f"where names the {'ambiguous' if near else 'unknown'} column {parts[0]!r}",
+                todo=f"Columns: {', '.join(near or self._schema.names)}",
             )
         kind = self._schema.field(name).type
         for part in parts[1:]:
@@ -163,95 +219,93 @@ class _Translation:
         if isinstance(node.expression, sql.Null):
             return self._value(node.this, None)[0].is_null()
         if isinstance(node.expression, sql.Boolean):
-            return pc.fill_null(self.boolean(node.this) == pc.scalar(bool(node.expression.this)), False)
-        raise self._error(f"{node.sql()} is not supported in where")
+            value = self.boolean(node.this)
+            return pc.coalesce(value if node.expression.this else ~value, pc.scalar(False))
+        raise self._unsupported(node)
 
     def _in(self, node: sql.In) -> pc.Expression:
         field, kind = self._value(node.this, None)
-        if kind is None or not node.expressions:
+        if kind is None or pa.types.is_null(kind) or not node.expressions:
             raise self._error("IN takes a column and a list of values")
         values = [self._constant(item, kind) for item in node.expressions]
-        known = [value for value in values if value.is_valid]
-        found = pc.is_in(field, value_set=pa.array([v.as_py() for v in known], kind))
+        known = [exact for value in values if value.is_valid and (exact := exactly(value, kind)) is not None]
+        found = pc.is_in(field, value_set=pa.array(known, kind.value_type if pa.types.is_dictionary(kind) else kind))
         # null IN (...) is null, and so is a miss when the list holds a null
-        miss_is_null = len(known) < len(values)
-        unknown = field.is_null() | ~found if miss_is_null else field.is_null()
-        return pc.if_else(unknown, pc.scalar(pa.scalar(None, pa.bool_())), found)
+        has_null = any(not value.is_valid for value in values)
+        unknown = field.is_null() | ~found if has_null else field.is_null()
+        return pc.if_else(unknown, pc.scalar(_UNKNOWN), found)
 
-    def _text_of(self, node: sql.Expression) -> str:
+    def _text_of(self, node: sql.Expr) -> str:
         if not isinstance(node, sql.Literal) or not node.is_string:
             raise self._error("a pattern must be a text")
         return str(node.this)
 
-    def _literal(self, node: sql.Expression, kind: pa.DataType | None) -> pc.Expression:
-        return pc.scalar(self._constant(node, kind))
-
-    def _constant(self, node: sql.Expression, kind: pa.DataType | None) -> pa.Scalar:
-        """A constant in the type that it is compared with; a fraction against a whole number keeps its fraction."""
+    def _constant(self, node: sql.Expr, kind: pa.DataType | None) -> pa.Scalar:
+        """A constant, for a comparison with a column of type `kind`."""
         if isinstance(node, sql.Paren):
             return self._constant(node.this, kind)
         if isinstance(node, sql.Null):
-            return pa.scalar(None, kind)
+            return pa.scalar(None, kind.value_type if kind is not None and pa.types.is_dictionary(kind) else kind)
         if isinstance(node, sql.Boolean):
             return pa.scalar(bool(node.this))
         negative = isinstance(node, sql.Neg)
         inner = node.this if negative else node
-        if isinstance(inner, sql.Cast):
-            return self._constant(inner.this, _CASTS.get(inner.to.this, kind))
-        if isinstance(inner, sql.Date | sql.Timestamp | sql.TsOrDsToDate) and inner.this is not None:
-            return self._constant(inner.this, kind)
-        if not isinstance(inner, sql.Literal):
+        if not negative and isinstance(inner, sql.Cast | sql.Date | sql.Timestamp | sql.TsOrDsToDate):
+            return self._cast(inner, kind)
+        if not isinstance(inner, sql.Literal) or (negative and inner.is_string):
             raise self._error(f"{node.sql(dialect='spark')} is not a constant")
-        text = f"-{inner.this}" if negative else str(inner.this)
+        return self._typed(f"-{inner.this}" if negative else str(inner.this), inner.is_string, kind)
+
+    def _cast(self, node: sql.Expr, kind: pa.DataType | None) -> pa.Scalar:
+        """`DATE '...'`, `TIMESTAMP '...'` and CAST of a constant."""
+        target = _cast_type(node)
+        if target is None:
+            raise self._unsupported(node)
+        if pa.types.is_timestamp(target) and kind is not None and pa.types.is_timestamp(kind):
+            target = kind
+        elif pa.types.is_timestamp(target) and kind is not None and pa.types.is_date(kind):
+            target = pa.timestamp("us")
+        value = self._constant(node.this, target)
+        if pa.types.is_date(target) and kind is not None and pa.types.is_timestamp(kind) and value.is_valid:
+            return self._typed(value.as_py().isoformat(), True, kind)
+        return value
+
+    def _typed(self, text: str, quoted: bool, kind: pa.DataType | None) -> pa.Scalar:
         try:
-            return _typed(text, inner.is_string, kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-            raise self._error(f"{text!r} is no {kind}") from error
+            return typed(text, quoted, kind)
+        except (ValueError, pa.ArrowNotImplementedError) as error:
+            raise self._error(f"{text!r} is no {kind} ({str(error).splitlines()[0]})") from error
+
+    def _unsupported(self, node: sql.Expr) -> PredicateError:
+        return self._error(f"{node.sql(dialect='spark')} is not supported in where")
 
     def _error(self, why: str) -> PredicateError:
         return PredicateError(f"cannot use where {self._text!r}", why=why)
 
 
+_TYPE = sql.DataType.Type
 _CASTS = {
-    sql.DataType.Type.DATE: pa.date32(), sql.DataType.Type.TIMESTAMP: pa.timestamp("us", "UTC"), sql.DataType.Type.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
-    sql.DataType.Type.TIMESTAMPNTZ: pa.timestamp("us"), sql.DataType.Type.BIGINT: pa.int64(), sql.DataType.Type.INT: pa.int32(),
-    sql.DataType.Type.TEXT: pa.string(), sql.DataType.Type.DOUBLE: pa.float64(),
-}  # fmt: skip
+    _TYPE.DATE: pa.date32(),
+    _TYPE.TIMESTAMP: pa.timestamp("us", "UTC"),
+    _TYPE.TIMESTAMPTZ: pa.timestamp("us", "UTC"),
+    _TYPE.TIMESTAMPLTZ: pa.timestamp("us", "UTC"),
+    _TYPE.TIMESTAMPNTZ: pa.timestamp("us"),
+    _TYPE.BIGINT: pa.int64(),
+    _TYPE.INT: pa.int32(),
+    _TYPE.TEXT: pa.string(),
+    _TYPE.DOUBLE: pa.float64(),
+}
 
 
-def _is_constant(node: sql.Expression) -> bool:
+def _cast_type(node: sql.Expr) -> pa.DataType | None:
+    if isinstance(node, sql.Cast):
+        return _CASTS.get(node.to.this)
+    return pa.timestamp("us", "UTC") if isinstance(node, sql.Timestamp) else pa.date32()
+
+
+def _is_constant(node: sql.Expr) -> bool:
     if isinstance(node, sql.Literal | sql.Null | sql.Boolean):
         return True
     return isinstance(
         node, sql.Neg | sql.Cast | sql.Paren | sql.Date | sql.Timestamp | sql.TsOrDsToDate
     ) and _is_constant(node.this)
-
-
-def _typed(text: str, is_string: bool, kind: pa.DataType | None) -> pa.Scalar:
-    if kind is None:
-        return (
-            pa.scalar(text)
-            if is_string
-            else (pa.scalar(float(text)) if not text.lstrip("-").isdigit() else pa.scalar(int(text)))
-        )
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_integer(kind) and not is_string and not text.lstrip("-").isdigit():
-        return pa.scalar(float(text))
-    if pa.types.is_integer(kind) and not is_string and not -(2**31) <= int(text) < 2**31:
-        return pa.scalar(int(text), pa.int64())
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return pa.scalar(text.encode(), kind)
-    if pa.types.is_decimal(kind) and not is_string:
-        return (
-            pa.scalar(text).cast(pa.decimal128(38, kind.scale))
-            if "." not in text
-            else pa.scalar(text).cast(pa.decimal128(38, max(kind.scale, len(text.rpartition(".")[2]))))
-        )
-    if pa.types.is_timestamp(kind) and kind.tz:
-        return (
-            pa.scalar(text).cast(pa.timestamp(kind.unit)).cast(pa.timestamp(kind.unit, "UTC")).cast(kind)
-            if not text.endswith("Z")
-            else pa.scalar(text).cast(kind)
-        )
-    return pa.scalar(text).cast(kind)

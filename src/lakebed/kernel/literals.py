@@ -1,0 +1,102 @@
+"""A constant of a `where` in the type of the column that it is compared with, so that the comparison is exact.
+
+The rule is SQL's: a constant that the column's type cannot hold (300 against a tinyint, 1.255 against a decimal(10, 2))
+still compares by its value, it is neither rounded nor refused. What Spark would settle by a cast that hides mistakes (a
+number against a text) is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+
+import pyarrow as pa
+
+_ZONE = re.compile(r"(Z|UTC|[+-]\d\d:?(\d\d)?)$")
+_FRACTION = re.compile(r"\.(\d+)")
+_UNITS = ("s", "ms", "us", "ns")
+_WHOLE_DIGITS = 19
+"""Decimal digits of an int64."""
+_DECIMAL128_DIGITS, _DECIMAL256_DIGITS = 38, 76
+
+
+def typed(text: str, quoted: bool, kind: pa.DataType | None) -> pa.Scalar:
+    """The scalar that a constant written as `text` is against a column of type `kind` (None: against another constant).
+
+    Its type is `kind` where that holds the value exactly, else a wider one. Raises ValueError (ArrowInvalid is one) for
+    what cannot be compared.
+    """
+    if kind is None:
+        return pa.scalar(text) if quoted else _number(text, pa.int64())
+    if pa.types.is_dictionary(kind):
+        return typed(text, quoted, kind.value_type)
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return _number(text, kind)
+    if pa.types.is_floating(kind):
+        return pa.scalar(float(text)).cast(kind, safe=False)
+    if not quoted and not pa.types.is_boolean(kind):
+        raise ValueError(f"{text} is a number, the column is {kind}: put it in quotes")
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.scalar(text.encode())
+    if pa.types.is_timestamp(kind):
+        return _timestamp(text, kind)
+    return pa.scalar(text).cast(kind)
+
+
+def exactly(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
+    """The value in that very type; None when the type has no such value, so that no row can equal it."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    try:
+        return value.cast(kind)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _number(text: str, kind: pa.DataType) -> pa.Scalar:
+    try:
+        number = Decimal(text.strip())
+    except InvalidOperation as error:
+        raise ValueError(f"{text!r} is no number") from error
+    if not number.is_finite():
+        raise ValueError(f"{text!r} is no number")
+    if pa.types.is_decimal(kind):
+        return _decimal(number, kind.precision - kind.scale, kind.scale)
+    if number != number.to_integral_value():
+        return _decimal(number, _WHOLE_DIGITS, 0)
+    for width in (kind, pa.int64()):
+        try:
+            return pa.scalar(int(number), width)
+        except (OverflowError, pa.ArrowInvalid):
+            continue
+    return _decimal(number, _WHOLE_DIGITS, 0)
+
+
+def _decimal(number: Decimal, whole: int, scale: int) -> pa.Scalar:
+    """A decimal just wide enough; of 256 bits where it and a column with `whole` digits before the point share no 128
+    bits."""
+    _, digits, exponent = number.normalize().as_tuple()
+    own_scale = max(0, -int(exponent))
+    own_whole = max(0, len(digits) + int(exponent))
+    needed = max(whole, own_whole) + max(scale, own_scale)
+    if needed > _DECIMAL256_DIGITS:
+        raise ValueError(f"{number} has more digits than can be compared")
+    precision = max(1, own_whole + own_scale)
+    wide = needed > _DECIMAL128_DIGITS
+    return pa.scalar(number, (pa.decimal256 if wide else pa.decimal128)(precision, own_scale))
+
+
+def _timestamp(text: str, kind: pa.TimestampType) -> pa.Scalar:
+    """Text without a zone is UTC against a column with one; its fraction is kept whole, to nanoseconds."""
+    text = text.strip()
+    clock = text[10:]
+    zone = _ZONE.search(clock)
+    fraction = _FRACTION.search(clock)
+    digits = len(fraction[1].rstrip("0")) if fraction else 0
+    unit = max(kind.unit, _UNITS[-(-min(digits, 9) // 3)], key=_UNITS.index)
+    if zone and kind.tz is None:
+        raise ValueError(f"{text!r} names a time zone, the column has none")
+    if zone:
+        return pa.scalar(text.replace("UTC", "Z").replace(" Z", "Z")).cast(pa.timestamp(unit, "UTC"))
+    naive = pa.scalar(text).cast(pa.timestamp(unit))
+    return naive if kind.tz is None else pa.scalar(naive.value, pa.timestamp(unit, "UTC"))
