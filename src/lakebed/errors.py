@@ -84,8 +84,9 @@ class OptionError(UsageError):
     def unknown(cls, key: str, known: Iterable[str], *, where: str = "", **fields: str) -> OptionError:
         """The error for a key that nobody knows, naming the nearest known one."""
         known = sorted(set(known))
-        near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.5)
-        nearest = near[0] if near else ""
+        by_lower = {name.lower(): name for name in known}
+        near = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.5)
+        nearest = by_lower[near[0]] if near else ""
         place = f" of {where}" if where else ""
         todo = f"Did you mean {nearest!r}?" if nearest else f"Known options: {', '.join(known) or 'none'}"
         return cls(f"unknown option {key!r}{place}", key=key, nearest=nearest, todo=todo, **fields)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -21,9 +22,10 @@ class Engine(Protocol):
         ...
 
     def map(self, fn: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """Results in the order of the tasks. `fn` and the tasks must be picklable and `fn` may run more than once for a task.
+        """Results in the order of the tasks, nothing is done before the first is asked for.
 
-        The first error of a task ends the iteration; tasks not yet begun are not begun.
+        `fn` and the tasks must be picklable and `fn` may run more than once for a task. The first error of a task ends
+        the iteration; tasks not yet begun are not begun, those under way are waited for.
         """
         ...
 
@@ -44,10 +46,23 @@ class LocalEngine:
     def map(self, fn: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """Results in the order of the tasks; at most twice as many as threads are under way or waiting to be taken."""
         pending: deque[Future[R]] = deque()
+        failed = threading.Event()
+
+        def work(task: T) -> R:
+            if failed.is_set():
+                raise CancelledError  # never seen: the failed task comes before this one
+            try:
+                return fn(task)
+            except BaseException:
+                failed.set()
+                raise
+
         with ThreadPoolExecutor(self._threads, thread_name_prefix="lakebed") as pool:
             try:
                 for task in tasks:
-                    pending.append(pool.submit(fn, task))
+                    pending.append(pool.submit(work, task))
+                    if failed.is_set():
+                        break
                     if len(pending) >= 2 * self._threads:
                         yield pending.popleft().result()
                 while pending:

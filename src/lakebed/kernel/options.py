@@ -1,6 +1,7 @@
 """Option keys with types and defaults: declared once, parsed in one place, refused by name.
 
-A format's `options.py` declares its keys as `Option`s in an `OptionSet`. Keys match without case, since Spark hands a source its keys in lower case.
+A format's `options.py` declares its keys as `Option`s in an `OptionSet`. Keys match without case, since Spark hands a
+source its keys in lower case.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
-    """One key: how its text is read, its default, and older names of it. `doc` is one sentence for the reference page."""
+    """One key: how its text is read, its default, and older names. `doc` is one sentence for the reference page."""
 
     key: str
     parse: Callable[[str], T]
@@ -29,7 +30,7 @@ class Option(Generic[T]):
     def read(self, text: str) -> T:
         """The typed value of a text; OptionError names the key and what was expected."""
         try:
-            return self.parse(text.strip())
+            return self.parse(text if self.parse is str else text.strip())
         except (ValueError, KeyError) as error:
             raise OptionError.ill_typed(
                 self.key, text, self.expected or _EXPECTED.get(self.parse, "another value")
@@ -69,7 +70,8 @@ class OptionSet:
         return key.lower() in self._by_key or key.lower().startswith(self.prefixes)
 
     def parse(self, given: Mapping[str, object]) -> Options:
-        """Typed values. Raises OptionError for an unknown key, an ill-typed value, or one key given twice with two values."""
+        """Typed values. Raises OptionError for an unknown key, an ill-typed value, or one key given twice with two
+        values."""
         values: dict[str, Any] = {}
         texts: dict[str, str] = {}
         for key, value in given.items():
@@ -77,13 +79,15 @@ class OptionSet:
             option = self._by_key.get(key.lower())
             if option is None:
                 if not key.lower().startswith(self.prefixes):
-                    raise OptionError.unknown(key, (o.key for o in self.options), where=self.where)
-            elif texts.get(option.key, text) != text:
-                raise OptionError(
-                    f"option {option.key!r} is given twice, as {texts[option.key]!r} and {text!r}", key=option.key
-                )
+                    known = (name for o in self.options for name in (o.key, *o.aliases))
+                    raise OptionError.unknown(key, known, where=self.where)
             else:
-                values[option.key] = option.read(text)
+                typed = option.read(text)
+                if values.get(option.key, typed) != typed:
+                    raise OptionError(
+                        f"option {option.key!r} is given twice, as {texts[option.key]!r} and {text!r}", key=option.key
+                    )
+                values[option.key] = typed
             texts[option.key if option else key] = text
         return Options(values, texts)
 
@@ -122,19 +126,23 @@ def one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "k": 1 << 10,
-    "kb": 1 << 10,
-    "m": 1 << 20,
-    "mb": 1 << 20,
-    "g": 1 << 30,
-    "gb": 1 << 30,
-    "t": 1 << 40,
-    "tb": 1 << 40,
-}
-_TIMES = {"ms": 1, "s": 1000, "sec": 1000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZES = {
+    word: 1 << shift
+    for shift, words in (
+        (0, " b bytes"), (10, "k kb kibibytes"), (20, "m mb mebibytes"), (30, "g gb gibibytes"), (40, "t tb tebibytes")
+    )
+    for word in words.split(" ")
+}  # fmt: skip
+"""The units of Flink's MemorySize, which Paimon's options use; a bare number is bytes."""
+_TIMES = {
+    word: milliseconds
+    for milliseconds, words in (
+        (1, " ms milli millis millisecond milliseconds"), (1000, "s sec secs second seconds"),
+        (60_000, "m min minute minutes"), (3_600_000, "h hour hours"), (86_400_000, "d day days"),
+    )
+    for word in words.split(" ")
+}  # fmt: skip
+"""The units of Flink's TimeUtils down to the millisecond."""
 
 
 def memory_size(text: str) -> int:
@@ -142,7 +150,7 @@ def memory_size(text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
     if not match:
         raise ValueError(text)
-    return int(match[1]) * _UNITS[match[2].replace("bytes", "b")]
+    return int(match[1]) * _SIZES[match[2]]
 
 
 def duration_ms(text: str) -> int:
@@ -150,7 +158,7 @@ def duration_ms(text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
     if not match:
         raise ValueError(text)
-    return int(match[1]) * _TIMES[match[2] or "ms"]
+    return int(match[1]) * _TIMES[match[2]]
 
 
 _EXPECTED: dict[Callable[..., Any], str] = {

@@ -18,8 +18,8 @@ def interleave(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of all tasks, read by `threads` threads; batches of one task stay in order, tasks interleave.
 
-    At most `depth` batches a thread wait for the consumer, so memory is bounded by what the tasks under way hold. An error of a task is raised
-    here; closing the iterator stops the threads.
+    At most `depth` batches for each thread wait for the consumer, so memory is bounded by what the tasks under way
+    hold. An error of a task is raised here; closing the iterator stops the threads.
     """
     if threads <= 1 or len(tasks) <= 1:
         for task in tasks:
@@ -42,10 +42,10 @@ class _Pump:
         ]
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for thread in self._threads:
-            thread.start()
         running = len(self._threads)
         try:
+            for thread in self._threads:
+                thread.start()
             while running:
                 item = self._queue.get()
                 if item is None:
@@ -57,7 +57,8 @@ class _Pump:
         finally:
             self._stop.set()
             for thread in self._threads:
-                thread.join()
+                if thread.ident is not None:
+                    thread.join()
 
     def _work(self) -> None:
         try:
@@ -70,7 +71,7 @@ class _Pump:
                     if not self._put(batch):
                         return
             self._put(None)
-        except BaseException as error:  # it belongs to the consumer
+        except BaseException as error:  # noqa: BLE001 - it belongs to the consumer
             self._put(error)
 
     def _put(self, item: pa.RecordBatch | BaseException | None) -> bool:

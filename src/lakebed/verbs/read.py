@@ -19,8 +19,9 @@ S = TypeVar("S", bound=Split)
 class ReadPlan(Generic[S]):
     """A read, decided.
 
-    `read` is a picklable function of one split that gives its batches, each of exactly `schema`; a worker calls it as it is.
-    `warnings` are sentences for people: how far a reader has fallen behind, which damaged blocks were passed over. Closing the batches early is safe.
+    `read` is a picklable function of one split that gives its batches, each of exactly `schema`; a worker calls it as
+    it is. `warnings` are sentences for people: how far a reader has fallen behind, which damaged blocks were passed
+    over. Closing the batches early is safe.
     """
 
     schema: pa.Schema

@@ -1,6 +1,7 @@
 """The face of a table, the same for every format.
 
-A format implements the protected methods of what it has; what it has not answers with one clear error. Planning is apart from doing: `dry_run` stops after the plan.
+A format overrides what it has; what it has not answers with one clear error. Planning is apart from doing: `dry_run`
+stops after the plan.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Table(ABC):
 
     @abstractmethod
     def history(self, archived: bool = False) -> list[Instant]:
-        """Instants or snapshots, oldest first; with `archived` those of the archived timeline too, where the format has one."""
+        """Instants or snapshots, oldest first; with `archived` those of an archived timeline too."""
 
     def read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
@@ -61,7 +62,10 @@ class Table(ABC):
     def changes(
         self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
     ) -> pa.RecordBatchReader:
-        """Rows changed in (after, until], plus the string column `_row_kind`: +I -U +U -D. None is the start of history, or now."""
+        """Rows changed in (after, until], plus the string column `_row_kind`: +I -U +U -D.
+
+        None is the start of history, or now.
+        """
         return run(self.plan_changes(columns, where, after, until), self._threads)
 
     @abstractmethod
@@ -85,7 +89,7 @@ class Table(ABC):
         raise self._lacks("writes")
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
-        """Write a pyarrow Table, RecordBatch or RecordBatchReader as one commit: append, overwrite, upsert or delete."""
+        """Write a pyarrow Table, RecordBatch or Reader as one commit; `mode` is append, overwrite, upsert or delete."""
         raise self._lacks("writes")
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> Any:
@@ -139,7 +143,7 @@ class Table(ABC):
 
 
 def project(columns: Iterable[str] | None, schema: pa.Schema, *, table: str) -> list[str]:
-    """The columns asked for in the schema's spelling, all when None; SchemaError names an unknown, doubled or ambiguous one."""
+    """The columns asked for in the schema's spelling, all when None; SchemaError names one unknown or doubled."""
     if columns is None:
         return list(schema.names)
     if isinstance(columns, str):

@@ -1,7 +1,7 @@
-"""Write: the plan routes rows to buckets, the task writes files and gives commit messages, the commit publishes one snapshot.
+"""Write: the plan routes rows to buckets, the task writes files and says so, the commit publishes one snapshot.
 
-A *sink* is what a format gives: it says where rows go (`Routing`), makes a writer for one task, and commits messages under a commit user and an
-identifier, exactly once.
+A *sink* is what a format gives: it says where rows go (`Routing`), makes a writer for one task, and commits messages
+under a commit user and an identifier, exactly once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ class Sink(Protocol):
         ...
 
     def channels(self, batch: pa.RecordBatch, count: int) -> pa.Array | None:
-        """The int32 channel in [0, count) of each row, so that all rows of a (partition, bucket) meet in one task; None when rows need no routing."""
+        """The int32 channel in [0, count) of each row, None when rows need no routing.
+
+        All rows of a (partition, bucket) get one channel, so that they meet in one task.
+        """
         ...
 
     def task_writer(self) -> TaskWriter:
@@ -66,7 +69,7 @@ class Sink(Protocol):
         ...
 
     def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
-        """Publish; an identifier that this commit user committed before is skipped and its messages' files are removed."""
+        """Publish; an identifier that this user committed before is skipped and its messages' files are removed."""
         ...
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
@@ -75,9 +78,12 @@ class Sink(Protocol):
 
 
 def check_input(given: pa.Schema, wanted: pa.Schema, *, table: str, extra: Mapping[str, pa.DataType] = {}) -> None:
-    """Raise SchemaError unless each column of `wanted` is given (or nullable) and no other column is, but for `extra`."""
+    """Raise SchemaError unless each column of `wanted` is given once (or nullable) and no other is, but for `extra`."""
+    doubled = sorted({name for name in given.names if given.names.count(name) > 1})
     unknown = [name for name in given.names if name not in wanted.names and name not in extra]
     missing = [field.name for field in wanted if field.name not in given.names and not field.nullable]
+    if doubled:
+        raise SchemaError(f"columns given twice: {', '.join(doubled)}", table=table, todo="Give each column once")
     if unknown:
         raise SchemaError(
             f"columns the table does not have: {', '.join(unknown)}",

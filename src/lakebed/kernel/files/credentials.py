@@ -1,12 +1,14 @@
 """How a store is unlocked on any machine, without a secret on the wire.
 
-Options (all begin with `lakebed.storage.`): `provider` names where credentials come from, `setting.KEY` gives the storage client
-one setting (`setting.aws_endpoint`, `setting.aws_region`, ...), and `ship-secrets` = true lets explicit secrets travel to workers.
+Options (all begin with `lakebed.storage.`): `provider` names where credentials come from, `setting.KEY` gives the
+storage client one setting (`setting.aws_endpoint`, `setting.aws_region`, ...), and `ship-secrets` = true lets explicit
+secrets travel to workers.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,13 +16,24 @@ from typing import Any
 from lakebed.errors import OptionError, UsageError
 
 PREFIX = "lakebed.storage."
-_SECRET_WORDS = ("secret", "token", "password", "account_key", "access_key", "sas", "service_account", "private")
+_SECRET_WORDS = ("secret", "token", "password", "key", "sas", "service_account", "credential", "private")
+_NO_SECRETS = ("kms_key_id", "bucket_key", "imdsv1", "endpoint", "path", "file")
+"""Names with one of these words are never secret, whatever else is in them."""
+_ENDPOINTS = (
+    "aws_endpoint",
+    "aws_endpoint_url",
+    "endpoint",
+    "endpoint_url",
+    "azure_storage_endpoint",
+    "azure_endpoint",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """`provider` is "environment" (the client's own chain: environment variables, instance roles) or `package.module:function`,
-    a function of no arguments that returns the client's keyword arguments (`config`, `credential_provider`, ...)."""
+    """`provider` is "environment" (the client's own chain: environment variables, instance roles) or
+    `package.module:function`, a function of no arguments that returns the client's keyword arguments (`config`,
+    `credential_provider`, ...)."""
 
     provider: str = "environment"
     plain: Mapping[str, str] = field(default_factory=dict)
@@ -32,7 +45,7 @@ class Credentials:
             raise UsageError(
                 "explicit secrets would travel to other processes in clear",
                 why=f"the options give {', '.join(sorted(self.secret))}",
-                todo=f"Let workers find credentials themselves ({PREFIX}provider), or allow it with {PREFIX}ship-secrets=true",
+                todo=f"Let workers find them themselves ({PREFIX}provider), or allow it with {PREFIX}ship-secrets=true",
             )
         return Credentials, (self.provider, dict(self.plain), dict(self.secret), self.ship_secrets)
 
@@ -50,12 +63,14 @@ class Credentials:
                     f"'environment' or an importable package.module:function ({error})",
                 ) from error
         config = {**made.pop("config", {}), **self.plain, **self.secret}
-        http = (
-            {}
-            if config.get("aws_endpoint", "").startswith("https:") or "aws_endpoint" not in config
-            else {"allow_http": True}
-        )
-        return {**made, "config": config, **({"client_options": http} if http else {})}
+        if any(_endpoint(config, name).startswith("http:") for name in _ENDPOINTS):
+            made["client_options"] = {"allow_http": True, **made.get("client_options", {})}
+        return {**made, "config": config} if config else made
+
+
+def _endpoint(config: Mapping[str, Any], name: str) -> str:
+    """An endpoint that the settings or the environment name: one without TLS must be allowed in so many words."""
+    return str(config.get(name) or os.environ.get(name.upper(), "")).lower()
 
 
 def credentials_from(options: Mapping[str, str]) -> Credentials:
@@ -64,18 +79,24 @@ def credentials_from(options: Mapping[str, str]) -> Credentials:
     plain: dict[str, str] = {}
     secret: dict[str, str] = {}
     for key, value in options.items():
-        if not key.startswith(PREFIX):
+        name = key.lower()
+        if not name.startswith(PREFIX):
             continue
-        name = key.removeprefix(PREFIX)
+        name = name.removeprefix(PREFIX)
         if name == "provider":
             provider = value
         elif name == "ship-secrets":
-            if value not in ("true", "false"):
+            if value.lower() not in ("true", "false"):
                 raise OptionError.ill_typed(key, value, "true or false")
-            ship = value == "true"
+            ship = value.lower() == "true"
         elif name.startswith("setting."):
             setting = name.removeprefix("setting.")
-            (secret if any(word in setting.lower() for word in _SECRET_WORDS) else plain)[setting] = value
+            (secret if _is_secret(setting) else plain)[setting] = value
         else:
             raise OptionError.unknown(key, [f"{PREFIX}provider", f"{PREFIX}ship-secrets", f"{PREFIX}setting.KEY"])
     return Credentials(provider, plain, secret, ship)
+
+
+def _is_secret(setting: str) -> bool:
+    """Whether a setting of the storage client unlocks something; in doubt it does."""
+    return any(word in setting for word in _SECRET_WORDS) and not any(word in setting for word in _NO_SECRETS)

@@ -1,26 +1,35 @@
 """The local disk.
 
-A name is published by a hard link and replaced by a rename, both from a staging folder beside the metadata: a killed put leaves a stray
-only there, where no engine lists, and the next put sweeps it. Listings are the operating system's own.
+A name is published by a hard link and replaced by a rename, both from a staging folder beside the metadata: a killed
+put leaves a stray only there, where no engine lists, and a later put sweeps it. Listings are the operating system's
+own.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 import pyarrow as pa
 
 from lakebed.errors import UnsupportedError
 from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, failed, inside
 
+R = TypeVar("R")
+
 STAGING = ".lakebed-staging"
 """The folder of half-made puts, in the table's root; listings leave it out."""
 _STRAY_SECONDS = 3600
+_RACES = 100
+"""How often a folder may be taken away under our hands before we believe that something else is wrong."""
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG})
 
 
 class LocalStore(Store):
@@ -61,8 +70,8 @@ class LocalStore(Store):
                     if entry.is_dir():
                         if entry.name != STAGING:
                             folders.append(entry.name)
-                    elif entry.is_file():
-                        files.append(FileInfo(prefix + entry.name, entry.stat().st_size))
+                    elif (size := _size_of(entry)) is not None:
+                        files.append(FileInfo(prefix + entry.name, size))
         except (FileNotFoundError, NotADirectoryError):
             return Listing((), ())
         except OSError as error:
@@ -70,19 +79,19 @@ class LocalStore(Store):
         return Listing(tuple(sorted(folders)), tuple(sorted(files, key=lambda info: info.path)))
 
     def walk(self, folder: str = "") -> Iterator[FileInfo]:
-        """All files below a folder, hidden ones too."""
+        """All files below a folder, hidden ones too; a link to a folder above itself is passed over."""
         pending = [folder]
         while pending:
             here = pending.pop()
+            if self._is_loop(here):
+                continue
             listing = self.list(here)
             yield from listing.files
             pending += [f"{here}/{name}" if here else name for name in listing.folders]
 
     def size(self, path: str) -> int:
         """Bytes of a file."""
-        full = self.local_path(path)
-        if not os.path.isfile(full):
-            raise FileNotFoundError(full)
+        full = self._file(path)
         return os.path.getsize(full)
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
@@ -97,8 +106,14 @@ class LocalStore(Store):
             raise failed("read", self._root, path, error) from error
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """A memory-mapped Arrow file."""
-        return pa.memory_map(self.local_path(path))
+        """A memory-mapped Arrow file; an empty file, which cannot be mapped, is an empty buffer."""
+        full = self._file(path)
+        try:
+            return pa.memory_map(full) if os.path.getsize(full) else pa.BufferReader(b"")
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise failed("read", self._root, path, error) from error
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
@@ -112,9 +127,11 @@ class LocalStore(Store):
         try:
             with sink:
                 yield sink
-        except BaseException:
+        except BaseException as error:
             with suppress(OSError):
                 os.unlink(full)
+            if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+                raise failed("write", self._root, path, error) from error
             raise
 
     def write(self, path: str, data: bytes) -> None:
@@ -122,8 +139,7 @@ class LocalStore(Store):
         full = self.local_path(path)
         try:
             with self._staged(data) as staged:
-                os.makedirs(os.path.dirname(full), exist_ok=True)
-                os.replace(staged, full)
+                _into_folder(full, lambda: os.replace(staged, full))
         except OSError as error:
             raise failed("write", self._root, path, error) from error
 
@@ -132,14 +148,16 @@ class LocalStore(Store):
         full = self.local_path(path)
         try:
             with self._staged(data) as staged:
-                os.makedirs(os.path.dirname(full), exist_ok=True)
                 try:
-                    os.link(staged, full)
-                except FileExistsError:
-                    return PutOutcome.EXISTS
+                    _into_folder(full, lambda: os.link(staged, full))
+                except (
+                    FileExistsError
+                ):  # over a network file system a link made can be answered so, when its answer got lost
+                    return PutOutcome.CREATED if _same_file(staged, full) else PutOutcome.EXISTS
                 return PutOutcome.CREATED
         except OSError as error:
-            raise failed("write", self._root, path, error) from error
+            todo = "Commits need a file system with hard links" if error.errno in _NO_LINKS else ""
+            raise failed("write", self._root, path, error, todo=todo) from error
 
     def delete(self, path: str) -> None:
         """Remove a file; a missing one is no error."""
@@ -151,11 +169,14 @@ class LocalStore(Store):
             raise failed("delete", self._root, path, error) from error
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder and all below it."""
+        """Remove a folder and all below it; somebody else may be removing it too."""
+        full = self.local_path(folder)
         try:
-            shutil.rmtree(self.local_path(folder))
-        except FileNotFoundError:
-            return
+            for _ in range(_RACES):
+                if not os.path.lexists(full):
+                    return
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(full)
         except OSError as error:
             raise failed("delete", self._root, folder, error) from error
 
@@ -167,12 +188,7 @@ class LocalStore(Store):
             self._swept = True
         staged = os.path.join(staging, secrets.token_hex(16))
         try:
-            while True:
-                os.makedirs(staging, exist_ok=True)
-                with suppress(FileNotFoundError):  # another put took the emptied folder away in between
-                    file = open(staged, "xb")  # noqa: SIM115 - closed by the with below
-                    break
-            with file:
+            with _into_folder(staged, lambda: open(staged, "xb")) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -190,3 +206,50 @@ class LocalStore(Store):
                 with suppress(OSError):
                     if entry.stat().st_mtime < time.time() - _STRAY_SECONDS:
                         os.unlink(entry.path)
+
+    def _file(self, path: str) -> str:
+        full = self.local_path(path)
+        if not os.path.isfile(full):
+            raise FileNotFoundError(f"{full} is a folder" if os.path.isdir(full) else f"there is no file {full}")
+        return full
+
+    def _is_loop(self, folder: str) -> bool:
+        full = self.local_path(folder)
+        if not os.path.islink(full):
+            return False
+        above = os.path.realpath(os.path.dirname(full))
+        real = os.path.realpath(full)
+        return above == real or above.startswith(real + os.sep)
+
+
+def _size_of(entry: os.DirEntry[str]) -> int | None:
+    """Bytes of a listed file; None when it was removed meanwhile. A link that leads nowhere is listed, to fail when it
+    is read."""
+    try:
+        return entry.stat().st_size if entry.is_file() else 0 if entry.is_symlink() else None
+    except FileNotFoundError:
+        return None
+
+
+def _same_file(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except FileNotFoundError:
+        return False
+
+
+def _into_folder(path: str, act: Callable[[], R]) -> R:
+    """Does something in the folder of `path`, which is made, and made again when somebody removes it in between."""
+    for attempt in range(_RACES):
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        except FileExistsError:  # gone again between two looks of makedirs, or really a file
+            if attempt == _RACES - 1:
+                raise
+            continue
+        try:
+            return act()
+        except FileNotFoundError:
+            if attempt == _RACES - 1:
+                raise
+    raise AssertionError("unreachable")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from lakebed.errors import UnsupportedError, UsageError
 
@@ -13,6 +13,7 @@ REMOTE_SCHEMES = {
     "abfs": "abfss", "abfss": "abfss", "az": "az", "azure": "az", "http": "http", "https": "https", "memory": "memory",
 }  # fmt: skip
 """Scheme as written -> the scheme that the storage client knows."""
+_HDFS = ("hdfs", "viewfs", "webhdfs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +39,12 @@ def parse_location(location: str | os.PathLike[str]) -> Location:
         raise UsageError("the location is empty", todo="Give a path or a URL")
     scheme, colon, rest = text.partition(":")
     scheme = scheme.lower()
-    if (
-        not colon
-        or "/" in scheme
-        or len(scheme) == 1
-        or (scheme not in {*REMOTE_SCHEMES, "file"} and "//" not in rest[:2])
-    ):
+    known = scheme in REMOTE_SCHEMES or scheme == "file" or (scheme in _HDFS and rest.startswith("/"))
+    if not colon or "/" in scheme or len(scheme) == 1 or not (known or rest.startswith("//")):
         return Location("file", os.path.abspath(os.path.expanduser(text)))
     if scheme == "file":
-        path = unquote(urlsplit(text).path) if rest.startswith("//") else rest
-        return Location("file", os.path.abspath(path))
-    if scheme in ("hdfs", "viewfs"):
+        return Location("file", _file_url(text, rest))
+    if scheme in _HDFS:
         raise UnsupportedError(
             f"location {text!r} is on HDFS", why="lakebed has no client for it",
             todo="Mount it (hdfs-fuse, NFS gateway) and give the local path, or copy the table to an object store",
@@ -58,4 +54,17 @@ def parse_location(location: str | os.PathLike[str]) -> Location:
             f"location {text!r} has the unknown scheme {scheme!r}",
             todo="Known: a plain path, file:, s3:// (s3a, s3n), gs://, abfss://, az://",
         )
+    bucket = rest.removeprefix("//").strip("/")
+    if not rest.startswith("//") or not bucket:
+        raise UsageError(f"location {text!r} names no bucket", todo=f"Write {scheme}://BUCKET/PATH")
     return Location(REMOTE_SCHEMES[scheme], f"{REMOTE_SCHEMES[scheme]}:{rest.rstrip('/')}")
+
+
+def _file_url(text: str, rest: str) -> str:
+    """The path of a `file:` URL; only the form with `//` has percent escapes, a `#` or `?` is part of the name."""
+    if not rest.startswith("//"):
+        return os.path.abspath(rest)
+    host, slash, path = rest[2:].partition("/")
+    if not slash or host.lower() not in ("", "localhost"):
+        raise UsageError(f"location {text!r} names the host {host!r}", todo="Write file:///PATH, with three slashes")
+    return os.path.abspath("/" + unquote(path))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 import obstore
 import pyarrow as pa
@@ -16,6 +17,8 @@ from obstore.store import from_url
 from lakebed.errors import RetryableError, StorageError, UsageError
 from lakebed.kernel.files.credentials import Credentials
 from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, failed, inside
+
+_REFUSALS = (PermissionDeniedError, UnauthenticatedError, InvalidPathError)
 
 
 class RemoteStore(Store):
@@ -38,7 +41,7 @@ class RemoteStore(Store):
         if self._opened is None:
             settings: Mapping[str, Any] = self._credentials.settings()
             try:
-                self._opened = from_url(self._location, **settings)
+                self._opened = from_url(_escaped(self._location), **settings)
             except (BaseError, ValueError, TypeError) as error:
                 raise UsageError(f"cannot reach {self._location}", why=str(error).splitlines()[0]) from error
         return self._opened
@@ -46,27 +49,38 @@ class RemoteStore(Store):
     def list(self, folder: str = "") -> Listing:
         """The direct content of a folder."""
         try:
-            found = obstore.list_with_delimiter(self._client, folder or None)
-        except FileNotFoundError:
-            return Listing((), ())
-        except BaseError as error:
+            found = obstore.list_with_delimiter(self._client, inside(folder) or None)
+        except (BaseError, FileNotFoundError) as error:
             raise self._failed("list", folder, error) from error
         folders = sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"])
-        files = [FileInfo(meta["path"], meta["size"]) for meta in found["objects"] if not meta["path"].endswith("/")]
+        # the object `folder/`, which consoles and Hadoop make for an empty folder, comes without its slash
+        files = [FileInfo(meta["path"], meta["size"]) for meta in found["objects"] if meta["path"] != folder]
         return Listing(tuple(folders), tuple(sorted(files, key=lambda info: info.path)))
 
     def walk(self, folder: str = "") -> Iterator[FileInfo]:
-        """All files below a folder."""
+        """All files below a folder. Empty objects come last: one named like a folder is only that folder's marker."""
+        empty: list[FileInfo] = []
+        folders = {folder}
         try:
-            for chunk in obstore.list(self._client, folder or None):
-                yield from (FileInfo(meta["path"], meta["size"]) for meta in chunk)
-        except BaseError as error:
+            for chunk in obstore.list(self._client, inside(folder) or None):
+                for meta in chunk:
+                    info = FileInfo(meta["path"], meta["size"])
+                    folders.add(info.path.rpartition("/")[0])
+                    if info.size:
+                        yield info
+                    else:
+                        empty.append(info)
+        except (BaseError, FileNotFoundError) as error:
             raise self._failed("list", folder, error) from error
+        folders |= {above for path in folders for above in _above(path)}
+        yield from (info for info in empty if info.path not in folders)
 
     def size(self, path: str) -> int:
         """Bytes of a file."""
         try:
             return obstore.head(self._client, inside(path))["size"]
+        except FileNotFoundError as error:
+            raise self._missing(path) from error
         except BaseError as error:
             raise self._failed("look at", path, error) from error
 
@@ -77,7 +91,18 @@ class RemoteStore(Store):
                 return bytes(obstore.get(self._client, inside(path)).bytes())
             end = self.size(path)
             stop = end if length is None else min(end, start + length)
-            return bytes(obstore.get_range(self._client, path, start=start, end=stop)) if stop > start else b""
+            return self.read_range(path, start, stop) if stop > start else b""
+        except FileNotFoundError as error:
+            raise self._missing(path) from error
+        except BaseError as error:
+            raise self._failed("read", path, error) from error
+
+    def read_range(self, path: str, start: int, stop: int) -> bytes:
+        """The bytes from `start` to before `stop`, in one request; both must lie inside the file."""
+        try:
+            return bytes(obstore.get_range(self._client, inside(path), start=start, end=stop))
+        except FileNotFoundError as error:
+            raise self._missing(path) from error
         except BaseError as error:
             raise self._failed("read", path, error) from error
 
@@ -87,29 +112,48 @@ class RemoteStore(Store):
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
-        """A multipart upload: nothing is visible before the block ends well."""
-        upload = obstore.open_writer(self._client, inside(path))
-        yield pa.PythonFile(_Uploading(upload), mode="w")  # an upload that is not closed never becomes visible
+        """A multipart upload: nothing is visible before the block ends well.
+
+        The parts of one that failed stay in the bucket, invisible, until the bucket's own rule for them clears them.
+        """
         try:
+            upload = obstore.open_writer(self._client, inside(path))
+        except (BaseError, FileNotFoundError) as error:
+            raise self._failed("write", path, error) from error
+        sink = _Uploading(upload)
+        try:
+            yield pa.PythonFile(sink, mode="w")  # an upload that is not closed never becomes visible
             upload.close()
-        except BaseError as error:
+        except (BaseError, FileNotFoundError) as error:
+            if isinstance(error, FileNotFoundError) and error is not sink.error:  # it is the caller's own
+                raise
             raise self._failed("write", path, error) from error
 
     def write(self, path: str, data: bytes) -> None:
         """Put or replace a whole file."""
         try:
             obstore.put(self._client, inside(path), data)
-        except BaseError as error:
+        except (BaseError, FileNotFoundError) as error:
             raise self._failed("write", path, error) from error
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """A conditional put, whose verdict is read back: `already exists` may speak of our own retried bytes, or of none."""
-        with suppress(BaseError):
-            obstore.put(self._client, inside(path), data, mode="create")
+        """A conditional put, whose verdict is read back: `already exists` may speak of our own retried bytes, or of
+        none.
+
+        StorageError only where the store refused us (no right, no bucket) and the name is seen to be free.
+        """
+        try:
+            obstore.put(self._client, inside(path), data, mode="create", use_multipart=False)
             return PutOutcome.CREATED
+        except (BaseError, FileNotFoundError) as error:
+            verdict = error
         try:
             there = bytes(obstore.get(self._client, path).bytes())
-        except (FileNotFoundError, BaseError):
+        except FileNotFoundError:
+            if isinstance(verdict, (*_REFUSALS, FileNotFoundError)):
+                raise self._failed("write", path, verdict) from verdict
+            return PutOutcome.UNKNOWN
+        except BaseError:
             return PutOutcome.UNKNOWN
         return PutOutcome.CREATED if there == data else PutOutcome.EXISTS
 
@@ -122,9 +166,27 @@ class RemoteStore(Store):
         except BaseError as error:
             raise self._failed("delete", path, error) from error
 
-    def _failed(self, verb: str, path: str, error: BaseError) -> StorageError:
-        refused = isinstance(error, (PermissionDeniedError, UnauthenticatedError, InvalidPathError))
-        return failed(verb, self._location, path, error, StorageError if refused else RetryableError)
+    def _missing(self, path: str) -> FileNotFoundError:
+        return FileNotFoundError(f"there is no file {self._location}/{path}")
+
+    def _failed(self, verb: str, path: str, error: BaseError | FileNotFoundError) -> StorageError:
+        missing = isinstance(error, FileNotFoundError) or "404 Not Found" in str(error)
+        final = missing or isinstance(error, _REFUSALS)
+        todo = "Check that the bucket exists" if missing else "Check the credentials" if final else ""
+        return failed(verb, self._location, path, error, StorageError if final else RetryableError, todo)
+
+
+def _escaped(url: str) -> str:
+    """The URL as the client reads it: a space, `%` or `#` in a table's path is that character."""
+    scheme, _, rest = url.partition("://")
+    bucket, slash, path = rest.partition("/")
+    return f"{scheme}://{bucket}{slash}{quote(path, safe='/=:@+,')}"
+
+
+def _above(path: str) -> Iterator[str]:
+    while path:
+        path = path.rpartition("/")[0]
+        yield path
 
 
 class _RangeFile(io.RawIOBase):
@@ -150,7 +212,7 @@ class _RangeFile(io.RawIOBase):
 
     def read(self, size: int | None = -1) -> bytes:
         wanted = self._size - self._at if size is None or size < 0 else min(size, self._size - self._at)
-        data = self._store.read(self._path, self._at, wanted) if wanted > 0 else b""
+        data = self._store.read_range(self._path, self._at, self._at + wanted) if wanted > 0 else b""
         self._at += len(data)
         return data
 
@@ -163,12 +225,17 @@ class _Uploading:
     """What Arrow writes into; closing it does not end the upload, which the store's block does."""
 
     closed = False
+    error: Exception | None = None
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink
 
     def write(self, data: Any) -> int:
-        return int(self._sink.write(bytes(data)))
+        try:
+            return int(self._sink.write(bytes(data)))
+        except Exception as error:
+            self.error = error
+            raise
 
     def flush(self) -> None:
         """Nothing to do: parts are sent as they fill."""

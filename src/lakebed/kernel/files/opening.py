@@ -13,8 +13,7 @@ from lakebed.kernel.files.store import Store
 
 
 def open_store(location: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
-    """The store of a path or URL; nothing is read yet. `options` may hold `lakebed.storage.*` keys, others are ignored."""
+    """The store of a path or URL; nothing is read yet. Of `options` only the `lakebed.storage.*` keys count."""
     place = parse_location(location)
-    if place.is_local:
-        return LocalStore(place.text)
-    return RemoteStore(place.text, credentials_from(options or {}))
+    credentials = credentials_from(options or {})  # a mistake in them is one for a local table too
+    return LocalStore(place.text) if place.is_local else RemoteStore(place.text, credentials)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ import pyarrow as pa
 from lakebed.errors import StorageError, UsageError
 
 _DELETE_THREADS = 16
+_SIGNED = re.compile(r"(?i)([?&](?:sig|signature|token|x-amz-signature|x-amz-security-token|x-goog-signature)=)[^&\s]+")
 
 
 class PutOutcome(StrEnum):
@@ -24,12 +26,14 @@ class PutOutcome(StrEnum):
     EXISTS = "exists"
     """The name holds somebody else's bytes."""
     UNKNOWN = "unknown"
-    """Neither could be seen. The put may be tried again: it is idempotent, since the bytes are unique to the attempt."""
+    """Neither could be seen. The put may be tried again: it is idempotent, since the bytes are unique to the attempt.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """One file: its path inside the store and its size in bytes. No modification time: copies change it, so nothing may rest on it."""
+    """One file: its path inside the store and its size in bytes. No modification time: copies change it, so nothing may
+    rest on it."""
 
     path: str
     size: int
@@ -51,7 +55,8 @@ class Listing:
 class Store(ABC):
     """A folder of files, local or remote. Picklable: a worker builds its own client from the location.
 
-    A missing file is `FileNotFoundError`; any other failure is a `StorageError`, `RetryableError` where a second try may heal it.
+    A missing file is `FileNotFoundError`; any other failure is a `StorageError`, `RetryableError` where a second try
+    may heal it.
     """
 
     @property
@@ -96,7 +101,7 @@ class Store(ABC):
         """Remove a file; a missing one is no error."""
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder and all below it; a missing one is no error."""
+        """Remove a folder and all below it; a missing one is no error, "" is the whole table."""
         self.delete_many(info.path for info in self.walk(folder))
 
     def exists(self, path: str) -> bool:
@@ -125,18 +130,16 @@ class Store(ABC):
 
 def inside(path: str) -> str:
     """The path itself, if it stays inside the store."""
-    if path.startswith("/") or ".." in path.split("/"):
+    if path.startswith("/") or ".." in path.split("/") or "\0" in path:
         raise UsageError(f"path {path!r} leaves the table", todo="Paths inside a table are relative and have no '..'")
     return path
 
 
 def failed(
-    verb: str, location: str, path: str, error: Exception, kind: type[StorageError] = StorageError
+    verb: str, location: str, path: str, error: Exception, kind: type[StorageError] = StorageError, todo: str = ""
 ) -> StorageError:
-    """A store's error in our words."""
+    """A store's error in our words, without the signatures that a URL in it may carry."""
+    why = str(error).splitlines()[0] if str(error) else type(error).__name__
     return kind(
-        f"cannot {verb} {path or 'the folder'}",
-        table=location,
-        file=path,
-        why=str(error).splitlines()[0] if str(error) else type(error).__name__,
+        f"cannot {verb} {path or 'the folder'}", table=location, file=path, why=_SIGNED.sub(r"\1...", why), todo=todo
     )
