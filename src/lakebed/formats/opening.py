@@ -19,7 +19,10 @@ FORMATS: Mapping[str, Callable[[Store, Mapping[str, str]], Table]] = {"hudi": Hu
 
 
 def format_of(store: Store) -> str | None:
-    """The format of what lies in a store, None for nothing known: Hudi by `.hoodie/hoodie.properties`, Paimon by `schema/schema-N`, Iceberg by `metadata/`."""
+    """The format of what lies in a store, None for nothing known.
+
+    Hudi by `.hoodie`, Paimon by `schema/schema-N`, Iceberg by `metadata/*.metadata.json`.
+    """
     listing = store.list()
     folders = set(listing.folders)
     if ".hoodie" in folders:
@@ -34,8 +37,8 @@ def format_of(store: Store) -> str | None:
 def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, object] = {}) -> Table:
     """The table at a location.
 
-    Raises TableNotFoundError when nothing or no table lies there, UnsupportedError for a format or table version that this build does not read,
-    OptionError for an unknown or ill-typed option.
+    Raises TableNotFoundError when nothing or no table lies there, UnsupportedError for a format or table version that
+    this build does not read, OptionError for an unknown or ill-typed option.
     """
     texts = {key: option_text(value) for key, value in options.items()}
     store = location if isinstance(location, Store) else open_store(location, texts)
@@ -46,12 +49,12 @@ def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, o
 
 
 def create_table(
-    location: str | os.PathLike[str], format: str, schema: pa.Schema,
+    location: str | os.PathLike[str] | Store, format: str, schema: pa.Schema,
     primary_key: Sequence[str] = (), partition_by: Sequence[str] = (), options: Mapping[str, object] = {},
 ) -> Table:  # fmt: skip
-    """A new, empty table; TableExistsError when one is there. The arguments mean what the format's own DDL means by them."""
+    """A new, empty table; TableExistsError when one is there. The arguments mean what the format's own DDL says."""
     texts = {key: option_text(value) for key, value in options.items()}
-    store = open_store(location, texts)
+    store = location if isinstance(location, Store) else open_store(location, texts)
     kind = _class_of(format)
     found = format_of(store)
     if found is not None:
@@ -89,6 +92,7 @@ def _nothing_there(store: Store) -> TableNotFoundError:
             "this is a file, not a table", table=store.location, todo="Give the table's root folder"
         )
     return TableNotFoundError(
-        "this is no table", table=store.location, why="there is no .hoodie folder, no schema/schema-N and no metadata/*.metadata.json in it",
+        "this is no table", table=store.location,
+        why="there is no .hoodie folder, no schema/schema-N and no metadata/*.metadata.json in it",
         todo="Give the table's root folder (for Paimon WAREHOUSE/DB.db/TABLE)",
     )  # fmt: skip
