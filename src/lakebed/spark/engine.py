@@ -1,0 +1,81 @@
+"""Tasks on a Spark session: the same functions that LocalEngine runs, inside mapInArrow. Classic and Connect."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from lakebed.spark import worker
+from lakebed.spark.failures import spoken_plainly
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_RESULT = StructType([StructField("task", LongType(), False), StructField("result", BinaryType(), False)])
+_RESULT_ARROW = pa.schema([pa.field("task", pa.int64(), False), pa.field("result", pa.binary(), False)])
+
+
+class SparkEngine:
+    """Runs the tasks of rewrite, expire and archive on a cluster: `table.rewrite(engine=SparkEngine(spark))`."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    @cached_property
+    def parallelism(self) -> int:
+        """How many tasks the session runs at once, as Spark counts its cores; over Connect one small job finds out."""
+        return default_parallelism(self._spark)
+
+    def map(self, fn: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
+        """Results in the order of the tasks, all together when the last one is done.
+
+        A task may run more than once (a lost executor, speculation). An error ends the Spark job; it is raised here
+        with its own type.
+        """
+        packed = [worker.pack(task) for task in tasks]
+        if not packed:
+            return
+        frame = over_tasks(self._spark, _Call(fn), packed, _RESULT)
+        with spoken_plainly():
+            results = frame.toArrow().sort_by("task").column("result")
+        for result in results:
+            yield pickle.loads(result.as_buffer())
+
+
+@dataclass(frozen=True, slots=True)
+class _Call(Generic[T, R]):
+    """One task on a worker: its result as one row."""
+
+    fn: Callable[[T], R]
+
+    def __call__(self, number: int, task: T) -> Iterator[pa.RecordBatch]:
+        # cloudpickle, for results may be of a class that lives in __main__
+        result = worker.dumps(self.fn(task))
+        yield pa.RecordBatch.from_arrays([pa.array([number]), pa.array([result], pa.binary())], schema=_RESULT_ARROW)
+
+
+def over_tasks(
+    spark: SparkSession, fn: Callable[[int, T], Iterator[pa.RecordBatch]], packed: list[bytes], schema: StructType
+) -> DataFrame:
+    """A DataFrame of the batches that `fn(number, task)` gives, one Spark task for each of our tasks; nothing runs
+    yet."""
+    count = max(len(packed), 1)
+    numbers = spark.range(0, len(packed), 1, count)
+    return numbers.mapInArrow(worker.over_tasks(worker.pack(fn), packed), schema)
+
+
+def default_parallelism(spark: SparkSession) -> int:
+    """How many tasks run at once."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # noqa: BLE001  # Connect has no context, and says so with one of several errors
+        last = spark.range(1 << 16).select(f.max(f.spark_partition_id())).first()
+        return int(last[0]) + 1 if last else 1

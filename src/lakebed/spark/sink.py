@@ -1,0 +1,173 @@
+"""The batch sink: rows are routed so that all of one (partition, bucket) meet in one task, tasks write files, the
+driver commits.
+
+One shuffle: a channel column is computed on Arrow batches, `repartitionById` puts channel c in task c, and each task
+writes its buckets and gives its commit messages back as one small row. Only the messages of tasks that Spark counts are
+committed, so a retried or speculative task harms nothing: what it wrote stays invisible. Once the commit is called
+nothing is deleted here any more.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+
+import lakebed.formats as formats
+from lakebed.errors import OptionError, SchemaError
+from lakebed.kernel.options import option_text
+from lakebed.kernel.predicates import find_column
+from lakebed.model.commit import CommitMessage, CommitResult
+from lakebed.model.rowkind import ROW_KIND_COLUMN, ROW_KIND_FIELD
+from lakebed.spark import worker
+from lakebed.spark.engine import default_parallelism
+from lakebed.spark.failures import spoken_plainly
+from lakebed.spark.types import arrow_schema, conform, fits
+from lakebed.verbs.write import Mode, Sink, check_input
+
+PARALLELISM_OPTION = "sink.parallelism"
+"""How many tasks write (Flink's name for it); default: the session's parallelism."""
+BATCH_IDENTIFIER = (1 << 63) - 1
+"""The identifier of a commit that no stream numbers, as Paimon's BatchWriteBuilder has it."""
+CHANNEL_COLUMN = "_lakebed_channel"
+
+_WRITTEN = StructType([StructField("messages", BinaryType(), False), StructField("rows", LongType(), False)])
+_WRITTEN_ARROW = pa.schema([pa.field("messages", pa.binary(), False), pa.field("rows", pa.int64(), False)])
+
+
+def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
+    """Write a DataFrame as one commit, with a bounded number of files for each bucket whatever the number of tasks.
+
+    `mode` is append, overwrite, upsert or delete. A column `_row_kind` is the kind of each row (+I -U +U -D), not data.
+    `options` are the table's own and `sink.parallelism`. Columns go by name, without case; SchemaError when they do not
+    fit the table. Nothing is visible when it fails.
+    """
+    texts = {key.lower(): option_text(value) for key, value in options.items()}
+    parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
+    table = formats.open_table(location, {k: v for k, v in options.items() if k.lower() != PARALLELISM_OPTION})
+    sink = table.sink(Mode.parse(mode))
+    written = write_files(df, sink, table.location, parallelism)
+    return sink.commit(BATCH_IDENTIFIER, written.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the tasks of one write left: messages for the commit and the number of rows taken."""
+
+    messages: tuple[CommitMessage, ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkInput:
+    """How a DataFrame's batches become the sink's: `names` are the table's spelling of the columns, in order; `schema`
+    the sink's form of them."""
+
+    names: tuple[str, ...]
+    schema: pa.Schema
+
+    @classmethod
+    def of(cls, given: pa.Schema, sink: Sink, location: str) -> SinkInput:
+        """Check what is given, in the order of the columns given. SchemaError names the column that does not fit."""
+        wanted = sink.input_schema
+        known = [*wanted.names, ROW_KIND_COLUMN]
+        names = [find_column(name, known) or name for name in given.names]
+        check_input(
+            pa.schema([field.with_name(name) for field, name in zip(given, names, strict=True)]),
+            wanted,
+            table=location,
+            extra={ROW_KIND_COLUMN: pa.string()},
+        )
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise SchemaError(f"columns given twice: {', '.join(doubled)}", table=location, todo="Give each one once")
+        fields = [*wanted, *([ROW_KIND_FIELD] if ROW_KIND_COLUMN in names else [])]
+        for field in fields:
+            if field.name in names:
+                kind = given.field(names.index(field.name)).type
+                if not fits(kind, field.type):
+                    raise SchemaError(
+                        f"column {field.name!r} is {kind}, the table has {field.type}",
+                        table=location,
+                        todo="Cast it in the query",
+                    )
+        return cls(tuple(names), pa.schema(fields))
+
+    def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch of the DataFrame, columns beyond the known ones (the channel) left out, in the sink's form."""
+        return conform(batch.select(range(len(self.names))).rename_columns(list(self.names)), self.schema)
+
+
+def write_files(df: DataFrame, sink: Sink, location: str, parallelism: int) -> Written:
+    """Route and write; nothing of it is visible yet. When a task fails it removes its own files, and the error is
+    raised here."""
+    taken = SinkInput.of(arrow_schema(df.schema), sink, location)
+    empty = taken.schema.empty_table().to_batches() or [
+        pa.RecordBatch.from_arrays([pa.array([], field.type) for field in taken.schema], schema=taken.schema)
+    ]
+    if sink.channels(empty[0], parallelism) is not None:
+        route = worker.over_batches(worker.pack(_Route(sink, taken, parallelism)))
+        channel = StructField(CHANNEL_COLUMN, IntegerType(), False)
+        df = df.mapInArrow(route, StructType([*df.schema.fields, channel])).repartitionById(parallelism, CHANNEL_COLUMN)
+    writing = worker.over_batches(worker.pack(_WriteTask(sink, taken)))
+    with spoken_plainly():
+        written = df.mapInArrow(writing, _WRITTEN).toArrow()
+    messages = [message for packed in written.column("messages") for message in pickle.loads(packed.as_buffer())]
+    return Written(tuple(messages), sum(written.column("rows").to_pylist()))
+
+
+def sink_parallelism(options: Mapping[str, str]) -> int | None:
+    """The number of writing tasks that lower-case options ask for."""
+    text = options.get(PARALLELISM_OPTION)
+    if text is None:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise OptionError.ill_typed(PARALLELISM_OPTION, text, "a whole number of at least 1")
+    return int(text)
+
+
+def write_task(sink: Sink, batches: Iterator[pa.RecordBatch]) -> tuple[Sequence[CommitMessage], int]:
+    """Write batches of the sink's form: (messages, rows). What was written is removed when that fails."""
+    writer = sink.task_writer()
+    rows = 0
+    try:
+        for batch in batches:
+            rows += batch.num_rows
+            writer.write(batch)
+        return writer.finish(), rows
+    except BaseException:
+        writer.abort()
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """Adds the channel of each row to the batches as Spark sent them."""
+
+    sink: Sink
+    taken: SinkInput
+    count: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        field = pa.field(CHANNEL_COLUMN, pa.int32(), False)
+        for batch in batches:
+            channels = self.sink.channels(self.taken.take(batch), self.count)
+            yield pa.RecordBatch.from_arrays([*batch.columns, channels], schema=batch.schema.append(field))
+
+
+@dataclass(frozen=True, slots=True)
+class _WriteTask:
+    """Writes one task's rows: one row of messages, none when nothing came."""
+
+    sink: Sink
+    taken: SinkInput
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        filled = (self.taken.take(batch) for batch in batches if batch.num_rows)
+        messages, rows = write_task(self.sink, filled)
+        packed = pa.array([pickle.dumps(list(messages))], pa.binary())
+        yield pa.RecordBatch.from_arrays([packed, pa.array([rows])], schema=_WRITTEN_ARROW)

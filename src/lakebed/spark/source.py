@@ -1,0 +1,243 @@
+"""The data sources `lakebed`, `hudi`, `paimon` and `iceberg`: a table loaded by options, pinned to one snapshot.
+
+Spark asks a source for its schema once and for its reader at every action, so the plan of a batch is made with the
+schema and kept. Everything that a task needs is packed into its partition.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+import lakebed.formats as formats
+from lakebed.errors import OptionError, SchemaError, UnsupportedError, UsageError
+from lakebed.kernel.options import boolean
+from lakebed.kernel.predicates import parse_where
+from lakebed.model.commit import CommitMessage
+from lakebed.model.instant import Instant
+from lakebed.model.rowkind import ROW_KIND_COLUMN
+from lakebed.spark import worker
+from lakebed.spark.pushdown import to_expression
+from lakebed.spark.read import plain_rows, read_tasks
+from lakebed.spark.sink import BATCH_IDENTIFIER, SinkInput, write_task
+from lakebed.spark.stream import Stream, StreamOptions
+from lakebed.spark.types import arrow_schema, spark_schema
+from lakebed.verbs.read import ReadPlan
+from lakebed.verbs.table import Table
+from lakebed.verbs.write import Mode, Sink
+
+STREAMING_OPTION = "lakebed.streaming"
+"""Set for a stream: Spark asks for a schema without saying whether it is for a batch or a stream, whose rows have kinds
+besides."""
+_OWN = {
+    "path": "location",
+    "columns": "columns",
+    "where": "where",
+    "as-of": "as_of",
+    "as_of": "as_of",
+    "after": "after",
+    "until": "until",
+    STREAMING_OPTION: "streaming",
+}
+"""Options of the source itself, in lower case; all others are the table's."""
+
+
+def load(options: Mapping[str, str], short_name: str, parallelism: int) -> Loaded:
+    """The table that options name; UsageError without a path or with another format's name, and what the table says of
+    its options."""
+    own = {_OWN[key.lower()]: value for key, value in options.items() if key.lower() in _OWN}
+    rest = {key: value for key, value in options.items() if key.lower() not in _OWN}
+    if not own.get("location"):
+        raise UsageError("no path is given", todo=f'Say .format("{short_name}").load(path)')
+    limits, table_options = StreamOptions.split(rest)
+    if (own.get("after") or own.get("until")) and own.get("as_of"):
+        raise UsageError("as-of goes with a snapshot, after and until with changes", todo="Give the one or the others")
+    try:
+        streaming = boolean(own.pop("streaming", "false"))
+    except KeyError:
+        raise OptionError.ill_typed(STREAMING_OPTION, options[STREAMING_OPTION], "true or false") from None
+    columns = _column_names(own.pop("columns", None))
+    loaded = Loaded(
+        options=table_options,
+        limits=limits,
+        parallelism=parallelism,
+        short_name=short_name,
+        streaming=streaming,
+        columns=columns,
+        location=own["location"],
+        where=own.get("where"),
+        as_of=own.get("as_of"),
+        after=own.get("after"),
+        until=own.get("until"),
+    )
+    table = loaded.table()
+    if loaded.rows_only and table.format != short_name:
+        raise UsageError(
+            f"this is a {table.format} table, read as {short_name}",
+            table=table.location,
+            todo=f'Say .format("{table.format}") or .format("lakebed")',
+        )
+    return loaded
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A table as a DataFrame names it, picklable; `plan` is the batch, decided when the schema was asked for."""
+
+    location: str
+    options: Mapping[str, str]
+    limits: StreamOptions
+    parallelism: int
+    short_name: str = "lakebed"
+    streaming: bool = False
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    as_of: str | None = None
+    after: str | None = None
+    until: str | None = None
+    plan: ReadPlan[Any] | None = None
+    pin: Instant | None = None
+
+    @property
+    def rows_only(self) -> bool:
+        """Whether rows come without kinds, as the formats' own Spark sources give them."""
+        return self.short_name != "lakebed"
+
+    def table(self) -> Table:
+        """The table, opened."""
+        return formats.open_table(self.location, self.options)
+
+    def pinned(self) -> Loaded:
+        """The same with the batch decided; a stream decides by its offsets."""
+        return self if self.streaming else replace(self, pin=self._newest(), plan=self._planned(self.where))
+
+    def spark_schema(self) -> StructType:
+        """The rows' schema; that of a stream has `_row_kind`, and so has that of changes."""
+        schema = self.table().stream(self.columns, self.where).schema if self.streaming else self._plan().schema
+        return spark_schema(plain_rows(schema) if self.rows_only else schema)
+
+    def batch(self, schema: StructType) -> Batch:
+        """The reader of a batch."""
+        plan = self._plan()
+        self._check(schema, plan.schema)
+        return Batch(self, plan)
+
+    def stream(self, schema: StructType) -> Stream:
+        """The reader of a stream."""
+        reader = self.table().stream(self.columns, self.where)
+        self._check(schema, reader.schema)
+        return Stream(reader, self.limits, self.parallelism, self.rows_only)
+
+    def sink(self, schema: StructType, overwrite: bool) -> WriteJob:
+        """The writer of one commit."""
+        mode = Mode.OVERWRITE if overwrite else Mode.APPEND
+        sink = self.table().sink(mode)
+        return WriteJob(sink, SinkInput.of(arrow_schema(schema), sink, self.location))
+
+    def stream_sink(self) -> NoReturn:
+        """Refuse: rows would not be routed, and nothing tells a source which checkpoint it belongs to."""
+        raise UnsupportedError(
+            'a stream is not written by writeStream.format("lakebed")',
+            todo="Use lakebed.spark.write_stream(df, location, checkpoint): it commits each batch exactly once",
+        )
+
+    def push(self, expression: pc.Expression) -> ReadPlan[Any]:
+        """The plan with one more condition, of the same snapshot."""
+        schema = self.table().schema
+        where = parse_where(self.where, schema)
+        return self._planned(expression if where is None else where & expression)
+
+    def _plan(self) -> ReadPlan[Any]:
+        return self.plan if self.plan is not None else self._planned(self.where)
+
+    def _planned(self, where: Any) -> ReadPlan[Any]:
+        table = self.table()
+        if self.after or self.until:
+            return table.plan_changes(self.columns, where, self.after, self.until)
+        return table.plan_read(self.columns, where, self.as_of or self.pin)
+
+    def _newest(self) -> Instant | None:
+        """The newest completed instant, which an action that plans again reads as of."""
+        done = [instant for instant in self.table().history() if instant.state == "completed"]
+        return done[-1] if done else None
+
+    def _check(self, given: StructType, found: pa.Schema) -> None:
+        """Refuse a schema that the caller gave and that is not the table's, and a stream whose kinds would be lost."""
+        wanted = spark_schema(plain_rows(found) if self.rows_only else found)
+        if given == wanted:
+            return
+        lost = ROW_KIND_COLUMN in wanted.names and ROW_KIND_COLUMN not in given.names
+        raise SchemaError(
+            "the rows' kinds would be lost" if lost else "the schema given is not the table's",
+            table=self.location,
+            why="" if lost else f"it gives {wanted.simpleString()}",
+            todo=f'Add .option("{STREAMING_OPTION}", "true"), or call lakebed.spark.register(spark) in this process'
+            if lost
+            else 'Leave .schema(...) out; name columns with .option("columns", ...)',
+        )
+
+
+@dataclass(slots=True)
+class Batch:
+    """One action's reader: its plan, narrowed by the filters that Spark pushed."""
+
+    loaded: Loaded
+    plan: ReadPlan[Any]
+
+    def tasks(self) -> list[bytes]:
+        """Each task's share, packed."""
+        tasks = read_tasks(self.plan, self.loaded.limits.tasks, self.loaded.parallelism, self.loaded.rows_only)
+        return [worker.pack(task) for task in tasks]
+
+    def push(self, filters: Sequence[Any]) -> list[Any]:
+        """Use what filters say to open fewer files; all are given back, for Spark's own evaluation decides."""
+        if self.loaded.after is None and self.loaded.until is None:
+            expression = to_expression(filters, self.loaded.table().schema)
+            if expression is not None:
+                self.plan = self.loaded.push(expression)
+        return list(filters)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJob:
+    """One commit of a DataFrame without routing: each task writes its own files of each bucket."""
+
+    sink: Sink
+    taken: SinkInput
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> bytes:
+        """A task's commit messages, packed."""
+        messages, _ = write_task(self.sink, (self.taken.take(batch) for batch in batches if batch.num_rows))
+        return worker.pack(list(messages))
+
+    def commit(self, messages: Sequence[Sequence[CommitMessage]]) -> None:
+        """Publish all tasks' messages."""
+        self.sink.commit(BATCH_IDENTIFIER, [message for task in messages for message in task])
+
+    def abort(self, messages: Sequence[Sequence[CommitMessage]]) -> None:
+        """Remove the files of tasks that ended well in a job that did not."""
+        self.sink.abort([message for task in messages for message in task])
+
+
+def _column_names(text: str | None) -> tuple[str, ...] | None:
+    """`columns`: names between commas, or a JSON list of them."""
+    if text is None:
+        return None
+    if text.lstrip().startswith("["):
+        try:
+            names = json.loads(text)
+        except json.JSONDecodeError:
+            names = None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise OptionError.ill_typed("columns", text, "names between commas, or a JSON list of names")
+    else:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise OptionError.ill_typed("columns", text, "at least one name")
+    return tuple(names)

@@ -1,0 +1,130 @@
+"""The streaming sink: each micro-batch is one commit, exactly once.
+
+The commit user is a random id kept in the query's checkpoint folder, the identifier is the batch id. A batch that is
+replayed after a crash between the table's commit and Spark's commit log has the same two, so the table skips it and its
+files are removed. A checkpoint that is deleted starts a new user.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+import lakebed.formats as formats
+from lakebed.errors import StorageError, UsageError
+from lakebed.kernel.files import PutOutcome, Store, open_store
+from lakebed.kernel.options import option_text
+from lakebed.spark import worker
+from lakebed.spark.engine import default_parallelism
+from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, write_files
+from lakebed.spark.types import arrow_schema
+from lakebed.verbs.write import Mode
+
+USER_FILE = "lakebed-commit-user"
+"""In the checkpoint folder: the commit user of the query."""
+REPORTS_FOLDER = "lakebed-batches"
+"""In the checkpoint folder: what the newest batches did, one small JSON file each."""
+_REPORTS_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What one micro-batch did: rows that the sink's tasks took, and its commit (`instant` is "" when there was nothing
+    to commit)."""
+
+    batch_id: int
+    rows: int
+    instant: str
+    outcome: str
+    notes: tuple[str, ...] = ()
+
+
+def write_stream(
+    df: DataFrame,
+    location: str,
+    checkpoint: str,
+    options: Mapping[str, object] = {},
+    *,
+    trigger: Mapping[str, object] | None = None,
+    name: str | None = None,
+) -> StreamingQuery:
+    """Start a query that appends each micro-batch as one commit, exactly once, also over restarts and over Connect.
+
+    `checkpoint` is the query's folder (a path or a URL that both Spark and lakebed reach). `options` are the table's
+    own and `sink.parallelism`; `trigger` is what `DataStreamWriter.trigger` takes, such as {"availableNow": True}. A
+    column `_row_kind` is the kind of each row. Over Connect the batches run on the server, which must have lakebed
+    installed.
+    """
+    if not df.isStreaming:
+        raise UsageError("the DataFrame does not stream", table=location, todo="Use lakebed.spark.write for a batch")
+    texts = {key.lower(): option_text(value) for key, value in options.items()}
+    parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
+    table_options = {key: option_text(value) for key, value in options.items() if key.lower() != PARALLELISM_OPTION}
+    table = formats.open_table(location, table_options)
+    SinkInput.of(arrow_schema(df.schema), table.sink(Mode.APPEND), table.location)
+    folder = open_store(checkpoint, table_options)
+    task = StreamSink(table.location, table_options, folder.location, commit_user(folder), parallelism)
+    writer = df.writeStream.foreachBatch(worker.over_frame(worker.pack(task)))
+    writer = writer.option("checkpointLocation", folder.location)
+    if trigger:
+        writer = writer.trigger(**trigger)  # type: ignore[call-overload]  # the caller's, checked by Spark
+    if name:
+        writer = writer.queryName(name)
+    return writer.start()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSink:
+    """The function of one micro-batch, picklable: over Connect it runs in a process of the server."""
+
+    location: str
+    options: Mapping[str, str]
+    checkpoint: str
+    user: str
+    parallelism: int
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Write, commit, and leave a report beside the checkpoint."""
+        sink = formats.open_table(self.location, self.options).sink(Mode.APPEND, commit_user=self.user)
+        written = write_files(df, sink, self.location, self.parallelism)
+        result = sink.commit(batch_id, written.messages)
+        report = BatchReport(batch_id, written.rows, result.instant, str(result.outcome), result.notes)
+        _keep(open_store(self.checkpoint, self.options), report)
+
+
+def commit_user(checkpoint: Store) -> str:
+    """The query's commit user; the first to ask makes it, and two that ask at once get the same."""
+    for _ in range(3):
+        try:
+            return checkpoint.read(USER_FILE).decode()
+        except FileNotFoundError:
+            user = str(uuid.uuid4())
+        if checkpoint.put_if_absent(USER_FILE, user.encode()) is PutOutcome.CREATED:
+            return user
+    raise StorageError(
+        "cannot keep the commit user in the checkpoint",
+        table=checkpoint.location,
+        file=USER_FILE,
+        why="the store did not say whether it was written",
+        todo="Start the query again",
+    )
+
+
+def reports(checkpoint: Store, after: int = -1) -> Iterator[BatchReport]:
+    """What the batches after a batch id did, in order; only the newest hundred or so are kept."""
+    names = sorted(int(info.name) for info in checkpoint.list(REPORTS_FOLDER).files if info.name.isdigit())
+    for batch_id in names:
+        if batch_id > after:
+            fields = json.loads(checkpoint.read(f"{REPORTS_FOLDER}/{batch_id}"))
+            yield BatchReport(**{**fields, "notes": tuple(fields["notes"])})
+
+
+def _keep(checkpoint: Store, report: BatchReport) -> None:
+    checkpoint.write(f"{REPORTS_FOLDER}/{report.batch_id}", json.dumps(asdict(report)).encode())
+    if report.batch_id >= _REPORTS_KEPT:
+        checkpoint.delete(f"{REPORTS_FOLDER}/{report.batch_id - _REPORTS_KEPT}")

@@ -1,0 +1,82 @@
+"""What runs on a worker before it is known whether lakebed is there.
+
+The functions of this module travel by value, so that a worker without lakebed can say so in one line; they use the
+standard library and pyspark only. What they carry is a *payload*: bytes that are unpickled on the worker, where that
+line is spoken.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark import SparkFiles, cloudpickle
+
+SHIPPED_FOLDER = "lakebed_shipped"
+"""The folder that `lakebed.spark.ship` unpacks beside a worker."""
+MISSING = "lakebed cannot run on this worker"
+"""How the line begins that a worker without lakebed, or without a wheel of it, says."""
+
+
+def pack(value: object) -> bytes:
+    """A payload: functions of `__main__` and closures travel by value, importable ones by name."""
+    return zlib.compress(dumps(value), 1)
+
+
+def dumps(value: object) -> bytes:
+    """Pickled, classes and functions of `__main__` included."""
+    return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
+
+
+def unpack(payload: bytes) -> Any:
+    """The value of a payload; RuntimeError in one line when a module that it needs is missing here."""
+    shipped = os.path.join(SparkFiles.getRootDirectory(), SHIPPED_FOLDER)
+    if os.path.isdir(shipped) and shipped not in sys.path:
+        sys.path.append(shipped)
+    try:
+        return pickle.loads(zlib.decompress(payload))
+    except ModuleNotFoundError as error:
+        missing = error.name or str(error)
+    raise RuntimeError(
+        f"{MISSING}: {sys.executable} has no module {missing!r}. Install lakebed there, "
+        "or ship it from the driver before the first job: lakebed.spark.ship(spark)"
+    )
+
+
+def over_batches(payload: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """For mapInArrow: the payload's function over the batches of one partition."""
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from unpack(payload)(batches)
+
+    return run
+
+
+def over_tasks(function: bytes, tasks: list[bytes]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """For mapInArrow over the numbers of tasks: the batches that the function gives for each task, `function(number,
+    task)`."""
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        call = None
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                call = call or unpack(function)
+                yield from call(number, unpack(tasks[number]))
+
+    return run
+
+
+def over_frame(payload: bytes) -> Callable[[Any, int], None]:
+    """For foreachBatch: the payload's function of a DataFrame and a batch id."""
+
+    def run(frame: Any, batch_id: int) -> None:
+        unpack(payload)(frame, batch_id)
+
+    return run
+
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
