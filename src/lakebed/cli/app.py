@@ -1,7 +1,7 @@
 """The `lakebed` program: commands, and what every command does with output, errors and exit codes.
 
-Exit code 0 only when the command did what was asked, 2 on wrong use, 1 on failure with one clear line (`--debug` shows the traceback).
-With `--json` standard output holds one JSON document and nothing else, on failure {"error": {...}}.
+Exit code 0 only when the command did what was asked, 2 on wrong use, 1 on failure with one clear line (`--debug` shows
+the traceback). With `--json` standard output holds one JSON document and nothing else, on failure {"error": {...}}.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version and stop."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and stop."
+    ),
 ) -> None:
     """Hudi, Paimon and Iceberg tables for PySpark, with pip alone."""
 
@@ -54,7 +56,9 @@ def main(arguments: list[str] | None = None) -> None:
     except click.exceptions.Abort:
         code = output.fail("interrupted", 130, as_json)
     except click.ClickException as error:
-        usage = error.ctx.get_usage() + "\n" if isinstance(error, click.UsageError) and error.ctx and not as_json else ""
+        usage = (
+            error.ctx.get_usage() + "\n" if isinstance(error, click.UsageError) and error.ctx and not as_json else ""
+        )
         code = output.fail(error.format_message(), 2, as_json, before=usage)
     except LakebedError as error:
         if debug:
@@ -69,5 +73,9 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             raise
         text = str(error).strip().splitlines()
-        code = output.fail(f"{type(error).__name__}: {text[0] if text else 'no message'}. Run again with --debug for the traceback", 1, as_json)
+        code = output.fail(
+            f"{type(error).__name__}: {text[0] if text else 'no message'}. Run again with --debug for the traceback",
+            1,
+            as_json,
+        )
     sys.exit(code)

@@ -22,18 +22,38 @@ def history(
     opened = lakebed.open(table, output.parse_options(option or []))
     instants = opened.history(archived=archived)
     if json:
-        output.emit_json({
-            "table": opened.location,
-            "format": opened.format,
-            "instants": [
-                {"time": i.time, "completed": i.completed, "action": i.action, "state": i.state, "archived": i.archived, "summary": dict(i.summary)}
-                for i in instants
-            ],
-        })  # fmt: skip
+        output.emit_json(
+            {
+                "table": opened.location,
+                "format": opened.format,
+                "instants": [
+                    {
+                        "time": i.time,
+                        "completed": i.completed,
+                        "action": i.action,
+                        "state": i.state,
+                        "archived": i.archived,
+                        "summary": dict(i.summary),
+                    }
+                    for i in instants
+                ],
+            }
+        )
         return
     names = ["time", "completed", "action", "state", *(["archived"] if archived else []), "summary"]
     output.show_table(
         names,
-        ([i.time, i.completed or "-", i.action, i.state, *([i.archived] if archived else []), ", ".join(f"{k}={v}" for k, v in i.summary.items())] for i in instants),
+        (
+            [
+                i.time,
+                i.completed or "-",
+                i.action,
+                i.state,
+                *([i.archived] if archived else []),
+                ", ".join(f"{k}={v}" for k, v in i.summary.items()),
+            ]
+            for i in instants
+        ),
     )
-    output.log(f"{len(instants)} {'instants' if opened.format == 'hudi' else 'snapshots'} of {opened.location} ({opened.format})")
+    kind = "instants" if opened.format == "hudi" else "snapshots"
+    output.log(f"{len(instants)} {kind} of {opened.location} ({opened.format})")

@@ -55,15 +55,31 @@ def fail(text: str, code: int, as_json: bool, error: LakebedError | None = None,
     """Say on standard error what went wrong, and on standard output too when a JSON document is expected there."""
     log(f"{before}error: {text}")
     if as_json:
-        fields = {name: getattr(error, name) for name in ("what", "table", "instant", "file", "why", "todo", "key") if getattr(error, name, "")}
-        emit_json({"error": {"message": text, "kind": type(error).__name__ if error else "UsageError" if code == 2 else "Error", **fields}})
+        fields = {
+            name: getattr(error, name)
+            for name in ("what", "table", "instant", "file", "why", "todo", "key")
+            if getattr(error, name, "")
+        }
+        emit_json(
+            {
+                "error": {
+                    "message": text,
+                    "kind": type(error).__name__ if error else "UsageError" if code == 2 else "Error",
+                    **fields,
+                }
+            }
+        )
     return code
 
 
 def json_value(value: Any) -> Any:
     """A value that JSON has no word for: decimals as text, times as ISO 8601, bytes as base64."""
     if isinstance(value, datetime.datetime):
-        return value.isoformat() if value.tzinfo is None else value.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
+        return (
+            value.isoformat()
+            if value.tzinfo is None
+            else value.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
+        )
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
@@ -83,7 +99,10 @@ def rows_of(batch: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
         return list(batch.to_pylist())
     except (ValueError, OverflowError):
         temporal = [pa.types.is_temporal(column.type) for column in batch.columns]
-        texts = [column.cast(pa.string()) if is_time else column for column, is_time in zip(batch.columns, temporal, strict=True)]
+        texts = [
+            column.cast(pa.string()) if is_time else column
+            for column, is_time in zip(batch.columns, temporal, strict=True)
+        ]
         return list(pa.table(texts, names=batch.schema.names).to_pylist())
 
 

@@ -26,12 +26,22 @@ _TERMINAL_ROWS = 20
 def read(
     table: TableArgument,
     columns: Annotated[str | None, typer.Option(help="Columns, separated by commas; all when not given.")] = None,
-    where: Annotated[str | None, typer.Option(help="SQL predicate, such as \"dt = '2024-01-01' and amount > 10\".")] = None,
-    as_of: Annotated[str | None, typer.Option(help="Snapshot at an instant, snapshot id, ISO timestamp or tag:NAME.")] = None,
-    after: Annotated[str | None, typer.Option(help="Changes after this position (exclusive); start for the whole history.")] = None,
+    where: Annotated[
+        str | None, typer.Option(help="SQL predicate, such as \"dt = '2024-01-01' and amount > 10\".")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="Snapshot at an instant, snapshot id, ISO timestamp or tag:NAME.")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option(help="Changes after this position (exclusive); start for the whole history.")
+    ] = None,
     until: Annotated[str | None, typer.Option(help="Changes up to this position (inclusive).")] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help=f"Rows at most; {_TERMINAL_ROWS} on a terminal, else all.")] = None,
-    to: Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write to a .parquet, .csv or .jsonl file.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help=f"Rows at most; {_TERMINAL_ROWS} on a terminal, else all.")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Write to a .parquet, .csv or .jsonl file.")
+    ] = None,
     option: OptionOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
@@ -52,7 +62,9 @@ def read(
     elif json:
         rows = list(chain.from_iterable(output.rows_of(batch) for batch in _limited(reader, limit)))
         schema = [{"name": field.name, "type": str(field.type), "nullable": field.nullable} for field in reader.schema]
-        output.emit_json({"table": opened.location, "format": opened.format, "schema": schema, "rows": rows, "row_count": len(rows)})
+        output.emit_json(
+            {"table": opened.location, "format": opened.format, "schema": schema, "rows": rows, "row_count": len(rows)}
+        )
     else:
         _to_terminal(reader, _TERMINAL_ROWS if limit is None else limit, limit is None)
 
@@ -72,7 +84,11 @@ def _limited(reader: pa.RecordBatchReader, limit: int | None) -> Iterator[pa.Rec
 def _to_terminal(reader: pa.RecordBatchReader, limit: int, by_default: bool) -> None:
     shown = list(_limited(reader, limit + 1))
     rows = list(chain.from_iterable(output.rows_of(batch) for batch in shown))
-    right = [field.name for field in reader.schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)]
+    right = [
+        field.name
+        for field in reader.schema
+        if pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
+    ]
     output.show_table(reader.schema.names, ([row[name] for name in reader.schema.names] for row in rows[:limit]), right)
     if len(rows) > limit and by_default:
         output.log(f"the first {limit} rows; --limit N shows more, --output FILE writes all")
@@ -83,7 +99,9 @@ def _to_terminal(reader: pa.RecordBatchReader, limit: int, by_default: bool) -> 
 Writer = Callable[[pa.RecordBatchReader, Iterator[pa.RecordBatch], Any], int]
 
 
-def _to_file(reader: pa.RecordBatchReader, to: Path, write: Writer, limit: int | None, location: str, as_json: bool) -> None:
+def _to_file(
+    reader: pa.RecordBatchReader, to: Path, write: Writer, limit: int | None, location: str, as_json: bool
+) -> None:
     """Write beside the target and rename: the file is there whole, or not at all."""
     staged = to.with_name(f".{to.name}.{secrets.token_hex(6)}")
     try:
@@ -91,7 +109,9 @@ def _to_file(reader: pa.RecordBatchReader, to: Path, write: Writer, limit: int |
             count = write(reader, _limited(reader, limit), sink)
         os.replace(staged, to)
     except OSError as error:
-        raise StorageError(f"cannot write {to}", file=str(to), why=error.strerror or str(error), todo="Choose another --output") from error
+        raise StorageError(
+            f"cannot write {to}", file=str(to), why=error.strerror or str(error), todo="Choose another --output"
+        ) from error
     finally:
         with suppress(FileNotFoundError):
             staged.unlink()
@@ -113,7 +133,11 @@ def _write_parquet(reader: pa.RecordBatchReader, batches: Iterator[pa.RecordBatc
 def _write_csv(reader: pa.RecordBatchReader, batches: Iterator[pa.RecordBatch], sink: Any) -> int:
     nested = [field.name for field in reader.schema if pa.types.is_nested(field.type) or pa.types.is_binary(field.type)]
     if nested:
-        raise SchemaError(f"CSV cannot hold the columns {', '.join(nested)}", why="they are nested or binary", todo="Use .parquet or .jsonl, or leave them out with --columns")
+        raise SchemaError(
+            f"CSV cannot hold the columns {', '.join(nested)}",
+            why="they are nested or binary",
+            todo="Use .parquet or .jsonl, or leave them out with --columns",
+        )
     count = 0
     with pyarrow.csv.CSVWriter(sink, reader.schema) as writer:
         for batch in batches:
@@ -131,7 +155,12 @@ def _write_jsonl(reader: pa.RecordBatchReader, batches: Iterator[pa.RecordBatch]
     return count
 
 
-_WRITERS: dict[str, Writer] = {".parquet": _write_parquet, ".csv": _write_csv, ".jsonl": _write_jsonl, ".ndjson": _write_jsonl}
+_WRITERS: dict[str, Writer] = {
+    ".parquet": _write_parquet,
+    ".csv": _write_csv,
+    ".jsonl": _write_jsonl,
+    ".ndjson": _write_jsonl,
+}
 
 
 def _writer_for(to: Path) -> Writer:
