@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 
-import click
 import typer
 
 import lakebed
@@ -53,29 +52,26 @@ def main(arguments: list[str] | None = None) -> None:
     as_json, debug = "--json" in given, "--debug" in given
     try:
         code = app(given, standalone_mode=False) or 0
-    except click.exceptions.Abort:
-        code = output.fail("interrupted", 130, as_json)
-    except click.ClickException as error:
-        usage = (
-            error.ctx.get_usage() + "\n" if isinstance(error, click.UsageError) and error.ctx and not as_json else ""
-        )
-        code = output.fail(error.format_message(), 2, as_json, before=usage)
-    except LakebedError as error:
-        if debug:
-            raise
-        code = output.fail(str(error), error.exit_code, as_json, error)
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         code = output.fail("interrupted", 130, as_json)
     except BrokenPipeError:
         sys.stderr.close()
         code = 1
-    except Exception as error:  # a defect of ours or of a library: still one line, with the way to the whole story
-        if debug:
+    except Exception as error:
+        if debug and not hasattr(error, "format_message"):
             raise
-        text = str(error).strip().splitlines()
-        code = output.fail(
-            f"{type(error).__name__}: {text[0] if text else 'no message'}. Run again with --debug for the traceback",
-            1,
-            as_json,
-        )
+        code = _failed(error, as_json)
     sys.exit(code)
+
+
+def _failed(error: Exception, as_json: bool) -> int:
+    """Say what went wrong, in one line, and give the exit code."""
+    if isinstance(error, LakebedError):
+        return output.fail(str(error), error.exit_code, as_json, error)
+    wrong_use = getattr(error, "format_message", None)  # the parser's own errors: typer hides their class
+    if wrong_use is not None:
+        context = getattr(error, "ctx", None)
+        usage = f"{context.get_usage()}\n" if context is not None and not as_json else ""
+        return output.fail(wrong_use(), 2, as_json, before=usage)
+    lines = str(error).strip().splitlines() or ["no message"]
+    return output.fail(f"{type(error).__name__}: {lines[0]}. Run again with --debug for the traceback", 1, as_json)

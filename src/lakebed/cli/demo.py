@@ -124,7 +124,8 @@ def demo(
         raise CorruptError(
             "the sink does not hold the rows of the source",
             table=sink.location,
-            why=f"{proof.sink_rows} rows with checksum {proof.sink_checksum[:12]}, expected {proof.source_rows} with {proof.source_checksum[:12]}",
+            why=f"{proof.sink_rows} rows with checksum {proof.sink_checksum[:12]}, "
+            f"expected {proof.source_rows} with {proof.source_checksum[:12]}",
             todo="This is a defect of lakebed: please report it with the folder named here",
         )
 
