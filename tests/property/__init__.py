@@ -1,0 +1,1 @@
+"""Properties that hold for all input, tried with hypothesis against simple models."""

@@ -1,0 +1,205 @@
+"""The local disk: links, staging, races."""
+
+import multiprocessing
+import os
+import pickle
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakebed.errors import StorageError, UnsupportedError
+from lakebed.kernel.files import PutOutcome, open_store
+from lakebed.kernel.files.local import STAGING, LocalStore
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> LocalStore:
+    (tmp_path / "table").mkdir()
+    return LocalStore(str(tmp_path / "table"))
+
+
+def test_a_link_out_of_the_table_is_refused(table: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"hush")
+    os.symlink(tmp_path / "secret", Path(table.location, "link"))
+    os.symlink(tmp_path, Path(table.location, "folder"))
+    for call in (
+        lambda: table.read("link"), lambda: table.open_input("link"), lambda: table.read("folder/secret"),
+        lambda: table.list("folder"), lambda: list(table.walk()), lambda: table.write("folder/new", b"x"),
+        lambda: table.put_if_absent("folder/new", b"x"), lambda: table.delete("folder/secret"),
+    ):  # fmt: skip
+        with pytest.raises(UnsupportedError, match="link out of the table"):
+            call()
+    assert sorted(os.listdir(tmp_path)) == ["secret", "table"]
+
+
+def test_links_inside_are_followed_but_not_round_and_round(table: LocalStore) -> None:
+    table.write("dt=1/f", b"abc")
+    os.symlink("dt=1/f", Path(table.location, "same"))
+    os.symlink("..", Path(table.location, "dt=1", "up"))
+    assert table.read("same") == b"abc"
+    assert sorted(info.path for info in table.walk()) == ["dt=1/f", "same"]
+
+
+def test_a_table_may_be_opened_through_a_link(table: LocalStore, tmp_path: Path) -> None:
+    table.write("f", b"abc")
+    os.symlink(table.location, tmp_path / "alias")
+    alias = open_store(tmp_path / "alias")
+    assert alias.read("f") == b"abc" and alias.location == str(tmp_path / "alias")
+
+
+def test_a_link_that_leads_nowhere_is_listed_and_fails_when_read(table: LocalStore) -> None:
+    os.symlink("gone", Path(table.location, "link"))
+    assert [info.path for info in table.list().files] == ["link"]
+    with pytest.raises(FileNotFoundError):
+        table.read("link")
+
+
+def test_a_file_that_goes_while_its_folder_is_listed_hides_no_other(
+    table: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        table.write(name, b"x")
+    real = os.scandir
+
+    class Racing:
+        """Removes `b` after it was seen."""
+
+        def __init__(self, path: str) -> None:
+            with real(path) as entries:
+                self.entries = list(entries)
+            os.unlink(Path(path, "b"))
+
+        def __enter__(self) -> object:
+            return iter(self.entries)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(os, "scandir", Racing)
+    assert [info.path for info in table.list().files] == ["a", "c"]
+
+
+def test_folders_are_no_files(table: LocalStore) -> None:
+    table.write("folder/f", b"x")
+    assert not table.exists("folder")
+    for call in (table.size, table.open_input):
+        with pytest.raises(FileNotFoundError, match="is a folder"):
+            call("folder")
+    with pytest.raises(StorageError, match="cannot read folder"):
+        table.read("folder")
+    with pytest.raises(StorageError, match="cannot write folder"):
+        table.write("folder", b"x")
+    with pytest.raises(StorageError, match="cannot delete folder"):
+        table.delete("folder")
+
+
+def test_a_file_where_a_folder_should_be_is_an_error(table: LocalStore) -> None:
+    table.write("f", b"x")
+    for call in (table.write, table.put_if_absent):
+        with pytest.raises(StorageError, match="cannot write f/g"):
+            call("f/g", b"x")
+
+
+def test_open_input_maps_the_file(table: LocalStore) -> None:
+    table.write("f", b"abc")
+    assert isinstance(table.open_input("f"), pa.MemoryMappedFile)
+
+
+def test_no_permission_is_a_storage_error_that_names_the_file(
+    table: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StorageError, match="cannot write snapshot-1.*Permission denied"):
+        table.put_if_absent("snapshot-1", b"x")
+    assert os.listdir(table.location) == []
+
+
+def test_a_file_system_without_hard_links_is_named(table: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(StorageError, match="need a file system with hard links"):
+        table.put_if_absent("snapshot-1", b"x")
+
+
+def test_a_link_whose_answer_got_lost_is_ours(table: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.link
+
+    def twice(source: str, target: str) -> None:
+        real(source, target)
+        raise FileExistsError(17, "File exists")
+
+    monkeypatch.setattr(os, "link", twice)
+    assert table.put_if_absent("snapshot-1", b"x") is PutOutcome.CREATED
+
+
+def test_a_full_disk_is_a_storage_error(table: LocalStore) -> None:
+    with pytest.raises(StorageError, match="cannot write f.*No space left"), table.open_output("f"):
+        raise OSError(28, "No space left on device")
+    assert not table.exists("f")
+
+
+def test_staging_is_invisible_and_old_strays_are_swept(table: LocalStore) -> None:
+    staging = Path(table.location, STAGING)
+    staging.mkdir()
+    (staging / "old").write_bytes(b"x")
+    (staging / "young").write_bytes(b"x")
+    os.utime(staging / "old", (0, time.time() - 7200))
+    assert table.list().folders == () and list(table.walk()) == []
+    table.write("f", b"x")
+    assert os.listdir(staging) == ["young"]
+    (staging / "young").unlink()
+    table.write("f", b"y")
+    assert os.listdir(table.location) == ["f"]
+
+
+def test_a_folder_that_others_delete_too(table: LocalStore) -> None:
+    for n in range(60):
+        table.write(f"d/{n % 10}/{n}", b"x")
+    threads = [threading.Thread(target=table.delete_folder, args=("d",)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert os.listdir(table.location) == []
+
+
+def test_pickles_as_its_path(table: LocalStore) -> None:
+    table.write("f", b"x")
+    copy = pickle.loads(pickle.dumps(table))
+    assert copy.location == table.location and copy.read("f") == b"x"
+
+
+def _claim(root: str, barrier: Any, wins: Any, count: int) -> None:
+    store = LocalStore(root)
+    for n in range(count):
+        claim = f"{os.getpid()} {n}"
+        barrier.wait(60)
+        if store.put_if_absent(f"snapshot/snapshot-{n}", claim.encode()) is PutOutcome.CREATED:
+            wins.put(claim)
+
+
+def test_of_eight_processes_one_wins_each_name(table: LocalStore) -> None:
+    processes, names = 8, 6
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["lakebed.kernel.files.local", "pytest"])
+    barrier, wins = context.Barrier(processes), context.Queue()
+    claimants = [context.Process(target=_claim, args=(table.location, barrier, wins, names)) for _ in range(processes)]
+    for claimant in claimants:
+        claimant.start()
+    for claimant in claimants:
+        claimant.join()
+    assert [claimant.exitcode for claimant in claimants] == [0] * processes
+    won = [wins.get(timeout=10) for _ in range(names)]
+    assert wins.empty()
+    assert sorted(won) == sorted(table.read(f"snapshot/snapshot-{n}").decode() for n in range(names))
+    assert os.listdir(table.location) == ["snapshot"]
+    assert len(os.listdir(Path(table.location, "snapshot"))) == names
