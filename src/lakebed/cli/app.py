@@ -71,7 +71,7 @@ def _failed(error: Exception, as_json: bool) -> int:
     wrong_use = getattr(error, "format_message", None)  # the parser's own errors: typer hides their class
     if wrong_use is not None:
         context = getattr(error, "ctx", None)
-        usage = f"{context.get_usage()}\n" if context is not None and not as_json else ""
-        return output.fail(wrong_use(), 2, as_json, before=usage)
+        see = f". See {context.command_path} --help" if context is not None else ""
+        return output.fail(wrong_use().rstrip(".") + see, 2, as_json)
     lines = str(error).strip().splitlines() or ["no message"]
     return output.fail(f"{type(error).__name__}: {lines[0]}. Run again with --debug for the traceback", 1, as_json)

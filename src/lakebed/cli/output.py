@@ -51,9 +51,9 @@ def _finite(value: Any) -> Any:
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def fail(text: str, code: int, as_json: bool, error: LakebedError | None = None, before: str = "") -> int:
+def fail(text: str, code: int, as_json: bool, error: LakebedError | None = None) -> int:
     """Say on standard error what went wrong, and on standard output too when a JSON document is expected there."""
-    log(f"{before}error: {text}")
+    log(f"error: {text}")
     if as_json:
         fields = {
             name: getattr(error, name)
