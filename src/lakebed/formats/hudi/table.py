@@ -2,12 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from lakebed.verbs.table import Table
+import pyarrow as pa
+
+from lakebed.formats.hudi.archived import ArchivedTimeline
+from lakebed.formats.hudi.config import load_config
+from lakebed.formats.hudi.options import AS_OF, READ
+from lakebed.formats.hudi.read.changes import plan_changes
+from lakebed.formats.hudi.read.snapshot import plan_snapshot
+from lakebed.formats.hudi.read.split import HudiSplit
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.read.stream import HudiStream
+from lakebed.formats.hudi.timeline import MetadataFiles, instant_of, load_timeline
+from lakebed.kernel.files import Store
+from lakebed.kernel.predicates import Where
+from lakebed.model.instant import Instant
+from lakebed.verbs.read import ReadPlan
+from lakebed.verbs.stream import StreamReader
+from lakebed.verbs.table import Position, Table
 
 
 class HudiTable(Table):
     """A Hudi table, copy-on-write or merge-on-read."""
 
     format: ClassVar[str] = "hudi"
+
+    def __init__(self, store: Store, options: Mapping[str, str]) -> None:
+        super().__init__(store, options)
+        self._options = READ.parse(options)
+        self._metadata = MetadataFiles(store)
+        self.state()
+
+    def state(self) -> TableState:
+        """The table's metadata as it is now."""
+        config = load_config(self.store)
+        timeline = load_timeline(self.store, config)
+        return TableState(self.store, config, timeline, self._metadata, ArchivedTimeline(self.store, config))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The meta columns, then the user's."""
+        return self.state().schema()
+
+    def history(self, archived: bool = False) -> list[Instant]:
+        """Instants of the active timeline, oldest first; with `archived` those of the archived one before them."""
+        state = self.state()
+        active = [instant_of(entry, state.config.completion_times) for entry in state.timeline.entries]
+        return active
+
+    def plan_read(
+        self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
+    ) -> ReadPlan[HudiSplit]:
+        """The splits of a snapshot, one for each file slice."""
+        as_of = as_of if as_of is not None else self._options[AS_OF] or None
+        return plan_snapshot(self.state(), self._options, columns, where, as_of)
+
+    def plan_changes(
+        self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
+    ) -> ReadPlan[HudiSplit]:
+        """The splits of the changes in (after, until]."""
+        return plan_changes(self.state(), self._options, columns, where, after, until)
+
+    def stream(self, columns: Sequence[str] | None = None, where: Where = None) -> StreamReader:
+        """A stream of changes, started where `read.start-commit` says; without it at the newest commit."""
+        return HudiStream(self.state, self._options, columns, where)

@@ -1,0 +1,184 @@
+"""What timeline files say: commits, replace commits, compaction plans, cleans.
+
+Table version 6 and older write commit metadata as JSON, version 8 and later as an Avro container file with the same
+field names; plans and cleans are Avro container files in all versions. Each decoder looks at the bytes and not at the
+version, since an upgraded table holds both. The fields are those of Hudi's `HoodieCommitMetadata`, `HoodieWriteStat`,
+`HoodieReplaceCommitMetadata`, `HoodieCompactionPlan` and `HoodieCleanMetadata`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import fastavro
+
+from lakebed.errors import CorruptError
+
+_AVRO_MAGIC = b"Obj\x01"
+SERVICE_OPERATIONS = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
+"""Operations that only move rows that other commits wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStat:
+    """One file that a commit wrote. `path` is relative to the table; `logs` are the names of the log files, a
+    rolled-over append has several.
+
+    `previous` is the instant of the file slice before it, "null" for a new file group.
+    """
+
+    file_id: str
+    path: str
+    partition: str
+    size: int
+    writes: int
+    inserts: int
+    deletes: int
+    logs: tuple[str, ...]
+    cdc: tuple[str, ...]
+    previous: str = ""
+
+    @property
+    def name(self) -> str:
+        """The file's name without its folder."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the file is a log file."""
+        return self.name.startswith(".")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMetadata:
+    """A completed commit, deltacommit or replacecommit.
+
+    `operation` is the operation in upper case, "" where not recorded; `schema` the writer's Avro schema as text without
+    meta columns, "" where there is none; `replaced` the file ids that it replaces, by partition; `extra` the remaining
+    extra metadata.
+    """
+
+    operation: str
+    schema: str
+    stats: tuple[WriteStat, ...]
+    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_service(self) -> bool:
+        """Whether it only moved rows: compaction, log compaction, clustering."""
+        return self.operation in SERVICE_OPERATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionOperation:
+    """One file group of a compaction plan: the base instant of its slice and the names of the files that are folded."""
+
+    file_id: str
+    partition: str
+    base_instant: str
+    base: str
+    logs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CleanMetadata:
+    """A completed clean: names of deleted files by partition, and the earliest commit whose snapshot can still be read
+    ("" when not by commits)."""
+
+    deleted: Mapping[str, tuple[str, ...]]
+    earliest_retained: str
+
+
+def parse_commit(data: bytes) -> CommitMetadata:
+    """Commit metadata from the bytes of a completed (or, where it holds counts, inflight) state file; CorruptError when
+    it is neither JSON nor Avro."""
+    return commit_from(_record(data))
+
+
+def commit_from(record: Mapping[str, Any]) -> CommitMetadata:
+    """Commit metadata from its decoded fields, as archived timelines hold them too."""
+    stats = tuple(
+        _stat(partition, stat)
+        for partition, found in (record.get("partitionToWriteStats") or {}).items()
+        for stat in found or ()
+        if stat.get("path")
+    )
+    extra = record.get("extraMetadata") or {}
+    replaced = {p: tuple(ids) for p, ids in (record.get("partitionToReplaceFileIds") or {}).items()}
+    return CommitMetadata(
+        operation=(record.get("operationType") or "").upper(),
+        schema=extra.get("schema") or "",
+        stats=stats,
+        replaced=replaced,
+        extra={key: value for key, value in extra.items() if key != "schema" and value is not None},
+    )
+
+
+def parse_compaction_plan(data: bytes) -> tuple[CompactionOperation, ...]:
+    """The operations of a requested compaction or log compaction."""
+    return tuple(
+        CompactionOperation(
+            file_id=operation["fileId"],
+            partition=operation["partitionPath"] or "",
+            base_instant=operation.get("baseInstantTime") or "",
+            base=operation.get("dataFilePath") or "",
+            logs=tuple(operation.get("deltaFilePaths") or ()),
+        )
+        for operation in _record(data).get("operations") or ()
+    )
+
+
+def parse_clean(data: bytes) -> CleanMetadata:
+    """A completed clean."""
+    return clean_from(_record(data))
+
+
+def clean_from(record: Mapping[str, Any]) -> CleanMetadata:
+    """A completed clean from its decoded fields. Old writers gave full paths: only the names are kept."""
+    deleted = {
+        partition: tuple(path.rpartition("/")[2] for path in found.get("successDeleteFiles") or ())
+        for partition, found in (record.get("partitionMetadata") or {}).items()
+    }
+    return CleanMetadata(deleted, record.get("earliestCommitToRetain") or "")
+
+
+def parse_savepoint(data: bytes) -> Mapping[str, tuple[str, ...]]:
+    """Names of the files that a savepoint keeps, by partition."""
+    return {
+        partition: tuple(found.get("savepointDataFile") or ())
+        for partition, found in (_record(data).get("partitionMetadata") or {}).items()
+    }
+
+
+def _stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
+    path = stat["path"]
+    folder = path.rpartition("/")[0]
+    return WriteStat(
+        file_id=stat.get("fileId") or "",
+        path=path,
+        partition=partition if folder == partition else folder,
+        size=stat.get("fileSizeInBytes") or 0,
+        writes=stat.get("numWrites") or 0,
+        inserts=stat.get("numInserts") or 0,
+        deletes=stat.get("numDeletes") or 0,
+        logs=tuple(stat.get("logFiles") or ()),
+        cdc=tuple(stat.get("cdcStats") or ()),
+        previous=stat.get("prevCommit") or "",
+    )
+
+
+def _record(data: bytes) -> dict[str, Any]:
+    """The one record of a state file."""
+    try:
+        is_avro = data.startswith(_AVRO_MAGIC)
+        found = next(iter(fastavro.reader(io.BytesIO(data))), {}) if is_avro else json.loads(data)
+    except (ValueError, EOFError, IndexError, KeyError, StopIteration) as error:
+        raise CorruptError("a timeline file is neither JSON nor an Avro container", why=str(error)) from error
+    if not isinstance(found, dict):
+        raise CorruptError("a timeline file holds no record")
+    return found

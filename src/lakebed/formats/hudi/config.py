@@ -1,0 +1,137 @@
+"""A table's own settings: `hoodie.properties`, typed, and what they mean for merging.
+
+Rules: Hudi's `HoodieTableConfig`. Where a property is absent the default is that of the table's version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakebed.errors import TableNotFoundError, UnsupportedError
+from lakebed.formats.hudi.codec.properties import parse_properties
+from lakebed.formats.hudi.layout import HOODIE
+from lakebed.kernel.files import Store
+
+PROPERTIES = f"{HOODIE}/hoodie.properties"
+VERSIONS = (5, 6, 8, 9)
+"""Table versions that lakebed reads; 7 was a step on the way to 8 and no release writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableConfig:
+    """What `hoodie.properties` says. Field lists are in the order of the key generator; `properties` holds every key as
+    it stands there."""
+
+    name: str
+    version: int
+    merge_on_read: bool
+    layout: int
+    record_keys: tuple[str, ...]
+    partition_fields: tuple[str, ...]
+    plain_partitions: bool
+    """Whether partition paths hold the partition fields' own text (no timestamp formatting, no custom key generator).
+    """
+    ordering: tuple[str, ...]
+    meta_fields: bool
+    url_encoded: bool
+    drops_partition_columns: bool
+    base_format: str
+    create_schema: str
+    cdc: bool
+    timezone: str
+    properties: Mapping[str, str]
+
+    @property
+    def completion_times(self) -> bool:
+        """Whether file slices and ranges go by completion times (version 8 and later)."""
+        return self.version >= 8
+
+    @property
+    def timeline_folder(self) -> str:
+        """The folder of the active timeline."""
+        if self.layout < 2:
+            return HOODIE
+        return f"{HOODIE}/{self.properties.get('hoodie.timeline.path') or 'timeline'}"
+
+    @property
+    def archive_folders(self) -> tuple[str, ...]:
+        """Folders where an archived timeline can lie: the LSM history of layout 2, else the archive folder named in the
+        properties and the default ones."""
+        if self.layout >= 2:
+            return (f"{self.timeline_folder}/{self.properties.get('hoodie.timeline.history.path') or 'history'}",)
+        named = self.properties.get("hoodie.archivelog.folder") or "archived"
+        return tuple(dict.fromkeys(f"{HOODIE}/{folder}" for folder in (named, "archived", "history")))
+
+
+def load_config(store: Store) -> TableConfig:
+    """The table's settings.
+
+    A writer that updates the properties first copies them to `hoodie.properties.backup`: that copy is read while the
+    file itself is missing or cut short.
+    """
+    properties: dict[str, str] = {}
+    for name in (PROPERTIES, f"{PROPERTIES}.backup"):
+        try:
+            properties = parse_properties(store.read(name))
+        except FileNotFoundError:
+            continue
+        if "hoodie.table.name" in properties and "hoodie.table.version" in properties:
+            break
+    if "hoodie.table.name" not in properties:
+        raise TableNotFoundError(
+            "this is no Hudi table",
+            table=store.location,
+            file=PROPERTIES,
+            why="the file is missing or names no table",
+            todo="Give the table's root folder",
+        )
+    return config_from(properties, table=store.location)
+
+
+def config_from(properties: Mapping[str, str], *, table: str = "") -> TableConfig:
+    """Typed settings; UnsupportedError for a table version that lakebed does not read."""
+    text = properties.get("hoodie.table.version", "")
+    version = int(text) if text.isdigit() else 0
+    if version not in VERSIONS:
+        raise UnsupportedError(
+            f"Hudi table version {text or 'unknown'} is not supported",
+            table=table,
+            file=PROPERTIES,
+            why=f"lakebed reads versions {', '.join(map(str, VERSIONS))}",
+            todo="Upgrade the table with Hudi's own engine" if version < VERSIONS[0] else "Use a newer lakebed",
+        )
+    raw_partitions = _listed(properties.get("hoodie.table.partition.fields", ""))
+    kinds = [field.partition(":")[2].upper() for field in raw_partitions]
+    generator = (
+        properties.get("hoodie.table.keygenerator.type") or properties.get("hoodie.table.keygenerator.class") or ""
+    ).upper()
+    return TableConfig(
+        name=properties["hoodie.table.name"],
+        version=version,
+        merge_on_read=properties.get("hoodie.table.type", "COPY_ON_WRITE").upper() == "MERGE_ON_READ",
+        layout=int(properties.get("hoodie.timeline.layout.version") or (2 if version >= 8 else 1)),
+        record_keys=_listed(properties.get("hoodie.table.recordkey.fields", "")),
+        partition_fields=tuple(field.partition(":")[0] for field in raw_partitions),
+        plain_partitions=all(kind in ("", "SIMPLE") for kind in kinds)
+        and not ("TIMESTAMP" in generator or ("CUSTOM" in generator and not all(kinds))),
+        ordering=_listed(
+            properties.get("hoodie.table.ordering.fields") or properties.get("hoodie.table.precombine.field") or ""
+        ),
+        meta_fields=_true(properties, "hoodie.populate.meta.fields", True),
+        url_encoded=_true(properties, "hoodie.datasource.write.partitionpath.urlencode", False),
+        drops_partition_columns=_true(properties, "hoodie.datasource.write.drop.partition.columns", False),
+        base_format=properties.get("hoodie.table.base.file.format", "PARQUET").upper(),
+        create_schema=properties.get("hoodie.table.create.schema", ""),
+        cdc=_true(properties, "hoodie.table.cdc.enabled", False),
+        timezone=properties.get("hoodie.table.timeline.timezone", "LOCAL").upper(),
+        properties=dict(properties),
+    )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _true(properties: Mapping[str, str], key: str, default: bool) -> bool:
+    return properties.get(key, str(default)).strip().lower() == "true"

@@ -1,0 +1,134 @@
+"""Names and paths of a Hudi table: what a file name says.
+
+Rules: Hudi's `FSUtils` (base and log file names), `HoodieInstant` with its file name parsers of timeline layout 1 and
+2, `PartitionPathEncodeUtils` (escaping).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import unquote
+
+HOODIE = ".hoodie"
+"""The folder of the table's metadata."""
+PARTITION_METADATA = ".hoodie_partition_metadata"
+"""A folder that holds this file (or the same with a data file's suffix) is a partition."""
+NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""The folder name of a null partition value; older writers wrote `default`."""
+
+_LOG = re.compile(r"\.(.+)_(\d+)\.log\.(\d+)(?:_(\d+-\d+-\d+))?(\.cdc)?")
+_BASE = re.compile(r"(.+?)_(\d+-\d+-\d+)_(\d+)\.(parquet|orc|hfile|lance)")
+_INSTANT = re.compile(r"(\d+)(?:_(\d+))?\.([a-z]+)(?:\.([a-z]+))?")
+
+ACTIONS = frozenset(
+    {
+        "commit",
+        "deltacommit",
+        "replacecommit",
+        "compaction",
+        "logcompaction",
+        "clustering",
+        "clean",
+        "rollback",
+        "savepoint",
+        "restore",
+        "indexing",
+        "schemacommit",
+    }
+)
+COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
+"""Actions whose completed file bears another action's name."""
+WRITES = frozenset({"commit", "deltacommit", "replacecommit", "compaction", "logcompaction", "clustering"})
+"""Actions that make or replace data files."""
+
+
+class BaseFile(NamedTuple):
+    """A base file: `instant` is the commit that wrote it, `token` the attempt of the task."""
+
+    instant: str
+    token: str
+    name: str
+    size: int
+    suffix: str
+
+
+class LogFile(NamedTuple):
+    """A log file. `instant` is the base instant of its slice (table version 6 and older) or the delta commit that wrote
+    it (8 and later)."""
+
+    instant: str
+    version: int
+    token: str
+    cdc: bool
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateFile:
+    """One file of the active timeline. `state` is requested, inflight or completed; `completed` the completion time in
+    its name, "" where layout 1 has none."""
+
+    time: str
+    completed: str
+    action: str
+    state: str
+    name: str
+
+
+def parse_base_name(name: str, size: int = 0) -> tuple[str, BaseFile] | None:
+    """(file id, base file), None for any other name."""
+    match = _BASE.fullmatch(name)
+    return (match[1], BaseFile(match[3], match[2], name, size, match[4])) if match else None
+
+
+def parse_log_name(name: str, size: int = 0) -> tuple[str, LogFile] | None:
+    """(file id, log file), None for any other name."""
+    match = _LOG.fullmatch(name)
+    if not match:
+        return None
+    return match[1], LogFile(match[2], int(match[3]), match[4] or "", bool(match[5]), name, size)
+
+
+def parse_state_name(name: str) -> StateFile | None:
+    """A state file of the active timeline, None for any other name.
+
+    An inflight commit is called `<time>.inflight` alone; empty completion times cannot occur in layout 2's completed
+    names.
+    """
+    match = _INSTANT.fullmatch(name)
+    if not match:
+        return None
+    time, completed, first, second = match[1], match[2] or "", match[3], match[4]
+    if first == "inflight" and second is None:
+        return StateFile(time, "", "commit", "inflight", name)
+    if first not in ACTIONS or second not in (None, "requested", "inflight"):
+        return None
+    return StateFile(time, completed, first, second or "completed", name)
+
+
+def write_attempt(token: str) -> tuple[int, ...]:
+    """The order of write tokens, `<partition>-<stage>-<attempt>`, numerically."""
+    return tuple(int(part) for part in token.split("-")) if token else ()
+
+
+def partition_values(path: str, fields: tuple[str, ...], url_encoded: bool) -> tuple[str | None, ...] | None:
+    """The text of each partition field in a partition's path, None where the path does not have one folder for each
+    field.
+
+    Hive-style folders (`field=value`) are known by their prefix, whatever the table's setting, since a table can hold
+    both.
+    """
+    parts = path.split("/") if path else []
+    if len(parts) != len(fields):
+        if len(fields) != 1:
+            return None
+        parts = [path]  # one field whose value holds slashes
+    values: list[str | None] = []
+    for field, part in zip(fields, parts, strict=True):
+        text = part.removeprefix(f"{field}=")
+        text = unquote(text) if url_encoded else text
+        values.append(None if text in (NULL_PARTITION, "default") else text)
+    return tuple(values)

@@ -1,0 +1,176 @@
+"""Option keys of Hudi tables, with the meaning and the defaults of the engine that each comes from.
+
+`READ` are the keys of `lakebed.open` and `format("lakebed")`: those of Hudi's Flink source (`FlinkOptions`), so that a
+stream started without any of them gives the newest commit only. `SPARK` are those of Hudi's own Spark source
+(`DataSourceReadOptions`), for `format("hudi")`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakebed.kernel.options import Option, OptionSet, at_least, boolean, memory_size, one_of
+
+MERGE_TYPE: Option[str] = Option(
+    "hoodie.datasource.merge.type",
+    one_of("payload_combine", "skip_merge"),
+    "payload_combine",
+    "payload_combine merges base and log rows by the table's rules; skip_merge gives the base rows, then the log rows",
+)
+QUERY_TYPE: Option[str] = Option(
+    "hoodie.datasource.query.type",
+    one_of("snapshot", "read_optimized", "incremental"),
+    "snapshot",
+    "snapshot merges base and log files, read_optimized reads base files only, incremental reads a range of commits",
+)
+AS_OF: Option[str] = Option("as.of.instant", str, "", "The instant, or timestamp, that a snapshot is read as of")
+READ_TASKS: Option[int] = Option(
+    "read.tasks", at_least(1), 0, "How many tasks read at once; by default as many as the engine runs"
+)
+
+STREAMING: Option[bool] = Option(
+    "read.streaming.enabled", boolean, False, "Accepted; a stream streams, a batch does not"
+)
+CHECK_INTERVAL: Option[int] = Option(
+    "read.streaming.check-interval",
+    at_least(1),
+    60,
+    "Accepted; Spark's trigger says how often a stream looks (seconds)",
+)
+START_COMMIT: Option[str] = Option(
+    "read.start-commit",
+    str,
+    "",
+    "Where a stream starts, inclusive: an instant, a timestamp or earliest; without it the newest commit only",
+)
+END_COMMIT: Option[str] = Option("read.end-commit", str, "", "Where a read ends, inclusive: an instant or a timestamp")
+COMMITS_LIMIT: Option[int | None] = Option("read.commits.limit", at_least(1), None, "The most commits of one batch")
+SPLITS_LIMIT: Option[int | None] = Option(
+    "read.splits.limit", at_least(1), None, "The most file groups of one batch; a batch always holds a commit"
+)
+BYTES_LIMIT: Option[int | None] = Option(
+    "read.bytes.limit",
+    memory_size,
+    None,
+    "The most bytes written by the commits of one batch; a batch always holds a commit",
+)
+SKIP_COMPACTION: Option[bool] = Option(
+    "read.streaming.skip_compaction",
+    boolean,
+    True,
+    "Pass over compactions of merge-on-read tables: they only move rows",
+)
+SKIP_CLUSTERING: Option[bool] = Option(
+    "read.streaming.skip_clustering", boolean, True, "Pass over clusterings: they only move rows"
+)
+SKIP_INSERT_OVERWRITE: Option[bool] = Option(
+    "read.streaming.skip_insertoverwrite", boolean, False, "Pass over the commits of insert overwrites"
+)
+FALLBACK: Option[str] = Option(
+    "read.streaming.fallback",
+    one_of("fail", "full-scan"),
+    "fail",
+    "When files that changes need were cleaned: fail, or scan the newest snapshot for rows of the range",
+)
+CHANGELOG: Option[bool] = Option("changelog.enabled", boolean, False, "Give every change that the log holds, unmerged")
+CDC: Option[bool] = Option(
+    "cdc.enabled", boolean, False, "Give the rows before and after each change, where the table records them"
+)
+CDC_FROM_CHANGELOG: Option[bool] = Option(
+    "read.cdc.from.changelog",
+    boolean,
+    True,
+    "With cdc.enabled, take the changes of merge-on-read tables from compactions",
+)
+
+_FLINK: tuple[Option[Any], ...] = (
+    MERGE_TYPE,
+    QUERY_TYPE,
+    AS_OF,
+    READ_TASKS,
+    STREAMING,
+    CHECK_INTERVAL,
+    START_COMMIT,
+    END_COMMIT,
+    COMMITS_LIMIT,
+    SPLITS_LIMIT,
+    BYTES_LIMIT,
+    SKIP_COMPACTION,
+    SKIP_CLUSTERING,
+    SKIP_INSERT_OVERWRITE,
+    FALLBACK,
+    CHANGELOG,
+    CDC,
+    CDC_FROM_CHANGELOG,
+)
+READ = OptionSet(_FLINK, "Hudi tables")
+"""The keys of `lakebed.open` and of `format("lakebed")`."""
+
+BEGIN: Option[str] = Option(
+    "hoodie.datasource.read.begin.instanttime",
+    str,
+    "",
+    "Where an incremental read begins, exclusive; needed by incremental",
+    aliases=("hoodie.datasource.read.start.timestamp",),
+)
+END: Option[str] = Option(
+    "hoodie.datasource.read.end.instanttime",
+    str,
+    "",
+    "Where an incremental read ends, inclusive; by default the newest commit",
+    aliases=("hoodie.datasource.read.end.timestamp",),
+)
+INCREMENTAL_FORMAT: Option[str] = Option(
+    "hoodie.datasource.query.incremental.format",
+    one_of("latest_state", "cdc"),
+    "latest_state",
+    "What an incremental read gives",
+)
+START_OFFSET: Option[str] = Option(
+    "hoodie.datasource.streaming.startoffset",
+    str,
+    "earliest",
+    "Where a new stream starts: earliest, latest or an instant",
+)
+FULL_SCAN: Option[bool] = Option(
+    "hoodie.datasource.read.incr.fallback.fulltablescan.enable",
+    boolean,
+    False,
+    "Scan the newest snapshot for rows of the range when files that an incremental read needs were cleaned",
+    aliases=("hoodie.datasource.read.incr.fallback.fulltablescan",),
+)
+
+_ACCEPTED = (
+    "path",
+    "hoodie.metadata.enable",
+    "hoodie.enable.data.skipping",
+    "hoodie.file.index.enable",
+    "hoodie.file.group.reader.enabled",
+    "hoodie.schema.on.read.enable",
+    "hoodie.datasource.read.extract.partition.values.from.path",
+    "hoodie.table.name",
+    "hoodie.datasource.read.table.path",
+    "hoodie.datasource.read.file.index.listing.mode",
+    "hoodie.datasource.read.file.index.listing.partition-path-prefix.analysis.enabled",
+    "hoodie.memory.merge.max.size",
+    "hoodie.embed.timeline.server",
+    "hoodie.datasource.read.use.new.parquet.file.format",
+    "hoodie.base.path",
+    "hoodie.datasource.read.schema.use.end.instanttime",
+)
+SPARK = OptionSet(
+    (
+        MERGE_TYPE,
+        QUERY_TYPE,
+        AS_OF,
+        READ_TASKS,
+        BEGIN,
+        END,
+        INCREMENTAL_FORMAT,
+        START_OFFSET,
+        FULL_SCAN,
+        *(Option(key, str, "", "Accepted; it changes no rows here") for key in _ACCEPTED),
+    ),
+    "Hudi's Spark source",
+)
+"""The keys of `format("hudi")`."""

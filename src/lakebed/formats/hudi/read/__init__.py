@@ -1,0 +1,2 @@
+"""Reading a Hudi table: the plan on the driver (`snapshot`, `changes`, `stream`), the task on a worker (`task`, with
+`files` and `logs`)."""

@@ -1,0 +1,140 @@
+"""One split of a range of changes: rows of the range with their kind, then the deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.formats.hudi.read.logs import row_keys
+from lakebed.formats.hudi.read.slice_reader import SliceReader
+from lakebed.formats.hudi.read.split import HudiSplit, SlicePaths
+from lakebed.formats.hudi.read.state import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
+from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesTask:
+    """Reads one split of changes.
+
+    `schema` is that of the batches, row kind last; `decoded` the columns asked for and those of the predicate;
+    `commits` the instants of the range, None for all; `record_keys` the key generator's fields, which the record key's
+    text is parsed back into for deletes.
+    """
+
+    reader: SliceReader
+    schema: pa.Schema
+    decoded: tuple[str, ...]
+    predicate: pc.Expression | None
+    commits: frozenset[str] | None
+    record_keys: tuple[str, ...]
+
+    def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
+        """The split's rows as +I, then its deletes as -D."""
+        comparing = bool(split.before) or len(split.slices) > 1
+        alive: list[pa.Array] = []
+        deletes: list[pa.RecordBatch] = []
+        for paths in split.slices:
+            opened = self.reader.open(paths, self._columns(comparing), None if comparing else self._prune(paths))
+            for batch in opened.rows():
+                if comparing:
+                    alive += row_keys(batch, self.reader.keys).chunks
+                yield from self._out(self._in_range(batch), RowKind.INSERT)
+            keys, instants, ordering = opened.deleted()
+            within = self._within(instants)
+            deletes.append(self._deleted(paths.partition, keys.filter(within), [o.filter(within) for o in ordering]))
+        if split.before:
+            deletes.append(self._missing(split, alive, deletes))
+        for batch in deletes:
+            if comparing:
+                batch = batch.filter(pc.invert(pc.is_in(batch.column(RECORD_KEY), value_set=_joined(alive))))
+            yield from self._out(batch, RowKind.DELETE)
+
+    def _columns(self, comparing: bool) -> tuple[str, ...]:
+        extra = (COMMIT_TIME, *(self.reader.keys if comparing else ()))
+        return tuple(dict.fromkeys([*self.decoded, *extra]))
+
+    def _prune(self, paths: SlicePaths) -> pc.Expression | None:
+        """Row groups of which no row can be in the range, where no log could still change what the base rows say."""
+        if self.commits is None or not self.commits or paths.logs:
+            return None
+        written = pc.field(COMMIT_TIME)
+        return (written >= min(self.commits)) & (written <= max(self.commits))
+
+    def _within(self, instants: pa.Array | pa.ChunkedArray) -> pa.Array:
+        if self.commits is None:
+            return pc.is_valid(instants)
+        return pc.is_in(instants, value_set=pa.array(sorted(self.commits), pa.string()))
+
+    def _in_range(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self.commits is None:
+            return batch
+        within = self._within(batch.column(COMMIT_TIME))
+        return batch if pc.all(within).as_py() else batch.filter(within)
+
+    def _missing(self, split: HudiSplit, alive: list[pa.Array], known: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """Deletes that no log holds: keys from before that are neither alive nor among the known deletes."""
+        there = _joined([*alive, *(batch.column(RECORD_KEY) for batch in known)])
+        lost: list[pa.Array] = []
+        for paths in split.before:
+            for batch in self.reader.open(paths, self.reader.keys).rows():
+                keys = row_keys(batch, self.reader.keys).combine_chunks()
+                lost.append(keys.filter(pc.invert(pc.is_in(keys, value_set=there))))
+        gone = pc.unique(pa.concat_arrays(lost)) if lost else pa.array([], pa.string())
+        return self._deleted(split.before[0].partition, gone, ())
+
+    def _deleted(self, partition: str, keys: pa.Array, ordering: Sequence[pa.Array]) -> pa.RecordBatch:
+        """Rows with nothing but what is known of a delete: key, partition and ordering columns."""
+        given: dict[str, pa.Array] = dict(zip(self.reader.rules.ordering, ordering, strict=False))
+        for name, value in self.reader.partitions.values(partition, self.reader.table_schema).items():
+            given[name] = pa.repeat(value, len(keys))
+        given |= self._key_columns(keys)
+        given[RECORD_KEY] = keys
+        given[PARTITION_PATH] = pa.repeat(pa.scalar(partition), len(keys))
+        names = [*dict.fromkeys([*self.decoded, RECORD_KEY])]
+        fields = [self.reader.table_schema.field(name) for name in names]
+        return pa.RecordBatch.from_arrays(
+            [given.get(field.name, pa.nulls(len(keys), field.type)) for field in fields],
+            schema=pa.schema([field.with_nullable(True) for field in fields]),
+        )
+
+    def _key_columns(self, keys: pa.Array) -> dict[str, pa.Array]:
+        """The key generator's fields out of record keys: the text itself, or `field:value,field:value`; a value that
+        does not fit its type is null."""
+        texts: dict[str, pa.Array] = {}
+        prefixed = "".join(f"{name}:" for name in self.record_keys[:1])
+        if len(self.record_keys) == 1 and not (len(keys) and pc.all(pc.starts_with(keys, prefixed)).as_py()):
+            texts[self.record_keys[0]] = keys
+        elif self.record_keys and len(keys):
+            pattern = ",".join(f"{_escaped(name)}:(?P<k{n}>.*)" for n, name in enumerate(self.record_keys))
+            found = pc.extract_regex(keys, f"(?s)^{pattern}$")
+            texts = {name: pc.struct_field(found, n) for n, name in enumerate(self.record_keys)}
+        columns = {}
+        for name, text in texts.items():
+            if name in self.reader.table_schema.names:
+                kind = self.reader.table_schema.field(name).type
+                plain = pc.if_else(pc.equal(text, "__null__"), None, pc.if_else(pc.equal(text, "__empty__"), "", text))
+                try:
+                    columns[name] = plain.cast(kind)
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                    columns[name] = pa.nulls(len(keys), kind)
+        return columns
+
+    def _out(self, batch: pa.RecordBatch, kind: RowKind) -> Iterator[pa.RecordBatch]:
+        if self.predicate is not None:
+            batch = batch.filter(self.predicate)
+        if not batch.num_rows:
+            return
+        kinds = pa.repeat(pa.scalar(kind.short), batch.num_rows)
+        columns = [kinds if name == ROW_KIND_COLUMN else batch.column(name) for name in self.schema.names]
+        yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _joined(keys: Sequence[pa.Array]) -> pa.Array:
+    return pa.concat_arrays(keys) if keys else pa.array([], pa.string())
+
+
+def _escaped(name: str) -> str:
+    return "".join(character if character.isalnum() or character == "_" else f"\\{character}" for character in name)

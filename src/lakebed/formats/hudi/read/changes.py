@@ -1,0 +1,330 @@
+"""Changes in a range of commits, exactly: the table's state at the end of the range, narrowed to keys whose newest
+version lies in the range, plus deletes.
+
+A row that a commit of the range wrote but that lost by event time is no change, nor is one that a later commit of the
+range overwrote. Ranges count in completion times from table version 8 on, before that in instant times. The file groups
+of the range are those that its commits' metadata name; each is read as of the end of the range, so the files of that
+state must still be there.
+
+Deletes stand in log files, or they were folded: a copy-on-write delete, a compaction, a replaced file group leave no
+trace but a key that is missing. For those the slice from just before the first delete is read too, and its keys are
+compared. A key moved to another file group of its partition is no delete, so a partition with folded deletes, or with
+rows inserted after deletes, is read by one task.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakebed.errors import DataCleanedError, UnsupportedError
+from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
+from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
+from lakebed.formats.hudi.merge import check_known
+from lakebed.formats.hudi.options import FALLBACK
+from lakebed.formats.hudi.read.change_task import ChangesTask
+from lakebed.formats.hudi.read.partitions import list_named, list_partitions
+from lakebed.formats.hudi.read.snapshot import reader_of
+from lakebed.formats.hudi.read.split import HudiSplit, SlicePaths, split_of
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.slices import FileGroup, FileSlice, file_groups, live_slices, slice_of
+from lakebed.formats.hudi.timeline import View, view_of
+from lakebed.kernel.files import FileInfo
+from lakebed.kernel.options import Options
+from lakebed.kernel.predicates import Where, columns_of, parse_where
+from lakebed.model.rowkind import ROW_KIND_FIELD
+from lakebed.verbs.read import ReadPlan
+from lakebed.verbs.table import Position, project
+
+
+@dataclass(frozen=True)
+class Range:
+    """The commits whose changes are wanted, by instant, with what they count in; `everything` says that there are none
+    before them.
+
+    `view` is the table at the end of the range. `commits` holds the metadata of the range's commits, table services
+    included, `skipped` those of it whose rows are not wanted. `strict` makes deletes that cannot be told any more an
+    error.
+    """
+
+    view: View
+    commits: Mapping[str, CommitMetadata]
+    orders: Mapping[str, str]
+    everything: bool
+    strict: bool = False
+    skipped: frozenset[str] = field(default=frozenset())
+
+
+def plan_changes(
+    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, after: Position, until: Position
+) -> ReadPlan[HudiSplit]:
+    """The splits of the changes in (after, until].
+
+    Raises DataCleanedError, naming the earliest readable instant, when files that it takes were cleaned and no full
+    scan was asked for.
+    """
+    return plan_range(state, options, columns, where, range_of(state, after, until))
+
+
+def range_of(state: TableState, after: Position, until: Position) -> Range:
+    """The range (after, until] of a table's history, archived commits included."""
+    low, high = state.bound_of(after, "after"), state.bound_of(until, "until")
+    view = state.view(high)
+    everything = low < "1971"
+    entries = [entry for entry in view.entries if state.timeline.order(entry) > low]
+    commits = state.files.commits(entries)
+    orders = {entry.time: state.timeline.order(entry) for entry in entries}
+    if not everything and low < state.timeline.start:
+        for archived in state.archived.commits(low, high):
+            if archived.time not in state.timeline.by_time:
+                commits[archived.time], orders[archived.time] = archived.commit, archived.order
+    return Range(view, commits, orders, everything)
+
+
+def plan_range(
+    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, wanted: Range
+) -> ReadPlan[HudiSplit]:
+    """The splits of a range of commits."""
+    if not state.config.meta_fields:
+        raise UnsupportedError(
+            "changes of a table without meta columns cannot be told",
+            table=state.store.location,
+            why="hoodie.populate.meta.fields is false, so no row says which commit wrote it",
+            todo="Read snapshots instead",
+        )
+    schema = state.schema()
+    names = project(columns, schema, table=state.store.location)
+    predicate = parse_where(where, schema)
+    reader = reader_of(state, options, schema, wanted.view)
+    check_known(reader.rules, state.store.location)
+    planner = _Planner(state, wanted)
+    try:
+        splits = planner.splits()
+    except DataCleanedError as error:
+        if options[FALLBACK] != "full-scan":
+            raise
+        reader = reader_of(state, options, schema, state.view())
+        splits = full_scan(state, wanted)
+        planner.warnings.append(f"{error.what}: rows that later commits overwrote, and deletes, are missing")
+    fixed = {*state.config.record_keys, *state.config.partition_fields, *state.config.ordering, *_KEPT}
+    out = [schema.field(name) for name in names]
+    out = [item if item.name in fixed else item.with_nullable(True) for item in out]
+    out = [item.with_nullable(True) if item.name in state.config.ordering else item for item in out]
+    task = ChangesTask(
+        reader,
+        pa.schema([*out, ROW_KIND_FIELD]),
+        tuple(dict.fromkeys([*names, *columns_of(where, schema)])),
+        predicate,
+        None if wanted.everything else frozenset(wanted.commits) - wanted.skipped,
+        state.config.record_keys,
+    )
+    return ReadPlan(task.schema, tuple(splits), task, tuple(planner.warnings))
+
+
+_KEPT = ("_hoodie_record_key", "_hoodie_partition_path")
+
+
+class _Planner:
+    """Finds the file slices of one range."""
+
+    def __init__(self, state: TableState, wanted: Range) -> None:
+        self._state, self._wanted = state, wanted
+        self._written = state.written(wanted.view)
+        self._stats = _stats_by_group(wanted)
+        self.warnings: list[str] = []
+
+    def splits(self) -> list[HudiSplit]:
+        """One split a file group, or a partition where folded deletes must be found."""
+        splits: list[HudiSplit] = []
+        for partition, (ids, files) in self._touched().items():
+            groups = file_groups(files)
+            replaced = self._written.replaced.get(partition, frozenset())
+            slices: dict[str, FileSlice] = {}
+            for file_id in sorted((set(groups) if ids is None else ids) - replaced):
+                group = groups.get(file_id) or FileGroup(file_id, [], [])
+                found = slice_of(partition, group, self._wanted.view, self._written)
+                self._check_whole(partition, group, found)
+                if found is not None:
+                    slices[file_id] = found
+            before = self._before(partition, groups, slices)
+            together = bool(before) or self._inserts_after_deletes(partition)
+            splits += _splits_of(partition, list(slices.values()), before, together)
+        return splits
+
+    def _touched(self) -> dict[str, tuple[set[str] | None, tuple[FileInfo, ...]]]:
+        """By partition the file ids that the range's commits wrote or replaced, None for all, and the partition's
+        files."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for commit in self._wanted.commits.values():
+            for stat in commit.stats:
+                if commit.operation not in ("COMPACT", "LOG_COMPACT"):
+                    found[stat.partition].add(stat.file_id)
+            for partition, ids in commit.replaced.items():
+                found[partition].update(ids)
+        if self._wanted.everything:
+            return {path: (None, files) for path, files in list_partitions(self._state.store, found.keys()).items()}
+        listed = list_named(self._state.store, found.keys())
+        return {partition: (ids, listed[partition]) for partition, ids in found.items()}
+
+    def _check_whole(self, partition: str, group: FileGroup, found: FileSlice | None) -> None:
+        """Raise DataCleanedError when files of the group's slice are gone."""
+        base = found.base.instant if found and found.base else ""
+        there = {file.name for file in group.logs}
+        for time, stat in self._stats.get((partition, group.file_id), ()):
+            if not stat.is_log:
+                if time > base:
+                    raise self._cleaned(stat.path)
+                continue
+            for name in {stat.name, *stat.logs} - there:
+                if self._in_slice(name, base):
+                    raise self._cleaned(f"{partition}/{name}" if partition else name)
+        for name in self._state.deleted_files(partition, group.file_id):
+            parsed = parse_base_name(name)
+            if parsed is not None:
+                gone = parsed[1].instant > base and self._wanted.view.order(parsed[1].instant) is not None
+            else:
+                gone = name not in there and self._in_slice(name, base)
+            if gone:
+                raise self._cleaned(f"{partition}/{name}" if partition else name)
+
+    def _in_slice(self, name: str, base: str) -> bool:
+        """Whether a log file belongs to the slice of the view that starts at a base instant."""
+        parsed = parse_log_name(name)
+        if parsed is None or parsed[1].cdc:
+            return False
+        instant = parsed[1].instant
+        if not self._state.config.completion_times:
+            return instant >= base and not (self._wanted.view.bound and instant > self._wanted.view.bound)
+        order = self._wanted.view.order(instant)
+        return order is not None and order >= base
+
+    def _before(
+        self, partition: str, groups: Mapping[str, FileGroup], slices: Mapping[str, FileSlice]
+    ) -> list[FileSlice]:
+        """The slices from before the first delete of the range that no log file of `slices` holds any more."""
+        found = []
+        for file_id, first in self._folded(partition, slices).items():
+            bound = str(int(first) - 1).zfill(len(first))
+            view = view_of(self._wanted.view.timeline, bound, archived=self._wanted.view.archived)
+            group = groups.get(file_id) or FileGroup(file_id, [], [])
+            before = slice_of(partition, group, view, self._written)
+            if before is None or self._is_older(before, partition, file_id, view):
+                if self._existed(partition, file_id, first):
+                    self._lost_deletes(partition, file_id, first)
+                continue
+            found.append(before)
+        return found
+
+    def _folded(self, partition: str, slices: Mapping[str, FileSlice]) -> dict[str, str]:
+        """By file id when the range's first delete was that the group's slice does not hold, in the range's count."""
+        found: dict[str, str] = {}
+        completion = self._state.config.completion_times
+        for (where, file_id), stats in self._stats.items():
+            if where != partition:
+                continue
+            now = slices.get(file_id)
+            for time, stat in stats:
+                if not stat.deletes or self._wanted.commits[time].is_service:
+                    continue
+                order = self._wanted.orders[time]
+                base = now.base.instant if now and now.base else ""
+                if now is None or not stat.is_log or (order if completion else time) < base:
+                    found[file_id] = min(found.get(file_id, order), order)
+        for time, commit in self._wanted.commits.items():
+            if not commit.is_service and time not in self._wanted.skipped:
+                for file_id in commit.replaced.get(partition, ()):
+                    order = self._wanted.orders[time]
+                    found[file_id] = min(found.get(file_id, order), order)
+        return found
+
+    def _inserts_after_deletes(self, partition: str) -> bool:
+        """Whether a key that one group deleted may live on in another: an index that knows of the delete puts it
+        anywhere."""
+        groups = {group: stats for (where, group), stats in self._stats.items() if where == partition}
+        first = {
+            group: min((self._wanted.orders[time] for time, stat in stats if stat.deletes), default="")
+            for group, stats in groups.items()
+        }
+        return any(
+            stat.inserts
+            and any(order and other != group and self._wanted.orders[time] >= order for other, order in first.items())
+            for group, stats in groups.items()
+            for time, stat in stats
+            if not self._wanted.commits[time].is_service
+        )
+
+    def _is_older(self, before: FileSlice, partition: str, file_id: str, view: View) -> bool:
+        """Whether a newer base file than that of the slice is known to have been there."""
+        base = before.base.instant if before.base else ""
+        named = {
+            parsed[1].instant
+            for name in (
+                *self._state.deleted_files(partition, file_id),
+                *(stat.name for _, stat in self._stats.get((partition, file_id), ())),
+            )
+            if (parsed := parse_base_name(name)) is not None
+        }
+        return any(instant > base and view.order(instant) is not None for instant in named)
+
+    def _existed(self, partition: str, file_id: str, first: str) -> bool:
+        """Whether the group had rows before a commit that deleted some: false where that commit made it."""
+        for time, stat in self._stats.get((partition, file_id), ()):
+            if self._wanted.orders[time] == first and not stat.is_log:
+                return stat.previous not in ("", "null")
+        return True
+
+    def _lost_deletes(self, partition: str, file_id: str, instant: str) -> None:
+        """Deletes of a commit can be told no more: for a stream that is a gap; a batch gets its rows, and a warning."""
+        if self._wanted.strict and not self._wanted.everything:
+            raise self._cleaned(f"{partition}/{file_id}" if partition else file_id, instant)
+        self.warnings.append(
+            f"deletes of {instant} in file group {file_id} are left out: the files from before it were cleaned"
+        )
+
+    def _cleaned(self, path: str, instant: str = "") -> DataCleanedError:
+        earliest = self._state.earliest_readable()
+        return DataCleanedError(
+            "files that these changes need were cleaned",
+            table=self._state.store.location,
+            file=path,
+            instant=instant,
+            why=f"the earliest instant that can still be read is {earliest}"
+            if earliest
+            else "the cleaner removed them",
+            todo=f"Read from {earliest or 'a later instant'} on, or set {FALLBACK.key} = full-scan for what is left",
+        )
+
+
+def full_scan(state: TableState, wanted: Range) -> list[HudiSplit]:
+    """Every live slice of the newest state in the partitions that the range's commits touched, to be filtered by the
+    range."""
+    view = state.view()
+    written = state.written(view)
+    partitions = {stat.partition for commit in wanted.commits.values() for stat in commit.stats}
+    listed = list_partitions(state.store, ()) if wanted.everything else list_named(state.store, partitions)
+    return [split_of(s) for path, files in listed.items() for s in live_slices(path, files, view, written)]
+
+
+def _stats_by_group(wanted: Range) -> dict[tuple[str, str], list[tuple[str, WriteStat]]]:
+    """What the range's commits wrote, by partition and file id: (instant, file)."""
+    found: dict[tuple[str, str], list[tuple[str, WriteStat]]] = defaultdict(list)
+    for time, commit in wanted.commits.items():
+        for stat in commit.stats:
+            found[stat.partition, stat.file_id].append((time, stat))
+    return found
+
+
+def _splits_of(partition: str, slices: list[FileSlice], before: list[FileSlice], together: bool) -> list[HudiSplit]:
+    if not together:
+        return [split_of(file_slice) for file_slice in slices]
+    return [
+        HudiSplit(
+            partition,
+            sum(s.size for s in (*slices, *before)),
+            tuple(map(SlicePaths.of, slices)),
+            tuple(map(SlicePaths.of, before)),
+        )
+    ]

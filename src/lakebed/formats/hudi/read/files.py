@@ -1,0 +1,114 @@
+"""Base files as Arrow batches of the table's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from lakebed.errors import CorruptError, SchemaError, UnsupportedError
+from lakebed.kernel.files import Store
+
+_BATCH_ROWS = 1 << 17
+
+
+def base_batches(
+    store: Store,
+    path: str,
+    target: pa.Schema,
+    prune: pc.Expression | None = None,
+    constants: Mapping[str, pa.Scalar] = {},
+    batch_rows: int = _BATCH_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a base file with exactly the columns of `target`.
+
+    A column that the file lacks takes its value from `constants`, else null. Row groups that `prune` rules out by their
+    statistics are left out; it is not applied to rows. Raises FileNotFoundError when the file is gone.
+    """
+    if not path.endswith(".parquet"):
+        raise UnsupportedError(
+            f"base files of format {path.rpartition('.')[2]} are not supported",
+            table=store.location,
+            file=path,
+            todo="Rewrite the table with Parquet base files",
+        )
+    with store.open_input(path) as source:
+        try:
+            file = pq.ParquetFile(source)
+            there = set(file.schema_arrow.names)
+            columns = [name for name in target.names if name in there]
+            groups = _row_groups(file, source, prune)
+            for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=False):
+                yield fitted(batch, target, constants, where=path)
+        except (pa.ArrowInvalid, OSError) as error:
+            if isinstance(error, FileNotFoundError):
+                raise
+            raise CorruptError(
+                "cannot read a base file",
+                table=store.location,
+                file=path,
+                why=str(error).splitlines()[0],
+                todo="Restore the file from a copy",
+            ) from error
+
+
+def base_schema(store: Store, path: str) -> pa.Schema:
+    """The Arrow schema of a base file."""
+    with store.open_input(path) as source:
+        return pq.ParquetFile(source).schema_arrow
+
+
+def fitted(
+    batch: pa.RecordBatch | pa.Table, target: pa.Schema, constants: Mapping[str, pa.Scalar] = {}, *, where: str = ""
+) -> pa.RecordBatch | pa.Table:
+    """The columns of `target`, each cast to its type (int to bigint, structs field by field), the missing ones null or
+    from `constants`.
+
+    Raises SchemaError when a column's type cannot become the table's.
+    """
+    arrays = []
+    for field in target:
+        place = batch.schema.get_field_index(field.name)
+        if place < 0:
+            constant = constants.get(field.name)
+            array = (
+                pa.nulls(batch.num_rows, field.type)
+                if constant is None
+                else pa.repeat(constant.cast(field.type), batch.num_rows)
+            )
+            arrays.append(array)
+            continue
+        column = batch.column(place)
+        arrays.append(column if column.type == field.type else _cast(column, field, where))
+    kind = pa.Table if isinstance(batch, pa.Table) else pa.RecordBatch
+    if not arrays:
+        return batch.select([])
+    return kind.from_arrays(arrays, schema=target)
+
+
+def _cast(column: pa.Array, field: pa.Field, where: str) -> pa.Array:
+    try:
+        if pa.types.is_string(field.type) and pa.types.is_floating(column.type):
+            raise pa.ArrowInvalid("a number's text is not unique")
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise SchemaError(
+            f"column {field.name!r} is {column.type} here and {field.type} in the table",
+            file=where,
+            why=str(error).splitlines()[0],
+        ) from error
+
+
+def _row_groups(file: pq.ParquetFile, source: pa.NativeFile, prune: pc.Expression | None) -> list[int]:
+    """The row groups that can hold rows for which `prune` is true; all when this file's columns cannot tell."""
+    everything = list(range(file.metadata.num_row_groups))
+    if prune is None:
+        return everything
+    try:
+        fragment = ds.ParquetFileFormat().make_fragment(source)
+        return [group.id for kept in fragment.split_by_row_group(prune) for group in kept.row_groups]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, KeyError):
+        return everything

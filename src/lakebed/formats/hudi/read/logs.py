@@ -1,0 +1,243 @@
+"""The log files of a slice as entries to merge: which blocks count, their rows and deletes in order.
+
+Which blocks count (Hudi's `BaseHoodieLogRecordReader`): those of instants that are committed and inside the reader's
+bound; not those that a rollback block further on takes back; not those that a log compaction replaced, whose block
+stands where the last of them stood. A block of an instant beyond the bound is passed over, what follows it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.formats.hudi.codec.avro import decode_blocks, record_run
+from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
+from lakebed.formats.hudi.codec.schema import writer_schema
+from lakebed.formats.hudi.merge import Bools, Ints, LogEntries, MergeRules
+from lakebed.formats.hudi.read.deletes import Deletes
+from lakebed.formats.hudi.read.files import fitted
+from lakebed.formats.hudi.timeline import Blocks
+from lakebed.kernel.files import Store
+from lakebed.kernel.scratch import Scratch
+
+IS_DELETED = "_hoodie_is_deleted"
+OPERATION = "_hoodie_operation"
+_MEMORY = Scratch()
+_DELETING = ("D", "-D", "-U")
+
+
+@dataclass(frozen=True, slots=True)
+class LogScanned:
+    """The blocks of a slice that count, in merge order, and how many corrupt ranges were passed over."""
+
+    blocks: tuple[LogBlock, ...]
+    corrupt: int
+
+
+def scan_logs(store: Store, paths: Sequence[str], counted: Blocks) -> LogScanned:
+    """Read log files and choose the blocks that count. UnsupportedError for HFile blocks."""
+    found: list[LogBlock] = []
+    corrupt = 0
+    for path in paths:
+        try:
+            scan = parse_log(store.read(path))
+        except (CorruptError, UnsupportedError) as error:
+            error.table, error.file = store.location, path
+            raise
+        corrupt += len(scan.corrupt)
+        found += scan.blocks
+    return LogScanned(tuple(_that_count(found, counted)), corrupt)
+
+
+def _that_count(blocks: Sequence[LogBlock], counted: Blocks) -> list[LogBlock]:
+    last_rollback: dict[str, int] = {}
+    for place, block in enumerate(blocks):
+        if block.is_rollback:
+            last_rollback[block.target_instant_time] = place
+    alive = [
+        (place, block)
+        for place, block in enumerate(blocks)
+        if not block.is_rollback
+        and block.kind is not BlockKind.CDC_DATA
+        and counted.counts(block.instant_time)
+        and last_rollback.get(block.instant_time, -1) < place
+    ]
+    replaced = {instant for _, block in alive for instant in block.compacted_instants}
+    if not replaced:
+        return [block for _, block in alive]
+    last_of = {block.instant_time: place for place, block in enumerate(blocks)}
+    placed = []
+    for place, block in alive:
+        if block.instant_time in replaced:
+            continue
+        compacted = [last_of[instant] for instant in block.compacted_instants if instant in last_of]
+        placed.append((max(compacted) if compacted else place, place, block))
+    return [block for _, _, block in sorted(placed, key=lambda entry: entry[:2])]
+
+
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """How the entries of log blocks are decoded: into the columns of `target`, keyed by `keys` (the record key meta
+    column, or the key fields)."""
+
+    target: pa.Schema
+    keys: tuple[str, ...]
+    rules: MergeRules
+    scratch: Scratch = _MEMORY
+
+    def entries(self, blocks: Sequence[LogBlock]) -> LogEntries:
+        """All rows and deletes of the blocks that count, decoded schema by schema and numbered in block order."""
+        data = [block for block in blocks if block.kind is not BlockKind.DELETE]
+        starts, at = {}, 0
+        deletes = []
+        for block in blocks:
+            starts[id(block)] = at
+            if block.kind is BlockKind.DELETE:
+                decoded = Deletes.of(block, self._ordering_types())
+                deletes.append((at, decoded, block))
+                at += len(decoded.keys)
+            else:
+                at += _row_count(block)
+        tables, row_at, flags, masks = [], [], [], []
+        for same in _by_schema(data):
+            table, deleted = self._decoded(same)
+            tables.append(table)
+            flags.append(deleted)
+            for block in same:
+                count = _row_count(block)
+                row_at.append(np.arange(starts[id(block)], starts[id(block)] + count))
+                masks.append((count, self._provided(block)))
+        rows = pa.concat_tables(tables) if tables else self.target.empty_table()
+        row_numbers = np.concatenate(row_at).astype(np.int64) if row_at else np.zeros(0, np.int64)
+        return self._combined(rows, row_numbers, _joined(flags, tables), masks, deletes)
+
+    def _ordering_types(self) -> tuple[pa.DataType, ...]:
+        return tuple(self.target.field(name).type for name in self.rules.ordering)
+
+    def _decoded(self, blocks: Sequence[LogBlock]) -> tuple[pa.Table, Bools | None]:
+        """The rows of blocks of one schema, fitted to the target, and which of them are deletes."""
+        first = blocks[0]
+        there = [column.name for column in writer_schema(first.schema).columns]
+        control = [name for name in (IS_DELETED, OPERATION, self.rules.marker_column) if name and name in there]
+        wanted = [name for name in there if name in self.target.names or name in control]
+        if first.kind is BlockKind.PARQUET_DATA:
+            found = pa.concat_tables(
+                [pq.read_table(pa.BufferReader(block.content), columns=wanted, use_threads=False) for block in blocks]
+            )
+        else:
+            found = decode_blocks(blocks, wanted, self.scratch)
+        return fitted(found, self.target), deleting(found, self.rules)
+
+    def _provided(self, block: LogBlock) -> frozenset[str] | None:
+        """The columns that a partial update brings, None for a whole row."""
+        if not block.is_partial:
+            return None
+        return frozenset(column.name for column in writer_schema(block.schema).columns)
+
+    def _combined(
+        self,
+        rows: pa.Table,
+        row_at: Ints,
+        deleted: Bools | None,
+        masks: list[tuple[int, frozenset[str] | None]],
+        deletes: list[tuple[int, Deletes, LogBlock]],
+    ) -> LogEntries:
+        ordering = []
+        for place, name in enumerate(self.rules.ordering):
+            field = self.target.field(name)
+            parts = [*rows.column(name).chunks, *(found.ordering[place] for _, found, _ in deletes)]
+            ordering.append(pa.concat_arrays(parts) if parts else pa.nulls(0, field.type))
+        keys = [*row_keys(rows, self.keys).chunks, *(found.keys for _, found, _ in deletes)]
+        natural = [found.natural for _, found, _ in deletes]
+        return LogEntries(
+            rows=rows,
+            row_at=row_at,
+            delete_at=_numbers([np.arange(at, at + len(found.keys)) for at, found, _ in deletes]),
+            keys=pa.concat_arrays(keys) if keys else pa.array([], pa.string()),
+            ordering=tuple(ordering),
+            deleted=deleted,
+            natural=np.concatenate(natural) if natural else np.zeros(0, bool),
+            delete_instants=_repeated([(block.instant_time, len(found.keys)) for _, found, block in deletes]),
+            provides=_partial_masks(masks, self.target.names),
+        )
+
+
+def deleting(rows: pa.Table | pa.RecordBatch, rules: MergeRules) -> Bools | None:
+    """Which rows say of themselves that they are deletes, None when no column could."""
+    found: pa.Array | None = None
+    names = rows.schema.names
+    if IS_DELETED in names and pa.types.is_boolean(rows.schema.field(IS_DELETED).type):
+        found = pc.fill_null(rows.column(IS_DELETED), False)
+    if OPERATION in names:
+        operation = pc.is_in(rows.column(OPERATION), value_set=pa.array(_DELETING))
+        found = operation if found is None else pc.or_(found, operation)
+    if rules.marker_column and rules.marker_column in names:
+        marked = pc.fill_null(pc.equal(rows.column(rules.marker_column).cast(pa.string()), rules.marker), False)
+        found = marked if found is None else pc.or_(found, marked)
+    if found is None:
+        return None
+    flags: Bools = found.to_numpy(zero_copy_only=False) if isinstance(found, pa.Array) else found.to_numpy()
+    return flags if flags.any() else None
+
+
+def row_keys(rows: pa.Table | pa.RecordBatch, keys: tuple[str, ...]) -> pa.ChunkedArray:
+    """The record key of each row: the meta column, or where a table keeps none the text that its key generator would
+    make."""
+    columns = [rows.column(name) for name in keys]
+    if len(columns) == 1:
+        column = columns[0] if pa.types.is_string(columns[0].type) else columns[0].cast(pa.string())
+    else:
+        parts = [
+            pc.binary_join_element_wise(
+                f"{name}:", pc.if_else(pc.equal(text, ""), "__empty__", pc.fill_null(text, "__null__")), ""
+            )
+            for name, text in zip(keys, (column.cast(pa.string()) for column in columns), strict=True)
+        ]
+        column = pc.binary_join_element_wise(*parts, ",")
+    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def _row_count(block: LogBlock) -> int:
+    if block.kind is BlockKind.PARQUET_DATA:
+        return int(pq.read_metadata(pa.BufferReader(block.content)).num_rows)
+    return record_run(block)[0]
+
+
+def _by_schema(blocks: Sequence[LogBlock]) -> list[list[LogBlock]]:
+    """Blocks of one kind and schema together, in order of first sight."""
+    groups: dict[tuple[BlockKind, str, bool], list[LogBlock]] = {}
+    for block in blocks:
+        groups.setdefault((block.kind, block.schema, block.is_partial), []).append(block)
+    return list(groups.values())
+
+
+def _joined(flags: list[Bools | None], tables: list[pa.Table]) -> Bools | None:
+    if all(flag is None for flag in flags):
+        return None
+    return np.concatenate(
+        [np.zeros(table.num_rows, bool) if flag is None else flag for flag, table in zip(flags, tables, strict=True)]
+    )
+
+
+def _numbers(parts: list[Ints]) -> Ints:
+    return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
+
+
+def _repeated(parts: list[tuple[str, int]]) -> pa.Array:
+    arrays = [pa.repeat(pa.scalar(text), count) for text, count in parts]
+    return pa.concat_arrays(arrays) if arrays else pa.array([], pa.string())
+
+
+def _partial_masks(masks: list[tuple[int, frozenset[str] | None]], names: list[str]) -> dict[str, Bools]:
+    """For each column that some partial update lacks, which rows bring it."""
+    lacking = {name for _, columns in masks if columns is not None for name in names if name not in columns}
+    return {
+        name: np.concatenate([np.full(count, columns is None or name in columns) for count, columns in masks])
+        for name in lacking
+    }

@@ -1,0 +1,109 @@
+"""Partitions: which there are, the values that a path stands for, and which ones a predicate rules out.
+
+A folder is a partition when it holds `.hoodie_partition_metadata` (Hudi's `FSUtils.getAllPartitionPaths`), or when a
+commit names it. Each folder is listed once: the listing that finds out what it is also gives its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs
+
+from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.layout import PARTITION_METADATA, partition_values
+from lakebed.kernel.files import FileInfo, Listing, Store
+
+_LIST_THREADS = 16
+_PRUNABLE = (pa.types.is_string, pa.types.is_integer, pa.types.is_date, pa.types.is_boolean)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionColumns:
+    """How the partition columns of a table stand in its paths. `dropped` says that data files leave them out; `plain`
+    that a path holds their own text."""
+
+    fields: tuple[str, ...]
+    url_encoded: bool
+    dropped: bool
+    plain: bool
+
+    @classmethod
+    def of(cls, config: TableConfig) -> PartitionColumns:
+        """Those of a table."""
+        return cls(config.partition_fields, config.url_encoded, config.drops_partition_columns, config.plain_partitions)
+
+    def values(self, partition: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
+        """The typed values of a partition's columns, {} where its path does not tell them; a column whose text does not
+        fit its type is left out."""
+        texts = partition_values(partition, self.fields, self.url_encoded) if self.fields else None
+        found: dict[str, pa.Scalar] = {}
+        for name, text in zip(self.fields, texts or (), strict=False):
+            if name in schema.names:
+                kind = schema.field(name).type
+                try:
+                    found[name] = pa.scalar(text, pa.string()).cast(kind)
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                    continue
+        return found
+
+    def constants(self, partition: str, schema: pa.Schema) -> Mapping[str, pa.Scalar]:
+        """The values to put into rows whose files leave the partition columns out."""
+        return self.values(partition, schema) if self.dropped else {}
+
+    def kept(self, partitions: Iterable[str], predicate: pc.Expression | None, schema: pa.Schema) -> list[str]:
+        """The partitions that can hold rows for which the predicate is true."""
+        paths = list(partitions)
+        if predicate is None or not self.fields or not self.plain or not paths:
+            return paths
+        format, disk = ds.ParquetFileFormat(), pyarrow.fs.LocalFileSystem()
+        fragments = [
+            format.make_fragment(str(place), filesystem=disk, partition_expression=self._guarantee(path, schema))
+            for place, path in enumerate(paths)
+        ]
+        dataset = ds.FileSystemDataset(fragments, schema, format, filesystem=disk)
+        return [paths[int(fragment.path)] for fragment in dataset.get_fragments(filter=predicate)]
+
+    def _guarantee(self, partition: str, schema: pa.Schema) -> pc.Expression:
+        found = pc.scalar(True)
+        for name, value in self.values(partition, schema).items():
+            if value.is_valid and any(fits(value.type) for fits in _PRUNABLE):
+                found = found & (pc.field(name) == value)
+        return found
+
+
+def list_partitions(store: Store, named: Collection[str]) -> dict[str, tuple[FileInfo, ...]]:
+    """The files of each partition. `named` are partitions that commits name."""
+    found: dict[str, tuple[FileInfo, ...]] = {}
+    pending = [""]
+    with ThreadPoolExecutor(_LIST_THREADS) as pool:
+        while pending:
+            listings = list(pool.map(store.list, pending))
+            below: list[str] = []
+            for folder, listing in zip(pending, listings, strict=True):
+                if _is_partition(listing) or folder in named:
+                    found[folder] = listing.files
+                    continue
+                below += [
+                    f"{folder}/{name}" if folder else name
+                    for name in listing.folders
+                    if folder or not name.startswith(".")
+                ]
+            pending = below
+    return found
+
+
+def list_named(store: Store, partitions: Collection[str]) -> dict[str, tuple[FileInfo, ...]]:
+    """The files of some partitions, one listing each; a partition that is gone has none."""
+    paths = sorted(partitions)
+    with ThreadPoolExecutor(_LIST_THREADS) as pool:
+        return dict(zip(paths, (listing.files for listing in pool.map(store.list, paths)), strict=True))
+
+
+def _is_partition(listing: Listing) -> bool:
+    return any(info.name.partition(".parquet")[0].partition(".orc")[0] == PARTITION_METADATA for info in listing.files)

@@ -1,0 +1,176 @@
+"""One file slice as merged rows: the four iterators of Hudi's `MergeOnReadInputFormat`, on Arrow batches.
+
+Base file alone; log files alone; base rows as they are, then the log's (skip_merge); base rows merged with the log's
+row of their key, then the log rows not yet used. The base file streams through batch by batch; the log of the slice is
+held in memory, merged among itself first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.formats.hudi.codec.log import BlockKind
+from lakebed.formats.hudi.merge import (
+    BaseMerge,
+    Bools,
+    MergedLog,
+    MergeRules,
+    log_rows,
+    merge_base,
+    merge_log,
+    overlaid,
+)
+from lakebed.formats.hudi.read.files import base_batches, fitted
+from lakebed.formats.hudi.read.logs import LogReader, deleting, row_keys, scan_logs
+from lakebed.formats.hudi.read.partitions import PartitionColumns
+from lakebed.formats.hudi.read.split import SlicePaths
+from lakebed.formats.hudi.timeline import Blocks
+from lakebed.kernel.files import Store
+from lakebed.kernel.scratch import Scratch
+
+_MEMORY = Scratch()
+_LEAST_BATCH_ROWS = 1 << 17
+_MOST_BATCH_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReader:
+    """How the slices of one table are read. Picklable.
+
+    `table_schema` gives every column its type; `keys` are the columns that make the record key. `merge` false is
+    skip_merge.
+    """
+
+    store: Store
+    table_schema: pa.Schema
+    keys: tuple[str, ...]
+    rules: MergeRules
+    blocks: Blocks
+    partitions: PartitionColumns
+    merge: bool = True
+    scratch: Scratch = _MEMORY
+
+    def target(self, columns: tuple[str, ...], merging: bool) -> pa.Schema:
+        """The columns to decode for some that are asked for: in a merge the key and ordering columns too, added at the
+        end."""
+        needed = [*columns, *((*self.keys, *self.rules.ordering) if merging else ()), self.rules.marker_column]
+        names = [name for name in dict.fromkeys(needed) if name in self.table_schema.names]
+        return pa.schema([self.table_schema.field(name) for name in names])
+
+    def open(self, paths: SlicePaths, columns: tuple[str, ...], prune: pc.Expression | None = None) -> MergedSlice:
+        """The slice, its log read. `prune` may leave out base rows for which it is certainly false where that cannot
+        change the merge of others."""
+        if not paths.logs:
+            return MergedSlice(self, paths, self.target(columns, False), None, prune)
+        scanned = scan_logs(self.store, paths.logs, self.blocks)
+        if not scanned.blocks:
+            return MergedSlice(self, paths, self.target(columns, False), None, prune, scanned.corrupt)
+        if self.rules.refused:
+            return self._open_unmerged(paths, columns, scanned.corrupt)
+        target = self.target(columns, True)
+        entries = LogReader(target, self.keys, self.rules, self.scratch).entries(scanned.blocks)
+        return MergedSlice(self, paths, target, merge_log(entries, self.rules), prune, scanned.corrupt)
+
+    def _open_unmerged(self, paths: SlicePaths, columns: tuple[str, ...], corrupt: int) -> MergedSlice:
+        """For rules that are not known: every data row of the log, as it stands."""
+        target = self.target(columns, False)
+        scanned = scan_logs(self.store, paths.logs, self.blocks)
+        data = [block for block in scanned.blocks if block.kind is not BlockKind.DELETE]
+        entries = LogReader(target, (target.names[0],), MergeRules(), self.scratch).entries(data)
+        return MergedSlice(self, paths, target, None, None, corrupt, entries.rows)
+
+
+@dataclass
+class MergedSlice:
+    """A slice being read. `rows` gives its live rows with the columns of `target`; once they are taken, `deleted` tells
+    the deletes that stand."""
+
+    reader: SliceReader
+    paths: SlicePaths
+    target: pa.Schema
+    merged: MergedLog | None
+    prune: pc.Expression | None
+    corrupt: int = 0
+    unmerged: pa.Table | None = None
+    _taken: Bools = field(default_factory=lambda: np.zeros(0, bool))
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Live rows: those of the base file in its order, then those of the log."""
+        if self.merged is None:
+            yield from self._plain(self._base(_LEAST_BATCH_ROWS))
+            if self.unmerged is not None:
+                yield from self._filled(self.unmerged).to_batches()
+            return
+        merged = self.merged
+        self._taken = np.zeros(merged.count, bool)
+        size = min(max(merged.count, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
+        for batch in self._plain(self._base(size)):
+            if self.reader.merge:
+                yield from self._merge(batch, merged)
+            else:
+                yield batch
+        places = np.flatnonzero(~merged.gone & ~self._taken)
+        if len(places):
+            yield from self._filled(log_rows(merged, places, self.target.names)).to_batches()
+
+    def deleted(self) -> tuple[pa.Array, pa.Array, tuple[pa.Array, ...]]:
+        """Keys whose newest version is a delete that a log holds, the instants of those deletes, and their ordering
+        values; call it after `rows`."""
+        if self.merged is None:
+            return pa.array([], pa.string()), pa.array([], pa.string()), ()
+        merged, entries = self.merged, self.merged.entries
+        places = np.flatnonzero(merged.gone & ~self._taken)
+        winners = merged.winner[places]
+        n_rows = len(entries.row_at)
+        instants = pa.concat_arrays([self._row_instants(), entries.delete_instants]).take(pa.array(winners))
+        lowest = np.zeros(len(winners), bool)
+        in_delete = winners >= n_rows
+        lowest[in_delete] = entries.natural[winners[in_delete] - n_rows]
+        ordering = tuple(column.take(pa.array(winners, mask=lowest)) for column in entries.ordering)
+        return merged.keys.take(pa.array(places)), instants, ordering
+
+    def _row_instants(self) -> pa.Array:
+        assert self.merged is not None
+        rows = self.merged.entries.rows
+        if "_hoodie_commit_time" not in rows.column_names:
+            return pa.nulls(rows.num_rows, pa.string())
+        found = rows.column("_hoodie_commit_time").combine_chunks()
+        return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
+
+    def _base(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        if self.paths.base:
+            constants = self.reader.partitions.constants(self.paths.partition, self.reader.table_schema)
+            yield from base_batches(self.reader.store, self.paths.base, self.target, self.prune, constants, batch_rows)
+
+    def _plain(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Base rows, less those that say of themselves that they are deletes."""
+        for batch in batches:
+            gone = deleting(batch, self.reader.rules) if self.reader.rules.marker_column else None
+            yield batch if gone is None else batch.filter(pa.array(~gone))
+
+    def _merge(self, batch: pa.RecordBatch, merged: MergedLog) -> Iterator[pa.RecordBatch]:
+        rules = self.reader.rules
+        keys = row_keys(batch, self.reader.keys).combine_chunks()
+        ordering = [batch.column(name) for name in rules.ordering]
+        found: BaseMerge = merge_base(merged, keys, ordering, rules)
+        self._taken[found.taken] = True
+        kept = batch if found.keep.all() else batch.filter(pa.array(found.keep))
+        if kept.num_rows:
+            yield kept
+        if len(found.updated):
+            rows = pa.array(found.updated)
+            base = pa.Table.from_batches([batch.take(rows)])
+            table = overlaid(merged, base, found.updating, [column.take(rows) for column in ordering], rules)
+            yield from table.combine_chunks().to_batches()
+
+    def _filled(self, table: pa.Table) -> pa.Table:
+        """Log rows of a table whose files leave the partition columns out get them from the path."""
+        constants = self.reader.partitions.constants(self.paths.partition, self.reader.table_schema)
+        if constants:
+            table = table.drop_columns([name for name in constants if name in table.column_names])
+        return fitted(table, self.target, constants)

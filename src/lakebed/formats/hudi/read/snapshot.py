@@ -1,0 +1,107 @@
+"""Snapshots: the splits of the newest or an older state of the table, one file slice each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import NotInHistoryError
+from lakebed.formats.hudi.merge import check_known, rules_of
+from lakebed.formats.hudi.options import MERGE_TYPE, QUERY_TYPE
+from lakebed.formats.hudi.read.partitions import list_partitions
+from lakebed.formats.hudi.read.slice_reader import SliceReader
+from lakebed.formats.hudi.read.split import HudiSplit, split_of
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.slices import FileSlice, WrittenFiles, live_slices
+from lakebed.formats.hudi.timeline import View
+from lakebed.kernel.options import Options
+from lakebed.kernel.predicates import Where, columns_of, parse_where
+from lakebed.verbs.read import ReadPlan, filtered
+from lakebed.verbs.table import Position, project
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTask:
+    """Reads one split of a snapshot. `decoded` are the columns asked for and those of the predicate."""
+
+    reader: SliceReader
+    columns: tuple[str, ...]
+    decoded: tuple[str, ...]
+    predicate: pc.Expression | None
+    prunable: bool
+
+    def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
+        """The split's rows."""
+        for paths in split.slices:
+            prune = self.predicate if self.prunable or not paths.logs else None
+            rows = self.reader.open(paths, self.decoded, prune).rows()
+            yield from filtered(rows, self.predicate, list(self.columns))
+
+
+def plan_snapshot(
+    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, as_of: Position
+) -> ReadPlan[HudiSplit]:
+    """The splits of the table's state now, or as of an instant or time.
+
+    Raises NotInHistoryError for a moment before the first commit, DataCleanedError when files of that state were
+    cleaned.
+    """
+    bound = state.bound_of(as_of, "as_of")
+    view = state.view(bound)
+    if bound and not view.entries and not state.archived_before(bound):
+        raise NotInHistoryError(
+            "the table has no commit as early as that",
+            table=state.store.location,
+            instant=str(as_of),
+            todo=f"Its first commit is {state.timeline.commits[0].time if state.timeline.commits else 'still to come'}",
+        )
+    schema = state.schema(view if bound else None)
+    names = project(columns, schema, table=state.store.location)
+    predicate = parse_where(where, schema)
+    slices = _slices(state, view, predicate, schema)
+    if options[QUERY_TYPE] == "read_optimized":
+        slices = [s._replace(logs=()) for s in slices if s.base is not None]
+    reader = reader_of(state, options, schema, view)
+    if any(s.logs for s in slices) and reader.merge:
+        check_known(reader.rules, state.store.location)
+    task = snapshot_task(reader, state, names, columns_of(where, schema), predicate, schema)
+    out = pa.schema([schema.field(name) for name in names])
+    return ReadPlan(out, tuple(split_of(s) for s in slices), task)
+
+
+def snapshot_task(
+    reader: SliceReader,
+    state: TableState,
+    names: list[str],
+    where_columns: Sequence[str],
+    predicate: pc.Expression | None,
+    schema: pa.Schema,
+) -> SnapshotTask:
+    """The task of a snapshot.
+
+    Base rows may be pruned by statistics before they are merged only where that cannot change who wins: under
+    commit-time ordering of whole rows the log wins whatever the base row holds, and key and partition columns are the
+    same in every version of a row.
+    """
+    fixed = {*state.config.record_keys, *state.config.partition_fields, *state.keys, "_hoodie_partition_path"}
+    decoded = tuple(dict.fromkeys([*names, *where_columns]))
+    return SnapshotTask(reader, tuple(names), decoded, predicate, set(where_columns) <= fixed)
+
+
+def reader_of(state: TableState, options: Options, schema: pa.Schema, view: View) -> SliceReader:
+    """How slices of a view are read."""
+    merge = options[MERGE_TYPE] == "payload_combine"
+    return SliceReader(state.store, schema, state.keys, rules_of(state.config), view.blocks(), state.partitions, merge)
+
+
+def _slices(state: TableState, view: View, predicate: pc.Expression | None, schema: pa.Schema) -> list[FileSlice]:
+    commits = state.commits(view)
+    named = {stat.partition for commit in commits.values() for stat in commit.stats}
+    listed = list_partitions(state.store, named)
+    written = WrittenFiles.of(commits)
+    kept = state.partitions.kept(listed, predicate, schema)
+    found = [s for partition in kept for s in live_slices(partition, listed[partition], view, written)]
+    return found

@@ -1,0 +1,49 @@
+"""What one task reads: file slices by path, small and picklable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lakebed.formats.hudi.slices import FileSlice
+from lakebed.model.split import Split
+
+
+class SlicePaths(NamedTuple):
+    """A file slice by the paths of its files inside the table; `base` is "" where there is none. Log files are in merge
+    order."""
+
+    partition: str
+    file_id: str
+    base: str
+    logs: tuple[str, ...]
+
+    @classmethod
+    def of(cls, file_slice: FileSlice) -> SlicePaths:
+        """The paths of a file slice."""
+        prefix = f"{file_slice.partition}/" if file_slice.partition else ""
+        return cls(
+            file_slice.partition,
+            file_slice.file_id,
+            prefix + file_slice.base.name if file_slice.base else "",
+            tuple(prefix + log.name for log in file_slice.logs),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HudiSplit(Split):
+    """File slices that one task reads together.
+
+    A snapshot has one slice in `slices`. A read of changes has the slices at the end of the range there; where it holds
+    several, a key that lives in one of them is no delete in another. `before` has slices from before the range's first
+    delete, where the deletes can be found in no log file any more: a key that is there and not in `slices` was deleted.
+    """
+
+    slices: tuple[SlicePaths, ...]
+    before: tuple[SlicePaths, ...] = ()
+
+
+def split_of(file_slice: FileSlice) -> HudiSplit:
+    """The split of one file slice."""
+    group = f"{file_slice.partition}/{file_slice.file_id}" if file_slice.partition else file_slice.file_id
+    return HudiSplit(group, file_slice.size, (SlicePaths.of(file_slice),))

@@ -1,0 +1,167 @@
+"""A table as the driver sees it for one call: settings, timeline, commits, schema, and the moments that a caller can
+name."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from lakebed.errors import NotInHistoryError, UsageError
+from lakebed.formats.hudi.archived import ArchivedTimeline
+from lakebed.formats.hudi.codec.metadata import CleanMetadata, CommitMetadata
+from lakebed.formats.hudi.codec.schema import arrow_schema
+from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
+from lakebed.formats.hudi.read.files import base_schema
+from lakebed.formats.hudi.read.partitions import PartitionColumns, list_partitions
+from lakebed.formats.hudi.slices import WrittenFiles
+from lakebed.formats.hudi.timeline import MetadataFiles, Timeline, View, view_of
+from lakebed.kernel.files import Store
+from lakebed.model.instant import Instant
+from lakebed.verbs.table import Position
+
+COMMIT_TIME = "_hoodie_commit_time"
+RECORD_KEY = "_hoodie_record_key"
+PARTITION_PATH = "_hoodie_partition_path"
+META = (COMMIT_TIME, "_hoodie_commit_seqno", RECORD_KEY, PARTITION_PATH, "_hoodie_file_name")
+"""The meta columns, in the order in which they stand before the user's."""
+
+
+@dataclass
+class TableState:
+    """One reading of a table's metadata. What is asked of it is read once, when asked."""
+
+    store: Store
+    config: TableConfig
+    timeline: Timeline
+    files: MetadataFiles
+    archived: ArchivedTimeline
+
+    @cached_property
+    def partitions(self) -> PartitionColumns:
+        """How partition columns stand in paths."""
+        return PartitionColumns.of(self.config)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that make a row's record key."""
+        return (RECORD_KEY,) if self.config.meta_fields else self.config.record_keys
+
+    def view(self, bound: str = "", left_out: frozenset[str] = frozenset()) -> View:
+        """The table as of a time in what ranges count in, "" for now."""
+        archived = self.archived.completions() if self.config.completion_times else None
+        return view_of(self.timeline, bound, left_out, archived)
+
+    def commits(self, view: View) -> dict[str, CommitMetadata]:
+        """Metadata of the active timeline's commits in a view."""
+        return self.files.commits(view.entries)
+
+    def written(self, view: View) -> WrittenFiles:
+        """What the commits of a view wrote and replaced, archived replacements included."""
+        return WrittenFiles.of(self.commits(view))
+
+    def schema(self, view: View | None = None) -> pa.Schema:
+        """The columns of the table in a view: the meta columns, then those of the newest commit that names a schema.
+
+        Where none does: those the table was created with, else those of a base file; none at all for a table that
+        nothing was written to.
+        """
+        text = self._schema_text(self.timeline.commits if view is None else view.entries)
+        found = list(arrow_schema(text)) if text else self._fields_of_a_file()
+        fields = [field for field in found if field.name not in META]
+        meta = [pa.field(name, pa.string()) for name in META] if self.config.meta_fields else []
+        return pa.schema([*meta, *fields])
+
+    def deleted_files(self, partition: str, file_id: str) -> tuple[str, ...]:
+        """Names of files of a group that cleans removed, as far as the timeline tells."""
+        return self._deletions.get((partition, file_id), ())
+
+    def earliest_readable(self) -> str:
+        """The earliest instant whose state the cleaner kept, "" where no clean says."""
+        return max((clean.earliest_retained for clean in self._cleans), default="")
+
+    @cached_property
+    def _cleans(self) -> list[CleanMetadata]:
+        return [*self.archived.cleans(), *self.files.cleans(self.timeline)]
+
+    @cached_property
+    def _deletions(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        found: dict[tuple[str, str], list[str]] = {}
+        for clean in self._cleans:
+            for partition, names in clean.deleted.items():
+                for name in names:
+                    parsed = parse_base_name(name) or parse_log_name(name)
+                    if parsed is not None:
+                        found.setdefault((partition, parsed[0]), []).append(name)
+        return {key: tuple(names) for key, names in found.items()}
+
+    def _schema_text(self, entries: Iterable[object]) -> str:
+        for entry in reversed(list(entries)):
+            text = self.files.commits([entry])[entry.time].schema  # type: ignore[attr-defined,list-item]
+            if text:
+                return text
+        return self.archived.newest_schema() or self.config.create_schema
+
+    def _fields_of_a_file(self) -> list[pa.Field]:
+        for files in list_partitions(self.store, ()).values():
+            for info in files:
+                if parse_base_name(info.name) and info.name.endswith(".parquet"):
+                    return list(base_schema(self.store, info.path))
+        return []
+
+    def bound_of(self, position: Position, what: str) -> str:
+        """A position as a time that ranges count in, "" for none.
+
+        The name of an instant stands for the moment when that instant became visible. A number or text of digits is
+        such a time itself, an ISO timestamp is UTC unless it says otherwise.
+        """
+        if position is None or position == "":
+            return ""
+        if isinstance(position, Instant):
+            return position.completed if self.config.completion_times and position.completed else position.time
+        text = str(position).strip()
+        if text.startswith("tag:"):
+            text = self._savepoint(text[4:])
+        if not text.isdigit():
+            return _digits(text, what, self.config.timezone)
+        if self.config.completion_times:
+            orders = {self.timeline.order(entry) for entry in self.timeline.commits}
+            entry = self.timeline.by_time.get(text)
+            if text not in orders and entry is not None and entry.done:
+                return entry.completed
+            if text not in orders and entry is None:
+                return (self.archived.completions() or {}).get(text, text) if len(text) >= 14 else text
+        return text
+
+    def archived_before(self, bound: str) -> bool:
+        """Whether commits up to a time were archived."""
+        return any(self.archived.commits("", bound))
+
+    def _savepoint(self, name: str) -> str:
+        if name in self.timeline.savepointed:
+            return name
+        raise NotInHistoryError(
+            f"no savepoint {name!r}",
+            table=self.store.location,
+            todo=f"Savepoints: {', '.join(sorted(self.timeline.savepointed)) or 'none'}",
+        )
+
+
+def _digits(text: str, what: str, timezone: str) -> str:
+    """An ISO timestamp as an instant time (yyyyMMddHHmmssSSS) in the table's time zone: UTC, or this machine's for
+    LOCAL as in Hudi."""
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{what} is {text!r}",
+            why="expected an instant such as 20240131093000000 or a timestamp such as 2024-01-31T09:30:00",
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    local = moment.astimezone(datetime.UTC if timezone == "UTC" else None)
+    return local.strftime("%Y%m%d%H%M%S") + f"{local.microsecond // 1000:03d}"

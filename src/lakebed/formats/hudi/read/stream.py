@@ -1,0 +1,211 @@
+"""The driver's half of a stream: which commits a batch takes, and the position after it.
+
+The rules of which commits are Hudi's Flink source's (`StreamReadMonitoringFunction`, `IncrementalInputSplits`): after a
+position everything that completed since; without one the newest commit only, or from `read.start-commit` on, inclusive;
+`earliest` is the table as it stands in one batch, then on from there. A position holds how far was read, in what ranges
+count in, and which writers were under way then: a commit that began before the position and completed after it comes
+with a later batch, and is never lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.errors import UsageError
+from lakebed.formats.hudi.codec.metadata import CommitMetadata
+from lakebed.formats.hudi.options import (
+    BYTES_LIMIT,
+    COMMITS_LIMIT,
+    END_COMMIT,
+    FALLBACK,
+    SKIP_CLUSTERING,
+    SKIP_COMPACTION,
+    SKIP_INSERT_OVERWRITE,
+    SPLITS_LIMIT,
+    START_COMMIT,
+)
+from lakebed.formats.hudi.read.changes import Range, plan_range
+from lakebed.formats.hudi.read.split import HudiSplit
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.kernel.options import Options
+from lakebed.kernel.predicates import Where
+from lakebed.verbs.read import ReadPlan
+from lakebed.verbs.stream import Limits
+
+_VERSION = 1
+_OVERWRITES = ("INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPosition:
+    """How far a stream has read: everything up to `until` (in what ranges count in, "" for nothing yet) but the
+    instants in `pending`."""
+
+    until: str
+    pending: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """As a stream's owner stores it."""
+        return json.dumps({"version": _VERSION, "until": self.until, "pending": list(self.pending)})
+
+    @classmethod
+    def parse(cls, text: str) -> StreamPosition:
+        """From such a text; UsageError for any other."""
+        try:
+            found = json.loads(text)
+            if found["version"] != _VERSION:
+                raise ValueError(f"its version is {found['version']}")
+            return cls(str(found["until"]), tuple(map(str, found["pending"])))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"{text!r} is no position of a Hudi stream",
+                why=str(error),
+                todo="Start the stream with a new checkpoint",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """A completed commit that a batch may take."""
+
+    time: str
+    order: str
+    metadata: CommitMetadata
+
+
+class HudiStream:
+    """A stream of one table's changes; `state` reads its metadata anew."""
+
+    def __init__(
+        self, state: Callable[[], TableState], options: Options, columns: Sequence[str] | None, where: Where
+    ) -> None:
+        self._state, self._options, self._columns, self._where = state, options, columns, where
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns, then the row kind."""
+        state = self._state()
+        nothing = Range(state.view(), {}, {}, False)
+        return plan_range(state, self._options, self._columns, self._where, nothing).schema
+
+    def initial(self) -> str:
+        """The position before the first row that the options ask for."""
+        state, start = self._state(), self._options[START_COMMIT]
+        if start.lower() == "earliest":
+            return StreamPosition("").text()
+        if start:
+            return StreamPosition(_just_before(state.bound_of(start, START_COMMIT.key))).text()
+        newest = max(
+            (commit.order for commit in self._commits(state, StreamPosition("")) if self._counts(state, commit)),
+            default="",
+        )
+        until = _just_before(newest) if newest else ""
+        return StreamPosition(until, _pending(state, until, ())).text()
+
+    def latest(self, start: str, limits: Limits) -> str:
+        """The position after the commits that the next batch takes; `start` itself when there are none."""
+        state, position = self._state(), StreamPosition.parse(start)
+        commits = self._commits(state, position)
+        if not any(self._counts(state, commit) for commit in commits):
+            return start
+        taken = commits if not position.until else self._within(state, commits, limits)
+        until = max(position.until, taken[-1].order)
+        left = {commit.time for commit in commits[len(taken) :]}
+        return StreamPosition(until, _pending(state, until, left)).text()
+
+    def plan(self, start: str, end: str) -> ReadPlan[HudiSplit]:
+        """The changes after `start` up to and with `end`: of the commits that completed in between, as the table stood
+        at the end."""
+        state = self._state()
+        before, after = StreamPosition.parse(start), StreamPosition.parse(end)
+        commits = [commit for commit in self._commits(state, before, after.until) if commit.time not in after.pending]
+        wanted = Range(
+            view=state.view(after.until, frozenset(after.pending)),
+            commits={commit.time: commit.metadata for commit in commits},
+            orders={commit.time: commit.order for commit in commits},
+            everything=not before.until,
+            strict=self._options[FALLBACK] == "fail",
+            skipped=frozenset(commit.time for commit in commits if self._is_skipped_overwrite(commit)),
+        )
+        plan = plan_range(state, self._options, self._columns, self._where, wanted)
+        archived = sum(commit.time not in state.timeline.by_time for commit in commits)
+        if not archived:
+            return plan
+        behind = (
+            f"the reader has fallen behind: {archived} of {len(commits)} commits of this batch are archived already"
+        )
+        return ReadPlan(plan.schema, plan.splits, plan.read, (behind, *plan.warnings))
+
+    def _commits(self, state: TableState, position: StreamPosition, until: str = "") -> list[_Commit]:
+        """Completed commits after a position, those that were pending there first, by what ranges count in."""
+        end = self._options[END_COMMIT]
+        bounds = [bound for bound in (until, state.bound_of(end, END_COMMIT.key) if end else "") if bound]
+        high = min(bounds, default="")
+        entries = [
+            entry
+            for entry in state.timeline.commits
+            if (state.timeline.order(entry) > position.until or entry.time in position.pending)
+            and (not high or state.timeline.order(entry) <= high)
+        ]
+        metadata = state.files.commits(entries)
+        found = [_Commit(entry.time, state.timeline.order(entry), metadata[entry.time]) for entry in entries]
+        if position.until and position.until < state.timeline.start:
+            found += [
+                _Commit(archived.time, archived.order, archived.commit)
+                for archived in state.archived.commits(position.until, high)
+                if archived.time not in state.timeline.by_time
+            ]
+        return sorted(found, key=lambda commit: (commit.order, commit.time))
+
+    def _within(self, state: TableState, commits: list[_Commit], limits: Limits) -> list[_Commit]:
+        """The first commits that the limits allow, at least one that counts; those that do not count go along for
+        nothing."""
+        most_commits = _least(limits.commits, self._options[COMMITS_LIMIT])
+        most_files = _least(limits.files, self._options[SPLITS_LIMIT])
+        most_bytes = _least(limits.bytes, self._options[BYTES_LIMIT])
+        count = size = last = 0
+        groups: set[tuple[str, str]] = set()
+        for place, commit in enumerate(commits):
+            if not self._counts(state, commit):
+                continue
+            groups |= {(stat.partition, stat.file_id) for stat in commit.metadata.stats}
+            size += sum(stat.size for stat in commit.metadata.stats)
+            too_many = (
+                (most_commits is not None and count >= most_commits)
+                or (most_files is not None and len(groups) > most_files)
+                or (most_bytes is not None and size > most_bytes)
+            )
+            if count and too_many:
+                break
+            count, last = count + 1, place
+        return commits[: last + 1]
+
+    def _counts(self, state: TableState, commit: _Commit) -> bool:
+        """Whether a commit brings rows: table services that are skipped do not."""
+        operation = commit.metadata.operation
+        if operation in ("COMPACT", "LOG_COMPACT"):
+            return not (state.config.merge_on_read and self._options[SKIP_COMPACTION])
+        if operation == "CLUSTER":
+            return not self._options[SKIP_CLUSTERING]
+        return not self._is_skipped_overwrite(commit)
+
+    def _is_skipped_overwrite(self, commit: _Commit) -> bool:
+        return self._options[SKIP_INSERT_OVERWRITE] and commit.metadata.operation in _OVERWRITES
+
+
+def _pending(state: TableState, until: str, left: Sequence[str] | set[str]) -> tuple[str, ...]:
+    """Instants that began before `until` and that a reader there has not seen: those under way, and those in `left`."""
+    under_way = {entry.time for entry in state.timeline.pending if entry.time <= until}
+    return tuple(sorted(under_way | {time for time in left if state.timeline.by_time and time <= until}))
+
+
+def _just_before(time: str) -> str:
+    return str(int(time) - 1).zfill(len(time)) if time.isdigit() and int(time) else time
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((value for value in (one, other) if value is not None), default=None)

@@ -1,0 +1,142 @@
+"""File groups and file slices: which base file and which log files make up a file group for one view of the table.
+
+Rules: Hudi's `HoodieFileGroup` and `AbstractTableFileSystemView` (`getLatestMergedFileSlicesBeforeOrOn`, replaced file
+groups) in table version 6, and `CompletionTimeQueryView` from version 8 on:
+
+- a base file counts when its instant does, and when its commit names it: files of retried tasks are not in the commit's
+  metadata;
+- version 6 and older: a log file's name bears the base instant of its slice, or that of a compaction pending when it
+  was written. The slice read is the newest base file with all log files of its instant or later ones, so however many
+  slices without a base file there are, one goes back until one is found; which of the blocks count, their own instants
+  say;
+- version 8 and later: a log file's name bears the delta commit that wrote it. It belongs to the newest base file whose
+  instant is not after the log's completion, and it is read when that delta commit counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lakebed.formats.hudi.codec.metadata import CommitMetadata
+from lakebed.formats.hudi.layout import BaseFile, LogFile, parse_base_name, parse_log_name, write_attempt
+from lakebed.formats.hudi.timeline import View
+from lakebed.kernel.files import FileInfo
+
+
+class FileGroup(NamedTuple):
+    """All files of one file group, whatever instant they are of."""
+
+    file_id: str
+    bases: list[BaseFile]
+    logs: list[LogFile]
+
+
+class FileSlice(NamedTuple):
+    """What a snapshot reads of one file group: a base file (or none) and log files in the order in which they are
+    merged."""
+
+    partition: str
+    file_id: str
+    base: BaseFile | None
+    logs: tuple[LogFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return (self.base.size if self.base else 0) + sum(log.size for log in self.logs)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFiles:
+    """Which file names the known commits wrote, and which file groups replace commits took out of use."""
+
+    by_instant: Mapping[str, frozenset[str]]
+    replaced: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, commits: Mapping[str, CommitMetadata]) -> WrittenFiles:
+        """From commit metadata by instant."""
+        by_instant = {
+            time: frozenset(name for stat in commit.stats for name in (stat.name, *stat.logs))
+            for time, commit in commits.items()
+            if commit.stats
+        }
+        replaced: dict[str, set[str]] = {}
+        for commit in commits.values():
+            for partition, ids in commit.replaced.items():
+                replaced.setdefault(partition, set()).update(ids)
+        return cls(by_instant, {partition: frozenset(ids) for partition, ids in replaced.items()})
+
+    def named(self, instant: str, name: str) -> bool:
+        """Whether the commit of that instant names the file, as far as is known."""
+        names = self.by_instant.get(instant)
+        return names is None or name in names
+
+
+def file_groups(files: Iterable[FileInfo]) -> dict[str, FileGroup]:
+    """The files of one partition by file id; other files are passed over."""
+    groups: dict[str, FileGroup] = {}
+    for info in files:
+        name = info.path.rpartition("/")[2]
+        if name[0] == ".":
+            log = parse_log_name(name, info.size)
+            if log:
+                file_id = log[0]
+                group = groups.get(file_id)
+                if group is None:
+                    group = groups[file_id] = FileGroup(file_id, [], [])
+                group.logs.append(log[1])
+            continue
+        base = parse_base_name(name, info.size)
+        if base:
+            file_id = base[0]
+            group = groups.get(file_id)
+            if group is None:
+                group = groups[file_id] = FileGroup(file_id, [], [])
+            group.bases.append(base[1])
+    return groups
+
+
+def slice_of(partition: str, group: FileGroup, view: View, written: WrittenFiles) -> FileSlice | None:
+    """The slice of a file group that a snapshot of the view reads, None when there is nothing of it in the view."""
+    base = newest_base(group, view, written)
+    logs = (_logs_by_completion if view.timeline.completion_times else _logs_by_slice)(group, base, view, written)
+    return FileSlice(partition, group.file_id, base, logs) if base or logs else None
+
+
+def newest_base(group: FileGroup, view: View, written: WrittenFiles) -> BaseFile | None:
+    """The newest base file that counts; of two attempts that nothing tells apart the later one."""
+    found = [b for b in group.bases if view.order(b.instant) is not None and written.named(b.instant, b.name)]
+    if len(found) < 2:
+        return found[0] if found else None
+    return max(found, key=lambda base: (base.instant, write_attempt(base.token)))
+
+
+def live_slices(partition: str, files: Iterable[FileInfo], view: View, written: WrittenFiles) -> list[FileSlice]:
+    """The slices of a partition for one view, without replaced file groups."""
+    replaced = written.replaced.get(partition, frozenset())
+    found = (slice_of(partition, g, view, written) for g in file_groups(files).values() if g.file_id not in replaced)
+    return [file_slice for file_slice in found if file_slice is not None]
+
+
+def _logs_by_slice(group: FileGroup, base: BaseFile | None, view: View, written: WrittenFiles) -> tuple[LogFile, ...]:
+    """Table version 6: log files of the base file's slice and of all later ones, by (slice, version, token)."""
+    least = base.instant if base else ""
+    logs = [log for log in group.logs if log.instant >= least and not log.cdc]
+    return tuple(sorted(logs, key=lambda log: (log.instant, log.version, write_attempt(log.token))))
+
+
+def _logs_by_completion(
+    group: FileGroup, base: BaseFile | None, view: View, written: WrittenFiles
+) -> tuple[LogFile, ...]:
+    """Table version 8: log files of delta commits that completed at or after the base file's instant, by (completion,
+    version, token)."""
+    least = base.instant if base else ""
+    logs = []
+    for log in group.logs:
+        order = view.order(log.instant)
+        if order is not None and order >= least and not log.cdc and written.named(log.instant, log.name):
+            logs.append((order, log.version, write_attempt(log.token), log))
+    return tuple(entry[3] for entry in sorted(logs))

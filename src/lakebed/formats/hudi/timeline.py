@@ -1,0 +1,259 @@
+"""The active timeline: which instants there are, and which of them count for a reader at one moment.
+
+Rules: Hudi's `HoodieActiveTimeline` (layouts 1 and 2), `BaseHoodieTimeline.containsOrBeforeTimelineStarts` (an instant
+older than the timeline's start was committed and archived), `CompletionTimeQueryView` (table version 8 and later).
+Instant times compare as text, so that an old one of 14 digits comes before those of 17 digits of the same second. File
+modification times decide nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from lakebed.errors import CorruptError
+from lakebed.formats.hudi.codec.metadata import (
+    CleanMetadata,
+    CommitMetadata,
+    CompactionOperation,
+    parse_clean,
+    parse_commit,
+    parse_compaction_plan,
+)
+from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES, parse_state_name
+from lakebed.kernel.files import Store
+from lakebed.model.instant import Instant
+
+_READ_THREADS = 16
+_STATES = ("requested", "inflight", "completed")
+_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One instant of the active timeline in its newest state.
+
+    `action` is the word of its newest state file (a completed compaction is a commit); `completed` the completion time,
+    in tables without one the requested time, "" while pending; `file` the newest state file inside the table,
+    `requested` that of the plan, "" when missing.
+    """
+
+    time: str
+    completed: str
+    action: str
+    state: str
+    file: str
+    requested: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether it is completed."""
+        return self.state == "completed"
+
+    @property
+    def writes(self) -> bool:
+        """Whether it makes or replaces data files."""
+        return self.action in WRITES
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The active timeline as one listing showed it, oldest instant first."""
+
+    entries: tuple[Entry, ...]
+    folder: str
+    completion_times: bool
+    stray: tuple[str, ...] = field(default=())
+    """Files in the timeline's folder that are empty where a completed state must not be: what a crash left."""
+
+    @cached_property
+    def commits(self) -> tuple[Entry, ...]:
+        """Completed instants that made or replaced data files, by requested time."""
+        return tuple(entry for entry in self.entries if entry.done and entry.writes)
+
+    @cached_property
+    def by_time(self) -> Mapping[str, Entry]:
+        """Writing instants of any state by requested time."""
+        return {entry.time: entry for entry in self.entries if entry.writes}
+
+    @cached_property
+    def pending(self) -> tuple[Entry, ...]:
+        """Writing instants that are requested or inflight."""
+        return tuple(entry for entry in self.entries if entry.writes and not entry.done)
+
+    @cached_property
+    def savepointed(self) -> frozenset[str]:
+        """Instants that a completed savepoint keeps."""
+        return frozenset(entry.time for entry in self.entries if entry.action == "savepoint" and entry.done)
+
+    @cached_property
+    def start(self) -> str:
+        """The first instant before which everything was archived: the first one that no savepoint kept back, "" for an
+        empty timeline.
+
+        Archival past a savepoint leaves the savepointed instants behind as islands; whatever lies between them and this
+        one is in the archive.
+        """
+        writes = [entry for entry in self.entries if entry.writes]
+        free = [entry.time for entry in writes if not (entry.done and entry.time in self.savepointed)]
+        return min(free, default="") or (max((e.time for e in writes), default=""))
+
+    def order(self, entry: Entry) -> str:
+        """What ranges count in: the completion time from table version 8 on, before that the requested time."""
+        return entry.completed if self.completion_times else entry.time
+
+
+def load_timeline(store: Store, config: TableConfig) -> Timeline:
+    """The active timeline, by one listing."""
+    newest: dict[tuple[str, str], Entry] = {}
+    stray = []
+    for info in store.list(config.timeline_folder).files:
+        state_file = parse_state_name(info.name)
+        if state_file is None:
+            continue
+        state = state_file.state
+        if state == "completed" and info.size == 0:
+            stray.append(info.path)
+            state = "inflight"
+        key = (state_file.time, COMPLETES_AS.get(state_file.action, state_file.action))
+        known = newest.get(key)
+        completed = (state_file.completed or state_file.time) if state == "completed" else ""
+        requested = info.path if state == "requested" else known.requested if known else ""
+        if known is None or _STATES.index(state) > _STATES.index(known.state):
+            newest[key] = Entry(state_file.time, completed, state_file.action, state, info.path, requested)
+        elif requested != known.requested:
+            newest[key] = Entry(known.time, known.completed, known.action, known.state, known.file, requested)
+    entries = tuple(sorted(newest.values(), key=lambda entry: (entry.time, entry.action)))
+    return Timeline(entries, config.timeline_folder, config.completion_times, tuple(stray))
+
+
+class MetadataFiles:
+    """Decoded state files of one table. Completed instants never change, so each is read once; a bounded number is
+    remembered."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._commits: dict[str, CommitMetadata] = {}
+
+    def commits(self, entries: Iterable[Entry]) -> dict[str, CommitMetadata]:
+        """Metadata of completed writing instants by requested time, read in parallel."""
+        wanted = list(entries)
+        missing = [entry for entry in wanted if entry.file not in self._commits]
+        if missing:
+            with ThreadPoolExecutor(_READ_THREADS) as pool:
+                data = pool.map(lambda entry: self._store.read(entry.file), missing)
+                for entry, content in zip(missing, data, strict=True):
+                    self._commits[entry.file] = self._parsed(entry, content)
+        found = {entry.time: self._commits[entry.file] for entry in wanted}
+        while len(self._commits) > _REMEMBERED:
+            del self._commits[next(iter(self._commits))]
+        return found
+
+    def compaction_plan(self, entry: Entry) -> tuple[CompactionOperation, ...]:
+        """The plan of a requested or inflight compaction."""
+        return parse_compaction_plan(self._store.read(entry.requested)) if entry.requested else ()
+
+    def cleans(self, timeline: Timeline) -> list[CleanMetadata]:
+        """The completed cleans of the active timeline, oldest first."""
+        entries = [entry for entry in timeline.entries if entry.action == "clean" and entry.done]
+        with ThreadPoolExecutor(_READ_THREADS) as pool:
+            return [parse_clean(data) for data in pool.map(lambda entry: self._store.read(entry.file), entries)]
+
+    def _parsed(self, entry: Entry, content: bytes) -> CommitMetadata:
+        try:
+            return parse_commit(content)
+        except CorruptError as error:
+            raise CorruptError(
+                error.what,
+                table=self._store.location,
+                instant=entry.time,
+                file=entry.file,
+                why=error.why,
+                todo="Roll the instant back with Hudi's own engine, or restore the file from a copy",
+            ) from error
+
+
+def instant_of(entry: Entry, completion_times: bool, archived: bool = False) -> Instant:
+    """The public value of an instant; `completed` stays empty where the table records no completion time."""
+    completed = entry.completed if completion_times and entry.done else ""
+    return Instant(entry.time, completed, entry.action, entry.state, archived)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Which instants' log blocks count for a reader: what a task needs to know of the timeline, small and picklable."""
+
+    committed: frozenset[str]
+    known: frozenset[str]
+    start: str
+    bound: str
+
+    def counts(self, instant: str) -> bool:
+        """Whether the blocks of an instant are committed and inside the reader's bound."""
+        if instant in self.known:
+            return instant in self.committed
+        return instant < self.start and (not self.bound or instant <= self.bound)
+
+
+@dataclass(frozen=True)
+class View:
+    """The table at one moment: which instants count, from the active timeline and, for what is older, from the archived
+    one.
+
+    `committed` maps the completed instants of the active timeline that lie inside the view to what ranges count in.
+    `archived` does so for archived instants where the table has completion times; where it is None an instant before
+    the timeline's start counts if it is not after `bound`.
+    """
+
+    timeline: Timeline
+    committed: Mapping[str, str]
+    bound: str = ""
+    archived: Mapping[str, str] | None = None
+
+    def order(self, instant: str) -> str | None:
+        """The completion time of an instant that counts (its requested time in tables without one), None for one that
+        does not."""
+        order = self.committed.get(instant)
+        if order is not None:
+            return order
+        if instant in self.timeline.by_time:
+            return None
+        if self.archived is not None:
+            completed = self.archived.get(instant)
+            return completed if completed is not None and (not self.bound or completed <= self.bound) else None
+        if instant < self.timeline.start and (not self.bound or instant <= self.bound):
+            return instant
+        return None
+
+    def blocks(self) -> Blocks:
+        """The same for log blocks. With completion times whole files are chosen already, so that age alone is left to
+        ask of archived instants."""
+        return Blocks(
+            frozenset(self.committed),
+            frozenset(self.timeline.by_time),
+            self.timeline.start,
+            "" if self.timeline.completion_times else self.bound,
+        )
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """The completed writing instants of the active timeline inside the view."""
+        return tuple(entry for entry in self.timeline.commits if entry.time in self.committed)
+
+
+def view_of(
+    timeline: Timeline,
+    bound: str = "",
+    left_out: frozenset[str] = frozenset(),
+    archived: Mapping[str, str] | None = None,
+) -> View:
+    """The table as of a time (in what ranges count in, "" for now), without the instants in `left_out`."""
+    committed = {
+        entry.time: timeline.order(entry)
+        for entry in timeline.commits
+        if (not bound or timeline.order(entry) <= bound) and entry.time not in left_out
+    }
+    return View(timeline, committed, bound, archived)
