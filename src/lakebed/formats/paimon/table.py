@@ -1,13 +1,141 @@
-"""A Paimon table."""
+"""A Paimon table: the face, over the format's own modules."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-from lakebed.verbs.table import Table
+import pyarrow as pa
+
+from lakebed.errors import CommitUnknownError, TableExistsError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
+from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER, Snapshot
+from lakebed.formats.paimon.codec.types import arrow_schema
+from lakebed.formats.paimon.definition import new_schema
+from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path
+from lakebed.formats.paimon.read.bucket import PaimonSplit
+from lakebed.formats.paimon.read.plan import plan_snapshot
+from lakebed.formats.paimon.snapshot import History, instant_of
+from lakebed.formats.paimon.write.sink import PaimonSink
+from lakebed.formats.paimon.write.two_phase import TableWriter, batches_of
+from lakebed.kernel.files import PutOutcome, Store
+from lakebed.kernel.options import Options, option_text
+from lakebed.kernel.predicates import Where, parse_where
+from lakebed.model.commit import CommitResult
+from lakebed.model.instant import Instant
+from lakebed.verbs.read import ReadPlan
+from lakebed.verbs.table import Position, Table, project
+from lakebed.verbs.write import Mode
 
 
 class PaimonTable(Table):
-    """A Paimon table."""
+    """A Paimon table. The options given lie over those of its schema; `branch` picks a branch."""
 
     format: ClassVar[str] = "paimon"
+
+    def __init__(self, store: Store, options: Mapping[str, str] = {}) -> None:
+        super().__init__(store, options)
+        branch = opt.OPTIONS.parse(options)[opt.BRANCH]
+        self._history = History(store, branch)
+        self._history.latest_schema()
+
+    @classmethod
+    def create(
+        cls, store: Store, schema: pa.Schema, primary_key: Sequence[str] = (), partition_by: Sequence[str] = (),
+        options: Mapping[str, str] = {},
+    ) -> PaimonTable:  # fmt: skip
+        """A new, empty table. Paimon's own catalogs look for tables at WAREHOUSE/DB.db/TABLE.
+
+        Raises SchemaError and OptionError for a definition that Paimon does not allow, TableExistsError when another
+        one was faster.
+        """
+        made = new_schema(schema, primary_key, partition_by, options, store.location)
+        outcome = store.put_if_absent(schema_path(MAIN_BRANCH, made.id), schema_to_json(made))
+        if outcome is PutOutcome.EXISTS:
+            raise TableExistsError(
+                "a paimon table is there already", table=store.location, todo="Open it with lakebed.open"
+            )
+        if outcome is PutOutcome.UNKNOWN:
+            raise CommitUnknownError(
+                "the store does not say whether the table was made",
+                table=store.location,
+                todo="Look with lakebed.open, then try again",
+            )
+        return cls(store, {key: value for key, value in options.items() if key.lower().startswith(opt.CALL_ONLY)})
+
+    @property
+    def table_schema(self) -> TableSchema:
+        """The newest version of the schema: columns, keys, options."""
+        return self._history.latest_schema()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as Arrow has them."""
+        return arrow_schema(self.table_schema.fields)
+
+    def history(self, archived: bool = False) -> list[Instant]:
+        """The snapshots, oldest first. Paimon archives none."""
+        return [instant_of(snapshot) for snapshot in self._history.snapshots()]
+
+    def plan_read(
+        self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
+    ) -> ReadPlan[PaimonSplit]:
+        """One split a bucket of the snapshot. A read as of a snapshot or tag has the schema of that time."""
+        options = self._options(self.table_schema)
+        snapshot, schema = self._at(as_of, options)
+        options = self._options(schema)
+        whole = arrow_schema(schema.fields)
+        return plan_snapshot(
+            self._history,
+            snapshot,
+            schema,
+            options,
+            project(columns, whole, table=self.location),
+            parse_where(where, whole),
+        )
+
+    def sink(
+        self, mode: Mode = Mode.APPEND, commit_user: str | None = None, callbacks: Sequence[Any] = (),
+        options: Mapping[str, object] = {}, overwrite: Mapping[str, Any] = {},
+    ) -> PaimonSink:  # fmt: skip
+        """The table as the target of writes by many tasks; `overwrite` names the partition that a static overwrite
+        replaces."""
+        schema = self.table_schema
+        return PaimonSink(
+            self.store, self._history, schema, self._options(schema, options), mode, commit_user, overwrite
+        )
+
+    def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
+        """Write rows as one commit: append, overwrite, upsert (of rows with `_row_kind` or without) or delete (rows
+        of the keys to remove).
+
+        Raises SchemaError when rows do not fit; nothing is visible, and no file stays, when the write fails.
+        """
+        writer = TableWriter(self.sink(Mode.parse(mode), options=options))
+        with writer:
+            for piece in batches_of(data):
+                writer.write(piece)
+            messages = writer.prepare_commit()
+        return writer.commit(BATCH_IDENTIFIER, messages)
+
+    def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> TableWriter:
+        """The two-phase form of append and upsert."""
+        return TableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
+
+    def _options(self, schema: TableSchema, more: Mapping[str, object] = {}) -> Options:
+        given = {**self.options, **{key: option_text(value) for key, value in more.items()}}
+        return opt.table_options(schema.options, given)
+
+    def _at(self, as_of: Position, options: Options) -> tuple[Snapshot | None, TableSchema]:
+        position = as_of
+        if position is None:
+            tag = options[opt.SCAN_TAG_NAME]
+            position = f"tag:{tag}" if tag else options[opt.SCAN_SNAPSHOT_ID]
+        if position is None and options[opt.SCAN_TIMESTAMP_MILLIS] is not None:
+            snapshot: Snapshot | None = self._history.at_time(options[opt.SCAN_TIMESTAMP_MILLIS])
+        else:
+            snapshot = self._history.at(position)
+            if position is None:
+                return snapshot, self.table_schema
+        return snapshot, self._history.schema(snapshot.schema_id) if snapshot else self.table_schema

@@ -1,0 +1,95 @@
+"""The table's schema files: `schema/schema-N`, JSON, version 3."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.formats.paimon.codec.types import DataField, field_from_json, field_to_json
+
+_VERSION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """One version of a table's columns, keys and options. `id` counts from 0; `time_millis` is since 1970 UTC."""
+
+    id: int
+    fields: tuple[DataField, ...]
+    highest_field_id: int
+    partition_keys: tuple[str, ...]
+    primary_keys: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    time_millis: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column names in order."""
+        return tuple(item.name for item in self.fields)
+
+    @property
+    def trimmed_primary_keys(self) -> tuple[str, ...]:
+        """The primary key without the partition columns: what rows of one partition differ by."""
+        return tuple(name for name in self.primary_keys if name not in self.partition_keys)
+
+    @property
+    def bucket_keys(self) -> tuple[str, ...]:
+        """The columns whose hash gives the bucket: `bucket-key`, else the trimmed primary key."""
+        given = self.options.get("bucket-key", "")
+        return tuple(name.strip() for name in given.split(",") if name.strip()) or self.trimmed_primary_keys
+
+    def field(self, name: str) -> DataField:
+        """The column of that name; KeyError when there is none."""
+        for item in self.fields:
+            if item.name == name:
+                return item
+        raise KeyError(name)
+
+    def project(self, names: tuple[str, ...]) -> tuple[DataField, ...]:
+        """The columns of those names, in that order."""
+        return tuple(self.field(name) for name in names)
+
+
+def schema_from_json(data: bytes) -> TableSchema:
+    """A schema file's value. CorruptError for what is no schema, UnsupportedError for a newer version."""
+    try:
+        value: dict[str, Any] = json.loads(data)
+        version = value.get("version", 1)
+        if version > _VERSION:
+            raise UnsupportedError(f"the schema file has version {version}", why=f"lakebed knows up to {_VERSION}")
+        options = dict(value.get("options") or {})
+        if version < 3 and "bucket" not in options:
+            options["bucket"] = "1"  # the default of that time
+        return TableSchema(
+            value["id"],
+            tuple(field_from_json(item) for item in value["fields"]),
+            value["highestFieldId"],
+            tuple(value["partitionKeys"]),
+            tuple(value["primaryKeys"]),
+            options,
+            value.get("comment"),
+            value.get("timeMillis", 0),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptError("the schema file cannot be read", why=f"{type(error).__name__} {error}") from error
+
+
+def schema_to_json(schema: TableSchema) -> bytes:
+    """The bytes of a schema file."""
+    value: dict[str, Any] = {
+        "version": _VERSION,
+        "id": schema.id,
+        "fields": [field_to_json(item) for item in schema.fields],
+        "highestFieldId": schema.highest_field_id,
+        "partitionKeys": list(schema.partition_keys),
+        "primaryKeys": list(schema.primary_keys),
+        "options": dict(schema.options),
+    }
+    if schema.comment is not None:
+        value["comment"] = schema.comment
+    value["timeMillis"] = schema.time_millis
+    return json.dumps(value, indent=2, ensure_ascii=False).encode()

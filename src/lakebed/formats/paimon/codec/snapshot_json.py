@@ -1,0 +1,105 @@
+"""The snapshot files: `snapshot/snapshot-N`, JSON, version 3. A tag is the same with two keys more."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from lakebed.errors import CorruptError
+
+BATCH_IDENTIFIER = 2**63 - 1
+"""The commit identifier of batch commits."""
+
+
+class CommitKind(StrEnum):
+    """What a snapshot did."""
+
+    APPEND = "APPEND"
+    COMPACT = "COMPACT"
+    OVERWRITE = "OVERWRITE"
+    ANALYZE = "ANALYZE"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One committed state: base list and delta list together are the live files. Counts are rows in files, not live
+    keys; sizes are bytes."""
+
+    id: int
+    schema_id: int
+    base_manifest_list: str
+    delta_manifest_list: str
+    commit_user: str
+    commit_identifier: int
+    commit_kind: CommitKind
+    time_millis: int
+    total_record_count: int
+    delta_record_count: int
+    changelog_record_count: int = 0
+    base_manifest_list_size: int | None = None
+    delta_manifest_list_size: int | None = None
+    changelog_manifest_list: str | None = None
+    changelog_manifest_list_size: int | None = None
+    index_manifest: str | None = None
+    watermark: int | None = None
+    statistics: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    next_row_id: int | None = 0
+    version: int = 3
+
+
+_KEYS = {
+    "version": "version",
+    "id": "id",
+    "schemaId": "schema_id",
+    "baseManifestList": "base_manifest_list",
+    "baseManifestListSize": "base_manifest_list_size",
+    "deltaManifestList": "delta_manifest_list",
+    "deltaManifestListSize": "delta_manifest_list_size",
+    "changelogManifestList": "changelog_manifest_list",
+    "changelogManifestListSize": "changelog_manifest_list_size",
+    "indexManifest": "index_manifest",
+    "commitUser": "commit_user",
+    "commitIdentifier": "commit_identifier",
+    "commitKind": "commit_kind",
+    "timeMillis": "time_millis",
+    "totalRecordCount": "total_record_count",
+    "deltaRecordCount": "delta_record_count",
+    "changelogRecordCount": "changelog_record_count",
+    "watermark": "watermark",
+    "statistics": "statistics",
+    "nextRowId": "next_row_id",
+}
+_ALWAYS = {"changelogManifestList"}
+"""Written even when null, as the JVM does."""
+
+
+def snapshot_from_json(data: bytes) -> Snapshot:
+    """A snapshot file's value; CorruptError when it is none."""
+    try:
+        value: dict[str, Any] = json.loads(data)
+        given = {name: value[key] for key, name in _KEYS.items() if value.get(key) is not None}
+        given["commit_kind"] = CommitKind(given["commit_kind"])
+        given["properties"] = tuple(sorted((value.get("properties") or {}).items()))
+        given.setdefault("next_row_id", None)
+        for count in ("total_record_count", "delta_record_count"):
+            given.setdefault(count, 0)
+        return Snapshot(**given)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptError("the snapshot file cannot be read", why=f"{type(error).__name__} {error}") from error
+
+
+def snapshot_to_json(snapshot: Snapshot) -> bytes:
+    """The bytes of a snapshot file, keys in the JVM's order."""
+    made: dict[str, Any] = {}
+    for key, name in _KEYS.items():
+        value = getattr(snapshot, name)
+        if value is not None or key in _ALWAYS:
+            made[key] = str(value) if name == "commit_kind" else value
+        if key == "timeMillis":
+            made["logOffsets"] = {}
+        if key == "statistics" and snapshot.properties:
+            made["properties"] = dict(snapshot.properties)
+    return json.dumps(made, indent=2, ensure_ascii=False).encode()

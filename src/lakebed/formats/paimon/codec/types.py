@@ -1,0 +1,338 @@
+"""Paimon's types: their text in schema files, their Arrow counterparts, and the ids that Parquet files carry.
+
+Rules: Paimon's DataTypeJsonParser (text), SchemaUtil and SpecialFields (field ids). Temporal types keep the unit that
+Paimon stores: TIMESTAMP(0..3) milliseconds, (4..6) microseconds, (7..9) nanoseconds, with local time zone as UTC;
+TIME is milliseconds of the day.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.errors import CorruptError, SchemaError
+
+MAX_LENGTH = 2**31 - 1
+KEY_PREFIX = "_KEY_"
+SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"
+VALUE_KIND = "_VALUE_KIND"
+KEY_FIELD_ID_START = 1073741823
+SEQUENCE_NUMBER_ID = 2147483646
+VALUE_KIND_ID = 2147483645
+_NESTED_ID_START, _NESTED_ID_STEP = 536870911, 1024
+_FIELD_ID = b"PARQUET:field_id"
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """One type. `root` is the SQL name without parameters (`STRING` is VARCHAR of the greatest length, `BYTES`
+    VARBINARY).
+
+    `length` of CHAR, VARCHAR, BINARY, VARBINARY; `precision` (and `scale`) of DECIMAL, TIME and the timestamps;
+    `element` of ARRAY and MULTISET, `key` and `element` of MAP, `fields` of ROW.
+    """
+
+    root: str
+    nullable: bool = True
+    length: int = 0
+    precision: int = 0
+    scale: int = 0
+    key: DataType | None = None
+    element: DataType | None = None
+    fields: tuple[DataField, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{_plain_text(self)}{'' if self.nullable else ' NOT NULL'}"
+
+    def required(self) -> DataType:
+        """The same type, NOT NULL."""
+        return replace(self, nullable=False)
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether it holds other types."""
+        return self.root in ("ARRAY", "MULTISET", "MAP", "ROW")
+
+
+@dataclass(frozen=True, slots=True)
+class DataField:
+    """A column, or a field of a ROW; `id` is unique in the table and never used again."""
+
+    id: int
+    name: str
+    type: DataType
+    description: str | None = None
+    default: str | None = None
+
+
+_WORDS = {
+    "BOOLEAN": "BOOLEAN",
+    "TINYINT": "TINYINT",
+    "SMALLINT": "SMALLINT",
+    "INT": "INT",
+    "INTEGER": "INT",
+    "BIGINT": "BIGINT",
+    "FLOAT": "FLOAT",
+    "DOUBLE": "DOUBLE",
+    "DATE": "DATE",
+    "VARIANT": "VARIANT",
+    "BLOB": "BLOB",
+}
+_SIZED = {"CHAR": 1, "VARCHAR": 1, "BINARY": 1, "VARBINARY": 1}
+_TEXT = re.compile(r"([A-Z_]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(WITH LOCAL TIME ZONE|WITHOUT TIME ZONE)?")
+
+
+def type_from_json(value: Any) -> DataType:
+    """The type of a schema file's `type`: a text, or an object for nested types. CorruptError when it is neither."""
+    if isinstance(value, str):
+        return _type_from_text(value)
+    try:
+        word, nullable = _split_null(value["type"])
+        match word:
+            case "ARRAY" | "MULTISET":
+                return DataType(word, nullable, element=type_from_json(value["element"]))
+            case "MAP":
+                return DataType(
+                    word, nullable, key=type_from_json(value["key"]), element=type_from_json(value["value"])
+                )
+            case "ROW":
+                return DataType(word, nullable, fields=tuple(field_from_json(item) for item in value["fields"]))
+    except (KeyError, TypeError) as error:
+        raise CorruptError(f"no type: {value!r}", why=f"it lacks {error}") from error
+    raise CorruptError(f"unknown type {value['type']!r}")
+
+
+def field_from_json(value: Any) -> DataField:
+    """A field of a schema file."""
+    return DataField(
+        value["id"],
+        value["name"],
+        type_from_json(value["type"]),
+        value.get("description"),
+        value.get("defaultValue"),
+    )
+
+
+def type_to_json(kind: DataType) -> Any:
+    """The counterpart of `type_from_json`."""
+    word = kind.root if kind.nullable else f"{kind.root} NOT NULL"
+    match kind.root:
+        case "ARRAY" | "MULTISET":
+            return {"type": word, "element": type_to_json(_given(kind.element))}
+        case "MAP":
+            return {"type": word, "key": type_to_json(_given(kind.key)), "value": type_to_json(_given(kind.element))}
+        case "ROW":
+            return {"type": word, "fields": [field_to_json(field) for field in kind.fields]}
+    return str(kind)
+
+
+def field_to_json(field: DataField) -> dict[str, Any]:
+    """The counterpart of `field_from_json`."""
+    made: dict[str, Any] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
+    if field.description is not None:
+        made["description"] = field.description
+    if field.default is not None:
+        made["defaultValue"] = field.default
+    return made
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """The Arrow type that columns of this type are read and written as. SchemaError for VARIANT, BLOB and MULTISET."""
+    match kind.root:
+        case "DECIMAL":
+            return pa.decimal128(kind.precision, kind.scale)
+        case "TIMESTAMP":
+            return pa.timestamp(timestamp_unit(kind))
+        case "TIMESTAMP_LTZ":
+            return pa.timestamp(timestamp_unit(kind), "UTC")
+        case "ARRAY":
+            element = _given(kind.element)
+            return pa.list_(pa.field("element", arrow_type(element), element.nullable))
+        case "MAP":
+            return pa.map_(
+                pa.field("key", arrow_type(_given(kind.key)), False),
+                pa.field("value", arrow_type(_given(kind.element)), _given(kind.element).nullable),
+            )
+        case "ROW":
+            return pa.struct([arrow_field(field) for field in kind.fields])
+    if kind.root not in _ARROW:
+        raise SchemaError(f"lakebed does not read or write the type {kind.root}", todo="Leave the column out")
+    return _ARROW[kind.root]
+
+
+def arrow_field(field: DataField) -> pa.Field:
+    """The Arrow field of a column."""
+    return pa.field(field.name, arrow_type(field.type), field.type.nullable)
+
+
+def arrow_schema(fields: Iterable[DataField]) -> pa.Schema:
+    """The Arrow schema of columns."""
+    return pa.schema([arrow_field(field) for field in fields])
+
+
+def timestamp_unit(kind: DataType) -> str:
+    """The Arrow unit of a timestamp's precision."""
+    return "ms" if kind.precision <= 3 else "us" if kind.precision <= 6 else "ns"
+
+
+def file_field(field: DataField) -> pa.Field:
+    """The Arrow field with the ids that Paimon's Parquet files carry, nested ones too."""
+    return pa.field(
+        field.name, _file_type(field.type, field.id, 0), field.type.nullable, metadata={_FIELD_ID: str(field.id)}
+    )
+
+
+def type_from_arrow(kind: pa.DataType, next_id: Callable[[], int], column: str) -> DataType:
+    """The Paimon type for an Arrow type; SchemaError where there is none, naming the column and what to cast it to."""
+    if pa.types.is_dictionary(kind):
+        return type_from_arrow(kind.value_type, next_id, column)
+    if kind in _FROM_ARROW:
+        return _FROM_ARROW[kind]
+    if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= 38:
+        return DataType("DECIMAL", precision=kind.precision, scale=kind.scale)
+    if pa.types.is_timestamp(kind):
+        return DataType("TIMESTAMP_LTZ" if kind.tz else "TIMESTAMP", precision=_PRECISION[kind.unit])
+    if pa.types.is_time32(kind):
+        return DataType("TIME", precision=_PRECISION[kind.unit])
+    if pa.types.is_fixed_size_binary(kind):
+        return DataType("BINARY", length=kind.byte_width)
+    if pa.types.is_map(kind):
+        key = type_from_arrow(kind.key_type, next_id, column).required()
+        value = _nullable(type_from_arrow(kind.item_type, next_id, column), kind.item_field.nullable)
+        return DataType("MAP", key=key, element=value)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        element = type_from_arrow(kind.value_type, next_id, column)
+        return DataType("ARRAY", element=_nullable(element, kind.value_field.nullable))
+    if pa.types.is_struct(kind):
+        return DataType("ROW", fields=tuple(field_from_arrow(kind.field(i), next_id) for i in range(kind.num_fields)))
+    raise SchemaError(
+        f"column {column!r} has the type {kind}, which Paimon does not have", todo=_INSTEAD.get(str(kind), "Cast it")
+    )
+
+
+def field_from_arrow(field: pa.Field, next_id: Callable[[], int]) -> DataField:
+    """A new column; its id is taken before those of its nested fields, as Paimon's Schema builder does."""
+    number = next_id()
+    kind = type_from_arrow(field.type, next_id, field.name)
+    description = (field.metadata or {}).get(b"comment")
+    return DataField(number, field.name, _nullable(kind, field.nullable), description.decode() if description else None)
+
+
+_ARROW: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "CHAR": pa.string(), "VARCHAR": pa.string(),
+    "BINARY": pa.binary(), "VARBINARY": pa.binary(), "DATE": pa.date32(), "TIME": pa.time32("ms"),
+}  # fmt: skip
+_STRING = DataType("VARCHAR", length=MAX_LENGTH)
+_BYTES = DataType("VARBINARY", length=MAX_LENGTH)
+_FROM_ARROW: dict[pa.DataType, DataType] = {
+    **{kind: DataType(root) for root, kind in _ARROW.items() if root in _WORDS},
+    pa.string(): _STRING, pa.large_string(): _STRING, pa.string_view(): _STRING,
+    pa.binary(): _BYTES, pa.large_binary(): _BYTES, pa.binary_view(): _BYTES, pa.date64(): DataType("DATE"),
+}  # fmt: skip
+_PRECISION = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_INSTEAD = {
+    "uint8": "Cast it to int16",
+    "uint16": "Cast it to int32",
+    "uint32": "Cast it to int64",
+    "uint64": "Cast it to decimal128(20, 0)",
+    "halffloat": "Cast it to float32",
+    "null": "Give the column a type",
+    "time64[us]": "Paimon keeps milliseconds of the day: cast it to time32('ms')",
+    "time64[ns]": "Paimon keeps milliseconds of the day: cast it to time32('ms')",
+}
+
+
+def _file_type(kind: DataType, field_id: int, depth: int) -> pa.DataType:
+    ids = _NESTED_ID_STEP * field_id + depth + 1
+    if kind.root == "ARRAY":
+        element = _given(kind.element)
+        return pa.list_(
+            pa.field(
+                "element",
+                _file_type(element, field_id, depth + 1),
+                element.nullable,
+                metadata={_FIELD_ID: str(_NESTED_ID_START + ids)},
+            )
+        )
+    if kind.root == "MAP":
+        key, value = _given(kind.key), _given(kind.element)
+        return pa.map_(
+            pa.field(
+                "key",
+                _file_type(key, field_id, depth + 1),
+                False,
+                metadata={_FIELD_ID: str(_NESTED_ID_START - ids)},
+            ),
+            pa.field(
+                "value",
+                _file_type(value, field_id, depth + 1),
+                value.nullable,
+                metadata={_FIELD_ID: str(_NESTED_ID_START + ids)},
+            ),
+        )
+    if kind.root == "ROW":
+        return pa.struct([file_field(field) for field in kind.fields])
+    return arrow_type(kind)
+
+
+def _type_from_text(text: str) -> DataType:
+    plain, nullable = _split_null(text)
+    match = _TEXT.fullmatch(plain.upper())
+    if match is None:
+        raise CorruptError(f"unknown type {text!r}")
+    word, first, second, zone = match.groups()
+    if word in _WORDS and first is None:
+        return DataType(_WORDS[word], nullable)
+    if word in ("STRING", "BYTES"):
+        return DataType("VARCHAR" if word == "STRING" else "VARBINARY", nullable, length=MAX_LENGTH)
+    if word in _SIZED:
+        return DataType(word, nullable, length=int(first) if first else _SIZED[word])
+    if word in ("DECIMAL", "NUMERIC", "DEC"):
+        return DataType("DECIMAL", nullable, precision=int(first or 10), scale=int(second or 0))
+    if word == "TIME":
+        return DataType("TIME", nullable, precision=int(first or 0))
+    if word in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        local = word == "TIMESTAMP_LTZ" or zone == "WITH LOCAL TIME ZONE"
+        return DataType("TIMESTAMP_LTZ" if local else "TIMESTAMP", nullable, precision=int(first or 6))
+    raise CorruptError(f"unknown type {text!r}")
+
+
+def _plain_text(kind: DataType) -> str:
+    match kind.root:
+        case "VARCHAR" | "VARBINARY" if kind.length == MAX_LENGTH:
+            return "STRING" if kind.root == "VARCHAR" else "BYTES"
+        case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
+            return f"{kind.root}({kind.length})"
+        case "DECIMAL":
+            return f"DECIMAL({kind.precision}, {kind.scale})"
+        case "TIME" | "TIMESTAMP":
+            return f"{kind.root}({kind.precision})"
+        case "TIMESTAMP_LTZ":
+            return f"TIMESTAMP({kind.precision}) WITH LOCAL TIME ZONE"
+        case "ARRAY" | "MULTISET":
+            return f"{kind.root}<{kind.element}>"
+        case "MAP":
+            return f"MAP<{kind.key}, {kind.element}>"
+        case "ROW":
+            return f"ROW<{', '.join(f'{field.name} {field.type}' for field in kind.fields)}>"
+    return kind.root
+
+
+def _split_null(text: str) -> tuple[str, bool]:
+    plain = text.strip().removesuffix(" NOT NULL")
+    return (plain, False) if plain != text.strip() else (text.strip().removesuffix(" NULL"), True)
+
+
+def _nullable(kind: DataType, nullable: bool) -> DataType:
+    return replace(kind, nullable=nullable)
+
+
+def _given(kind: DataType | None) -> DataType:
+    if kind is None:
+        raise CorruptError("a nested type lacks its element type")
+    return kind

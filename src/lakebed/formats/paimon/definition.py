@@ -1,0 +1,237 @@
+"""A new table's definition: what Paimon allows, checked before anything is written.
+
+Rules: Paimon's SchemaValidation and Schema.Builder.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+
+import pyarrow as pa
+
+from lakebed.errors import OptionError, SchemaError, UnsupportedError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.types import (
+    KEY_PREFIX,
+    SEQUENCE_NUMBER,
+    VALUE_KIND,
+    DataField,
+    arrow_type,
+    field_from_arrow,
+)
+from lakebed.kernel.options import Options
+from lakebed.kernel.predicates import find_column
+from lakebed.model.rowkind import ROW_KIND_COLUMN
+
+_RESERVED = (SEQUENCE_NUMBER, VALUE_KIND, "_LEVEL", "_ROW_ID", "rowkind", ROW_KIND_COLUMN)
+
+
+class BucketMode(StrEnum):
+    """How rows of a table come to their bucket."""
+
+    HASH_FIXED = "HASH_FIXED"
+    HASH_DYNAMIC = "HASH_DYNAMIC"
+    KEY_DYNAMIC = "KEY_DYNAMIC"
+    BUCKET_UNAWARE = "BUCKET_UNAWARE"
+    POSTPONE_MODE = "POSTPONE_MODE"
+
+
+def bucket_mode(schema: TableSchema, options: Options) -> BucketMode:
+    """The mode of a table, from `bucket` and the keys."""
+    buckets = options[opt.BUCKET]
+    if buckets == -2:
+        return BucketMode.POSTPONE_MODE
+    if buckets > 0:
+        return BucketMode.HASH_FIXED
+    if not schema.primary_keys:
+        return BucketMode.BUCKET_UNAWARE
+    whole = set(schema.partition_keys) <= set(schema.primary_keys)
+    return BucketMode.HASH_DYNAMIC if whole else BucketMode.KEY_DYNAMIC
+
+
+def new_schema(
+    schema: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], options: Mapping[str, str], table: str
+) -> TableSchema:
+    """Version 0 of a new table's schema.
+
+    Raises SchemaError for columns and keys that Paimon does not allow, OptionError for options that are unknown or do
+    not fit.
+    """
+    stored = opt.stored_options(options)
+    _check_columns(schema, table)
+    counter = itertools.count()
+    fields = tuple(field_from_arrow(field, lambda: next(counter)) for field in schema)
+    primary = _columns(primary_key, schema, "primary_key", table)
+    partition = _columns(partition_by, schema, "partition_by", table)
+    fields = tuple(replace(f, type=f.type.required()) if f.name in primary else f for f in fields)
+    made = TableSchema(
+        0,
+        fields,
+        next(counter) - 1,
+        partition,
+        primary,
+        _spelled(stored, schema, table),
+        time_millis=int(time.time() * 1000),
+    )
+    for field in made.fields:
+        arrow_type(field.type)
+    _check_keys(made, table)
+    check_options(made, opt.table_options(made.options), table)
+    return made
+
+
+def check_options(schema: TableSchema, options: Options, table: str) -> None:
+    """Raise OptionError or SchemaError when options and keys of a schema do not go together."""
+    _check_bucket(schema, options, table)
+    _check_engine(schema, options, table)
+    for key in (opt.SEQUENCE_FIELD, opt.ROWKIND_FIELD):
+        for name in split_names(options[key]):
+            if name not in schema.names:
+                raise opt.refuse(key, options[key], f"the table has no column {name!r}")
+    kind_column = options[opt.ROWKIND_FIELD]
+    if kind_column and schema.field(kind_column).type.root not in ("VARCHAR", "CHAR"):
+        raise opt.refuse(opt.ROWKIND_FIELD, kind_column, "the column is no text")
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Column names of an option, separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _check_columns(schema: pa.Schema, table: str) -> None:
+    if not len(schema):
+        raise SchemaError("a table needs at least one column", table=table)
+    seen: set[str] = set()
+    for name in schema.names:
+        if not name:
+            raise SchemaError("a column has no name", table=table)
+        if name in _RESERVED or name.startswith(KEY_PREFIX):
+            raise SchemaError(f"column {name!r} has a name that Paimon keeps for itself", table=table, todo="Rename it")
+        if name in seen:
+            raise SchemaError(f"column {name!r} is there twice", table=table, todo="Rename one")
+        seen.add(name)
+
+
+def _columns(names: Sequence[str], schema: pa.Schema, what: str, table: str) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise SchemaError(f"{what} is the text {names!r}", table=table, todo="Give a list of column names")
+    found: list[str] = []
+    for name in names:
+        known = find_column(name, schema.names)
+        if known is None:
+            why = "Paimon partitions by columns, not by transforms of them" if "(" in name else ""
+            raise SchemaError(
+                f"{what} names the unknown column {name!r}",
+                table=table,
+                why=why,
+                todo=f"Columns: {', '.join(schema.names)}",
+            )
+        if known in found:
+            raise SchemaError(f"{what} names {known!r} twice", table=table)
+        found.append(known)
+    return tuple(found)
+
+
+def _spelled(options: dict[str, str], schema: pa.Schema, table: str) -> dict[str, str]:
+    """Column names inside keys (`fields.NAME.…`) in the schema's spelling, since Spark lowers keys."""
+    made: dict[str, str] = {}
+    for key, value in options.items():
+        parts = key.split(".")
+        if parts[0].lower() == "fields" and len(parts) == 3:
+            known = [find_column(name, schema.names) for name in parts[1].split(",")]
+            if None in known:
+                raise OptionError(
+                    f"option {key!r} names no column of the table",
+                    key=key,
+                    table=table,
+                    todo=f"Columns: {', '.join(schema.names)}",
+                )
+            key = f"fields.{','.join(str(name) for name in known)}.{parts[2]}"
+        made[key] = value
+    return made
+
+
+def _check_keys(schema: TableSchema, table: str) -> None:
+    for what, names in (("primary key", schema.primary_keys), ("partition", schema.partition_keys)):
+        for field in schema.project(names):
+            if field.type.is_nested:
+                raise SchemaError(
+                    f"{what} column {field.name!r} is nested: {field.type}", table=table, todo="Use plain columns"
+                )
+    if schema.primary_keys and not schema.trimmed_primary_keys:
+        raise SchemaError(
+            "the primary key consists of partition columns only", table=table,
+            todo="Add the columns that tell rows of one partition apart",
+        )  # fmt: skip
+
+
+def _check_bucket(schema: TableSchema, options: Options, table: str) -> None:
+    buckets = options[opt.BUCKET]
+    given_key = split_names(options[opt.BUCKET_KEY])
+    outside = [name for name in schema.partition_keys if name not in schema.primary_keys]
+    if schema.primary_keys and outside and buckets > 0:
+        raise OptionError(
+            f"option 'bucket' is {buckets}, but the primary key lacks the partition columns {', '.join(outside)}",
+            key="bucket",
+            table=table,
+            why="a row may then move from one partition to another, which a fixed bucket cannot follow",
+            todo="Add the partition columns to the primary key, or use bucket=-1 (cross-partition updates)",
+        )
+    if buckets == -2 and not schema.primary_keys:
+        raise opt.refuse(opt.BUCKET, buckets, "postponed buckets need a primary key")
+    if given_key and buckets < 0:
+        raise opt.refuse(
+            opt.BUCKET_KEY, options[opt.BUCKET_KEY], f"bucket is {buckets}: give a fixed number of buckets"
+        )
+    if buckets > 0 and not schema.primary_keys and not given_key:
+        raise opt.refuse(opt.BUCKET, buckets, "a table without a primary key needs bucket-key for fixed buckets")
+    for name in given_key:
+        if name not in schema.names:
+            raise opt.refuse(opt.BUCKET_KEY, options[opt.BUCKET_KEY], f"the table has no column {name!r}")
+        if schema.field(name).type.is_nested:
+            raise opt.refuse(opt.BUCKET_KEY, options[opt.BUCKET_KEY], f"column {name!r} is nested")
+        if schema.primary_keys and name not in schema.primary_keys:
+            raise opt.refuse(opt.BUCKET_KEY, options[opt.BUCKET_KEY], f"column {name!r} is not in the primary key")
+    if options[opt.BUCKET_FUNCTION] == "mod":
+        keys: tuple[DataField, ...] = schema.project(schema.bucket_keys)
+        if len(keys) != 1 or keys[0].type.root not in ("INT", "BIGINT"):
+            raise opt.refuse(opt.BUCKET_FUNCTION, "mod", "it takes exactly one bucket key, INT or BIGINT")
+
+
+def _check_engine(schema: TableSchema, options: Options, table: str) -> None:
+    engine, producer = options[opt.MERGE_ENGINE], options[opt.CHANGELOG_PRODUCER]
+    if not schema.primary_keys:
+        if engine != opt.MERGE_ENGINE.default:
+            raise opt.refuse(opt.MERGE_ENGINE, engine, "only tables with a primary key merge rows")
+        if producer != opt.CHANGELOG_PRODUCER.default:
+            raise opt.refuse(opt.CHANGELOG_PRODUCER, producer, "only tables with a primary key have a changelog")
+        return
+    if options[opt.ROW_TRACKING]:
+        raise opt.refuse(opt.ROW_TRACKING, "true", "only tables without a primary key track rows")
+    if engine == "first-row":
+        if producer not in ("none", "lookup"):
+            raise opt.refuse(opt.CHANGELOG_PRODUCER, producer, "first-row goes with none or lookup only")
+        if options[opt.SEQUENCE_FIELD]:
+            raise opt.refuse(opt.SEQUENCE_FIELD, options[opt.SEQUENCE_FIELD], "first-row takes the first row to arrive")
+    if options[opt.SEQUENCE_FIELD] and bucket_mode(schema, options) is BucketMode.KEY_DYNAMIC:
+        raise opt.refuse(opt.SEQUENCE_FIELD, options[opt.SEQUENCE_FIELD], "it does not go with cross-partition updates")
+
+
+def refuse_unserved(schema: TableSchema, options: Options, table: str) -> None:
+    """Raise UnsupportedError for properties of a table that neither reads nor writes of lakebed honour."""
+    unserved = {
+        f"data evolution ({opt.DATA_EVOLUTION.key})": options[opt.DATA_EVOLUTION],
+        f"external data file paths ({opt.EXTERNAL_PATHS.key})": bool(options[opt.EXTERNAL_PATHS]),
+        f"another data file folder ({opt.DATA_DIRECTORY.key})": bool(options[opt.DATA_DIRECTORY]),
+        f"index files beside data files ({opt.INDEX_IN_DATA_DIR.key})": options[opt.INDEX_IN_DATA_DIR],
+    }
+    for what, holds in unserved.items():
+        if holds:
+            raise UnsupportedError(f"lakebed does not serve {what}", table=table)
+    for field in schema.fields:
+        arrow_type(field.type)

@@ -1,0 +1,105 @@
+"""From a snapshot to its files: manifest lists and manifests read and merged.
+
+Rules: Paimon's FileEntry.mergeEntries (a DELETE cancels an earlier ADD of the same file), IndexFileHandler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from lakebed.errors import CorruptError, DataCleanedError
+from lakebed.formats.paimon.codec.manifest import (
+    ADD,
+    Identity,
+    IndexManifestEntry,
+    ManifestEntry,
+    ManifestFileMeta,
+    index_manifest_from_bytes,
+    manifest_from_bytes,
+    manifest_list_from_bytes,
+)
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.layout import manifest_path
+from lakebed.kernel.files import Store
+
+_READERS = 8
+
+KeepManifest = Callable[[ManifestFileMeta], bool]
+KeepEntry = Callable[[ManifestEntry], bool]
+
+
+def manifest_metas(store: Store, list_name: str) -> list[ManifestFileMeta]:
+    """The manifests of a manifest list."""
+    return list(manifest_list_from_bytes(_read(store, list_name), manifest_path(list_name)))
+
+
+def data_manifests(store: Store, snapshot: Snapshot) -> list[ManifestFileMeta]:
+    """All manifests of a snapshot: of the base list, then of the delta list."""
+    return manifest_metas(store, snapshot.base_manifest_list) + manifest_metas(store, snapshot.delta_manifest_list)
+
+
+def entries_of(store: Store, metas: Iterable[ManifestFileMeta], keep: KeepEntry | None = None) -> list[ManifestEntry]:
+    """The entries of manifests in order, unmerged."""
+    metas = list(metas)
+
+    def read(meta: ManifestFileMeta) -> list[ManifestEntry]:
+        entries = manifest_from_bytes(_read(store, meta.file_name), manifest_path(meta.file_name))
+        return list(entries) if keep is None else [entry for entry in entries if keep(entry)]
+
+    if len(metas) <= 1:
+        return [entry for meta in metas for entry in read(meta)]
+    with ThreadPoolExecutor(_READERS) as pool:
+        return [entry for found in pool.map(read, metas) for entry in found]
+
+
+def merge(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    """Entries after each DELETE has cancelled its ADD; a DELETE without one stays."""
+    merged: dict[Identity, ManifestEntry] = {}
+    for entry in entries:
+        identity = entry.identity
+        if entry.kind == ADD:
+            merged[identity] = entry
+        elif identity in merged and merged[identity].kind == ADD:
+            del merged[identity]
+        else:
+            merged[identity] = entry
+    return list(merged.values())
+
+
+def live_files(
+    store: Store, snapshot: Snapshot | None, keep_manifest: KeepManifest | None = None, keep: KeepEntry | None = None
+) -> list[ManifestEntry]:
+    """The data files of a snapshot, oldest entry first. The filters may look at what is the same in ADD and DELETE
+    only: partition, bucket."""
+    if snapshot is None:
+        return []
+    metas = [meta for meta in data_manifests(store, snapshot) if keep_manifest is None or keep_manifest(meta)]
+    merged = merge(entries_of(store, metas, keep))
+    for entry in merged:
+        if entry.kind != ADD:
+            raise CorruptError(
+                f"manifests delete the file {entry.file.file_name}, which they never added",
+                table=store.location,
+                instant=str(snapshot.id),
+            )
+    return merged
+
+
+def index_files(store: Store, snapshot: Snapshot | None) -> list[IndexManifestEntry]:
+    """The index files of a snapshot: HASH indexes and deletion vectors."""
+    if snapshot is None or snapshot.index_manifest is None:
+        return []
+    name = snapshot.index_manifest
+    return [entry for entry in index_manifest_from_bytes(_read(store, name), manifest_path(name)) if entry.kind == ADD]
+
+
+def _read(store: Store, name: str) -> bytes:
+    path = manifest_path(name)
+    try:
+        return store.read(path)
+    except FileNotFoundError as error:
+        raise DataCleanedError(
+            "a manifest is gone", table=store.location, file=path, why="the snapshot that names it has expired",
+            todo="Read a newer snapshot",
+        ) from error  # fmt: skip

@@ -1,0 +1,60 @@
+"""The names that a commit claims: the snapshot file, put only if absent, and the two hints.
+
+Rules: Paimon's RenamingSnapshotCommit and HintFileUtils. Whoever creates `snapshot-N` has committed N; the hints are
+a help that nobody relies on, so they come after and may fail.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from lakebed.errors import RetryableError, StorageError
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_to_json
+from lakebed.formats.paimon.layout import branch_prefix, snapshot_path
+from lakebed.formats.paimon.snapshot import EARLIEST, LATEST
+from lakebed.kernel.files import PutOutcome, Store
+
+_ATTEMPTS = 5
+_WAIT_SECONDS = 0.05
+
+
+def claim_snapshot(store: Store, branch: str, snapshot: Snapshot) -> PutOutcome:
+    """Put a snapshot file if absent.
+
+    Created: it is committed. Exists: another writer has that id. Unknown: after several tries the store still does
+    not say. The bytes are unique to the attempt, for they name the attempt's own manifest lists.
+    """
+    path, data = snapshot_path(branch, snapshot.id), snapshot_to_json(snapshot)
+    outcome = PutOutcome.UNKNOWN
+    for attempt in range(_ATTEMPTS):
+        try:
+            outcome = store.put_if_absent(path, data)
+        except RetryableError:
+            outcome = PutOutcome.UNKNOWN
+        except StorageError:
+            outcome = _look(store, path, data)
+            if outcome is PutOutcome.UNKNOWN and attempt == _ATTEMPTS - 1:
+                return outcome
+        if outcome is not PutOutcome.UNKNOWN:
+            return outcome
+        time.sleep(_WAIT_SECONDS * 2**attempt)
+    return outcome
+
+
+def write_hints(store: Store, branch: str, snapshot_id: int, first: bool) -> None:
+    """Write LATEST, and EARLIEST for a table's first snapshot. A failure is no failure: readers look further than the
+    hint."""
+    folder = f"{branch_prefix(branch)}snapshot"
+    with suppress(StorageError):
+        store.write(f"{folder}/{LATEST}", str(snapshot_id).encode())
+    if first:
+        with suppress(StorageError):
+            store.write(f"{folder}/{EARLIEST}", str(snapshot_id).encode())
+
+
+def _look(store: Store, path: str, data: bytes) -> PutOutcome:
+    try:
+        return PutOutcome.CREATED if store.read(path) == data else PutOutcome.EXISTS
+    except (FileNotFoundError, StorageError):
+        return PutOutcome.UNKNOWN

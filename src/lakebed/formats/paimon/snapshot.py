@@ -1,0 +1,252 @@
+"""What is committed, as of when: the schemas, snapshots and tags of one branch of a table.
+
+Rules: Paimon's SnapshotManager, SchemaManager and TagManager. `LATEST` and `EARLIEST` are hints; the snapshot files
+are the truth.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+
+from lakebed.errors import CorruptError, NotInHistoryError, StorageError, TableNotFoundError
+from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_from_json
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json
+from lakebed.formats.paimon.layout import MAIN_BRANCH, branch_prefix, schema_path, snapshot_path, tag_path
+from lakebed.kernel.files import Store
+from lakebed.model.instant import Instant
+
+LATEST, EARLIEST = "LATEST", "EARLIEST"
+_PROBES = 16
+"""Snapshots looked for beyond a stale hint before the folder is listed."""
+
+Position = str | int | Instant | None
+
+
+class History:
+    """The schemas, snapshots and tags of a branch. Schemas are kept once read, since they never change; the rest is
+    read anew."""
+
+    def __init__(self, store: Store, branch: str = MAIN_BRANCH) -> None:
+        self.store, self.branch = store, branch
+        self._schemas: dict[int, TableSchema] = {}
+
+    # ---- schemas ----
+
+    def schema(self, schema_id: int) -> TableSchema:
+        """One version of the schema. CorruptError when its file is missing."""
+        if schema_id not in self._schemas:
+            path = schema_path(self.branch, schema_id)
+            try:
+                self._schemas[schema_id] = schema_from_json(self.store.read(path))
+            except FileNotFoundError as error:
+                raise CorruptError("a schema file is missing", table=self.store.location, file=path) from error
+        return self._schemas[schema_id]
+
+    def schema_ids(self) -> list[int]:
+        """All schema ids, ascending."""
+        return self._numbers("schema", "schema-")
+
+    def latest_schema(self) -> TableSchema:
+        """The newest schema; TableNotFoundError when there is none, as for a branch that is not there."""
+        ids = self.schema_ids()
+        if not ids:
+            where = "" if self.branch == MAIN_BRANCH else f" branch {self.branch!r} of this"
+            raise TableNotFoundError(
+                f"there is no{where} table", table=self.store.location, why="it has no schema file",
+                todo=f"Branches: {', '.join(self.branches()) or 'none'}" if where else "",
+            )  # fmt: skip
+        return self.schema(ids[-1])
+
+    def branches(self) -> list[str]:
+        """The names of all branches but main."""
+        return [
+            name.removeprefix("branch-") for name in self.store.list("branch").folders if name.startswith("branch-")
+        ]
+
+    # ---- snapshots ----
+
+    def snapshot(self, snapshot_id: int) -> Snapshot:
+        """One snapshot; NotInHistoryError when it is not there."""
+        found = self.find(snapshot_id)
+        if found is None:
+            ids = self.snapshot_ids()
+            span = f"Snapshots: {ids[0]} to {ids[-1]}" if ids else "The table has no snapshot yet"
+            raise NotInHistoryError(
+                f"snapshot {snapshot_id} is not in the history",
+                table=self.store.location,
+                instant=str(snapshot_id),
+                todo=span,
+            )
+        return found
+
+    def find(self, snapshot_id: int) -> Snapshot | None:
+        """One snapshot, None when there is no such file."""
+        path = snapshot_path(self.branch, snapshot_id)
+        try:
+            data = self.store.read(path)
+        except FileNotFoundError:
+            return None
+        try:
+            return snapshot_from_json(data)
+        except CorruptError as error:
+            error.table, error.file = self.store.location, path
+            raise
+
+    def snapshot_ids(self) -> list[int]:
+        """All snapshot ids, ascending."""
+        return self._numbers("snapshot", "snapshot-")
+
+    def latest_id(self) -> int | None:
+        """The newest snapshot's id, None for a table without one. The hint is believed only when nothing follows it."""
+        hint = self._hint(LATEST)
+        if hint is not None and self._has(hint):
+            for following in range(hint + 1, hint + 1 + _PROBES):
+                if not self._has(following):
+                    return following - 1
+        ids = self.snapshot_ids()
+        return ids[-1] if ids else None
+
+    def latest(self) -> Snapshot | None:
+        """The newest snapshot."""
+        while (newest := self.latest_id()) is not None:
+            found = self.find(newest)
+            if found is not None:
+                return found  # else it was expired or rolled back in between
+        return None
+
+    def earliest_id(self) -> int | None:
+        """The oldest snapshot's id."""
+        hint = self._hint(EARLIEST)
+        if hint is not None and self._has(hint):
+            return hint
+        ids = self.snapshot_ids()
+        return ids[0] if ids else None
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots, oldest first; one that expires meanwhile is left out."""
+        return [found for found in map(self.find, self.snapshot_ids()) if found is not None]
+
+    def backwards(self, until: int = 0) -> Iterator[Snapshot]:
+        """Snapshots from the newest back to the first id above `until`, as far as they are there."""
+        newest = self.latest_id()
+        for snapshot_id in range(newest or 0, until, -1):
+            found = self.find(snapshot_id)
+            if found is None:
+                return
+            yield found
+
+    def latest_of_user(self, user: str, until: int = 0) -> Snapshot | None:
+        """The newest snapshot of a commit user with an id above `until`."""
+        return next((found for found in self.backwards(until) if found.commit_user == user), None)
+
+    def at(self, position: Position) -> Snapshot | None:
+        """The snapshot that a position means: None is the newest one (None for an empty table).
+
+        A time means the newest snapshot that is not younger. Raises NotInHistoryError.
+        """
+        if position is None:
+            return self.latest()
+        if isinstance(position, Instant):
+            position = position.time
+        if isinstance(position, str) and position.startswith("tag:"):
+            return self.tag(position.removeprefix("tag:"))
+        if isinstance(position, str) and not position.lstrip("-").isdigit():
+            return self.at_time(_millis(position, self.store.location))
+        return self.snapshot(int(position))
+
+    def at_time(self, millis: int) -> Snapshot:
+        """The newest snapshot made at or before a time in milliseconds since 1970; NotInHistoryError when all are
+        younger."""
+        ids = self.snapshot_ids()
+        low, high = 0, len(ids)
+        while low < high:  # times grow with ids
+            middle = (low + high) // 2
+            if self.snapshot(ids[middle]).time_millis <= millis:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0:
+            raise NotInHistoryError(
+                "no snapshot is that old", table=self.store.location, instant=str(millis),
+                todo=f"The oldest is {self._time_of(ids[0])}" if ids else "The table has no snapshot yet",
+            )  # fmt: skip
+        return self.snapshot(ids[low - 1])
+
+    # ---- tags ----
+
+    def tag(self, name: str) -> Snapshot:
+        """The snapshot that a tag holds; NotInHistoryError when there is no such tag."""
+        path = tag_path(self.branch, name)
+        try:
+            return snapshot_from_json(self.store.read(path))
+        except FileNotFoundError as error:
+            raise NotInHistoryError(
+                f"there is no tag {name!r}", table=self.store.location, instant=f"tag:{name}",
+                todo=f"Tags: {', '.join(self.tags()) or 'none'}",
+            ) from error  # fmt: skip
+
+    def tags(self) -> list[str]:
+        """The names of all tags."""
+        files = self.store.list(f"{branch_prefix(self.branch)}tag").files
+        return [info.name.removeprefix("tag-") for info in files if info.name.startswith("tag-")]
+
+    # ---- helpers ----
+
+    def _numbers(self, folder: str, prefix: str) -> list[int]:
+        files = self.store.list(f"{branch_prefix(self.branch)}{folder}").files
+        names = (info.name.removeprefix(prefix) for info in files if info.name.startswith(prefix))
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def _has(self, snapshot_id: int) -> bool:
+        return self.store.exists(snapshot_path(self.branch, snapshot_id))
+
+    def _hint(self, name: str) -> int | None:
+        with suppress(FileNotFoundError, StorageError, ValueError):
+            return int(self.store.read(f"{branch_prefix(self.branch)}snapshot/{name}"))
+        return None
+
+    def _time_of(self, snapshot_id: int) -> str:
+        return iso_time(self.snapshot(snapshot_id).time_millis)
+
+
+def iso_time(millis: int) -> str:
+    """ISO 8601 in UTC for milliseconds since 1970."""
+    return datetime.datetime.fromtimestamp(millis / 1000, datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def instant_of(snapshot: Snapshot) -> Instant:
+    """A snapshot as a point of history."""
+    summary = {
+        "commit_user": snapshot.commit_user,
+        "commit_identifier": str(snapshot.commit_identifier),
+        "schema_id": str(snapshot.schema_id),
+        "total_record_count": str(snapshot.total_record_count),
+        "delta_record_count": str(snapshot.delta_record_count),
+        "changelog_record_count": str(snapshot.changelog_record_count),
+    }
+    if snapshot.watermark is not None:
+        summary["watermark"] = str(snapshot.watermark)
+    if snapshot.properties:
+        summary["properties"] = json.dumps(dict(snapshot.properties))
+    return Instant(
+        str(snapshot.id),
+        iso_time(snapshot.time_millis),
+        str(snapshot.commit_kind).lower(),
+        "completed",
+        summary=summary,
+    )
+
+
+def _millis(text: str, table: str) -> int:
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise NotInHistoryError(
+            f"{text!r} names no snapshot", table=table, todo="Give a snapshot id, an ISO timestamp or tag:NAME"
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,221 @@
+"""One snapshot on its way: manifests written, the name claimed, and again when the race is lost.
+
+Rules: Paimon's FileStoreCommitImpl.tryCommitOnce.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lakebed.errors import CommitUnknownError, StorageError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.manifest import (
+    ADD,
+    DELETE,
+    HASH_INDEX,
+    IndexManifestEntry,
+    ManifestEntry,
+)
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET
+from lakebed.formats.paimon.manifests import data_manifests, index_files, live_files
+from lakebed.formats.paimon.publish import claim_snapshot, write_hints
+from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.write.conflicts import check_conflicts
+from lakebed.formats.paimon.write.manifests import ManifestWriter, MergeSettings
+from lakebed.formats.paimon.write.overwrite import Replaced
+from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
+from lakebed.kernel.files import PutOutcome, Store
+from lakebed.kernel.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one snapshot changes: data files, changelog files, and index files added and removed."""
+
+    entries: tuple[ManifestEntry, ...] = ()
+    changelog: tuple[ManifestEntry, ...] = ()
+    new_indexes: tuple[IndexManifestEntry, ...] = ()
+    removed_indexes: tuple[IndexManifestEntry, ...] = ()
+
+
+@dataclass(slots=True)
+class SnapshotAttempt:
+    """Commits `changes` as one snapshot of `user`, `identifier` and `kind`; `replaced` says what an overwrite
+    removes."""
+
+    store: Store
+    history: History
+    schema: TableSchema
+    options: Options
+    user: str
+    identifier: int
+    kind: CommitKind
+    changes: Changes
+    replaced: Replaced | None = None
+    check_appends: bool = False
+    _first_seen: int | None = None
+
+    def run(self) -> Snapshot:
+        """The snapshot, once it is there. CommitConflictError and CommitUnknownError as their names say."""
+        seconds = self.options[opt.COMMIT_TIMEOUT]
+        policy = RetryPolicy(
+            self.options[opt.COMMIT_MAX_RETRIES],
+            self.options[opt.COMMIT_MIN_WAIT] / 1000,
+            self.options[opt.COMMIT_MAX_WAIT] / 1000,
+            None if seconds is None else seconds / 1000,
+        )
+        return with_retries(self._try, policy, self.store.location)
+
+    def _try(self, number: int) -> Won[Snapshot] | Lost:
+        latest = self.history.latest()
+        if number == 0:
+            self._first_seen = latest.id if latest else 0
+        else:
+            landed = self._landed()
+            if landed is not None:
+                return Won(landed)
+        entries = self._entries(latest)
+        types = [item.type for item in self.schema.project(self.schema.partition_keys)]
+        writer = ManifestWriter(self.store, types, self.schema.id, self._settings())
+        try:
+            snapshot = self._write_metadata(latest, entries, writer)
+        except Exception:
+            self._remove(writer.written)
+            raise
+        return self._claim(snapshot, latest, writer)
+
+    def _landed(self) -> Snapshot | None:
+        """Our own snapshot among those since the first try: an earlier put landed although it seemed not to."""
+        for snapshot in self.history.backwards(self._first_seen or 0):
+            if (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind) == (
+                self.user,
+                self.identifier,
+                self.kind,
+            ):
+                return snapshot
+        return None
+
+    def _entries(self, latest: Snapshot | None) -> tuple[ManifestEntry, ...]:
+        """The entries of the new delta, after the check that they may follow the latest snapshot."""
+        ours = self.changes.entries
+        checked = self.kind is not CommitKind.APPEND or self.check_appends
+        if latest is None or not (checked or self.replaced):
+            return ours
+        touched = {entry.partition for entry in ours}
+        live = live_files(
+            self.store,
+            latest,
+            keep=lambda e: e.partition in touched or (self.replaced is not None and self.replaced.covers(e.partition)),
+        )
+        if self.replaced is not None:
+            return (*self._dropped(live), *ours)
+        check_conflicts(live, ours, self.kind, self.schema, self.store.location)
+        return ours
+
+    def _dropped(self, live: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+        postponed = self.options[opt.BUCKET] == POSTPONE_BUCKET
+        return [
+            ManifestEntry(DELETE, entry.partition, entry.bucket, entry.total_buckets, entry.file)
+            for entry in live
+            if self.replaced is not None
+            and self.replaced.covers(entry.partition)
+            and (entry.bucket != POSTPONE_BUCKET or postponed)
+        ]
+
+    def _write_metadata(
+        self, latest: Snapshot | None, entries: tuple[ManifestEntry, ...], writer: ManifestWriter
+    ) -> Snapshot:
+        previous = data_manifests(self.store, latest) if latest else []
+        base, base_size = writer.manifest_list(writer.merged(previous))
+        delta, delta_size = writer.manifest_list(writer.manifests(entries))
+        changelog = self.changes.changelog
+        changes, changes_size = writer.manifest_list(writer.manifests(changelog)) if changelog else (None, None)
+        rows = _row_count(entries)
+        return Snapshot(
+            id=(latest.id if latest else 0) + 1,
+            schema_id=self.schema.id,
+            base_manifest_list=base,
+            base_manifest_list_size=base_size,
+            delta_manifest_list=delta,
+            delta_manifest_list_size=delta_size,
+            changelog_manifest_list=changes,
+            changelog_manifest_list_size=changes_size,
+            index_manifest=self._index_manifest(latest, writer),
+            commit_user=self.user,
+            commit_identifier=self.identifier,
+            commit_kind=self.kind,
+            time_millis=max(int(time.time() * 1000), latest.time_millis if latest else 0),
+            total_record_count=(latest.total_record_count if latest else 0) + rows,
+            delta_record_count=rows,
+            changelog_record_count=sum(entry.file.row_count for entry in changelog),
+            watermark=latest.watermark if latest else None,
+            statistics=latest.statistics if latest else None,
+            next_row_id=(latest.next_row_id or 0) if latest else 0,
+        )
+
+    def _index_manifest(self, latest: Snapshot | None, writer: ManifestWriter) -> str | None:
+        """The index manifest of the new snapshot: the old one as it is, or a new full set."""
+        new, removed, replaced = self.changes.new_indexes, self.changes.removed_indexes, self.replaced
+        if latest is not None and not new and not removed and replaced is None:
+            return latest.index_manifest
+        gone = {entry.file_name for entry in removed}
+        anew = {(entry.partition, entry.bucket) for entry in new if entry.index_type == HASH_INDEX}
+        kept = [
+            entry
+            for entry in index_files(self.store, latest)
+            if entry.file_name not in gone
+            and not (entry.index_type == HASH_INDEX and (entry.partition, entry.bucket) in anew)
+            and not (replaced is not None and replaced.covers(entry.partition))
+        ]
+        return writer.index_manifest([*kept, *new])
+
+    def _claim(self, snapshot: Snapshot, latest: Snapshot | None, writer: ManifestWriter) -> Won[Snapshot] | Lost:
+        outcome = claim_snapshot(self.store, self.history.branch, snapshot)
+        if outcome is PutOutcome.UNKNOWN:
+            outcome = self._see(snapshot)
+        if outcome is PutOutcome.CREATED:
+            write_hints(self.store, self.history.branch, snapshot.id, first=latest is None)
+            return Won(snapshot)
+        self._remove(writer.written)
+        return Lost(f"snapshot {snapshot.id} was taken by another writer")
+
+    def _see(self, snapshot: Snapshot) -> PutOutcome:
+        """What became of a put that the store does not vouch for: look for the name; when nothing can be seen,
+        CommitUnknownError."""
+        with suppress(StorageError):
+            found = self.history.find(snapshot.id)
+            if found is not None:
+                return (
+                    PutOutcome.CREATED
+                    if found.delta_manifest_list == snapshot.delta_manifest_list
+                    else PutOutcome.EXISTS
+                )
+        raise CommitUnknownError(
+            f"the store does not say whether snapshot {snapshot.id} was written",
+            table=self.store.location,
+            instant=str(snapshot.id),
+            why="its put failed, and the file cannot be seen; all files of the commit are kept",
+            todo=f"Commit the same messages again as user {self.user} and identifier {self.identifier} "
+            f"(filter_and_commit): "
+            "they are committed once, whatever has become of this try",
+        )
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        """Metadata files of a try that certainly did not land; what cannot be removed is left for orphan cleaning."""
+        with suppress(StorageError):
+            self.store.delete_many(paths)
+
+    def _settings(self) -> MergeSettings:
+        options = self.options
+        return MergeSettings(
+            options[opt.MANIFEST_TARGET_SIZE], options[opt.MANIFEST_MERGE_COUNT], options[opt.MANIFEST_FULL_SIZE]
+        )
+
+
+def _row_count(entries: Sequence[ManifestEntry]) -> int:
+    return sum(entry.file.row_count if entry.kind == ADD else -entry.file.row_count for entry in entries)

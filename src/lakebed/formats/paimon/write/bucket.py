@@ -1,0 +1,168 @@
+"""The rows of one bucket on their way into files: sorted by key, merged, numbered, written, described.
+
+Rules: Paimon's MergeTreeWriter (tables with a primary key) and AppendOnlyWriter (tables without).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.binary_row import EMPTY_ROW, encode_row, plain, with_arity
+from lakebed.formats.paimon.codec.file_schema import file_fields, file_schema
+from lakebed.formats.paimon.codec.manifest import SOURCE_APPEND, DataFileMeta, SimpleStats
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.definition import split_names
+from lakebed.formats.paimon.layout import NameFactory
+from lakebed.formats.paimon.merge import last_of_runs, sort_order
+from lakebed.formats.paimon.write.files import FileFormat, WrittenFile, write_files
+from lakebed.formats.paimon.write.kinds import Kinds
+from lakebed.formats.paimon.write.stats import KEY_TRUNCATION, StatsMode, column_stats, value_stats
+from lakebed.kernel.files import Store
+from lakebed.kernel.options import Options
+from lakebed.model.rowkind import RowKind
+
+_NO_KEY = with_arity(EMPTY_ROW, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketFiles:
+    """How buckets of one table are written. Made once a task."""
+
+    store: Store
+    schema: TableSchema
+    options: Options
+
+    def write(
+        self,
+        folder: str,
+        rows: pa.Table,
+        indices: npt.NDArray[np.int64],
+        kinds: Kinds | None,
+        sequence: int,
+        names: NameFactory,
+    ) -> tuple[DataFileMeta, ...]:
+        """Write the rows at `indices` (in order of arrival) of fitted `rows` as new level-0 files; `sequence` is the
+        first row's number."""
+        if self.schema.primary_keys:
+            return self._write_keyed(folder, rows, indices, kinds, sequence, names)
+        return self._write_appended(folder, rows.take(pa.array(indices)), sequence, names)
+
+    def _write_keyed(
+        self,
+        folder: str,
+        rows: pa.Table,
+        indices: npt.NDArray[np.int64],
+        kinds: Kinds | None,
+        sequence: int,
+        names: NameFactory,
+    ) -> tuple[DataFileMeta, ...]:
+        order = self._merged_order(rows, indices)
+        chosen = indices[order]
+        values = rows.take(pa.array(chosen))
+        kind = np.zeros(len(chosen), np.int8) if kinds is None else kinds[chosen]
+        sequences = sequence + order
+        thin = self.options[opt.THIN_MODE]
+        keys = [values.column(name) for name in self.schema.trimmed_primary_keys]
+        made = pa.Table.from_arrays(
+            [*([] if thin else keys), pa.array(sequences), pa.array(kind), *values.columns],
+            schema=file_schema(file_fields(self.schema, thin)),
+        )
+        how = FileFormat.of(self.options, True)
+        return tuple(
+            self._keyed_meta(file, values, sequences, kind)
+            for file in write_files(self.store, folder, made, how, names)
+        )
+
+    def _merged_order(self, rows: pa.Table, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Positions in `indices`, sorted by key, of the rows that win their key."""
+        down = self.options[opt.SEQUENCE_ORDER] == "descending"
+        picked = None if _is_all(indices, len(rows)) else pa.array(indices)
+
+        def column(name: str) -> pa.Array:
+            whole = rows.column(name).chunk(0)
+            return whole if picked is None else whole.take(picked)
+
+        keys = [column(name) for name in self.schema.trimmed_primary_keys]
+        then = [(column(name), down) for name in split_names(self.options[opt.SEQUENCE_FIELD])]
+        order = sort_order(keys, then)
+        last = last_of_runs([key.take(pa.array(order)) for key in keys])
+        return order if last is None else order[last]
+
+    def _write_appended(
+        self, folder: str, rows: pa.Table, sequence: int, names: NameFactory
+    ) -> tuple[DataFileMeta, ...]:
+        made = pa.Table.from_arrays(rows.columns, schema=file_schema(file_fields(self.schema)))
+        how = FileFormat.of(self.options, False)
+        return tuple(
+            self._meta(
+                file,
+                rows,
+                _NO_KEY,
+                _NO_KEY,
+                SimpleStats(),
+                (sequence + file.start, sequence + file.start + file.rows - 1),
+                0,
+            )
+            for file in write_files(self.store, folder, made, how, names)
+        )
+
+    def _keyed_meta(
+        self, file: WrittenFile, values: pa.Table, sequences: npt.NDArray[np.int64], kinds: npt.NDArray[np.int8]
+    ) -> DataFileMeta:
+        part = slice(file.start, file.start + file.rows)
+        fields = self.schema.project(self.schema.trimmed_primary_keys)
+        types = [field.type for field in fields]
+        keys = [_piece(values, field.name, file) for field in fields]
+        first, last = (
+            with_arity(encode_row([plain(key[at]) for key in keys], types), len(types)) for at in (0, file.rows - 1)
+        )
+        mode = StatsMode.parse(self.options[opt.STATS_MODE])
+        stats = column_stats(keys, types, StatsMode(True, KEY_TRUNCATION)) if mode.counts else SimpleStats(
+            *(with_arity(encode_row([None] * len(types), types), len(types)),) * 2, (None,) * len(types)
+        )  # fmt: skip
+        deletes = int(((kinds[part] == RowKind.DELETE) | (kinds[part] == RowKind.UPDATE_BEFORE)).sum())
+        numbers = int(sequences[part].min()), int(sequences[part].max())
+        return self._meta(file, values, first, last, stats, numbers, deletes)
+
+    def _meta(
+        self,
+        file: WrittenFile,
+        values: pa.Table,
+        first: bytes,
+        last: bytes,
+        key_stats: SimpleStats,
+        numbers: tuple[int, int],
+        deletes: int,
+    ) -> DataFileMeta:
+        columns = [_piece(values, field.name, file) for field in self.schema.fields]
+        stats, covered = value_stats(columns, self.schema.fields, StatsMode.parse(self.options[opt.STATS_MODE]))
+        return DataFileMeta(
+            file.name,
+            file.size,
+            file.rows,
+            first,
+            last,
+            key_stats,
+            stats,
+            *numbers,
+            self.schema.id,
+            level=0,
+            creation_time=int(time.time() * 1000),
+            delete_row_count=deletes,
+            file_source=SOURCE_APPEND,
+            value_stats_cols=covered,
+        )
+
+
+def _piece(values: pa.Table, name: str, file: WrittenFile) -> pa.Array:
+    return values.column(name).chunk(0).slice(file.start, file.rows)
+
+
+def _is_all(indices: npt.NDArray[np.int64], rows: int) -> bool:
+    return len(indices) == rows

@@ -1,0 +1,208 @@
+"""The commit: messages to manifests to one snapshot file, exactly once for a commit user and identifier.
+
+Rules: Paimon's FileStoreCommitImpl and TableCommitImpl. One commit makes up to two snapshots with one identifier:
+first what was written (APPEND, or OVERWRITE where files are deleted), then what was compacted (COMPACT). Files that a
+landed commit may name are never deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from lakebed.errors import NotInHistoryError, StorageError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.manifest import ADD, DELETE, DELETION_VECTORS, DataFileMeta, ManifestEntry
+from lakebed.formats.paimon.codec.message import PaimonMessage
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER, CommitKind, Snapshot
+from lakebed.formats.paimon.layout import index_path
+from lakebed.formats.paimon.manifests import entries_of, index_files, manifest_metas
+from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.write.attempt import Changes, SnapshotAttempt
+from lakebed.formats.paimon.write.overwrite import Replaced
+from lakebed.kernel.files import Store
+from lakebed.kernel.options import Options
+from lakebed.model.commit import CommitResult, Outcome
+
+_SKIPPED_EMPTY = "nothing to commit: no rows were written"
+_SKIPPED_DONE = "this identifier was committed before"
+
+
+class Committer:
+    """Commits of one user to one branch. The messages' files stay where they are whatever happens; only `abort` and a
+    recognised replay remove any."""
+
+    def __init__(self, store: Store, history: History, schema: TableSchema, options: Options, user: str) -> None:
+        self._store, self._history, self._schema, self._options, self._user = store, history, schema, options, user
+        self._scanned = 0
+        self._committed: int | None = None
+
+    def commit(
+        self,
+        identifier: int,
+        messages: Sequence[PaimonMessage],
+        *,
+        replaced: Replaced | None = None,
+        check_appends: bool = False,
+    ) -> CommitResult:
+        """Commit messages under an identifier; skipped when this user has committed it (batch commits are never taken
+        for replays).
+
+        Raises CommitConflictError when another writer's commit stands in the way, CommitUnknownError when the store
+        does not say how it ended.
+        """
+        if identifier != BATCH_IDENTIFIER and self._is_committed(identifier):
+            return self._skip_replay(identifier, messages)
+        return self._publish(identifier, messages, replaced, check_appends)
+
+    def filter_and_commit(self, commits: Mapping[int, Sequence[PaimonMessage]]) -> int:
+        """Commit, in order, the identifiers that this user has not committed; their number. The files of each must
+        still be there."""
+        waiting = [identifier for identifier in sorted(commits) if not self._is_committed(identifier)]
+        for identifier in waiting:
+            self._check_files(commits[identifier])
+        for identifier in waiting:
+            self._publish(identifier, commits[identifier], None, True)
+        return len(waiting)
+
+    def abort(self, messages: Sequence[PaimonMessage]) -> None:
+        """Remove the files of messages, but those that a snapshot of this user names; when that cannot be seen, all
+        stay."""
+        named = self._named_by(lambda snapshot: snapshot.commit_user == self._user)
+        remove_files(self._store, messages, keep=named)
+
+    # ---- exactly once ----
+
+    def _is_committed(self, identifier: int) -> bool:
+        """Whether this user committed that identifier or a later one. Snapshots looked at once are not looked at
+        again."""
+        newest = self._history.latest_id() or 0
+        if newest > self._scanned:
+            found = self._history.latest_of_user(self._user, self._scanned)
+            if found is not None:
+                self._committed = found.commit_identifier
+            self._scanned = newest
+        return self._committed is not None and identifier <= self._committed
+
+    def _skip_replay(self, identifier: int, messages: Sequence[PaimonMessage]) -> CommitResult:
+        """A replay wrote its files anew: they go, unless the commit that landed names them or is no longer to be
+        seen."""
+
+        def landed(snapshot: Snapshot) -> bool:
+            return snapshot.commit_user == self._user and snapshot.commit_identifier == identifier
+
+        if any(map(landed, self._history.backwards())):
+            remove_files(self._store, messages, keep=self._named_by(landed))
+        return CommitResult("", Outcome.SKIPPED, (_SKIPPED_DONE,))
+
+    def _named_by(self, wanted: Callable[[Snapshot], bool]) -> set[str]:
+        """The file names in the changes of those snapshots."""
+        named: set[str] = set()
+        for snapshot in filter(wanted, self._history.backwards()):
+            lists = filter(None, (snapshot.delta_manifest_list, snapshot.changelog_manifest_list))
+            metas = [meta for name in lists for meta in manifest_metas(self._store, name)]
+            named.update(entry.file.file_name for entry in entries_of(self._store, metas))
+            named.update(entry.file_name for entry in index_files(self._store, snapshot))
+        return named
+
+    def _check_files(self, messages: Sequence[PaimonMessage]) -> None:
+        for message in messages:
+            for file in message.written_files():
+                path = f"{message.folder}/{file.file_name}"
+                if not self._store.exists(path):
+                    raise NotInHistoryError(
+                        "files of a commit to recover were deleted", table=self._store.location, file=path,
+                        todo="The data must be written again from its source",
+                    )  # fmt: skip
+
+    # ---- publishing ----
+
+    def _publish(
+        self, identifier: int, messages: Sequence[PaimonMessage], replaced: Replaced | None, check_appends: bool
+    ) -> CommitResult:
+        made: Snapshot | None = None
+        appends = [message for message in messages if message.appends]
+        compacts = [message for message in messages if message.compacts]
+        if appends or replaced is not None or (not compacts and not self._ignores_empty(identifier)):
+            kind = CommitKind.OVERWRITE if replaced is not None or any(map(_deletes, appends)) else CommitKind.APPEND
+            made = self._attempt(identifier, kind, _append_changes(appends), replaced, check_appends)
+        if compacts:
+            made = self._attempt(identifier, CommitKind.COMPACT, _compact_changes(compacts), None, True)
+        if made is None:
+            return CommitResult("", Outcome.SKIPPED, (_SKIPPED_EMPTY,))
+        return CommitResult(str(made.id), Outcome.COMMITTED)
+
+    def _attempt(
+        self, identifier: int, kind: CommitKind, changes: Changes, replaced: Replaced | None, check_appends: bool
+    ) -> Snapshot:
+        return SnapshotAttempt(
+            self._store,
+            self._history,
+            self._schema,
+            self._options,
+            self._user,
+            identifier,
+            kind,
+            changes,
+            replaced,
+            check_appends,
+        ).run()
+
+    def _ignores_empty(self, identifier: int) -> bool:
+        """Batch commits without files leave no snapshot; those of a stream do, for its identifier."""
+        given = self._options[opt.IGNORE_EMPTY_COMMIT]
+        batch = identifier == BATCH_IDENTIFIER if given is None else bool(given)
+        return batch and not self._options[opt.FORCE_SNAPSHOT]
+
+
+def remove_files(store: Store, messages: Iterable[PaimonMessage], keep: Iterable[str] = ()) -> None:
+    """Remove the files that the writers of messages made, but those named in `keep`; what cannot be removed stays for
+    orphan cleaning."""
+    kept = set(keep)
+    paths: list[str] = []
+    for message in messages:
+        for file in message.written_files():
+            if file.file_name not in kept:
+                paths += [f"{message.folder}/{name}" for name in (file.file_name, *file.extra_files)]
+        paths += [index_path(entry.file_name) for entry in message.written_index_files() if entry.file_name not in kept]
+    with suppress(StorageError):
+        store.delete_many(paths)
+
+
+def _deletes(message: PaimonMessage) -> bool:
+    """Whether an append replaces files or marks rows as deleted, which makes it an OVERWRITE."""
+    return bool(message.deleted_files) or any(entry.index_type == DELETION_VECTORS for entry in message.new_index_files)
+
+
+def _append_changes(messages: Sequence[PaimonMessage]) -> Changes:
+    return Changes(
+        tuple(
+            entry
+            for message in messages
+            for entry in (*_entries(DELETE, message, message.deleted_files), *_entries(ADD, message, message.new_files))
+        ),
+        tuple(entry for message in messages for entry in _entries(ADD, message, message.changelog_files)),
+        tuple(entry for message in messages for entry in message.new_index_files),
+        tuple(entry for message in messages for entry in message.deleted_index_files),
+    )
+
+
+def _compact_changes(messages: Sequence[PaimonMessage]) -> Changes:
+    return Changes(
+        tuple(
+            entry
+            for message in messages
+            for entry in (
+                *_entries(DELETE, message, message.compact_before),
+                *_entries(ADD, message, message.compact_after),
+            )
+        ),
+        tuple(entry for message in messages for entry in _entries(ADD, message, message.compact_changelog)),
+        tuple(entry for message in messages for entry in message.compact_new_index_files),
+        tuple(entry for message in messages for entry in message.compact_deleted_index_files),
+    )
+
+
+def _entries(kind: int, message: PaimonMessage, files: Sequence[DataFileMeta]) -> list[ManifestEntry]:
+    return [ManifestEntry(kind, message.partition, message.bucket, message.total_buckets, file) for file in files]

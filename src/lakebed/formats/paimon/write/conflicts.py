@@ -1,0 +1,72 @@
+"""What may not happen between the plan of a commit and its snapshot.
+
+Rules: Paimon's FileStoreCommitImpl.noConflictsOrFail. COMPACT and OVERWRITE are always checked, APPEND when asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from lakebed.errors import CommitConflictError
+from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
+from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.snapshot_json import CommitKind
+
+
+def check_conflicts(
+    live: Sequence[ManifestEntry], ours: Sequence[ManifestEntry], kind: CommitKind, schema: TableSchema, table: str
+) -> None:
+    """Raise CommitConflictError unless `ours` can follow the `live` files of the partitions it touches."""
+    state = {entry.identity: entry for entry in live}
+    for entry in ours:
+        if entry.kind == ADD:
+            if entry.identity in state:
+                raise _conflict(f"the file {entry.file.file_name} is in the table already", table)
+        elif state.pop(entry.identity, None) is None:
+            raise _conflict(
+                f"the file {entry.file.file_name}, which this commit replaces, is gone: another writer "
+                f"compacted or deleted it",
+                table,
+            )
+    added = [entry for entry in ours if entry.kind == ADD]
+    if kind is not CommitKind.OVERWRITE:
+        _check_bucket_counts(list(state.values()), added, table)
+    if schema.primary_keys:
+        _check_levels([*state.values(), *added], schema, table)
+
+
+def _check_bucket_counts(live: Sequence[ManifestEntry], added: Sequence[ManifestEntry], table: str) -> None:
+    counts = {entry.partition: entry.total_buckets for entry in live if entry.total_buckets > 0}
+    for entry in added:
+        known = counts.get(entry.partition)
+        if known is not None and entry.total_buckets > 0 and known != entry.total_buckets:
+            raise _conflict(
+                f"a partition has {known} buckets now, but this commit was written for {entry.total_buckets}", table
+            )
+
+
+def _check_levels(entries: Sequence[ManifestEntry], schema: TableSchema, table: str) -> None:
+    """Key ranges of one level above 0 never cross."""
+    types = [field.type for field in schema.project(schema.trimmed_primary_keys)]
+    levels: dict[tuple[bytes, int, int], list[ManifestEntry]] = {}
+    for entry in entries:
+        if entry.file.level > 0:
+            levels.setdefault((entry.partition, entry.bucket, entry.file.level), []).append(entry)
+    for (_, bucket, level), files in levels.items():
+        if len(files) < 2:
+            continue
+        ranges = sorted(
+            (decode_row(without_arity(e.file.min_key), types), decode_row(without_arity(e.file.max_key), types))
+            for e in files
+        )
+        if any(after[0] <= before[1] for before, after in pairwise(ranges)):
+            raise _conflict(f"another compaction filled level {level} of bucket {bucket} with the same keys", table)
+
+
+def _conflict(why: str, table: str) -> CommitConflictError:
+    return CommitConflictError(
+        "another writer's commit stands in the way", table=table, why=why,
+        todo="Nothing of this commit is visible. Plan it again on the table as it is now",
+    )  # fmt: skip

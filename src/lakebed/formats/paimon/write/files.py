@@ -1,0 +1,127 @@
+"""Writing rows of a bucket into data files: format, compression, rolling at the target size.
+
+Rules: Paimon's RollingFileWriter and KeyValueDataFileWriter. A file is closed when it has reached `target-file-size`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.errors import OptionError, UnsupportedError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.layout import NameFactory
+from lakebed.kernel.files import Store
+from lakebed.kernel.options import Options
+
+_SAMPLE_ROWS = 4096
+_PIECES_A_FILE = 4
+_LEAST_PIECE_BYTES = 64 << 10
+_GREATEST_PIECE_BYTES = 128 << 20
+_COMPRESSIONS = {
+    "zstd": "zstd",
+    "snappy": "snappy",
+    "gzip": "gzip",
+    "lz4": "lz4",
+    "none": "none",
+    "uncompressed": "none",
+}
+_DEFAULT_TARGET = {True: 128 << 20, False: 256 << 20}
+"""Bytes of a file of a table with and without a primary key."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """How data files are written."""
+
+    name: str
+    compression: str
+    zstd_level: int
+    target_size: int
+
+    @classmethod
+    def of(cls, options: Options, has_key: bool, level: int = 0) -> FileFormat:
+        """The format of new files of a level."""
+        name = options[opt.FILE_FORMAT]
+        for item in filter(None, options[opt.FILE_FORMAT_PER_LEVEL].split(",")):
+            which, _, format_name = item.partition(":")
+            if which.strip() == str(level):
+                name = opt.FILE_FORMAT.read(format_name)
+        compression = options[opt.FILE_COMPRESSION].lower()
+        if compression not in _COMPRESSIONS:
+            raise OptionError.ill_typed(opt.FILE_COMPRESSION.key, compression, f"one of {', '.join(_COMPRESSIONS)}")
+        target = options[opt.TARGET_FILE_SIZE] or _DEFAULT_TARGET[has_key]
+        return cls(name, _COMPRESSIONS[compression], options[opt.ZSTD_LEVEL], target)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A closed file: `rows` of the table given, from `start` on; `size` in bytes."""
+
+    name: str
+    size: int
+    start: int
+    rows: int
+
+
+def write_files(
+    store: Store, folder: str, table: pa.Table, how: FileFormat, names: NameFactory
+) -> Iterator[WrittenFile]:
+    """Write a table into as many files as the target size asks for, in order."""
+    if how.name != "parquet":
+        raise UnsupportedError(f"lakebed does not write {how.name} files yet", todo="Set file.format to parquet")
+    start = 0
+    while start < len(table):
+        name = names(f".{how.name}")
+        rows, size = _write_parquet(store, f"{folder}/{name}", table.slice(start), how)
+        yield WrittenFile(name, size, start, rows)
+        start += rows
+
+
+def _write_parquet(store: Store, path: str, table: pa.Table, how: FileFormat) -> tuple[int, int]:
+    """Write rows until the target size is reached: the rows written and the file's bytes."""
+    piece = _rows_a_piece(table, how.target_size)
+    done = 0
+    with store.open_output(path) as sink:
+        with pq.ParquetWriter(
+            sink,
+            table.schema,
+            compression=how.compression,
+            compression_level=how.zstd_level if how.compression == "zstd" else None,
+            use_dictionary=_dictionary_columns(table),
+            use_deprecated_int96_timestamps=False,
+            store_decimal_as_integer=True,
+            store_schema=False,
+            write_page_index=False,
+        ) as writer:
+            while done < len(table) and sink.tell() < how.target_size:
+                some = table.slice(done, piece)
+                writer.write_table(some, row_group_size=len(some))
+                done += len(some)
+        size = sink.tell()
+    return done, size
+
+
+def _rows_a_piece(table: pa.Table, target: int) -> int:
+    """Rows of a row group: files end between row groups, so these are a fraction of the target, before compression."""
+    wanted = min(max(target // _PIECES_A_FILE, _LEAST_PIECE_BYTES), _GREATEST_PIECE_BYTES)
+    return max(1, int(len(table) * wanted / max(1, table.nbytes)))
+
+
+def _dictionary_columns(table: pa.Table) -> list[str]:
+    """The columns whose values repeat, judged by a sample: for others a dictionary only costs."""
+    rows = len(table)
+    step = max(1, rows // _SAMPLE_ROWS)
+    sample = table.take(pa.array(np.arange(0, rows, step))) if step > 1 else table
+    return [
+        field.name
+        for field in table.schema
+        if not pa.types.is_nested(field.type)
+        and not pa.types.is_boolean(field.type)
+        and pc.count_distinct(sample.column(field.name), mode="all").as_py() <= len(sample) // 2
+    ]

@@ -1,0 +1,145 @@
+"""Writing manifests: those of a commit, and the merging of old ones that every commit does a little of.
+
+Rules: Paimon's ManifestFileMerger. Small manifests are joined until `manifest.target-file-size`; when the changed
+ones together pass `manifest.full-compaction-threshold-size`, all are rewritten without what was deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakebed.formats.paimon.codec.binary_row import decode_row, encode_row, with_arity, without_arity
+from lakebed.formats.paimon.codec.manifest import (
+    ADD,
+    IndexManifestEntry,
+    ManifestEntry,
+    ManifestFileMeta,
+    SimpleStats,
+    index_manifest_to_bytes,
+    manifest_list_to_bytes,
+    manifest_to_bytes,
+)
+from lakebed.formats.paimon.codec.types import DataType
+from lakebed.formats.paimon.layout import NameFactory, manifest_path
+from lakebed.formats.paimon.manifests import entries_of, merge
+from lakebed.kernel.files import Store
+
+_BYTES_AN_ENTRY = 400
+"""A first guess; a manifest is cut where the target size would be passed by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSettings:
+    """Sizes in bytes; see the options of these names."""
+
+    target_size: int
+    merge_min_count: int
+    full_threshold: int
+
+
+class ManifestWriter:
+    """Writes the metadata files of one commit attempt and remembers them, so that a lost race can be cleaned up."""
+
+    def __init__(
+        self, store: Store, partition_types: Sequence[DataType], schema_id: int, settings: MergeSettings
+    ) -> None:
+        self._store, self._types, self._schema_id, self._settings = store, tuple(partition_types), schema_id, settings
+        self._manifests, self._lists, self._indexes = (
+            NameFactory("manifest-"), NameFactory("manifest-list-"), NameFactory("index-manifest-"),
+        )  # fmt: skip
+        self.written: list[str] = []
+
+    def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
+        """Write entries as manifests of about the target size."""
+        size = max(1, min(len(entries), self._settings.target_size // _BYTES_AN_ENTRY))
+        return [self._manifest(entries[start : start + size]) for start in range(0, len(entries), size)]
+
+    def manifest_list(self, metas: Iterable[ManifestFileMeta]) -> tuple[str, int]:
+        """Write a manifest list: its name and size."""
+        return self._put(self._lists(), manifest_list_to_bytes(metas))
+
+    def index_manifest(self, entries: Sequence[IndexManifestEntry]) -> str | None:
+        """Write an index manifest: its name, None for no entries."""
+        return self._put(self._indexes(), index_manifest_to_bytes(entries))[0] if entries else None
+
+    def merged(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """The manifests of the last snapshot as the next one shall name them."""
+        return self._rewritten(metas) or self._joined(metas)
+
+    def _rewritten(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta] | None:
+        """All without what was deleted, when the changed manifests have grown past the threshold; None else."""
+        full = [meta for meta in metas if not meta.num_deleted_files and meta.file_size >= self._settings.target_size]
+        changed = [meta for meta in metas if meta not in full]
+        if sum(meta.file_size for meta in changed) < self._settings.full_threshold:
+            return None
+        gone = {entry.identity for entry in merge(entries_of(self._store, changed)) if entry.kind != ADD}
+        untouched = [meta for meta in full if not gone or not self._names_any(meta, gone)]
+        again = [meta for meta in metas if meta not in untouched]
+        return untouched + self.manifests(
+            [entry for entry in merge(entries_of(self._store, again)) if entry.kind == ADD]
+        )
+
+    def _names_any(self, meta: ManifestFileMeta, gone: set[Any]) -> bool:
+        return any(entry.identity in gone for entry in entries_of(self._store, [meta]))
+
+    def _joined(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """Small neighbours made one, where together they fill a manifest, or are many."""
+        made: list[ManifestFileMeta] = []
+        waiting: list[ManifestFileMeta] = []
+        for meta in metas:
+            waiting.append(meta)
+            if sum(item.file_size for item in waiting) >= self._settings.target_size:
+                made += self._one(waiting)
+                waiting = []
+        return made + (self._one(waiting) if len(waiting) >= self._settings.merge_min_count else waiting)
+
+    def _one(self, metas: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        return metas if len(metas) == 1 else self.manifests(merge(entries_of(self._store, metas)))
+
+    def _manifest(self, entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
+        name, size = self._put(self._manifests(), manifest_to_bytes(entries))
+        added = sum(entry.kind == ADD for entry in entries)
+        buckets = [entry.bucket for entry in entries]
+        levels = [entry.file.level for entry in entries]
+        return ManifestFileMeta(
+            name,
+            size,
+            added,
+            len(entries) - added,
+            self._partition_stats(entries),
+            self._schema_id,
+            min(buckets),
+            max(buckets),
+            min(levels),
+            max(levels),
+        )
+
+    def _partition_stats(self, entries: Sequence[ManifestEntry]) -> SimpleStats:
+        if not self._types:
+            return SimpleStats()
+        counts: dict[bytes, int] = {}
+        for entry in entries:
+            counts[entry.partition] = counts.get(entry.partition, 0) + 1
+        rows = [(decode_row(without_arity(key), self._types), count) for key, count in counts.items()]
+        low: list[Any] = []
+        high: list[Any] = []
+        nulls: list[int] = []
+        for position in range(len(self._types)):
+            values = [row[position] for row, _ in rows if row[position] is not None]
+            low.append(min(values, default=None))
+            high.append(max(values, default=None))
+            nulls.append(sum(count for row, count in rows if row[position] is None))
+        arity = len(self._types)
+        return SimpleStats(
+            with_arity(encode_row(low, self._types), arity),
+            with_arity(encode_row(high, self._types), arity),
+            tuple(nulls),
+        )
+
+    def _put(self, name: str, data: bytes) -> tuple[str, int]:
+        path = manifest_path(name)
+        self._store.write(path, data)
+        self.written.append(path)
+        return name, len(data)

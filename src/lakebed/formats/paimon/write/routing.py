@@ -1,0 +1,174 @@
+"""Where rows go: partition and bucket of each row, and the task that writes them.
+
+Rules: Paimon's KeyAndBucketExtractor (one strategy a bucket mode), BucketFunction and ChannelComputer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import CommitConflictError
+from lakebed.formats.paimon.codec.binary_row import EMPTY_ROW, encode_rows, hash_rows, with_arity
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.definition import BucketMode
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET
+from lakebed.formats.paimon.write.fit import one_chunk
+
+Ints = npt.NDArray[np.int32]
+
+MIN_VALUE, MAX_VALUE = -(2**31), 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """The partition of each row: `codes[i]` is the place of row i's partition in `keys` (serialized rows) and in
+    `first` (a row of it)."""
+
+    codes: Ints
+    keys: tuple[bytes, ...]
+    first: Ints
+    hashes: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """Partition, bucket and channel of rows, whole columns at a time. Picklable; holds nothing heavy.
+
+    `buckets` is the table's number of buckets, `partition_buckets` the number that a partition's files really have,
+    where it differs.
+    """
+
+    schema: TableSchema
+    mode: BucketMode
+    buckets: int
+    function: str = "default"
+    partition_buckets: Mapping[bytes, int] = field(default_factory=dict)
+
+    def partitions(self, data: pa.Table) -> Partitions:
+        """The partition of each row of fitted data."""
+        fields = self.schema.project(self.schema.partition_keys)
+        if not fields or not len(data):
+            only = (with_arity(EMPTY_ROW, 0),) if len(data) else ()
+            rows = encode_rows([], [], len(only))
+            return Partitions(np.zeros(len(data), np.int32), only, np.zeros(len(only), np.int32), rows.hashes())
+        columns = [one_chunk(data.column(item.name)) for item in fields]
+        codes, first = distinct(columns)
+        rows = encode_rows([column.take(pa.array(first)) for column in columns], [item.type for item in fields])
+        keys = tuple(with_arity(rows[i], len(fields)) for i in range(len(rows)))
+        return Partitions(codes, keys, first, rows.hashes())
+
+    def bucket_counts(self, partitions: Partitions) -> Ints:
+        """The number of buckets of each partition."""
+        return np.array([self.partition_buckets.get(key, self.buckets) for key in partitions.keys], np.int32)
+
+    def fixed_buckets(self, data: pa.Table, partitions: Partitions) -> Ints:
+        """The bucket of each row by the hash of its bucket key."""
+        counts = self.bucket_counts(partitions)
+        divisor: Ints | np.int32 = (
+            counts[partitions.codes] if len(set(counts.tolist())) > 1 else np.int32(counts[0] if len(counts) else 1)
+        )
+        fields = self.schema.project(self.schema.bucket_keys)
+        columns = [one_chunk(data.column(item.name)) for item in fields]
+        if self.function == "mod":
+            numbers = pc.fill_null(columns[0], 0).to_numpy()
+            remainders: Ints = np.mod(numbers, divisor).astype(np.int32)
+            return remainders
+        hashes = hash_rows(columns, [item.type for item in fields], len(data))
+        return np.abs(np.fmod(hashes, divisor)).astype(np.int32)
+
+    def fixed_assignment(self, data: pa.Table, partitions: Partitions) -> Ints | None:
+        """The bucket of each row where it follows from the row alone; None for the dynamic modes."""
+        match self.mode:
+            case BucketMode.HASH_FIXED:
+                return self.fixed_buckets(data, partitions)
+            case BucketMode.BUCKET_UNAWARE:
+                return np.zeros(len(data), np.int32)
+            case BucketMode.POSTPONE_MODE:
+                return np.full(len(data), POSTPONE_BUCKET, np.int32)
+        return None
+
+    def channels(self, data: pa.Table, count: int) -> Ints | None:
+        """The task in [0, count) of each row; None when rows of one bucket may lie in several tasks."""
+        if self.mode is BucketMode.BUCKET_UNAWARE:
+            return None
+        partitions = self.partitions(data)
+        if self.mode is BucketMode.HASH_FIXED:
+            return select_channels(partitions, self.fixed_buckets(data, partitions), count)
+        if self.mode is BucketMode.POSTPONE_MODE:
+            keys = self.key_hashes(data, self.schema.trimmed_primary_keys)
+            return absolute_mod(partitions.hashes[partitions.codes] + keys, count)
+        raise NotImplementedError(self.mode)
+
+    def key_hashes(self, data: pa.Table, names: Sequence[str]) -> Ints:
+        """The hash of some columns as one row each."""
+        fields = self.schema.project(tuple(names))
+        return hash_rows(
+            [one_chunk(data.column(item.name)) for item in fields], [item.type for item in fields], len(data)
+        )
+
+
+def select_channels(partitions: Partitions, buckets: Ints, count: int) -> Ints:
+    """`(startChannel(partition) + bucket) % count`: buckets of one partition lie in neighbouring tasks, partitions
+    begin at different ones."""
+    starts = start_channels(partitions.hashes, count)
+    return ((starts[partitions.codes] + buckets) % count).astype(np.int32)
+
+
+def start_channels(hashes: Ints, count: int) -> Ints:
+    """`abs(hash) % count`, where the least int, which has no absolute value, counts as the greatest."""
+    safe = np.where(hashes == MIN_VALUE, np.int32(MAX_VALUE), hashes)
+    return (np.abs(safe) % np.int32(count)).astype(np.int32)
+
+
+def absolute_mod(hashes: Ints, count: int) -> Ints:
+    """Java's `Math.abs(hash % count)`."""
+    return np.abs(np.fmod(hashes, np.int32(count))).astype(np.int32)
+
+
+def distinct(columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
+    """The distinct combinations of columns (null is a value): a code for each row, and the first row of each code."""
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        indices = encoded.indices.to_numpy().astype(np.int64)
+        codes = codes * max(1, len(encoded.dictionary)) + indices
+        if len(columns) > 1:  # keep codes small, so that no product overflows
+            _, codes = np.unique(codes, return_inverse=True)
+    _, first, inverse = (
+        np.unique(codes, return_index=True, return_inverse=True) if len(columns) > 1 else _first_seen(codes)
+    )
+    return inverse.astype(np.int32), first.astype(np.int32)
+
+
+def _first_seen(codes: npt.NDArray[np.int64]) -> tuple[None, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Codes of a dictionary are dense already: the first row of each by one backward assignment."""
+    first = np.empty(int(codes.max()) + 1, np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return None, first, codes
+
+
+def partition_bucket_counts(
+    found: Mapping[bytes, int], schema: TableSchema, buckets: int, table: str
+) -> dict[bytes, int]:
+    """The partitions whose files have another number of buckets than the table says.
+
+    A partition that was rescaled keeps its own number. When no partition has the table's number, the option was
+    changed and nothing was rewritten: CommitConflictError names both numbers.
+    """
+    other = {partition: count for partition, count in found.items() if count > 0 and count != buckets}
+    if other and len(other) == len(found):
+        old = ", ".join(str(count) for count in sorted(set(other.values())))
+        what = "partitions" if schema.partition_keys else "table"
+        raise CommitConflictError(
+            f"the table's files have {old} buckets, but option 'bucket' is {buckets}",
+            table=table,
+            why="rows of one key would come to lie in two buckets",
+            todo=f"Set bucket back to {old}, or overwrite the {what} with the new number",
+        )
+    return other
