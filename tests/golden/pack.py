@@ -2,9 +2,9 @@
 
     python -m tests.golden.pack FORMAT FOLDER [NAME ...]
 
-FOLDER holds `NAME/` (Paimon: `golden.db/NAME/`) and `NAME.expected/`; without names all of it is packed. Owners, modes
-and file times do not go in. One exception: Hudi takes the completion time of an instant of table version 6 from
-its state file's modification time, so `.hoodie/<instant>.*` gets the time that the instant's own name says.
+FOLDER holds `NAME/` (Paimon: `golden.db/NAME/`) and beside it `NAME.expected/`; without names all of it is packed.
+Owners, modes and file times do not go in. One exception: Hudi takes the completion time of an instant of table version
+6 from its state file's modification time, so `.hoodie/<instant>.*` gets the time that the instant's own name says.
 """
 
 import datetime
@@ -47,9 +47,10 @@ def table_names(folder: Path) -> list[str]:
 
 
 def _members(folder: Path, name: str) -> Iterator[tuple[Path, str]]:
-    in_database = (folder / DATABASE / name).exists()
-    prefix = f"{DATABASE}/" if in_database else ""
-    for root in (folder / prefix / name, folder / f"{name}.expected"):
+    prefix = f"{DATABASE}/" if (folder / DATABASE / name).exists() else ""
+    answers = f"{name}.expected"
+    beside = folder / prefix / answers
+    for root in (folder / prefix / name, beside if beside.exists() else folder / answers):
         for source in (root, *sorted(root.rglob("*"))):
             yield source, f"{prefix}{root.name}{str(source)[len(str(root)) :]}"
 
