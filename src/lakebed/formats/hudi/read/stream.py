@@ -96,7 +96,7 @@ class HudiStream:
         """The position before the first row that the options ask for."""
         state, start = self._state(), self._options[START_COMMIT]
         if start.lower() == "earliest":
-            return StreamPosition("").text()
+            return self.before_everything()
         if start:
             return StreamPosition(_just_before(state.bound_of(start, START_COMMIT.key))).text()
         newest = max(
@@ -105,6 +105,20 @@ class HudiStream:
         )
         until = _just_before(newest) if newest else ""
         return StreamPosition(until, _pending(state, until, ())).text()
+
+    def before_everything(self) -> str:
+        """The position before the first commit: the next batch is the table as it stands."""
+        return StreamPosition("").text()
+
+    def after_everything(self) -> str:
+        """The position after all that is completed now."""
+        state = self._state()
+        newest = max((state.timeline.order(entry) for entry in state.timeline.commits), default="")
+        return StreamPosition(newest, _pending(state, newest, ())).text()
+
+    def after(self, instant: str) -> str:
+        """The position after an instant or a time."""
+        return StreamPosition(self._state().bound_of(instant, "the start")).text()
 
     def latest(self, start: str, limits: Limits) -> str:
         """The position after the commits that the next batch takes; `start` itself when there are none."""
