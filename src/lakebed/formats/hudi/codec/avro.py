@@ -15,16 +15,15 @@ DataFusion's reader was compared with fastavro on random schemas and rows and ag
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator, Sequence
 
-import datafusion
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.formats.hudi.codec.container import decode_run
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock
 from lakebed.formats.hudi.codec.schema import AvroColumn, WriterSchema, writer_schema
 from lakebed.kernel.scratch import Scratch
@@ -96,9 +95,7 @@ def decode_records(schema: str, runs: Sequence[RecordRun], columns: Sequence[str
     for column in writer.columns:
         if column.physical is None:
             raise UnsupportedError(f"column {column.name!r} cannot be read", why=column.refusal)
-    batches: list[pa.RecordBatch] = []
-    for piece in _pieces(runs):
-        batches += _decode_piece(writer, wanted, target, piece, scratch)
+    batches = [_decode_piece(writer, wanted, target, piece, scratch) for piece in _pieces(runs)]
     return pa.Table.from_batches(batches, target)
 
 
@@ -107,8 +104,7 @@ _CONTENT_VERSIONS = (1, 2, 3)
 _LENGTH_BYTES = 4
 # What stands behind the last record of a run, where no length follows: no length can be negative.
 _SENTINEL = b"\xff\xfe\xfd\xfc"
-_SYNC = b"lakebed-log-sync"
-_NEXT = "next"
+_NEXT_LENGTH = {"type": "fixed", "name": "length", "size": _LENGTH_BYTES}
 
 
 def _corrupt(block: LogBlock, why: str) -> CorruptError:
@@ -139,91 +135,44 @@ def _pieces(runs: Sequence[RecordRun]) -> Iterator[list[RecordRun]]:
 
 def _decode_piece(
     writer: WriterSchema, wanted: Sequence[AvroColumn], target: pa.Schema, piece: list[RecordRun], scratch: Scratch
-) -> list[pa.RecordBatch]:
+) -> pa.RecordBatch:
+    """The runs of a piece as one batch: they stand one behind another and make one run."""
     places = {column.name: place for place, column in enumerate(writer.columns)}
-    names = [f"c{places[column.name]}" for column in wanted]
-    with scratch.holding(_container(writer, piece)) as url:
-        try:
-            frame = _session().read_avro(url, file_extension="").select(_NEXT, *names)
-            found: list[pa.RecordBatch] = [batch for batch in frame.collect() if batch.num_rows]
-        # DataFusion has no error type of its own: what Rust says arrives as a bare Exception.
-        except Exception as error:
-            raise CorruptError("the Avro records do not fit their schema", why=_first_line(error)) from error
-    _check_frames(found, piece)
-    return [
-        pa.RecordBatch.from_arrays(
-            [_typed(batch.column(place + 1), field) for place, field in enumerate(target)], schema=target
-        )
-        if len(target)
-        else pa.RecordBatch.from_struct_array(pa.nulls(batch.num_rows, pa.struct([])))
-        for batch in found
-    ]
+    fields = [*(column.physical for column in writer.columns), _NEXT_LENGTH]
+    kept = [len(writer.columns), *(places[column.name] for column in wanted)]
+    bodies = [body for _, body in piece]
+    count = sum(count for count, _ in piece)
+    chunks: list[bytes | memoryview] = [bodies[0][_LENGTH_BYTES:], *bodies[1:], _SENTINEL]
+    batch = decode_run(fields, kept, count, chunks, scratch)
+    _check_frames(_fixed_ints(batch.column(0)), piece)
+    if not wanted:
+        return pa.RecordBatch.from_struct_array(pa.nulls(count, pa.struct([])))
+    columns = [_typed(batch.column(place + 1), field) for place, field in enumerate(target)]
+    return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def _session() -> datafusion.SessionContext:
-    # One partition keeps the order of the records.
-    return datafusion.SessionContext(
-        datafusion.SessionConfig().with_target_partitions(1).with_batch_size(1 << 16).with_repartition_file_scans(False)
-    )
-
-
-def _container(writer: WriterSchema, piece: list[RecordRun]) -> list[bytes | memoryview]:
-    """An Avro object container file with each run as one container block, each datum with the length behind it."""
-    fields = [{"name": f"c{place}", "type": column.physical} for place, column in enumerate(writer.columns)]
-    fields.append({"name": _NEXT, "type": {"type": "fixed", "name": "length", "size": _LENGTH_BYTES}})
-    # Not escaped to ASCII: the reader's JSON parser takes text as it stands.
-    schema = json.dumps({"type": "record", "name": "row", "fields": fields}, ensure_ascii=False).encode()
-    parts: list[bytes | memoryview] = [
-        b"".join((b"Obj\x01", _long(2), _text(b"avro.schema"), _text(schema), _text(b"avro.codec"), _text(b"null"))),
-        _long(0) + _SYNC,
-    ]
-    for count, body in piece:
-        parts += [_long(count) + _long(len(body)), body[_LENGTH_BYTES:], _SENTINEL + _SYNC]
-    return parts
-
-
-def _text(value: bytes) -> bytes:
-    return _long(len(value)) + value
-
-
-def _long(value: int) -> bytes:
-    """Avro's zig-zag variable-length integer."""
-    value = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _check_frames(batches: Sequence[pa.RecordBatch], piece: list[RecordRun]) -> None:
+def _check_frames(following: npt.NDArray[np.signedinteger], piece: list[RecordRun]) -> None:
     """The lengths that were decoded behind each record are those that stand there; CorruptError otherwise."""
-    decoded = np.concatenate([_fixed_ints(batch.column(0)) for batch in batches] or [np.empty(0, ">i4")])
-    if len(decoded) != sum(count for count, _ in piece):
-        raise CorruptError("the Avro records do not fit their count", why=f"{len(decoded)} records were decoded")
+    lengths = np.empty(len(following), np.int64)
+    lengths[0] = int.from_bytes(piece[0][1][:_LENGTH_BYTES], "big", signed=True)
+    lengths[1:] = following[:-1]
+    whole = bool((lengths >= 0).all()) and int(following[-1]) == int.from_bytes(_SENTINEL, "big", signed=True)
     start = 0
     for count, body in piece:
-        _check_run(decoded[start : start + count], body)
+        whole = whole and _stand_there(lengths[start : start + count], body)
         start += count
-
-
-def _check_run(following: npt.NDArray[np.signedinteger], body: memoryview) -> None:
-    raw = np.frombuffer(body, np.uint8)
-    lengths = np.empty(len(following), np.int64)
-    lengths[0] = int.from_bytes(body[:_LENGTH_BYTES], "big", signed=True)
-    lengths[1:] = following[:-1]
-    ends = np.cumsum(lengths + _LENGTH_BYTES)
-    whole = (
-        bool((lengths >= 0).all())
-        and int(ends[-1]) == len(body)
-        and int(following[-1]) == int.from_bytes(_SENTINEL, "big", signed=True)
-    )
-    if whole:
-        at = ends[:-1, None] + np.arange(_LENGTH_BYTES)
-        whole = bool((raw[at].reshape(-1).view(">i4") == following[:-1]).all())
     if not whole:
         raise CorruptError("the Avro records do not fit their lengths", why="record lengths and records disagree")
+
+
+def _stand_there(lengths: npt.NDArray[np.int64], body: memoryview) -> bool:
+    """Whether a run is made of records of just these lengths, each behind its own length."""
+    ends = np.cumsum(lengths + _LENGTH_BYTES)
+    if int(ends[-1]) != len(body):
+        return False
+    starts = ends - lengths - _LENGTH_BYTES
+    stored = np.frombuffer(body, np.uint8)[starts[:, None] + np.arange(_LENGTH_BYTES)]
+    return bool((stored.reshape(-1).view(">i4") == lengths).all())
 
 
 def _fixed_ints(column: pa.Array) -> npt.NDArray[np.signedinteger]:
@@ -237,8 +186,4 @@ def _typed(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return column.cast(field.type)
     except pa.ArrowInvalid as error:
-        raise CorruptError(f"a value of column {field.name!r} is out of range", why=_first_line(error)) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:300]
+        raise CorruptError(f"a value of column {field.name!r} is out of range", why=str(error)) from error
