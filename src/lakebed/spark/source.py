@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
-import lakebed.formats as formats
 from lakebed.errors import OptionError, SchemaError, UnsupportedError, UsageError
 from lakebed.kernel.options import boolean
 from lakebed.kernel.predicates import parse_where
@@ -23,36 +22,33 @@ from lakebed.model.commit import CommitMessage
 from lakebed.model.instant import Instant
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.spark import worker
+from lakebed.spark.native import open_native, plan_native, stream_native
 from lakebed.spark.pushdown import to_expression
 from lakebed.spark.read import plain_rows, read_tasks
 from lakebed.spark.sink import BATCH_IDENTIFIER, SinkInput, write_task
 from lakebed.spark.stream import Stream, StreamOptions
 from lakebed.spark.types import arrow_schema, spark_schema
 from lakebed.verbs.read import ReadPlan
+from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
 from lakebed.verbs.write import Mode, Sink
 
+LAKEBED = "lakebed"
+"""The name whose rows and keys are lakebed's own."""
 STREAMING_OPTION = "lakebed.streaming"
 """Set for a stream: Spark asks for a schema without saying whether it is for a batch or a stream, whose rows have kinds
 besides."""
-_OWN = {
-    "path": "location",
-    "columns": "columns",
-    "where": "where",
-    "as-of": "as_of",
-    "as_of": "as_of",
-    "after": "after",
-    "until": "until",
-    STREAMING_OPTION: "streaming",
-}
+_OWN_NATIVE = {"path": "location", "columns": "columns", "where": "where", STREAMING_OPTION: "streaming"}
+_OWN = {**_OWN_NATIVE, "as-of": "as_of", "as_of": "as_of", "after": "after", "until": "until"}
 """Options of the source itself, in lower case; all others are the table's."""
 
 
 def load(options: Mapping[str, str], short_name: str, parallelism: int) -> Loaded:
     """The table that options name; UsageError without a path or with another format's name, and what the table says of
     its options."""
-    own = {_OWN[key.lower()]: value for key, value in options.items() if key.lower() in _OWN}
-    rest = {key: value for key, value in options.items() if key.lower() not in _OWN}
+    known = _OWN if short_name == LAKEBED else _OWN_NATIVE
+    own = {known[key.lower()]: value for key, value in options.items() if key.lower() in known}
+    rest = {key: value for key, value in options.items() if key.lower() not in known}
     if not own.get("location"):
         raise UsageError("no path is given", todo=f'Say .format("{short_name}").load(path)')
     limits, table_options = StreamOptions.split(rest)
@@ -94,7 +90,7 @@ class Loaded:
     options: Mapping[str, str]
     limits: StreamOptions
     parallelism: int
-    short_name: str = "lakebed"
+    short_name: str = LAKEBED
     streaming: bool = False
     columns: tuple[str, ...] | None = None
     where: str | None = None
@@ -107,11 +103,11 @@ class Loaded:
     @property
     def rows_only(self) -> bool:
         """Whether rows come without kinds, as the formats' own Spark sources give them."""
-        return self.short_name != "lakebed"
+        return self.short_name != LAKEBED
 
     def table(self) -> Table:
         """The table, opened."""
-        return formats.open_table(self.location, self.options)
+        return open_native(self.short_name, self.location, self.options)
 
     def pinned(self) -> Loaded:
         """The same with the batch decided; a stream decides by its offsets."""
@@ -119,7 +115,7 @@ class Loaded:
 
     def spark_schema(self) -> StructType:
         """The rows' schema; that of a stream has `_row_kind`, and so has that of changes."""
-        schema = self.table().stream(self.columns, self.where).schema if self.streaming else self._plan().schema
+        schema = self._reader().schema if self.streaming else self._plan().schema
         return spark_schema(plain_rows(schema) if self.rows_only else schema)
 
     def batch(self, schema: StructType) -> Batch:
@@ -130,7 +126,7 @@ class Loaded:
 
     def stream(self, schema: StructType) -> Stream:
         """The reader of a stream."""
-        reader = self.table().stream(self.columns, self.where)
+        reader = self._reader()
         self._check(schema, reader.schema)
         return Stream(reader, self.limits, self.parallelism, self.rows_only)
 
@@ -153,11 +149,18 @@ class Loaded:
         where = parse_where(self.where, schema)
         return self._planned(expression if where is None else where & expression)
 
+    def _reader(self) -> StreamReader:
+        if self.rows_only:
+            return stream_native(self.table(), self.options, self.columns, self.where)
+        return self.table().stream(self.columns, self.where)
+
     def _plan(self) -> ReadPlan[Any]:
         return self.plan if self.plan is not None else self._planned(self.where)
 
     def _planned(self, where: Any) -> ReadPlan[Any]:
         table = self.table()
+        if self.rows_only:
+            return plan_native(table, self.options, self.columns, where, self.pin)
         if self.after or self.until:
             return table.plan_changes(self.columns, where, self.after, self.until)
         return table.plan_read(self.columns, where, self.as_of or self.pin)

@@ -31,6 +31,8 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], int], str, bool]] = {
     "maxbytespertrigger": ("bytes", memory_size, "a size such as 64mb", False),
     TASKS_OPTION: ("tasks", _COUNT, "a whole number of at least 1", True),
 }
+TABLE_LIMITS = frozenset(key for key, (name, _, _, of_table) in _KEYS.items() if of_table and name != "tasks")
+"""Keys of those bounds that a table's options know too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -296,12 +296,6 @@ def _struct(array: pa.StructArray, kind: pa.StructType) -> pa.Array:
 
 
 def _list(array: pa.Array, kind: pa.ListType) -> pa.Array:
-    if (
-        pa.types.is_fixed_size_list(array.type)
-        or pa.types.is_list_view(array.type)
-        or pa.types.is_large_list_view(array.type)
-    ):
-        array = array.cast(pa.list_(array.type.value_field))
     if not pa.types.is_list(kind):
         return _list(array, pa.list_(kind.value_field)).cast(kind)
     values = _cast(array.flatten(), kind.value_type)
