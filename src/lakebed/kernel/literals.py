@@ -64,7 +64,8 @@ def _number(text: str, kind: pa.DataType) -> pa.Scalar:
         return _decimal(number, kind.precision - kind.scale, kind.scale)
     if number != number.to_integral_value():
         return _decimal(number, _WHOLE_DIGITS, 0)
-    for width in (kind, pa.int64()):
+    widths = (kind,) if pa.types.is_unsigned_integer(kind) else (kind, pa.int64())
+    for width in widths:
         try:
             return pa.scalar(int(number), width)
         except (OverflowError, pa.ArrowInvalid):

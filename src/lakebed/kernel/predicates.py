@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -32,6 +33,9 @@ _COMPARE: dict[type[sql.Expr], Callable[[Any, Any], Any]] = {
 _MATH: dict[type[sql.Expr], Callable[[Any, Any], Any]] = {
     sql.Add: operator.add, sql.Sub: operator.sub, sql.Mul: operator.mul,
 }  # fmt: skip
+_KNOWN_ARGS = {"this", "expression", "expressions", "low", "high", "negate"}
+"""What `boolean` looks at; a node with more to it (ESCAPE, SYMMETRIC, a subquery) is refused, not half understood."""
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
 _UNKNOWN = pa.scalar(None, pa.bool_())
 
 
@@ -78,13 +82,22 @@ def _parsed(where: str) -> sql.Expr:
     if not where.strip():
         raise PredicateError("where is empty", todo="Leave it out to read every row")
     try:
-        return sqlglot.parse_one(where, dialect="spark", into=sql.Condition)
+        return sqlglot.parse_one(_QUOTED.sub(_escaped, where), dialect="spark", into=sql.Condition)
     except SqlglotError as error:
         found = error.errors if isinstance(error, ParseError) else []
         why = str(found[0].get("description") or error) if found else str(error)
         raise PredicateError(f"cannot parse where {where!r}", why=why) from error
     except RecursionError as error:
         raise PredicateError("where is nested too deeply", todo="Use IN, or fewer parentheses") from error
+
+
+def _escaped(quoted: re.Match[str]) -> str:
+    """A text with `''` for a quote, as standard SQL and Spark 4 have it: the parser takes that for two texts."""
+    text = quoted[0]
+    if text[0] != "'":
+        return text
+    inner = re.sub(r"\\.|''", lambda part: r"\'" if part[0] == "''" else part[0], text[1:-1], flags=re.DOTALL)
+    return f"'{inner}'"
 
 
 def _try_out(predicate: pc.Expression, schema: pa.Schema) -> None:
@@ -109,6 +122,12 @@ class _Translation:
 
     def boolean(self, node: sql.Expr) -> pc.Expression:
         """A node that is true, false or null."""
+        positive = self._boolean(node)
+        return ~positive if node.args.get("negate") else positive
+
+    def _boolean(self, node: sql.Expr) -> pc.Expression:
+        if not isinstance(node, sql.Column) and any(node.args[arg] for arg in node.args.keys() - _KNOWN_ARGS):
+            raise self._unsupported(node)
         match node:
             case sql.Paren():
                 return self.boolean(node.this)
@@ -146,7 +165,9 @@ class _Translation:
 
     def _pair(self, left: sql.Expr, right: sql.Expr) -> tuple[pc.Expression, pc.Expression]:
         """Two sides of a comparison; a constant takes the type of the other side."""
-        if _is_constant(left) and not _is_constant(right):
+        if isinstance(left, sql.Null) and isinstance(right, sql.Null):
+            return pc.scalar(_UNKNOWN), pc.scalar(_UNKNOWN)
+        if _is_constant(left) and (not _is_constant(right) or isinstance(left, sql.Null)):
             field, kind = self._value(right, None)
             return pc.scalar(self._constant(left, kind)), field
         field, kind = self._value(left, None)
@@ -209,11 +230,14 @@ class _Translation:
                 todo=f"Columns: {', '.join(near or self._schema.names)}",
             )
         kind = self._schema.field(name).type
+        path = [name]
         for part in parts[1:]:
-            if not pa.types.is_struct(kind) or kind.get_field_index(part) < 0:
+            child = find_column(part, [field.name for field in kind]) if pa.types.is_struct(kind) else None
+            if child is None:
                 raise self._error(f"{node.sql()} names no field")
-            kind = kind.field(part).type
-        return pc.field(name, *parts[1:]) if len(parts) > 1 else pc.field(name), kind
+            path.append(child)
+            kind = kind.field(child).type
+        return pc.field(*path) if len(path) > 1 else pc.field(name), kind
 
     def _is(self, node: sql.Is) -> pc.Expression:
         if isinstance(node.expression, sql.Null):

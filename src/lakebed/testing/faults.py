@@ -37,7 +37,7 @@ class Crash(BaseException):
 
 
 class Kind(StrEnum):
-    """How a call fails. BEFORE: without its effect. AFTER: with it. TORN: with a part of it, if the store can do that."""
+    """How a call fails. BEFORE: without its effect. AFTER: with it. TORN: with a part of it, where a store can."""
 
     ERROR_BEFORE = "error before"
     ERROR_AFTER = "error after"

@@ -116,7 +116,7 @@ def test_no_permission_is_a_storage_error_that_names_the_file(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(StorageError, match="cannot write snapshot-1.*Permission denied"):
+    with pytest.raises(StorageError, match=r"cannot write snapshot-1.*Permission denied"):
         table.put_if_absent("snapshot-1", b"x")
     assert os.listdir(table.location) == []
 
@@ -142,7 +142,7 @@ def test_a_link_whose_answer_got_lost_is_ours(table: LocalStore, monkeypatch: py
 
 
 def test_a_full_disk_is_a_storage_error(table: LocalStore) -> None:
-    with pytest.raises(StorageError, match="cannot write f.*No space left"), table.open_output("f"):
+    with pytest.raises(StorageError, match=r"cannot write f.*No space left"), table.open_output("f"):
         raise OSError(28, "No space left on device")
     assert not table.exists("f")
 

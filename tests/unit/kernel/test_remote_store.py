@@ -90,7 +90,7 @@ def test_random_access_costs_one_request_a_read(store: RemoteStore, monkeypatch:
 
 def test_secrets_travel_only_when_allowed(bucket: str, s3_options: dict[str, str]) -> None:
     store = open_store(bucket, s3_options)
-    with pytest.raises(UsageError, match="aws_secret_access_key.*ship-secrets") as raised:
+    with pytest.raises(UsageError, match=r"aws_secret_access_key.*ship-secrets") as raised:
         pickle.dumps(store)
     assert "hush" not in str(raised.value) + repr(store) + repr(vars(store))
     store.write("f", b"abc")
@@ -235,7 +235,7 @@ def test_put_if_absent(
 
 def test_put_if_absent_that_is_refused_says_so(lying: Callable[..., tuple[RemoteStore, _Server]]) -> None:
     store, server = lying(only_says(403))
-    with pytest.raises(StorageError, match="cannot write snapshot-1.*credentials"):
+    with pytest.raises(StorageError, match=r"cannot write snapshot-1.*credentials"):
         store.put_if_absent("snapshot-1", OURS)
     assert server.objects == {}
 

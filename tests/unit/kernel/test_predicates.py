@@ -1,0 +1,252 @@
+"""`where`: what it keeps, and what it says when it cannot be used (tests/property holds its logic against SQLite)."""
+
+import datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from lakebed.errors import PredicateError
+from lakebed.kernel.predicates import columns_of, find_column, parse_where
+
+UTC = datetime.UTC
+NOON = datetime.datetime(2024, 1, 1, 12, 0, 0, 500)
+
+TABLE = pa.table(
+    {
+        "n": pa.array([0, 1, 2, 3]),
+        "tiny": pa.array([1, None, 100, -5], pa.int8()),
+        "big": pa.array([2**62, 2**62 + 1, None, -1], pa.int64()),
+        "unsigned": pa.array([2**64 - 1, 0, None, 1], pa.uint64()),
+        "text": pa.array(["a_b", "axb", None, "it's"]),
+        "word": pa.array(["x", None, "y", "x"]).dictionary_encode(),
+        "blob": pa.array([b"a", b"b", None, b""]),
+        "price": pa.array([Decimal("1.25"), Decimal("-3.00"), None, Decimal("99999999.99")], pa.decimal128(10, 2)),
+        "huge": pa.array([Decimal(1), Decimal(10) ** 37, None, Decimal(-1)], pa.decimal128(38, 0)),
+        "real": pa.array([0.1, float("nan"), None, -1.5], pa.float64()),
+        "single": pa.array([0.1, 2.0, None, -1.5], pa.float32()),
+        "flag": pa.array([True, False, None, True]),
+        "day": pa.array([datetime.date(2024, 1, 1), datetime.date(2024, 1, 2), None, datetime.date(1969, 12, 31)]),
+        "local": pa.array([NOON, NOON + datetime.timedelta(days=1), None, NOON], pa.timestamp("us")),
+        "moment": pa.array([NOON, NOON + datetime.timedelta(days=1), None, NOON], pa.timestamp("us", "UTC")),
+        "millis": pa.array(
+            [NOON.replace(microsecond=0), None, None, NOON.replace(microsecond=1000)], pa.timestamp("ms")
+        ),
+        "s": pa.StructArray.from_arrays(
+            [pa.array([1, 7, None, 2], pa.int32())], ["x"], mask=pa.array([False, True, False, False])
+        ),
+        "a.b": pa.array([1, 2, 3, 4]),
+        "Twin": pa.array([1, 1, 1, 1]),
+        "tWIN": pa.array([2, 2, 2, 2]),
+    }
+)
+SCHEMA = TABLE.schema
+
+
+def kept(where: object) -> list[int]:
+    return TABLE.filter(parse_where(where, SCHEMA))["n"].to_pylist()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        # constants that the column's type does not hold
+        ("tiny < 300", [0, 2, 3]),
+        ("tiny > -300", [0, 2, 3]),
+        ("tiny = 300", []),
+        ("tiny in (1, 300)", [0]),
+        ("tiny not in (300)", [0, 2, 3]),
+        ("tiny > 1.5", [2]),
+        ("tiny in (1.0, 1.5)", [0]),
+        ("300 > tiny", [0, 2, 3]),
+        ("tiny between -5.5 and 1.5", [0, 3]),
+        ("big = 4611686018427387904", [0]),
+        ("big > 4611686018427387904.5", [1]),
+        ("big = 4611686018427387905.0", [1]),
+        ("big < 99999999999999999999", [0, 1, 3]),
+        ("unsigned = 18446744073709551615", [0]),
+        ("unsigned > 9223372036854775807", [0]),
+        ("unsigned > -1", [0, 1, 3]),
+        ("tiny = 1e0", [0]),
+        ("tiny = '1'", [0]),
+        # decimals compare by value
+        ("price = 1.250", [0]),
+        ("price > 1.249", [0, 3]),
+        ("price in (1.255, -3)", [1]),
+        ("price < 0", [1]),
+        ("price = 100000000", []),
+        ("price < 1e12", [0, 1, 3]),
+        ("huge > 0.000001", [0, 1]),
+        ("huge = 1.5", []),
+        ("huge < 1e38", [0, 1, 3]),
+        ("price = '1.25'", [0]),
+        # floats
+        ("real = 0.1", [0]),
+        ("single = 0.1", [0]),
+        ("real < 0", [3]),
+        ("real = 1", []),
+        ("real is null", [2]),
+        # texts
+        ("text = 'it''s'", [3]),
+        (r"text = 'it\'s'", [3]),
+        ("""text = "it's" """, [3]),
+        ("text in ('''', 'it''s', '')", [3]),
+        ("text like 'a_b'", [0, 1]),
+        (r"text like 'a\_b'", [0]),
+        ("text not like 'a%'", [3]),
+        ("text not ilike 'A%'", [3]),
+        ("not text like 'a%'", [3]),
+        ("not text not like 'a%'", [0, 1]),
+        ("text ilike 'A%'", [0, 1]),
+        ("startswith(text, 'a')", [0, 1]),
+        ("upper(text) = 'AXB'", [1]),
+        ("lower(text) in ('axb')", [1]),
+        ("text >= 'b'", [3]),
+        ("word = 'x'", [0, 3]),
+        ("word in ('x', 'z')", [0, 3]),
+        ("blob = 'b'", [1]),
+        ("blob in ('a', 'b')", [0, 1]),
+        # booleans
+        ("flag", [0, 3]),
+        ("not flag", [1]),
+        ("flag = false", [1]),
+        ("flag is true", [0, 3]),
+        ("flag is not true", [1, 2]),
+        ("flag is false", [1]),
+        ("flag is not false", [0, 2, 3]),
+        ("(tiny > 0) is not true", [1, 3]),
+        ("true", [0, 1, 2, 3]),
+        ("null", []),
+        ("1 = 1", [0, 1, 2, 3]),
+        ("1 > 2", []),
+        # dates and times
+        ("day = '2024-01-01'", [0]),
+        ("day > date '2024-01-01'", [1]),
+        ("day < '1970-01-01'", [3]),
+        ("day in ('2024-01-01', date '2024-01-02')", [0, 1]),
+        ("day between '2024-01-01' and '2024-01-02'", [0, 1]),
+        ("day > timestamp '2024-01-01 12:00:00'", [1]),
+        ("day = cast('2024-01-02' as date)", [1]),
+        ("local = '2024-01-01 12:00:00.0005'", [0, 3]),
+        ("local > date '2024-01-01'", [0, 1, 3]),
+        ("local > timestamp '2024-01-01 13:00:00'", [1]),
+        ("local < '2024-01-01 12:00:00.000500001'", [0, 3]),
+        ("local in ('2024-01-01 12:00:00.0005', '2024-01-01 12:00:00.000500001')", [0, 3]),
+        ("moment = '2024-01-01 12:00:00.0005'", [0, 3]),
+        ("moment > timestamp '2024-01-01 13:00:00'", [1]),
+        ("moment > '2024-01-01T14:00:00.0004+02:00'", [0, 1, 3]),
+        ("moment > '2024-01-01T12:00:00.0005Z'", [1]),
+        ("moment < '2024-01-02'", [0, 3]),
+        ("moment < date '2024-01-02'", [0, 3]),
+        ("millis = '2024-01-01 12:00:00.0005'", []),
+        ("millis > '2024-01-01 12:00:00.0005'", [3]),
+        ("millis in ('2024-01-01 12:00:00')", [0]),
+        # arithmetic
+        ("tiny + 200 > 199", [0, 2]),
+        ("tiny * 2 = 2", [0]),
+        ("-tiny = 5", [3]),
+        ("tiny / 2 = 0.5", [0]),
+        ("tiny / 0 = 1", []),
+        ("n - tiny = 8", [3]),
+        ("n + 0.5 > 2", [2, 3]),
+        ("1 + 1 = n", [2]),
+        # nulls
+        ("tiny is null", [1]),
+        ("tiny is not null", [0, 2, 3]),
+        ("tiny <=> null", [1]),
+        ("tiny <=> 1", [0]),
+        ("not (tiny <=> 1)", [1, 2, 3]),
+        ("tiny is distinct from 1", [1, 2, 3]),
+        ("tiny is not distinct from 1", [0]),
+        ("tiny = null", []),
+        ("not (tiny = null)", []),
+        ("tiny in (1, null)", [0]),
+        ("tiny not in (1, null)", []),
+        ("null = null", []),
+        # names
+        ("TINY = 1", [0]),
+        ("`tiny` = 1", [0]),
+        ("`a.b` = 2", [1]),
+        ("Twin = 1", [0, 1, 2, 3]),
+        ("tWIN = 1", []),
+        ("s.x = 1", [0]),
+        ("s.x = 7", []),
+        ("s is null", [1]),
+        ("s.x is null", [1, 2]),
+        # pyarrow expressions
+        (pc.field("tiny") > 0, [0, 2]),
+        (None, [0, 1, 2, 3]),
+    ],
+)
+def test_kept_rows(where: object, rows: list[int]) -> None:
+    if where is None:
+        assert parse_where(None, SCHEMA) is None
+    else:
+        assert kept(where) == rows
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("", "where is empty"),
+        ("tiny = ", "cannot parse"),
+        ("tiny = 1; drop table x", "cannot parse"),
+        ("text = 'open", "cannot parse"),
+        ("nope = 1", "unknown column 'nope'.*Columns: n, tiny"),
+        ("twin = 1", "ambiguous column 'twin'.*Twin, tWIN"),
+        ("s.y = 1", "names no field"),
+        ("tiny.x = 1", "names no field"),
+        ("text = 5", "put it in quotes"),
+        ("text > 5", "put it in quotes"),
+        ("day = 20240101", "put it in quotes"),
+        ("day = '2024-13-01'", "is no date32"),
+        ("day = '2024-01-01 12:00:00'", "is no date32"),
+        ("local > '2024-01-01T00:00:00Z'", "names a time zone, the column has none"),
+        ("tiny = 'x'", "is no int8"),
+        ("tiny = text", "does not fit"),
+        ("local = moment", "does not fit"),
+        ("tiny", "must evaluate to bool"),
+        ("tiny and flag", "does not fit"),
+        ("text + 1 = 2", "is no number"),
+        ("text rlike 'x'", "RLIKE 'x' is not supported"),
+        ("length(text) = 1", "not supported"),
+        ("tiny in (select 1)", "a list of values|not supported"),
+        ("tiny in (n)", "is not a constant"),
+        ("cast(tiny as string) = '1'", "not supported"),
+        ("tiny = cast('1' as binary)", "not supported"),
+        ("text like tiny", "a pattern must be a text"),
+        ("text like 'a' escape 'x'", "not supported"),
+        ("text like any ('a', 'b')", "pattern must be a text"),
+        ("n between symmetric 2 and 1", "not supported|cannot parse"),
+        ("text = 'a' 'b'", "not supported"),
+        ("s = 1", "is no struct|put it in quotes"),
+        ("huge > 1e-70", "more digits"),
+        (pc.field("nope") == 1, "does not fit"),
+        (pc.field("tiny"), "must evaluate to bool"),
+        (["tiny", "=", 1], "where is a list"),
+        (pc.field("local") == pc.field("moment"), "does not fit"),
+    ],
+)
+def test_what_cannot_be_used_is_one_clear_error(where: object, says: str) -> None:
+    with pytest.raises(PredicateError, match=says) as raised:
+        parse_where(where, SCHEMA)  # type: ignore[arg-type]
+    assert "\n" not in str(raised.value)
+
+
+def test_a_long_chain_of_conditions() -> None:
+    assert kept(" or ".join(f"n = {n}" for n in range(2, 600))) == [2, 3]
+    assert kept(f"n in ({', '.join(map(str, range(2, 6000)))})") == [2, 3]
+
+
+def test_columns_of() -> None:
+    assert columns_of("text = 'a' and (S.X = 1 or n in (1))", SCHEMA) == ("n", "text", "s")
+    assert columns_of(pc.field("flag") & (pc.field("n") > 1), SCHEMA) == ("n", "flag")
+    assert columns_of("true", SCHEMA) == columns_of(None, SCHEMA) == ()
+    assert columns_of("n = 1", pa.schema([("n", pa.int64())])) == ("n",)
+
+
+def test_find_column() -> None:
+    names = ["id", "Id2", "x", "X"]
+    assert [find_column(name, names) for name in ("ID", "id2", "x", "X", "y")] == ["id", "Id2", "x", "X", None]
+    assert find_column("twin", ["Twin", "tWIN"]) is None
