@@ -1,0 +1,16 @@
+"""What holds for every test: one JVM for all that start Spark, and property tests that a slow machine does not fail."""
+
+import os
+
+import hypothesis
+import pytest
+
+hypothesis.settings.register_profile("any-machine", deadline=None, derandomize=bool(os.environ.get("CI")))
+hypothesis.settings.load_profile("any-machine")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With pytest-xdist (--dist loadgroup), tests that use the Spark session share one worker."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
