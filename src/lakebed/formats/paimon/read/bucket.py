@@ -19,7 +19,7 @@ from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND, DataField, arrow_schema
 from lakebed.formats.paimon.definition import split_names
-from lakebed.formats.paimon.merge import last_of_runs, sort_order
+from lakebed.formats.paimon.merge import key_runs, merge_function, sort_order
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.read.sections import sections
 from lakebed.formats.paimon.snapshot import History
@@ -79,7 +79,9 @@ class BucketReader:
     def _merge_section(self, split: PaimonSplit, section: Sequence[DataFileMeta]) -> Iterator[pa.RecordBatch]:
         sequence_fields = split_names(self.options[opt.SEQUENCE_FIELD])
         keys = self.schema.trimmed_primary_keys
-        names = tuple(n for n in self.schema.names if n in {*self.needed, *keys, *sequence_fields})
+        engine = merge_function(self.schema, self.options)
+        wanted = engine.needs({*self.needed}) | {*keys, *sequence_fields}
+        names = tuple(name for name in self.schema.names if name in wanted)
         tables = [
             pa.Table.from_batches(
                 self._file(split, file, names, (SEQUENCE_FIELD, KIND_FIELD)),
@@ -95,9 +97,14 @@ class BucketReader:
         then.append((rows.column(SEQUENCE_NUMBER).chunk(0), False))
         key_columns = [rows.column(name).chunk(0) for name in keys]
         order = sort_order(key_columns, then)
-        last = last_of_runs([column.take(pa.array(order)) for column in key_columns])
-        chosen = order if last is None else order[last]
-        kinds = rows.column(VALUE_KIND).chunk(0).to_numpy()[chosen]
+        at = pa.array(order)
+        runs = key_runs([column.take(at) for column in key_columns])
+        if self.options[opt.MERGE_ENGINE] == "deduplicate":
+            chosen = order[runs.last]
+        else:
+            rows = engine.merge(rows.take(at).combine_chunks(), runs).combine_chunks()
+            chosen = np.arange(len(rows))
+        kinds = rows.column(VALUE_KIND).to_numpy()[chosen]
         chosen = chosen[(kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)]
         values = rows.select(list(self.needed))
         for start in range(0, len(chosen), _BATCH_ROWS):

@@ -16,6 +16,7 @@ from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder, partition_folder
 from lakebed.formats.paimon.manifests import live_files
+from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.read.bucket import BucketReader, PaimonSplit
 from lakebed.formats.paimon.read.pruning import kept_entries
 from lakebed.formats.paimon.snapshot import History
@@ -60,11 +61,8 @@ def _splits(entries: Sequence[ManifestEntry], schema: TableSchema, options: Opti
 
 
 def _refuse_unread(schema: TableSchema, options: Options, table: str) -> None:
-    engine = options[opt.MERGE_ENGINE]
-    refused = {
-        f"tables with merge-engine {engine}": bool(schema.primary_keys) and engine != "deduplicate",
-        "tables with deletion vectors": options[opt.DELETION_VECTORS],
-    }
+    merge_function(schema, options)
+    refused = {"tables with deletion vectors": options[opt.DELETION_VECTORS]}
     for what, holds in refused.items():
         if holds:
             raise UnsupportedError(

@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.binary_row import EMPTY_ROW, encode_row, plain, with_arity
-from lakebed.formats.paimon.codec.file_schema import file_fields, file_schema
+from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD, file_fields, file_schema
 from lakebed.formats.paimon.codec.manifest import SOURCE_APPEND, DataFileMeta, SimpleStats
 from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.types import file_field
 from lakebed.formats.paimon.definition import split_names
 from lakebed.formats.paimon.layout import NameFactory
-from lakebed.formats.paimon.merge import last_of_runs, sort_order
+from lakebed.formats.paimon.merge import key_runs, merge_function, sort_order
 from lakebed.formats.paimon.write.files import FileFormat, WrittenFile, write_files
 from lakebed.formats.paimon.write.kinds import Kinds
 from lakebed.formats.paimon.write.stats import KEY_TRUNCATION, StatsMode, column_stats, value_stats
@@ -27,6 +28,8 @@ from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.model.rowkind import RowKind
 
+Numbers = npt.NDArray[np.int64]
+SEQUENCE_COLUMN, KIND_COLUMN = file_field(SEQUENCE_FIELD), file_field(KIND_FIELD)
 _NO_KEY = with_arity(EMPTY_ROW, 0)
 
 
@@ -42,7 +45,7 @@ class BucketFiles:
         self,
         folder: str,
         rows: pa.Table,
-        indices: npt.NDArray[np.int64],
+        indices: Numbers,
         kinds: Kinds | None,
         sequence: int,
         names: NameFactory,
@@ -57,16 +60,12 @@ class BucketFiles:
         self,
         folder: str,
         rows: pa.Table,
-        indices: npt.NDArray[np.int64],
+        indices: Numbers,
         kinds: Kinds | None,
         sequence: int,
         names: NameFactory,
     ) -> tuple[DataFileMeta, ...]:
-        order = self._merged_order(rows, indices)
-        chosen = indices[order]
-        values = rows.take(pa.array(chosen))
-        kind = np.zeros(len(chosen), np.int8) if kinds is None else kinds[chosen]
-        sequences = sequence + order
+        values, sequences, kind = self._merged(rows, indices, kinds, sequence)
         thin = self.options[opt.THIN_MODE]
         keys = [values.column(name) for name in self.schema.trimmed_primary_keys]
         made = pa.Table.from_arrays(
@@ -79,20 +78,34 @@ class BucketFiles:
             for file in write_files(self.store, folder, made, how, names)
         )
 
-    def _merged_order(self, rows: pa.Table, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Positions in `indices`, sorted by key, of the rows that win their key."""
+    def _merged(
+        self, rows: pa.Table, indices: Numbers, kinds: Kinds | None, sequence: int
+    ) -> tuple[pa.Table, Numbers, Kinds]:
+        """The rows at `indices`, sorted by key and merged: values, sequence numbers and kinds."""
         down = self.options[opt.SEQUENCE_ORDER] == "descending"
-        picked = None if _is_all(indices, len(rows)) else pa.array(indices)
+        picked = None if len(indices) == len(rows) else pa.array(indices)
 
         def column(name: str) -> pa.Array:
             whole = rows.column(name).chunk(0)
             return whole if picked is None else whole.take(picked)
 
         keys = [column(name) for name in self.schema.trimmed_primary_keys]
-        then = [(column(name), down) for name in split_names(self.options[opt.SEQUENCE_FIELD])]
-        order = sort_order(keys, then)
-        last = last_of_runs([key.take(pa.array(order)) for key in keys])
-        return order if last is None else order[last]
+        order = sort_order(keys, [(column(name), down) for name in split_names(self.options[opt.SEQUENCE_FIELD])])
+        at = pa.array(order)
+        runs = key_runs([key.take(at) for key in keys])
+        engine = merge_function(self.schema, self.options)
+        deduplicates = self.options[opt.MERGE_ENGINE] == "deduplicate"
+        if deduplicates:  # the winner is known before any value is fetched
+            order = order if len(runs) == len(order) else order[runs.last]
+        chosen = indices[order]
+        values = rows.take(pa.array(chosen))
+        kind = np.zeros(len(chosen), np.int8) if kinds is None else kinds[chosen]
+        if deduplicates:
+            return values, sequence + order, kind
+        whole = values.add_column(0, KIND_COLUMN, pa.array(kind)).add_column(0, SEQUENCE_COLUMN, pa.array(sequence + order))
+        made = engine.merge(whole.combine_chunks(), runs).combine_chunks()
+        numbers, codes = made.column(0).to_numpy(), made.column(1).to_numpy()
+        return made.select(list(values.column_names)), numbers, codes
 
     def _write_appended(
         self, folder: str, rows: pa.Table, sequence: int, names: NameFactory
@@ -113,7 +126,7 @@ class BucketFiles:
         )
 
     def _keyed_meta(
-        self, file: WrittenFile, values: pa.Table, sequences: npt.NDArray[np.int64], kinds: npt.NDArray[np.int8]
+        self, file: WrittenFile, values: pa.Table, sequences: Numbers, kinds: npt.NDArray[np.int8]
     ) -> DataFileMeta:
         part = slice(file.start, file.start + file.rows)
         fields = self.schema.project(self.schema.trimmed_primary_keys)
@@ -163,6 +176,3 @@ class BucketFiles:
 def _piece(values: pa.Table, name: str, file: WrittenFile) -> pa.Array:
     return values.column(name).chunk(0).slice(file.start, file.rows)
 
-
-def _is_all(indices: npt.NDArray[np.int64], rows: int) -> bool:
-    return len(indices) == rows

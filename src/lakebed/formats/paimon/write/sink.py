@@ -322,7 +322,6 @@ def _refuse_unwritten(schema: TableSchema, options: Options, mode: BucketMode, w
         )
     refused = {
         f"{mode} tables": mode not in (BucketMode.HASH_FIXED, BucketMode.BUCKET_UNAWARE),
-        f"tables with merge-engine {options[opt.MERGE_ENGINE]}": options[opt.MERGE_ENGINE] != "deduplicate",
         f"tables with changelog-producer {options[opt.CHANGELOG_PRODUCER]}": options[opt.CHANGELOG_PRODUCER] == "input",
         "tables that track rows": options[opt.ROW_TRACKING],
     }

@@ -1,12 +1,13 @@
-"""Which row of a key wins, for rows within one write and for the sorted runs of a read.
+"""The order in which rows of a bucket are merged, and where the rows of each key lie in it.
 
-Rules: Paimon's MergeFunction family and UserDefinedSeqComparator. Rows come sorted by key, then by the sequence
-fields (null first), then by sequence number; all rows of one key lie together.
+Rules: Paimon's key comparators and UserDefinedSeqComparator: by key, then by the sequence fields (null first), then by
+sequence number or arrival.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -40,11 +41,31 @@ def sort_order(keys: Sequence[pa.Array], then: Sequence[tuple[pa.Array, bool]] =
     return found
 
 
-def last_of_runs(keys: Sequence[pa.Array]) -> Indices | None:
-    """For sorted rows the positions of the last row of each key; None when every row has a key of its own."""
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The rows of each key in sorted rows: run i is `[starts[i], ends[i])`."""
+
+    starts: Indices
+    ends: Indices
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def last(self) -> Indices:
+        """The position of each run's last row."""
+        return self.ends - 1
+
+    def ids(self) -> Indices:
+        """The number of its run for each row."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), self.ends - self.starts)
+
+
+def key_runs(keys: Sequence[pa.Array]) -> Runs:
+    """The runs of equal keys in rows sorted by them."""
     rows = len(keys[0])
-    if rows < 2:
-        return None
+    if not rows:
+        return Runs(np.zeros(0, np.int64), np.zeros(0, np.int64))
     differs = np.zeros(rows - 1, np.bool_)
     for key in keys:
         numbers = _as_integers(key)
@@ -52,9 +73,8 @@ def last_of_runs(keys: Sequence[pa.Array]) -> Indices | None:
             differs |= numbers[1:] != numbers[:-1]
         else:
             differs |= pc.not_equal(key.slice(1), key.slice(0, rows - 1)).to_numpy(zero_copy_only=False)
-    if differs.all():
-        return None
-    return np.append(np.flatnonzero(differs), rows - 1)
+    bounds = np.flatnonzero(differs) + 1
+    return Runs(np.concatenate([[0], bounds]), np.append(bounds, rows))
 
 
 def _as_integers(column: pa.Array) -> npt.NDArray[np.int64] | npt.NDArray[np.int32] | None:

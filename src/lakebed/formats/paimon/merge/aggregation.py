@@ -1,0 +1,90 @@
+"""The aggregation engine: every column folded by its aggregate function.
+
+Rule: Paimon's AggregateMergeFunction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND
+from lakebed.formats.paimon.definition import split_names
+from lakebed.formats.paimon.merge.aggregates import Aggregate
+from lakebed.formats.paimon.merge.order import Runs
+from lakebed.formats.paimon.merge.settings import aggregate_of
+from lakebed.kernel.options import Options
+from lakebed.model.rowkind import RowKind
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """`aggregates` has every column of the table."""
+
+    aggregates: tuple[Aggregate, ...]
+    remove_on_delete: bool
+
+    @property
+    def picks(self) -> bool:
+        """A result is made of many rows."""
+        return False
+
+    @classmethod
+    def of(cls, schema: TableSchema, options: Options) -> Aggregation:
+        """The engine of a table; key columns stay, sequence fields take the last value."""
+        sequence = split_names(options[opt.SEQUENCE_FIELD])
+        made: list[Aggregate] = []
+        for name in schema.names:
+            if name in schema.primary_keys:
+                made.append(Aggregate(name, "primary_key"))
+            elif name in sequence:
+                made.append(Aggregate(name, "last_value"))
+            else:
+                found = aggregate_of(schema, options, name, "last_non_null_value")
+                made.append(found or Aggregate(name, "last_non_null_value"))
+        return cls(tuple(made), options[opt.AGGREGATION_REMOVE])
+
+    def needs(self, columns: set[str]) -> set[str]:
+        """Each column folds by itself."""
+        return columns
+
+    def merge(self, rows: pa.Table, runs: Runs) -> pa.Table:
+        """One row a key, of kind +I, or -D when a delete removed it."""
+        kinds = rows.column(VALUE_KIND).chunk(0).to_numpy()
+        made = np.zeros(len(runs), np.int8)
+        if self.remove_on_delete:
+            made[kinds[runs.last] == RowKind.DELETE] = RowKind.DELETE
+            rows, kinds, runs = after_deletes(rows, kinds, runs)
+        retracts = (kinds == RowKind.DELETE) | (kinds == RowKind.UPDATE_BEFORE)
+        if self.remove_on_delete:
+            retracts &= kinds != RowKind.DELETE
+        functions = {aggregate.column: aggregate for aggregate in self.aggregates}
+        columns = []
+        for name in rows.column_names:
+            values = rows.column(name).chunk(0)
+            if name == SEQUENCE_NUMBER:
+                columns.append(values.take(pa.array(runs.last)))
+            elif name == VALUE_KIND:
+                columns.append(pa.array(made))
+            else:
+                columns.append(functions[name].apply(values, retracts, runs))
+        return pa.Table.from_arrays(columns, schema=rows.schema)
+
+
+def after_deletes(rows: pa.Table, kinds: np.ndarray, runs: Runs) -> tuple[pa.Table, np.ndarray, Runs]:  # type: ignore[type-arg]
+    """Only the rows from each run's last -D on, which is the first of them; what came before it is forgotten."""
+    deletes = np.where(kinds == RowKind.DELETE, np.arange(len(kinds)), -1)
+    last = np.maximum.reduceat(deletes, runs.starts)
+    begins = np.where(last >= 0, last, runs.starts)
+    # a delete followed by other rows leaves no trace
+    begins = np.where((last >= 0) & (last < runs.last), last + 1, begins)
+    if (begins == runs.starts).all():
+        return rows, kinds, runs
+    lengths = runs.ends - begins
+    ends = np.cumsum(lengths)
+    keep = np.arange(int(ends[-1])) + np.repeat(begins - (ends - lengths), lengths)
+    return rows.take(pa.array(keep)).combine_chunks(), kinds[keep], Runs(ends - lengths, ends)

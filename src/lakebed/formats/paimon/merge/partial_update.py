@@ -1,0 +1,144 @@
+"""The partial-update engine: columns that are given replace, columns that are null leave what was there; sequence groups each have their own order.
+
+Rule: Paimon's PartialUpdateMergeFunction. Within a group the row with the greatest sequence wins with all its columns, nulls too; a row whose
+sequence columns are all null does not touch the group; a -D or -U that wins a group empties it. Without groups a -D is an error, unless
+`partial-update.remove-record-on-delete` says that it removes the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakebed.errors import UnsupportedError, UsageError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND
+from lakebed.formats.paimon.merge.aggregates import Aggregate, last_valid, take_or_null
+from lakebed.formats.paimon.merge.aggregation import after_deletes
+from lakebed.formats.paimon.merge.order import Indices, Runs, sort_order
+from lakebed.formats.paimon.merge.settings import aggregate_of, sequence_groups
+from lakebed.kernel.options import Options
+from lakebed.model.rowkind import RowKind
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceGroup:
+    """Columns that follow the order of `sequence` columns; some of them fold by an aggregate function."""
+
+    sequence: tuple[str, ...]
+    columns: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class PartialUpdate:
+    """`keys` are the primary key's columns."""
+
+    keys: tuple[str, ...]
+    groups: tuple[SequenceGroup, ...]
+    remove_on_delete: bool
+
+    @property
+    def picks(self) -> bool:
+        """A result is made of many rows."""
+        return False
+
+    @classmethod
+    def of(cls, schema: TableSchema, options: Options) -> PartialUpdate:
+        """The engine of a table. UnsupportedError for what lakebed lacks."""
+        if options[opt.PARTIAL_UPDATE_REMOVE_GROUP]:
+            raise UnsupportedError(f"lakebed lacks {opt.PARTIAL_UPDATE_REMOVE_GROUP.key}")
+        groups: list[SequenceGroup] = []
+        for sequence, columns in sequence_groups(options).items():
+            for name in (*sequence, *columns):
+                if name not in schema.names:
+                    raise UsageError(f"a sequence group names the unknown column {name!r}")
+            found = [aggregate_of(schema, options, name, "") for name in columns]
+            groups.append(SequenceGroup(sequence, columns, tuple(item for item in found if item is not None)))
+        grouped = {name for group in groups for name in (*group.sequence, *group.columns)}
+        for name in schema.names:
+            if name not in grouped and name not in schema.primary_keys and aggregate_of(schema, options, name, ""):
+                raise UnsupportedError(
+                    f"column {name!r} has an aggregate function but is in no sequence group", why="partial-update needs one"
+                )
+        return cls(schema.primary_keys, tuple(groups), options[opt.PARTIAL_UPDATE_REMOVE])
+
+    def needs(self, columns: set[str]) -> set[str]:
+        """The sequence columns of the groups that are asked for."""
+        more = {name for group in self.groups if columns & {*group.columns, *group.sequence} for name in group.sequence}
+        return columns | more
+
+    def merge(self, rows: pa.Table, runs: Runs) -> pa.Table:
+        """One row a key, of kind +I, or -D where nothing but deletes was seen."""
+        kinds = rows.column(VALUE_KIND).chunk(0).to_numpy()
+        retracts = (kinds == RowKind.DELETE) | (kinds == RowKind.UPDATE_BEFORE)
+        made = np.zeros(len(runs), np.int8)
+        made[np.logical_and.reduceat(retracts, runs.starts)] = RowKind.DELETE
+        if retracts.any() and not self.groups:
+            if not self.remove_on_delete or (kinds == RowKind.UPDATE_BEFORE).any():
+                raise UsageError(
+                    "merge-engine partial-update takes no -D or -U rows",
+                    todo="Set ignore-delete=true, partial-update.remove-record-on-delete=true or sequence groups on the table",
+                )
+            made[kinds[runs.last] == RowKind.DELETE] = RowKind.DELETE
+            rows, kinds, runs = after_deletes(rows, kinds, runs)
+            retracts = kinds == RowKind.DELETE
+        found: dict[str, pa.Array] = {
+            SEQUENCE_NUMBER: rows.column(SEQUENCE_NUMBER).chunk(0).take(pa.array(runs.last)),
+            VALUE_KIND: pa.array(made),
+        }
+        for group in self.groups:
+            if {*group.sequence} <= set(rows.column_names):
+                found |= self._merge_group(group, rows, retracts, runs)
+        for name in rows.column_names:
+            if name not in found:
+                found[name] = self._merge_column(name, rows.column(name).chunk(0), retracts, runs)
+        return pa.Table.from_arrays([found[name] for name in rows.column_names], schema=rows.schema)
+
+    def _merge_column(self, name: str, values: pa.Array, retracts: npt.NDArray[np.bool_], runs: Runs) -> pa.Array:
+        """The last value that is not null and not of a retraction; a key column's last."""
+        if name in self.keys:
+            return values.take(pa.array(runs.last))
+        if retracts.any():
+            values = _without(values, retracts)
+        return take_or_null(values, last_valid(values, runs))
+
+    def _merge_group(
+        self, group: SequenceGroup, rows: pa.Table, retracts: npt.NDArray[np.bool_], runs: Runs
+    ) -> dict[str, pa.Array]:
+        sequence = [rows.column(name).chunk(0) for name in group.sequence]
+        given = np.zeros(len(rows), np.bool_)
+        for column in sequence:
+            given |= column.is_valid().to_numpy(zero_copy_only=False)
+        order = sort_order([pa.array(runs.ids())], [(pa.array(given), False), *((column, False) for column in sequence)])
+        winner = np.where(given[order[runs.last]], order[runs.last], -1)
+        emptied = (winner >= 0) & retracts[np.maximum(winner, 0)]
+        made = {name: take_or_null(column, winner) for name, column in zip(group.sequence, sequence, strict=True)}
+        aggregates = {item.column: item for item in group.aggregates}
+        for name in group.columns:
+            if name not in rows.column_names:
+                continue
+            values = rows.column(name).chunk(0)
+            if name in aggregates:
+                made[name] = self._fold(aggregates[name], values, given, retracts, order, runs)
+            else:
+                made[name] = take_or_null(values, np.where(emptied, -1, winner))
+        return made
+
+    def _fold(
+        self, how: Aggregate, values: pa.Array, given: npt.NDArray[np.bool_], retracts: npt.NDArray[np.bool_], order: Indices, runs: Runs
+    ) -> pa.Array:
+        """An aggregate over the rows that touch the group, in the group's order."""
+        ordered = _without(values, ~given).take(pa.array(order))
+        return how.apply(ordered, (retracts & given)[order], runs)
+
+
+def _without(values: pa.Array, where: npt.NDArray[np.bool_]) -> pa.Array:
+    """The values with null where the mask says."""
+    if not where.any():
+        return values
+    return values.take(pa.array(np.arange(len(values)), mask=where))
