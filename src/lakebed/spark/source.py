@@ -26,7 +26,7 @@ from lakebed.spark.native import open_native, plan_native, stream_native
 from lakebed.spark.pushdown import to_expression
 from lakebed.spark.read import plain_rows, read_tasks
 from lakebed.spark.sink import BATCH_IDENTIFIER, SinkInput, write_task
-from lakebed.spark.stream import Stream, StreamOptions
+from lakebed.spark.stream import TABLE_LIMITS, Stream, StreamOptions
 from lakebed.spark.types import arrow_schema, spark_schema
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
@@ -152,7 +152,9 @@ class Loaded:
     def _reader(self) -> StreamReader:
         if self.rows_only:
             return stream_native(self.table(), self.options, self.columns, self.where)
-        return self.table().stream(self.columns, self.where)
+        # Spark's admission control brings the bounds: a stream that bounded itself too could not tell what is there now.
+        unbounded = {key: value for key, value in self.options.items() if key.lower() not in TABLE_LIMITS}
+        return open_native(self.short_name, self.location, unbounded).stream(self.columns, self.where)
 
     def _plan(self) -> ReadPlan[Any]:
         return self.plan if self.plan is not None else self._planned(self.where)
