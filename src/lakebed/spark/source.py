@@ -152,7 +152,7 @@ class Loaded:
     def _reader(self) -> StreamReader:
         if self.rows_only:
             return stream_native(self.table(), self.options, self.columns, self.where)
-        # Spark's admission control brings the bounds: a stream that bounded itself too could not tell what is there now.
+        # Spark's admission control bounds it: a stream that did so itself could not tell what is there now.
         unbounded = {key: value for key, value in self.options.items() if key.lower() not in TABLE_LIMITS}
         return open_native(self.short_name, self.location, unbounded).stream(self.columns, self.where)
 
