@@ -1,0 +1,108 @@
+"""The archived timeline of table versions up to 6: files `.commits_.archive.<N>_1-0-1` in the log file format.
+
+Each file is a run of AVRO_DATA blocks whose records are `HoodieArchivedMetaEntry`, one for each state file of an
+instant: requested, inflight, completed. Releases add fields and leave others out, so a block is read with the schema
+that it carries. The records are not in the order of time, and a run that died after writing leaves instants that the
+next run writes again.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+
+from lakebed.errors import CorruptError
+from lakebed.formats.hudi.codec.avro import decode_blocks, record_run
+from lakebed.formats.hudi.codec.log import BlockKind, CorruptRange, LogBlock, parse_log
+from lakebed.formats.hudi.codec.schema import writer_schema
+from lakebed.kernel.scratch import Scratch
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedEntry:
+    """One archived state file.
+
+    `instant` is the requested time, `state` REQUESTED, INFLIGHT or COMPLETED, `state_transition_time` when the state
+    was reached (the file's modification time, 17 digits; empty where the release did not write it).
+    """
+
+    instant: str
+    action: str
+    state: str
+    state_transition_time: str
+    _schema: str = field(repr=False)
+    _record: bytes = field(repr=False)
+
+    def metadata(self) -> Mapping[str, Any]:
+        """What the state file held, decoded now.
+
+        The payload fields that are not null, by their names in the schema (`hoodieCommitMetadata`,
+        `hoodieCleanMetadata`, `hoodieCompactionPlan`, ...); empty for most requested states. Raises CorruptError.
+        """
+        try:
+            found: Any = fastavro.schemaless_reader(io.BytesIO(self._record), _parsed(self._schema), None)
+        # fastavro lets whatever its C code meets through: EOFError, IndexError, UnicodeDecodeError, ...
+        except Exception as error:
+            raise CorruptError(
+                "an archived instant cannot be decoded", instant=self.instant, why=f"{type(error).__name__}: {error}"
+            ) from error
+        return {name: value for name, value in found.items() if isinstance(value, dict)}
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveScan:
+    """What the archive files hold: entries in the order of time, each state once, and the ranges that are no blocks."""
+
+    entries: tuple[ArchivedEntry, ...]
+    corrupt: tuple[CorruptRange, ...]
+
+
+def parse_archive(files: Iterable[bytes | memoryview], scratch: Scratch) -> ArchiveScan:
+    """All entries of the archive files, ordered by instant and state; the metadata stays undecoded.
+
+    A state that stands in the files twice is given once, as it was written last. Raises CorruptError for a block
+    whose records cannot be decoded.
+    """
+    found: dict[tuple[str, int, str], ArchivedEntry] = {}
+    corrupt: list[CorruptRange] = []
+    for data in files:
+        scan = parse_log(data)
+        corrupt += scan.corrupt
+        for block in scan.blocks:
+            if block.kind is BlockKind.AVRO_DATA:
+                for entry in _entries(block, scratch):
+                    found[(entry.instant, _STATES.get(entry.state, len(_STATES)), entry.action)] = entry
+    return ArchiveScan(tuple(found[key] for key in sorted(found)), tuple(corrupt))
+
+
+_STATES = {"REQUESTED": 0, "INFLIGHT": 1, "COMPLETED": 2}
+_KEYS = ("commitTime", "actionType", "actionState", "stateTransitionTime")
+_LENGTH = struct.Struct(">i")
+
+
+def _entries(block: LogBlock, scratch: Scratch) -> Iterator[ArchivedEntry]:
+    written = {column.name for column in writer_schema(block.schema).columns}
+    table = decode_blocks([block], [name for name in _KEYS if name in written], scratch)
+    columns = [table[name].to_pylist() if name in table.column_names else [None] * table.num_rows for name in _KEYS]
+    # One step a record: an archive has some records for each commit, not for each row.
+    _, body = record_run(block)
+    place = 0
+    for instant, action, state, transition in zip(*columns, strict=True):
+        (length,) = _LENGTH.unpack_from(body, place)
+        place += _LENGTH.size
+        record = bytes(body[place : place + length])
+        place += length
+        # Before 0.6 the state was left out: only completed instants were archived.
+        yield ArchivedEntry(instant or "", action or "", state or "COMPLETED", transition or "", block.schema, record)
+
+
+@lru_cache(maxsize=32)
+def _parsed(schema: str) -> Any:
+    return fastavro.parse_schema(json.loads(schema))

@@ -1,0 +1,101 @@
+"""Hudi's own schemas with column ids, which tell a renamed column from a new one.
+
+They stand as JSON (`SerDeHelper`) in a commit's extra metadata `latest_schema`, and all of them in the files
+`.hoodie/.schema/<instant>.schemacommit` as {"schemas": [...]}. A schema holds {"max_column_id", "version_id", "type":
+"record", "fields": [{"id", "name", "optional", "type"}]}; a nested type is an object again, with ids for the element of
+an array and the value of a map. `version_id` is the instant from which on files are written with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakebed.errors import CorruptError
+from lakebed.formats.hudi.codec.evolve import Path, Renames
+
+
+@dataclass(frozen=True, slots=True)
+class InternalSchema:
+    """The columns of a table from the instant `version_id` on: (id, path of names) for each field, nested ones too."""
+
+    version_id: int
+    fields: tuple[tuple[int, Path], ...]
+
+
+def parse_internal_schema(text: str) -> InternalSchema | None:
+    """The schema of a commit's `latest_schema`; None for an empty text. Raises CorruptError."""
+    if not text.strip():
+        return None
+    try:
+        return _schema(json.loads(text))
+    except (ValueError, KeyError, TypeError) as error:
+        raise _corrupt(error) from error
+
+
+def parse_schema_history(text: str) -> tuple[InternalSchema, ...]:
+    """The schemas of a `.schemacommit` file, oldest first. Raises CorruptError."""
+    try:
+        found = [_schema(node) for node in json.loads(text)["schemas"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _corrupt(error) from error
+    return tuple(sorted(found, key=lambda schema: schema.version_id))
+
+
+def schema_as_of(instant: str, history: Sequence[InternalSchema]) -> InternalSchema | None:
+    """The schema that files of an instant were written with: the newest one not after it."""
+    at = int(instant)
+    return max(
+        (schema for schema in history if schema.version_id <= at), key=lambda schema: schema.version_id, default=None
+    )
+
+
+def renames(written: InternalSchema, wanted: InternalSchema) -> Renames:
+    """What `conform` needs to read rows of one schema as the other.
+
+    A field has its old name by its id; one whose id the old schema lacks is absent there, even if a dropped field had
+    its name.
+    """
+    old = dict(written.fields)
+    found: dict[Path, str | None] = {}
+    for number, path in wanted.fields:
+        before = old.get(number)
+        if before is None:
+            found[path] = None
+        elif before[-1] != path[-1]:
+            found[path] = before[-1]
+    return found
+
+
+def _corrupt(error: Exception) -> CorruptError:
+    return CorruptError("a Hudi schema cannot be read", why=f"{type(error).__name__}: {error}")
+
+
+def _schema(node: dict[str, Any]) -> InternalSchema:
+    version = _value(node, "version_id") if "version_id" in node or "version-id" in node else 0
+    return InternalSchema(int(version), tuple(_fields(node, ())))
+
+
+def _value(node: dict[str, Any], key: str) -> Any:
+    """The value of a key, which some releases write with a hyphen and others with an underscore."""
+    other = key.replace("_", "-")
+    return node[key] if key in node else node[other]
+
+
+def _fields(node: Any, path: Path) -> list[tuple[int, Path]]:
+    if not isinstance(node, dict):
+        return []
+    kind = node["type"]
+    found: list[tuple[int, Path]] = []
+    if kind == "record":
+        for field in node["fields"]:
+            inner = (*path, field["name"])
+            found.append((field["id"], inner))
+            found += _fields(field["type"], inner)
+    elif kind == "array":
+        found += _fields(node["element"], (*path, "element"))
+    elif kind == "map":
+        found += _fields(node["value"], (*path, "value"))
+    return found

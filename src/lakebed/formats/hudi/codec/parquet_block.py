@@ -1,0 +1,44 @@
+"""PARQUET_DATA log blocks: the content is a whole Parquet file (`HoodieParquetDataBlock`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.formats.hudi.codec.evolve import conform_table
+from lakebed.formats.hudi.codec.log import BlockKind, LogBlock
+from lakebed.formats.hudi.codec.schema import writer_schema
+
+
+def decode_parquet_block(block: LogBlock, columns: Sequence[str] | None) -> pa.Table:
+    """The rows of a PARQUET_DATA block, in order, with the types of `schema.arrow_schema`.
+
+    `columns` None gives all of the block's schema, otherwise those, in the order asked. Raises CorruptError naming the
+    instant and the offset when the content is no Parquet file or lacks a column of the block's schema.
+    """
+    if block.kind is not BlockKind.PARQUET_DATA:
+        raise UnsupportedError(f"a {block.kind.name} block holds no Parquet file", instant=block.instant_time)
+    writer = writer_schema(block.schema)
+    wanted = writer.columns if columns is None else tuple(writer.column(name) for name in columns)
+    target = pa.schema([column.field() for column in wanted])
+    try:
+        table = pq.read_table(
+            pa.BufferReader(pa.py_buffer(block.content)), columns=target.names, use_threads=False, partitioning=None
+        )
+    except (pa.ArrowException, OSError) as error:
+        raise _corrupt(block, str(error)) from error
+    if missing := [name for name in target.names if name not in table.column_names]:
+        raise _corrupt(block, f"it has no column {missing[0]!r}")
+    return conform_table(table, target)
+
+
+def _corrupt(block: LogBlock, why: str) -> CorruptError:
+    return CorruptError(
+        f"the PARQUET_DATA block at offset {block.offset} cannot be decoded",
+        instant=block.instant_time,
+        why=why,
+        todo="Its rows are lost: roll the instant back and write it again, or restore the file from a copy",
+    )
