@@ -299,7 +299,8 @@ def _list_schema() -> Any:
     return fastavro.parse_schema({"type": "record", "name": "HoodieDeleteRecordList", "fields": [deletes]})
 
 
-_LIST_SCHEMA = _list_schema()
+LIST_SCHEMA = _list_schema()
+"""`HoodieDeleteRecordList` as fastavro takes it; date, time and timestamp wrappers hold plain numbers."""
 _BRANCHES = {
     "BooleanWrapper": OrderingBranch.BOOLEAN,
     "IntWrapper": OrderingBranch.INT,
@@ -320,7 +321,7 @@ _BRANCHES = {
 def _decode_singly(body: memoryview) -> pa.Table:
     stream = io.BytesIO(body)
     try:
-        found: Any = fastavro.schemaless_reader(stream, _LIST_SCHEMA, None, return_record_name=True)
+        found: Any = fastavro.schemaless_reader(stream, LIST_SCHEMA, None, return_record_name=True)
         rows = found["deleteRecordList"]
     # fastavro lets whatever its C code meets through: EOFError, IndexError, UnicodeDecodeError, struct.error, ...
     except Exception as error:
