@@ -62,6 +62,8 @@ def _extract(table_format: str, name: str, into: Path) -> Path:
         raise KeyError(f"no golden {table_format} table {name!r}; there are {', '.join(names(table_format))}")
     into.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive, "r:xz") as tar:
-        tar.extractall(into, filter="data")
+        # Python before 3.11.4 knows no filters; 3.14 filters by itself.
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)
+        tar.extractall(into)
     in_database = into / DATABASE / name
     return in_database if in_database.exists() else into / name
