@@ -1,7 +1,7 @@
 """The aggregate functions of columns, over the rows of each key at once.
 
-Rules: Paimon's FieldAggregator family. Rows of a key come in merge order; a row may be a retraction (-U, -D), which some functions can take
-back and others refuse, as in the reference.
+Rules: Paimon's FieldAggregator family. Rows of a key come in merge order; a row may be a retraction (-U, -D), which
+some functions can take back and others refuse, as in the reference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One column's function. `delimiter` and `distinct` are listagg's and collect's; `ignore_retract` leaves -U and -D rows out."""
+    """One column's function. `delimiter` and `distinct` are listagg's and collect's; `ignore_retract` leaves -U and
+    -D rows out."""
 
     column: str
     function: str
@@ -43,7 +44,9 @@ class Aggregate:
             if self.ignore_retract:
                 values, retracts = _nulled(values, retracts), np.zeros(len(retracts), np.bool_)
                 if self.function in ("last_value", "first_value"):
-                    raise UnsupportedError(f"lakebed lacks ignore-retract for {self.function} of column {self.column!r}")
+                    raise UnsupportedError(
+                        f"lakebed lacks ignore-retract for {self.function} of column {self.column!r}"
+                    )
             elif self.function not in _RETRACTING:
                 raise UsageError(
                     f"the aggregate function {self.function} of column {self.column!r} cannot take back a -U or -D row",
@@ -174,7 +177,9 @@ def _entries(values: pa.MapArray) -> tuple[pa.Array, pa.Array]:
     """The keys and items of the maps that are not null, in order."""
     kept = values.drop_null()
     start, end = kept.offsets[0].as_py() if len(kept) else 0, kept.offsets[-1].as_py() if len(kept) else 0
-    return kept.keys[start:end] if len(kept) else values.keys[:0], kept.items[start:end] if len(kept) else values.items[:0]
+    return kept.keys[start:end] if len(kept) else values.keys[:0], kept.items[start:end] if len(kept) else values.items[
+        :0
+    ]
 
 
 _FUNCTIONS: dict[str, Callable[[pa.Array, Mask, Runs, Aggregate], pa.Array]] = {

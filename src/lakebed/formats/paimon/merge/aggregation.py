@@ -75,7 +75,7 @@ class Aggregation:
         return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
-def after_deletes(rows: pa.Table, kinds: np.ndarray, runs: Runs) -> tuple[pa.Table, np.ndarray, Runs]:  # type: ignore[type-arg]
+def after_deletes(rows: pa.Table, kinds: np.ndarray, runs: Runs) -> tuple[pa.Table, np.ndarray, Runs]:
     """Only the rows from each run's last -D on, which is the first of them; what came before it is forgotten."""
     deletes = np.where(kinds == RowKind.DELETE, np.arange(len(kinds)), -1)
     last = np.maximum.reduceat(deletes, runs.starts)

@@ -1,7 +1,8 @@
 """The merge functions by engine.
 
-A function takes rows sorted by key, sequence fields and sequence number, with the columns `_SEQUENCE_NUMBER` and `_VALUE_KIND` before the
-values, and gives one row a key in the same columns: kind +I (or what the winning row has), or -D for a key that is gone.
+A function takes rows sorted by key, sequence fields and sequence number, with the columns `_SEQUENCE_NUMBER` and
+`_VALUE_KIND` before the values, and gives one row a key in the same columns: kind +I (or what the winning row has),
+or -D for a key that is gone.
 
 Rules: Paimon's DeduplicateMergeFunction, FirstRowMergeFunction, PartialUpdateMergeFunction, AggregateMergeFunction.
 """
@@ -69,7 +70,8 @@ class FirstRow:
         kinds = rows.column(VALUE_KIND).to_numpy()
         if np.isin(kinds, (RowKind.DELETE, RowKind.UPDATE_BEFORE)).any():
             raise UsageError(
-                "merge-engine first-row takes no -D or -U rows", todo="Filter them, or set ignore-delete=true on the table"
+                "merge-engine first-row takes no -D or -U rows",
+                todo="Filter them, or set ignore-delete=true on the table",
             )
         return rows if len(runs) == len(rows) else rows.take(pa.array(runs.starts))
 

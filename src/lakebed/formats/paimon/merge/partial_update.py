@@ -1,8 +1,10 @@
-"""The partial-update engine: columns that are given replace, columns that are null leave what was there; sequence groups each have their own order.
+"""The partial-update engine: columns that are given replace, columns that are null leave what was there; sequence
+groups each have their own order.
 
-Rule: Paimon's PartialUpdateMergeFunction. Within a group the row with the greatest sequence wins with all its columns, nulls too; a row whose
-sequence columns are all null does not touch the group; a -D or -U that wins a group empties it. Without groups a -D is an error, unless
-`partial-update.remove-record-on-delete` says that it removes the row.
+Rule: Paimon's PartialUpdateMergeFunction. Within a group the row with the greatest sequence wins with all its
+columns, nulls too; a row whose sequence columns are all null does not touch the group; a -D or -U that wins a group
+empties it. Without groups a -D is an error, unless `partial-update.remove-record-on-delete` says that it removes the
+row.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ class PartialUpdate:
         for name in schema.names:
             if name not in grouped and name not in schema.primary_keys and aggregate_of(schema, options, name, ""):
                 raise UnsupportedError(
-                    f"column {name!r} has an aggregate function but is in no sequence group", why="partial-update needs one"
+                    f"column {name!r} has an aggregate function but is in no sequence group",
+                    why="partial-update needs one",
                 )
         return cls(schema.primary_keys, tuple(groups), options[opt.PARTIAL_UPDATE_REMOVE])
 
@@ -82,7 +85,8 @@ class PartialUpdate:
             if not self.remove_on_delete or (kinds == RowKind.UPDATE_BEFORE).any():
                 raise UsageError(
                     "merge-engine partial-update takes no -D or -U rows",
-                    todo="Set ignore-delete=true, partial-update.remove-record-on-delete=true or sequence groups on the table",
+                    todo="Set ignore-delete=true, partial-update.remove-record-on-delete=true or sequence "
+                    "groups on the table",
                 )
             made[kinds[runs.last] == RowKind.DELETE] = RowKind.DELETE
             rows, kinds, runs = after_deletes(rows, kinds, runs)
@@ -114,7 +118,9 @@ class PartialUpdate:
         given = np.zeros(len(rows), np.bool_)
         for column in sequence:
             given |= column.is_valid().to_numpy(zero_copy_only=False)
-        order = sort_order([pa.array(runs.ids())], [(pa.array(given), False), *((column, False) for column in sequence)])
+        order = sort_order(
+            [pa.array(runs.ids())], [(pa.array(given), False), *((column, False) for column in sequence)]
+        )
         winner = np.where(given[order[runs.last]], order[runs.last], -1)
         emptied = (winner >= 0) & retracts[np.maximum(winner, 0)]
         made = {name: take_or_null(column, winner) for name, column in zip(group.sequence, sequence, strict=True)}
@@ -130,7 +136,13 @@ class PartialUpdate:
         return made
 
     def _fold(
-        self, how: Aggregate, values: pa.Array, given: npt.NDArray[np.bool_], retracts: npt.NDArray[np.bool_], order: Indices, runs: Runs
+        self,
+        how: Aggregate,
+        values: pa.Array,
+        given: npt.NDArray[np.bool_],
+        retracts: npt.NDArray[np.bool_],
+        order: Indices,
+        runs: Runs,
     ) -> pa.Array:
         """An aggregate over the rows that touch the group, in the group's order."""
         ordered = _without(values, ~given).take(pa.array(order))

@@ -6,7 +6,7 @@ at a time; a section of one file is streamed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.deletion_vectors import decode_vector
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -32,11 +33,23 @@ _BATCH_ROWS = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
+class DeletionFile:
+    """Where the deletion vector of a data file lies: path in the table, offset and whole length in bytes."""
+
+    path: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
 class PaimonSplit(Split):
     """Files of one bucket, in the order in which they were committed."""
 
     folder: str
     files: tuple[DataFileMeta, ...] = field(default=())
+    deletions: Mapping[str, DeletionFile] = field(default_factory=dict)
+    unmerged: bool = False
+    """The files hold each key once, since level 0 is left out and what was replaced is marked as deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,8 @@ class BucketReader:
 
     def _merged(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
         types = [item.type for item in self.schema.project(self.schema.trimmed_primary_keys)]
-        for section in sections(split.files, types):
+        groups = [(file,) for file in split.files] if split.unmerged else sections(split.files, types)
+        for section in groups:
             if len(section) == 1:
                 yield from self._single(split, section[0])
             else:
@@ -114,9 +128,26 @@ class BucketReader:
         self, split: PaimonSplit, file: DataFileMeta, names: Sequence[str], system: Sequence[DataField]
     ) -> Iterator[pa.RecordBatch]:
         path = f"{split.folder}/{file.file_name}"
-        return read_batches(
+        batches = read_batches(
             self.history.store, path, self.history.schema(file.schema_id), self.schema.project(tuple(names)), system
         )
+        deletion = split.deletions.get(file.file_name)
+        return batches if deletion is None else self._undeleted(batches, deletion)
+
+    def _undeleted(self, batches: Iterator[pa.RecordBatch], deletion: DeletionFile) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that its deletion vector leaves."""
+        block = self.history.store.read(deletion.path, deletion.offset, deletion.length)
+        gone = decode_vector(block, deletion.path)
+        start = 0
+        for batch in batches:
+            end = start + len(batch)
+            here = gone[np.searchsorted(gone, start) : np.searchsorted(gone, end)] - start
+            start = end
+            if len(here):
+                kept = np.ones(len(batch), np.bool_)
+                kept[here] = False
+                batch = batch.filter(pa.array(kept))
+            yield batch
 
 
 def _batches_of(values: pa.Table, chosen: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[pa.RecordBatch]:

@@ -43,6 +43,17 @@ def cast_column(column: pa.Array, source: DataType, wanted: DataType) -> pa.Arra
         ) from error
 
 
+def as_written(column: pa.Array, kind: DataType) -> pa.Array:
+    """A file's column in the Arrow type of the Paimon type that it was written as, whatever the file format made of
+    it."""
+    target = arrow_type(kind)
+    if column.type == target:
+        return column
+    if pa.types.is_time(target) and pa.types.is_integer(column.type):
+        return column.cast(pa.int32()).view(target)
+    return column.cast(target, safe=False)
+
+
 def _cast_row(column: pa.StructArray, source: DataType, wanted: DataType) -> pa.Array:
     own = {field.id: (place, field) for place, field in enumerate(source.fields)}
     children: list[pa.Array] = []

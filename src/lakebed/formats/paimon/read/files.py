@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from lakebed.errors import CorruptError, DataCleanedError, UnsupportedError
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import DataField, arrow_schema
-from lakebed.formats.paimon.read.evolution import cast_column
+from lakebed.formats.paimon.read.evolution import as_written, cast_column
+from lakebed.formats.paimon.read.formats import file_batches
 from lakebed.kernel.files import Store
-
-_BATCH_ROWS = 64 << 10
 
 
 def read_batches(
@@ -31,14 +28,15 @@ def read_batches(
     sources = [own.get(field.id) for field in wanted]
     names = [field.name for field in system] + [field.name for field in sources if field is not None]
     schema = arrow_schema([*system, *wanted])
-    for batch in _batches(store, path, names):
-        columns = [batch.column(field.name) for field in system]
+    for batch in file_batches(store, path, names):
+        columns = [batch.column(place) for place in range(len(system))]
+        at = len(system)
         for field, source in zip(wanted, sources, strict=True):
-            columns.append(
-                pa.nulls(len(batch), schema.field(field.name).type)
-                if source is None
-                else cast_column(batch.column(source.name), source.type, field.type)
-            )
+            if source is None:
+                columns.append(pa.nulls(len(batch), schema.field(field.name).type))
+                continue
+            columns.append(cast_column(as_written(batch.column(at), source.type), source.type, field.type))
+            at += 1
         yield pa.RecordBatch.from_arrays(
             [
                 column.cast(f.type) if column.type != f.type else column
@@ -46,29 +44,3 @@ def read_batches(
             ],
             schema=schema,
         )
-
-
-def _batches(store: Store, path: str, names: list[str]) -> Iterator[pa.RecordBatch]:
-    kind = path.rpartition(".")[2]
-    try:
-        if kind != "parquet":
-            raise UnsupportedError(f"lakebed does not read {kind} data files yet", table=store.location, file=path)
-        with pq.ParquetFile(store.open_input(path)) as file:
-            if not names:
-                yield from _rowless(file.metadata.num_rows)
-                return
-            yield from file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False)
-    except FileNotFoundError as error:
-        raise DataCleanedError(
-            "a data file is gone", table=store.location, file=path, why="the snapshot that names it has expired",
-            todo="Read a newer snapshot",
-        ) from error  # fmt: skip
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptError("a data file cannot be read", table=store.location, file=path, why=str(error)) from error
-
-
-def _rowless(rows: int) -> Iterator[pa.RecordBatch]:
-    while rows > 0:
-        some = min(rows, _BATCH_ROWS)
-        yield pa.RecordBatch.from_struct_array(pa.array([{}] * some, pa.struct([])))
-        rows -= some

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow.compute as pc
 
-from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
-from lakebed.formats.paimon.codec.manifest import ManifestEntry
+from lakebed.formats.paimon.codec.deletion_vectors import BLOCK_SLACK
+from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import refuse_unserved
-from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder, partition_folder
-from lakebed.formats.paimon.manifests import live_files
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder, index_path, partition_folder
+from lakebed.formats.paimon.manifests import index_files, live_files
 from lakebed.formats.paimon.merge import merge_function
-from lakebed.formats.paimon.read.bucket import BucketReader, PaimonSplit
+from lakebed.formats.paimon.read.bucket import BucketReader, DeletionFile, PaimonSplit
 from lakebed.formats.paimon.read.pruning import kept_entries
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.options import Options
@@ -32,39 +32,73 @@ def plan_snapshot(
     """The rows of a snapshot (None: of an empty table) in the columns given, of those that the predicate keeps."""
     table = history.store.location
     refuse_unserved(schema, options, table)
-    _refuse_unread(schema, options, table)
+    if schema.primary_keys:
+        merge_function(schema, options)
     whole = arrow_schema(schema.fields)
     used = {*columns, *columns_of(predicate, whole)}
     needed = tuple(name for name in schema.names if name in used)
-    live = [entry for entry in live_files(history.store, snapshot) if entry.bucket != POSTPONE_BUCKET]
-    splits = _splits(kept_entries(live, predicate, schema), schema, options)
+    live = _visible(live_files(history.store, snapshot), history, schema, options)
+    deletions = _deletions(history, snapshot)
+    splits = _splits(kept_entries(live, predicate, schema), deletions, schema, options)
     reader = BucketReader(history, schema, options, tuple(columns), needed, predicate)
     return ReadPlan(arrow_schema(schema.project(tuple(columns))), splits, reader)
 
 
-def _splits(entries: Sequence[ManifestEntry], schema: TableSchema, options: Options) -> tuple[PaimonSplit, ...]:
+def _visible(
+    entries: Sequence[ManifestEntry], history: History, schema: TableSchema, options: Options
+) -> list[ManifestEntry]:
+    """The files that a batch read sees: no postponed ones, and where level 0 waits for its compaction, none of level 0.
+
+    Level-0 files from before deletion vectors were switched on are not marked by any vector, so they are read, and
+    merged.
+    """
+    entries = [entry for entry in entries if entry.bucket != POSTPONE_BUCKET]
+    if not _skips_level_0(schema, options):
+        return entries
+    return [entry for entry in entries if entry.file.level > 0 or _is_older(entry, history)]
+
+
+def _skips_level_0(schema: TableSchema, options: Options) -> bool:
+    return bool(schema.primary_keys) and (options[opt.DELETION_VECTORS] or options[opt.MERGE_ENGINE] == "first-row")
+
+
+def _is_older(entry: ManifestEntry, history: History) -> bool:
+    written = history.schema(entry.file.schema_id)
+    return not _skips_level_0(written, opt.table_options(written.options))
+
+
+def _deletions(history: History, snapshot: Snapshot | None) -> dict[tuple[bytes, int], dict[str, DeletionFile]]:
+    """The deletion vector of each data file, by partition and bucket."""
+    made: dict[tuple[bytes, int], dict[str, DeletionFile]] = {}
+    for entry in index_files(history.store, snapshot):
+        if entry.index_type != DELETION_VECTORS:
+            continue
+        path = entry.external_path or index_path(entry.file_name)
+        of_bucket = made.setdefault((entry.partition, entry.bucket), {})
+        for place in entry.ranges or ():
+            of_bucket[place.data_file] = DeletionFile(path, place.offset, place.length + BLOCK_SLACK)
+    return made
+
+
+def _splits(
+    entries: Sequence[ManifestEntry],
+    deletions: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]],
+    schema: TableSchema,
+    options: Options,
+) -> tuple[PaimonSplit, ...]:
     buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
     for entry in entries:
         buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
     fields = schema.project(schema.partition_keys)
     types = [field.type for field in fields]
+    default, legacy = options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME]
     made: list[PaimonSplit] = []
     for (partition, bucket), found in buckets.items():
-        values = decode_row(without_arity(partition), types)
-        parent = partition_folder(
-            fields, values, options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME]
-        )
+        parent = partition_folder(fields, decode_row(without_arity(partition), types), default, legacy)
         folder = bucket_folder(parent, bucket)
         files = tuple(entry.file for entry in found)
-        made.append(PaimonSplit(folder, sum(file.file_size for file in files), folder, files))
+        vectors = deletions.get((partition, bucket), {})
+        unmerged = _skips_level_0(schema, options) and all(file.level > 0 for file in files)
+        size = sum(file.file_size for file in files)
+        made.append(PaimonSplit(folder, size, folder, files, vectors, unmerged))
     return tuple(made)
-
-
-def _refuse_unread(schema: TableSchema, options: Options, table: str) -> None:
-    merge_function(schema, options)
-    refused = {"tables with deletion vectors": options[opt.DELETION_VECTORS]}
-    for what, holds in refused.items():
-        if holds:
-            raise UnsupportedError(
-                f"lakebed does not read {what} yet", table=table, todo="The support grid of the README says what works"
-            )

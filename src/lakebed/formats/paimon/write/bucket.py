@@ -102,7 +102,9 @@ class BucketFiles:
         kind = np.zeros(len(chosen), np.int8) if kinds is None else kinds[chosen]
         if deduplicates:
             return values, sequence + order, kind
-        whole = values.add_column(0, KIND_COLUMN, pa.array(kind)).add_column(0, SEQUENCE_COLUMN, pa.array(sequence + order))
+        whole = values.add_column(0, KIND_COLUMN, pa.array(kind)).add_column(
+            0, SEQUENCE_COLUMN, pa.array(sequence + order)
+        )
         made = engine.merge(whole.combine_chunks(), runs).combine_chunks()
         numbers, codes = made.column(0).to_numpy(), made.column(1).to_numpy()
         return made.select(list(values.column_names)), numbers, codes
@@ -175,4 +177,3 @@ class BucketFiles:
 
 def _piece(values: pa.Table, name: str, file: WrittenFile) -> pa.Array:
     return values.column(name).chunk(0).slice(file.start, file.rows)
-

@@ -1,0 +1,52 @@
+"""Deletion vectors: which rows of a data file are gone, as bitmaps in index files.
+
+Rules: Paimon's DeletionVectorsIndexFile, BitmapDeletionVector and Bitmap64DeletionVector. A file begins with the
+version byte 1; each block is a size, a magic number, a portable Roaring bitmap and a CRC32 of magic and bitmap. The
+32-bit magic is big-endian, the 64-bit one little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap, BitMap64
+
+from lakebed.errors import CorruptError
+
+VERSION = b"\x01"
+_MAGIC_32, _MAGIC_64 = 1581511376, 1681511377
+BLOCK_SLACK = 8
+"""Bytes to read beyond the length that an index manifest names: in the 32-bit form it leaves out size and checksum."""
+
+
+def decode_vector(data: bytes, file: str) -> npt.NDArray[np.int64]:
+    """The deleted row positions of one block, ascending; `data` begins with the block's size and may go on after its
+    end.
+
+    CorruptError when size, magic or checksum do not hold.
+    """
+    try:
+        (size,) = struct.unpack_from(">i", data)
+        body = data[4 : 4 + size]
+        (checksum,) = struct.unpack_from(">I", data, 4 + size)
+        if len(body) != size or zlib.crc32(body) != checksum:
+            raise CorruptError("a deletion vector has a wrong checksum", file=file)
+        if struct.unpack_from(">i", body) == (_MAGIC_32,):
+            return np.array(BitMap.deserialize(body[4:]), np.int64)
+        if struct.unpack_from("<i", body) == (_MAGIC_64,):
+            return np.array(list(BitMap64.deserialize(body[4:])), np.int64)
+    except (struct.error, ValueError) as error:
+        raise CorruptError("a deletion vector cannot be read", file=file, why=str(error)) from error
+    raise CorruptError("a deletion vector has an unknown magic number", file=file)
+
+
+def encode_vector(positions: npt.NDArray[np.int64], wide: bool) -> bytes:
+    """One block; `wide` for the 64-bit form."""
+    if wide:
+        body = struct.pack("<i", _MAGIC_64) + BitMap64(positions.tolist()).serialize()
+    else:
+        body = struct.pack(">i", _MAGIC_32) + BitMap(positions.astype(np.uint32)).serialize()
+    return struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
