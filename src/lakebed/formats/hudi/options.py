@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakebed.kernel.options import Option, OptionSet, at_least, boolean, memory_size, one_of
+from lakebed.kernel.scratch import SCRATCH_DIR
 
 MERGE_TYPE: Option[str] = Option(
     "hoodie.datasource.merge.type",
@@ -102,6 +103,7 @@ _FLINK: tuple[Option[Any], ...] = (
     CHANGELOG,
     CDC,
     CDC_FROM_CHANGELOG,
+    SCRATCH_DIR,
 )
 READ = OptionSet(_FLINK, "Hudi tables")
 """The keys of `lakebed.open` and of `format("lakebed")`."""
@@ -169,6 +171,7 @@ SPARK = OptionSet(
         INCREMENTAL_FORMAT,
         START_OFFSET,
         FULL_SCAN,
+        SCRATCH_DIR,
         *(Option(key, str, "", "Accepted; it changes no rows here") for key in _ACCEPTED),
     ),
     "Hudi's Spark source",

@@ -56,14 +56,14 @@ class WrittenFiles:
     replaced: Mapping[str, frozenset[str]]
 
     @classmethod
-    def of(cls, commits: Mapping[str, CommitMetadata]) -> WrittenFiles:
-        """From commit metadata by instant."""
+    def of(cls, commits: Mapping[str, CommitMetadata], replaced_before: Mapping[str, set[str]] = {}) -> WrittenFiles:
+        """From commit metadata by instant, and the file groups that older commits replaced."""
         by_instant = {
             time: frozenset(name for stat in commit.stats for name in (stat.name, *stat.logs))
             for time, commit in commits.items()
             if commit.stats
         }
-        replaced: dict[str, set[str]] = {}
+        replaced: dict[str, set[str]] = {partition: set(ids) for partition, ids in replaced_before.items()}
         for commit in commits.values():
             for partition, ids in commit.replaced.items():
                 replaced.setdefault(partition, set()).update(ids)

@@ -8,7 +8,9 @@ from typing import ClassVar
 import pyarrow as pa
 
 from lakebed.formats.hudi.archived import ArchivedTimeline
+from lakebed.formats.hudi.codec.archive_v1 import ArchivedEntry
 from lakebed.formats.hudi.config import load_config
+from lakebed.formats.hudi.layout import COMPLETES_AS
 from lakebed.formats.hudi.options import AS_OF, READ
 from lakebed.formats.hudi.read.changes import plan_changes
 from lakebed.formats.hudi.read.snapshot import plan_snapshot
@@ -16,8 +18,9 @@ from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.formats.hudi.timeline import MetadataFiles, instant_of, load_timeline
-from lakebed.kernel.files import Store
+from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.predicates import Where
+from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.instant import Instant
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
@@ -33,13 +36,16 @@ class HudiTable(Table):
         super().__init__(store, options)
         self._options = READ.parse(options)
         self._metadata = MetadataFiles(store)
+        self._scratch = Scratch(self._options[SCRATCH_DIR])
+        self._archive: dict[tuple[FileInfo, ...], tuple[ArchivedEntry, ...]] = {}
         self.state()
 
     def state(self) -> TableState:
         """The table's metadata as it is now."""
         config = load_config(self.store)
         timeline = load_timeline(self.store, config)
-        return TableState(self.store, config, timeline, self._metadata, ArchivedTimeline(self.store, config))
+        archived = ArchivedTimeline(self.store, config, self._scratch, self._archive)
+        return TableState(self.store, config, timeline, self._metadata, archived)
 
     @property
     def schema(self) -> pa.Schema:
@@ -50,7 +56,11 @@ class HudiTable(Table):
         """Instants of the active timeline, oldest first; with `archived` those of the archived one before them."""
         state = self.state()
         active = [instant_of(entry, state.config.completion_times) for entry in state.timeline.entries]
-        return active
+        if not archived:
+            return active
+        known = {(instant.time, COMPLETES_AS.get(instant.action, instant.action)) for instant in active}
+        old = [i for i in state.archived.instants() if (i.time, COMPLETES_AS.get(i.action, i.action)) not in known]
+        return sorted([*old, *active], key=lambda instant: (instant.time, instant.action))
 
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None

@@ -221,12 +221,16 @@ class View:
             return order
         if instant in self.timeline.by_time:
             return None
-        if self.archived is not None:
+        if self.archived and instant >= self._oldest_archived:
             completed = self.archived.get(instant)
             return completed if completed is not None and (not self.bound or completed <= self.bound) else None
         if instant < self.timeline.start and (not self.bound or instant <= self.bound):
             return instant
         return None
+
+    @cached_property
+    def _oldest_archived(self) -> str:
+        return min(self.archived or (), default="")
 
     def blocks(self) -> Blocks:
         """The same for log blocks. With completion times whole files are chosen already, so that age alone is left to

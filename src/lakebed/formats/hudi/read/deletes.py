@@ -1,63 +1,24 @@
-"""Delete blocks as Arrow columns of the table's ordering types."""
+"""Delete blocks as Arrow columns of the table's ordering types.
+
+A delete carries its ordering value in the type of the writer's record, which need not be the column's: an int for a
+bigint column, a long of microseconds for a timestamp. All are brought to the column's type, so that deletes and rows
+compare.
+"""
 
 from __future__ import annotations
 
-import io
-import struct
 from dataclasses import dataclass
-from typing import Any
 
-import fastavro
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
+from lakebed.formats.hudi.codec.delete import OrderingBranch, decode_deletes, natural_order, ordering_column
 from lakebed.formats.hudi.codec.log import LogBlock
 from lakebed.formats.hudi.merge import Bools
+from lakebed.kernel.scratch import Scratch
 
-
-def _wrapper(name: str, kind: str) -> dict[str, Any]:
-    return {"type": "record", "name": name, "fields": [{"name": "value", "type": kind}]}
-
-
-_WRAPPERS = [
-    _wrapper(f"{name}Wrapper", kind)
-    for name, kind in (
-        ("Boolean", "boolean"),
-        ("Int", "int"),
-        ("Long", "long"),
-        ("Float", "float"),
-        ("Double", "double"),
-        ("Bytes", "bytes"),
-        ("String", "string"),
-        ("Date", "int"),
-        ("Decimal", "bytes"),
-        ("TimeMicros", "long"),
-        ("TimestampMicros", "long"),
-    )
-]
-_WRAPPED = ["null", *(wrapper["name"] for wrapper in _WRAPPERS), _wrapper("LocalDateWrapper", "int")]
-_ARRAY = {
-    "type": "record",
-    "name": "ArrayWrapper",
-    "fields": [{"name": "wrappedValues", "type": ["null", {"type": "array", "items": _WRAPPED}]}],
-}
-_RECORD = {
-    "type": "record",
-    "name": "HoodieDeleteRecord",
-    "fields": [
-        {"name": "recordKey", "type": ["null", "string"]},
-        {"name": "partitionPath", "type": ["null", "string"]},
-        {"name": "orderingVal", "type": ["null", *_WRAPPERS, _ARRAY]},
-    ],
-}
-_SCHEMA = fastavro.parse_schema(
-    {
-        "type": "record",
-        "name": "HoodieDeleteRecordList",
-        "fields": [{"name": "deleteRecordList", "type": {"type": "array", "items": _RECORD}}],
-    }
-)
+_SINGLE = tuple(branch for branch in OrderingBranch if branch not in (OrderingBranch.NULL, OrderingBranch.ARRAY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +30,50 @@ class Deletes:
     natural: Bools
 
     @classmethod
-    def of(cls, block: LogBlock, types: tuple[pa.DataType, ...]) -> Deletes:
-        """Decoded from its block."""
-        version, length = struct.unpack_from(">ii", block.content)
-        if version != 3:
-            raise UnsupportedError(f"delete block version {version} is not supported", instant=block.instant_time)
-        content = io.BytesIO(bytes(block.content[8 : 8 + length]))
-        records: Any = fastavro.schemaless_reader(content, _SCHEMA, return_record_name=True)
-        found = records["deleteRecordList"]
-        values = [_values(record["orderingVal"], len(types)) for record in found]
-        natural = np.array([value is None for value in values], bool)
-        ordering = tuple(
-            pa.array([None if value is None else value[place] for value in values]).cast(kind)
-            for place, kind in enumerate(types)
-        )
-        return cls(pa.array([record["recordKey"] for record in found], pa.string()), ordering, natural)
+    def of(cls, block: LogBlock, types: tuple[pa.DataType, ...], scratch: Scratch) -> Deletes:
+        """Decoded from its block. Raises UnsupportedError for an ordering value that cannot be the column's."""
+        found = decode_deletes(block.content, scratch)
+        try:
+            ordering = _ordering(found, types)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise UnsupportedError(
+                "a delete has an ordering value that does not fit the ordering columns",
+                instant=block.instant_time,
+                why=str(error).splitlines()[0],
+                todo="Compact the table with its own engine, then read it again",
+            ) from error
+        natural: Bools = natural_order(found).to_numpy(zero_copy_only=False)
+        return cls(_one(found["record_key"]), ordering, natural)
 
 
-def _values(ordering: Any, count: int) -> list[Any] | None:
-    if ordering is None or (ordering[0] == "IntWrapper" and ordering[1]["value"] == 0):
-        return None
-    if ordering[0] == "ArrayWrapper":
-        return [None if item is None else item[1]["value"] for item in ordering[1]["wrappedValues"]]
-    return [ordering[1]["value"]] * count
+def _ordering(deletes: pa.Table, types: tuple[pa.DataType, ...]) -> tuple[pa.Array, ...]:
+    array = ordering_column(OrderingBranch.ARRAY)
+    columns = []
+    for place, kind in enumerate(types):
+        parts = []
+        if array in deletes.column_names:
+            structs = pc.list_element(_one(deletes[array]), place)
+            names = [field.name for field in structs.type if field.name != "branch"]
+            parts += [pc.struct_field(structs, name) for name in names]
+        if len(types) == 1:
+            names = [ordering_column(branch) for branch in _SINGLE]
+            parts += [_one(deletes[name]) for name in names if name in deletes.column_names]
+        typed = [_as(part, kind) for part in parts]
+        columns.append(pc.coalesce(*typed) if typed else pa.nulls(deletes.num_rows, kind))
+    return tuple(columns)
+
+
+def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Ordering values as the column's type; bare numbers count the column's units: microseconds, days."""
+    if values.type == kind:
+        return values
+    if pa.types.is_integer(values.type) and pa.types.is_timestamp(kind):
+        return values.cast(pa.int64()).cast(pa.timestamp("us")).cast(pa.timestamp("us", kind.tz)).cast(kind)
+    if pa.types.is_integer(values.type) and pa.types.is_date32(kind):
+        return values.cast(pa.int32()).cast(kind)
+    return values.cast(kind)
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,9 +11,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptError, SchemaError, UnsupportedError
+from lakebed.formats.hudi.codec.evolve import Renames, conform, conform_table
 from lakebed.kernel.files import Store
 
 _BATCH_ROWS = 1 << 17
+_SAME_NAMES: Renames = MappingProxyType({})
 
 
 def base_batches(
@@ -21,6 +24,7 @@ def base_batches(
     target: pa.Schema,
     prune: pc.Expression | None = None,
     constants: Mapping[str, pa.Scalar] = {},
+    renames: Renames = _SAME_NAMES,
     batch_rows: int = _BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a base file with exactly the columns of `target`.
@@ -39,10 +43,14 @@ def base_batches(
         try:
             file = pq.ParquetFile(source)
             there = set(file.schema_arrow.names)
-            columns = [name for name in target.names if name in there]
+            names = [renames.get((name,), name) for name in target.names]
+            columns = [name for name in names if name in there]
             groups = _row_groups(file, source, prune)
             for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=False):
-                yield fitted(batch, target, constants, where=path)
+                yield fitted(batch, target, constants, renames)
+        except SchemaError as error:
+            error.table, error.file = store.location, path
+            raise
         except (pa.ArrowInvalid, OSError) as error:
             if isinstance(error, FileNotFoundError):
                 raise
@@ -62,44 +70,35 @@ def base_schema(store: Store, path: str) -> pa.Schema:
 
 
 def fitted(
-    batch: pa.RecordBatch | pa.Table, target: pa.Schema, constants: Mapping[str, pa.Scalar] = {}, *, where: str = ""
+    batch: pa.RecordBatch | pa.Table,
+    target: pa.Schema,
+    constants: Mapping[str, pa.Scalar] = {},
+    renames: Renames = _SAME_NAMES,
 ) -> pa.RecordBatch | pa.Table:
-    """The columns of `target`, each cast to its type (int to bigint, structs field by field), the missing ones null or
-    from `constants`.
+    """The columns of `target`: each converted to its type (int to bigint, structs field by field), found under its
+    older name where `renames` has one, the missing ones null or from `constants`.
 
     Raises SchemaError when a column's type cannot become the table's.
     """
+    there = set(batch.schema.names)
+    found = [field for field in target if renames.get((field.name,), field.name) in there]
+    convert = conform_table if isinstance(batch, pa.Table) else conform
+    known = convert(batch, pa.schema([field.with_nullable(True) for field in found]), renames)
+    if len(found) == len(target) and known.schema.equals(target):
+        return known
     arrays = []
     for field in target:
-        place = batch.schema.get_field_index(field.name)
-        if place < 0:
-            constant = constants.get(field.name)
-            array = (
-                pa.nulls(batch.num_rows, field.type)
-                if constant is None
-                else pa.repeat(constant.cast(field.type), batch.num_rows)
-            )
-            arrays.append(array)
-            continue
-        column = batch.column(place)
-        arrays.append(column if column.type == field.type else _cast(column, field, where))
-    kind = pa.Table if isinstance(batch, pa.Table) else pa.RecordBatch
+        place = known.schema.get_field_index(field.name)
+        if place >= 0:
+            arrays.append(known.column(place))
+        elif field.name in constants:
+            arrays.append(pa.repeat(constants[field.name].cast(field.type), batch.num_rows))
+        else:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
     if not arrays:
         return batch.select([])
+    kind = pa.Table if isinstance(batch, pa.Table) else pa.RecordBatch
     return kind.from_arrays(arrays, schema=target)
-
-
-def _cast(column: pa.Array, field: pa.Field, where: str) -> pa.Array:
-    try:
-        if pa.types.is_string(field.type) and pa.types.is_floating(column.type):
-            raise pa.ArrowInvalid("a number's text is not unique")
-        return column.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise SchemaError(
-            f"column {field.name!r} is {column.type} here and {field.type} in the table",
-            file=where,
-            why=str(error).splitlines()[0],
-        ) from error
 
 
 def _row_groups(file: pq.ParquetFile, source: pa.NativeFile, prune: pc.Expression | None) -> list[int]:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.hudi.codec.avro import decode_blocks, record_run
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
+from lakebed.formats.hudi.codec.parquet_block import decode_parquet_block
 from lakebed.formats.hudi.codec.schema import writer_schema
 from lakebed.formats.hudi.merge import Bools, Ints, LogEntries, MergeRules
 from lakebed.formats.hudi.read.deletes import Deletes
@@ -99,7 +100,7 @@ class LogReader:
         for block in blocks:
             starts[id(block)] = at
             if block.kind is BlockKind.DELETE:
-                decoded = Deletes.of(block, self._ordering_types())
+                decoded = Deletes.of(block, self._ordering_types(), self.scratch)
                 deletes.append((at, decoded, block))
                 at += len(decoded.keys)
             else:
@@ -127,9 +128,7 @@ class LogReader:
         control = [name for name in (IS_DELETED, OPERATION, self.rules.marker_column) if name and name in there]
         wanted = [name for name in there if name in self.target.names or name in control]
         if first.kind is BlockKind.PARQUET_DATA:
-            found = pa.concat_tables(
-                [pq.read_table(pa.BufferReader(block.content), columns=wanted, use_threads=False) for block in blocks]
-            )
+            found = pa.concat_tables([decode_parquet_block(block, wanted) for block in blocks])
         else:
             found = decode_blocks(blocks, wanted, self.scratch)
         return fitted(found, self.target), deleting(found, self.rules)

@@ -145,7 +145,9 @@ class MergedSlice:
     def _base(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
         if self.paths.base:
             constants = self.reader.partitions.constants(self.paths.partition, self.reader.table_schema)
-            yield from base_batches(self.reader.store, self.paths.base, self.target, self.prune, constants, batch_rows)
+            yield from base_batches(
+                self.reader.store, self.paths.base, self.target, self.prune, constants, batch_rows=batch_rows
+            )
 
     def _plain(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Base rows, less those that say of themselves that they are deletes."""

@@ -15,7 +15,7 @@ from lakebed.formats.hudi.read.partitions import list_partitions
 from lakebed.formats.hudi.read.slice_reader import SliceReader
 from lakebed.formats.hudi.read.split import HudiSplit, split_of
 from lakebed.formats.hudi.read.state import TableState
-from lakebed.formats.hudi.slices import FileSlice, WrittenFiles, live_slices
+from lakebed.formats.hudi.slices import FileSlice, live_slices
 from lakebed.formats.hudi.timeline import View
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates import Where, columns_of, parse_where
@@ -94,14 +94,23 @@ def snapshot_task(
 def reader_of(state: TableState, options: Options, schema: pa.Schema, view: View) -> SliceReader:
     """How slices of a view are read."""
     merge = options[MERGE_TYPE] == "payload_combine"
-    return SliceReader(state.store, schema, state.keys, rules_of(state.config), view.blocks(), state.partitions, merge)
+    return SliceReader(
+        state.store,
+        schema,
+        state.keys,
+        rules_of(state.config),
+        view.blocks(),
+        state.partitions,
+        merge,
+        state.archived.scratch,
+    )
 
 
 def _slices(state: TableState, view: View, predicate: pc.Expression | None, schema: pa.Schema) -> list[FileSlice]:
     commits = state.commits(view)
     named = {stat.partition for commit in commits.values() for stat in commit.stats}
     listed = list_partitions(state.store, named)
-    written = WrittenFiles.of(commits)
+    written = state.written(view)
     kept = state.partitions.kept(listed, predicate, schema)
     found = [s for partition in kept for s in live_slices(partition, listed[partition], view, written)]
     return found

@@ -62,7 +62,7 @@ class TableState:
 
     def written(self, view: View) -> WrittenFiles:
         """What the commits of a view wrote and replaced, archived replacements included."""
-        return WrittenFiles.of(self.commits(view))
+        return WrittenFiles.of(self.commits(view), self.archived.replaced(view.bound))
 
     def schema(self, view: View | None = None) -> pa.Schema:
         """The columns of the table in a view: the meta columns, then those of the newest commit that names a schema.
