@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from lakebed.errors import RetryableError, StorageError
+from lakebed.errors import StorageError
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_to_json
 from lakebed.formats.paimon.layout import branch_prefix, snapshot_path
 from lakebed.formats.paimon.snapshot import EARLIEST, LATEST
@@ -26,20 +26,19 @@ def claim_snapshot(store: Store, branch: str, snapshot: Snapshot) -> PutOutcome:
     not say. The bytes are unique to the attempt, for they name the attempt's own manifest lists.
     """
     path, data = snapshot_path(branch, snapshot.id), snapshot_to_json(snapshot)
-    outcome = PutOutcome.UNKNOWN
     for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_WAIT_SECONDS * 2**attempt)
         try:
             outcome = store.put_if_absent(path, data)
-        except RetryableError:
-            outcome = PutOutcome.UNKNOWN
         except StorageError:
-            outcome = _look(store, path, data)
-            if outcome is PutOutcome.UNKNOWN and attempt == _ATTEMPTS - 1:
-                return outcome
-        if outcome is not PutOutcome.UNKNOWN:
+            outcome = PutOutcome.UNKNOWN
+        if outcome is PutOutcome.CREATED or (outcome is PutOutcome.EXISTS and not attempt):
             return outcome
-        time.sleep(_WAIT_SECONDS * 2**attempt)
-    return outcome
+        seen = _look(store, path, data)  # after an unknown try the bytes there may be ours
+        if seen is not PutOutcome.UNKNOWN:
+            return seen
+    return PutOutcome.UNKNOWN
 
 
 def write_hints(store: Store, branch: str, snapshot_id: int, first: bool) -> None:

@@ -93,6 +93,8 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         column = column.dictionary_decode()
     if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
         column = column.cast(pa.large_string() if pa.types.is_string_view(column.type) else pa.large_binary())
+    if pa.types.is_integer(column.type) and pa.types.is_decimal(wanted):  # Arrow wants room for every integer
+        column = column.cast(pa.decimal128(38, wanted.scale))
     return column if column.type == wanted else column.cast(wanted, safe=True)
 
 
