@@ -16,7 +16,7 @@ import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import fastavro
 import pyarrow as pa
@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from lakebed.formats.hudi.codec.delete import LIST_SCHEMA, OrderingBranch
 from lakebed.formats.hudi.codec.log import LOG_FORMAT_VERSION, MAGIC, BlockKind, HeaderKey
 
-Rows = pa.Table | Iterable[Mapping[str, Any]]
+Rows: TypeAlias = pa.Table | Iterable[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,17 +169,18 @@ _KEY_LENGTH = struct.Struct(">ii")
 _SIZE_AT = len(MAGIC)
 _BODY_AT = _SIZE_AT + _SIZE.size
 _LEAST_SIZE = _VERSION_KIND_COUNT.size + _SIZE.size + _INT.size + _SIZE.size
-_FIND_MAGIC = re.compile(re.escape(MAGIC))
+# Looks ahead and takes nothing: markers can share their # when one of them was torn.
+_FIND_MAGIC = re.compile(b"(?=%s)" % re.escape(MAGIC))
 
 
 def _next_frame(view: memoryview, start: int) -> int:
     """The next marker whose size and reverse pointer agree; the file's end when there is none."""
     length = len(view)
     for found in _FIND_MAGIC.finditer(view, start):
-        body = found.end() + _SIZE.size
+        body = found.start() + _BODY_AT
         if body + _LEAST_SIZE > length:
             break
-        (size,) = _SIZE.unpack_from(view, found.end())
+        (size,) = _SIZE.unpack_from(view, found.start() + _SIZE_AT)
         if _LEAST_SIZE <= size <= length - body:
             (pointer,) = _SIZE.unpack_from(view, body + size - _SIZE.size)
             if pointer == size + _SIZE_AT:

@@ -188,7 +188,7 @@ class _Resolver:
 
     def _by_name(self, name: str, namespace: str) -> _Resolved:
         if name in _PLAIN:
-            return _Resolved(name, _PLAIN[name])
+            return _plain(name)
         for full in (name,) if "." in name or not namespace else (f"{namespace}.{name}", name):
             if full in self._open:
                 return _Resolved(None, None, refusal=f"the record {full} contains itself")
@@ -239,8 +239,12 @@ def _primitive(node: dict[str, Any]) -> _Resolved:
         return _decimal(node, {"type": "bytes"})
     arrow = _LOGICAL.get((kind, logical))
     if arrow is None:
-        return _Resolved(kind, _PLAIN[kind])
+        return _plain(kind)
     return _Resolved({"type": kind, "logicalType": logical}, arrow)
+
+
+def _plain(kind: str) -> _Resolved:
+    return _Resolved(kind, _PLAIN[kind], kind == "null")
 
 
 def _decimal(node: dict[str, Any], physical: dict[str, Any]) -> _Resolved:
