@@ -1,0 +1,32 @@
+"""Run by the Python that has pypaimon: `read WAREHOUSE DB.TABLE pure|native OUT` or `write WAREHOUSE DB.TABLE pure|native IN`, Arrow IPC files.
+
+A read gives a column `_bucket` more: the bucket of the split that each row came from.
+"""
+
+import sys
+
+import pyarrow as pa
+import pypaimon
+
+verb, warehouse, name, path, file = sys.argv[1:]
+table = pypaimon.CatalogFactory.create({"warehouse": warehouse}).get_table(name)
+if path == "native":
+    table = table.copy({f"{verb}.native.enabled": "true" for verb in ("read", "write", "commit")})
+if verb == "read":
+    builder = table.new_read_builder()
+    found = []
+    for split in builder.new_scan().plan().splits():
+        rows = builder.new_read().to_arrow([split])
+        found.append(rows.append_column("_bucket", pa.array([split.bucket] * len(rows), pa.int32())))
+    whole = pa.concat_tables(found)
+    with pa.OSFile(file, "wb") as sink, pa.ipc.new_file(sink, whole.schema) as writer:
+        writer.write_table(whole)
+else:
+    with pa.memory_map(file) as source:
+        rows = pa.ipc.open_file(source).read_all()
+    builder = table.new_batch_write_builder()
+    write, commit = builder.new_write(), builder.new_commit()
+    write.write_arrow(rows)
+    commit.commit(write.prepare_commit())
+    write.close()
+    commit.close()
