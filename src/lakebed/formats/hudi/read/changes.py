@@ -22,10 +22,10 @@ import pyarrow as pa
 
 from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
-from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
 from lakebed.formats.hudi.merge import check_known
 from lakebed.formats.hudi.options import FALLBACK
 from lakebed.formats.hudi.read.change_task import ChangesTask
+from lakebed.formats.hudi.read.cleaned import Completeness
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
 from lakebed.formats.hudi.read.snapshot import reader_of
 from lakebed.formats.hudi.read.split import HudiSplit, SlicePaths, split_of
@@ -134,6 +134,7 @@ class _Planner:
         self._state, self._wanted = state, wanted
         self._written = state.written(wanted.view)
         self._stats = _stats_by_group(wanted)
+        self._complete = Completeness(state, wanted.view)
         self.warnings: list[str] = []
 
     def splits(self) -> list[HudiSplit]:
@@ -143,10 +144,11 @@ class _Planner:
             groups = file_groups(files)
             replaced = self._written.replaced.get(partition, frozenset())
             slices: dict[str, FileSlice] = {}
-            for file_id in sorted((set(groups) if ids is None else ids) - replaced):
+            wanted = {*groups, *self._complete.vanished(partition, groups)} if ids is None else ids
+            for file_id in sorted(wanted - replaced):
                 group = groups.get(file_id) or FileGroup(file_id, [], [])
                 found = slice_of(partition, group, self._wanted.view, self._written)
-                self._check_whole(partition, group, found)
+                self._complete.check(partition, group, found, self._stats.get((partition, file_id), ()))
                 if found is not None:
                     slices[file_id] = found
             before = self._before(partition, groups, slices)
@@ -165,41 +167,10 @@ class _Planner:
             for partition, ids in commit.replaced.items():
                 found[partition].update(ids)
         if self._wanted.everything:
-            return {path: (None, files) for path, files in list_partitions(self._state.store, found.keys()).items()}
+            named = {*found, *self._state.cleaned_groups}
+            return {path: (None, files) for path, files in list_partitions(self._state.store, named).items()}
         listed = list_named(self._state.store, found.keys())
         return {partition: (ids, listed[partition]) for partition, ids in found.items()}
-
-    def _check_whole(self, partition: str, group: FileGroup, found: FileSlice | None) -> None:
-        """Raise DataCleanedError when files of the group's slice are gone."""
-        base = found.base.instant if found and found.base else ""
-        there = {file.name for file in group.logs}
-        for time, stat in self._stats.get((partition, group.file_id), ()):
-            if not stat.is_log:
-                if time > base:
-                    raise self._cleaned(stat.path)
-                continue
-            for name in {stat.name, *stat.logs} - there:
-                if self._in_slice(name, base):
-                    raise self._cleaned(f"{partition}/{name}" if partition else name)
-        for name in self._state.deleted_files(partition, group.file_id):
-            parsed = parse_base_name(name)
-            if parsed is not None:
-                gone = parsed[1].instant > base and self._wanted.view.order(parsed[1].instant) is not None
-            else:
-                gone = name not in there and self._in_slice(name, base)
-            if gone:
-                raise self._cleaned(f"{partition}/{name}" if partition else name)
-
-    def _in_slice(self, name: str, base: str) -> bool:
-        """Whether a log file belongs to the slice of the view that starts at a base instant."""
-        parsed = parse_log_name(name)
-        if parsed is None or parsed[1].cdc:
-            return False
-        instant = parsed[1].instant
-        if not self._state.config.completion_times:
-            return instant >= base and not (self._wanted.view.bound and instant > self._wanted.view.bound)
-        order = self._wanted.view.order(instant)
-        return order is not None and order >= base
 
     def _before(
         self, partition: str, groups: Mapping[str, FileGroup], slices: Mapping[str, FileSlice]
@@ -211,7 +182,9 @@ class _Planner:
             view = view_of(self._wanted.view.timeline, bound, archived=self._wanted.view.archived)
             group = groups.get(file_id) or FileGroup(file_id, [], [])
             before = slice_of(partition, group, view, self._written)
-            if before is None or self._is_older(before, partition, file_id, view):
+            if before is None or Completeness(self._state, view).is_older(
+                before, self._stats.get((partition, file_id), ())
+            ):
                 if self._existed(partition, file_id, first):
                     self._lost_deletes(partition, file_id, first)
                 continue
@@ -256,19 +229,6 @@ class _Planner:
             if not self._wanted.commits[time].is_service
         )
 
-    def _is_older(self, before: FileSlice, partition: str, file_id: str, view: View) -> bool:
-        """Whether a newer base file than that of the slice is known to have been there."""
-        base = before.base.instant if before.base else ""
-        named = {
-            parsed[1].instant
-            for name in (
-                *self._state.deleted_files(partition, file_id),
-                *(stat.name for _, stat in self._stats.get((partition, file_id), ())),
-            )
-            if (parsed := parse_base_name(name)) is not None
-        }
-        return any(instant > base and view.order(instant) is not None for instant in named)
-
     def _existed(self, partition: str, file_id: str, first: str) -> bool:
         """Whether the group had rows before a commit that deleted some: false where that commit made it."""
         for time, stat in self._stats.get((partition, file_id), ()):
@@ -279,22 +239,9 @@ class _Planner:
     def _lost_deletes(self, partition: str, file_id: str, instant: str) -> None:
         """Deletes of a commit can be told no more: for a stream that is a gap; a batch gets its rows, and a warning."""
         if self._wanted.strict and not self._wanted.everything:
-            raise self._cleaned(f"{partition}/{file_id}" if partition else file_id, instant)
+            raise self._complete.error(f"{partition}/{file_id}" if partition else file_id, instant)
         self.warnings.append(
             f"deletes of {instant} in file group {file_id} are left out: the files from before it were cleaned"
-        )
-
-    def _cleaned(self, path: str, instant: str = "") -> DataCleanedError:
-        earliest = self._state.earliest_readable()
-        return DataCleanedError(
-            "files that these changes need were cleaned",
-            table=self._state.store.location,
-            file=path,
-            instant=instant,
-            why=f"the earliest instant that can still be read is {earliest}"
-            if earliest
-            else "the cleaner removed them",
-            todo=f"Read from {earliest or 'a later instant'} on, or set {FALLBACK.key} = full-scan for what is left",
         )
 
 

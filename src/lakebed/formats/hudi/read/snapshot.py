@@ -11,12 +11,14 @@ import pyarrow.compute as pc
 from lakebed.errors import NotInHistoryError
 from lakebed.formats.hudi.merge import check_known, rules_of
 from lakebed.formats.hudi.options import MERGE_TYPE, QUERY_TYPE
+from lakebed.formats.hudi.read.cleaned import Completeness
 from lakebed.formats.hudi.read.partitions import list_partitions
 from lakebed.formats.hudi.read.slice_reader import SliceReader
 from lakebed.formats.hudi.read.split import HudiSplit, split_of
 from lakebed.formats.hudi.read.state import TableState
-from lakebed.formats.hudi.slices import FileSlice, live_slices
+from lakebed.formats.hudi.slices import FileGroup, FileSlice, WrittenFiles, file_groups, live_slices, slice_of
 from lakebed.formats.hudi.timeline import View
+from lakebed.kernel.files import FileInfo
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates import Where, columns_of, parse_where
 from lakebed.verbs.read import ReadPlan, filtered
@@ -107,10 +109,26 @@ def reader_of(state: TableState, options: Options, schema: pa.Schema, view: View
 
 
 def _slices(state: TableState, view: View, predicate: pc.Expression | None, schema: pa.Schema) -> list[FileSlice]:
-    commits = state.commits(view)
-    named = {stat.partition for commit in commits.values() for stat in commit.stats}
-    listed = list_partitions(state.store, named)
     written = state.written(view)
+    named = {stat.partition for commit in state.commits(view).values() for stat in commit.stats}
+    if view.bound:
+        named.update(state.cleaned_groups)
+    listed = list_partitions(state.store, named)
     kept = state.partitions.kept(listed, predicate, schema)
-    found = [s for partition in kept for s in live_slices(partition, listed[partition], view, written)]
-    return found
+    if not view.bound:
+        return [found for path in kept for found in live_slices(path, listed[path], view, written)]
+    return [found for path in kept for found in _older_slices(state, path, listed[path], view, written)]
+
+
+def _older_slices(
+    state: TableState, partition: str, files: Sequence[FileInfo], view: View, written: WrittenFiles
+) -> Iterator[FileSlice]:
+    """The slices of a partition as of a moment before now; DataCleanedError when they are not whole."""
+    complete, groups = Completeness(state, view), file_groups(files)
+    replaced = written.replaced.get(partition, frozenset())
+    for file_id in sorted({*groups, *complete.vanished(partition, groups)} - replaced):
+        group = groups.get(file_id) or FileGroup(file_id, [], [])
+        found = slice_of(partition, group, view, written)
+        complete.check(partition, group, found)
+        if found is not None:
+            yield found

@@ -80,6 +80,14 @@ class TableState:
         """Names of files of a group that cleans removed, as far as the timeline tells."""
         return self._deletions.get((partition, file_id), ())
 
+    @cached_property
+    def cleaned_groups(self) -> dict[str, frozenset[str]]:
+        """File groups by partition that cleans removed files of."""
+        found: dict[str, set[str]] = {}
+        for partition, file_id in self._deletions:
+            found.setdefault(partition, set()).add(file_id)
+        return {partition: frozenset(ids) for partition, ids in found.items()}
+
     def earliest_readable(self) -> str:
         """The earliest instant whose state the cleaner kept, "" where no clean says."""
         return max((clean.earliest_retained for clean in self._cleans), default="")

@@ -1,0 +1,91 @@
+"""Whether the files of an older state are still there.
+
+The cleaner keeps what the newest state and some older ones need; a state from before them has file groups whose base or
+log files are gone. What was there is known from the cleans in the timeline, and from the metadata of commits that are
+read anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakebed.errors import DataCleanedError
+from lakebed.formats.hudi.codec.metadata import WriteStat
+from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
+from lakebed.formats.hudi.options import FALLBACK
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.slices import FileGroup, FileSlice
+from lakebed.formats.hudi.timeline import View
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """Looks for files that a view needs and that are gone."""
+
+    state: TableState
+    view: View
+
+    def check(
+        self, partition: str, group: FileGroup, found: FileSlice | None, stats: Iterable[tuple[str, WriteStat]] = ()
+    ) -> None:
+        """Raise DataCleanedError when the group's slice in the view is not whole. `stats` are files that commits of the
+        view wrote to the group, by instant."""
+        base = found.base.instant if found and found.base else ""
+        there = {log.name for log in group.logs}
+        for time, stat in stats:
+            if not stat.is_log:
+                if time > base:
+                    raise self.error(stat.path)
+                continue
+            for name in {stat.name, *stat.logs} - there:
+                if self._in_slice(name, base):
+                    raise self.error(_path(partition, name))
+        for name in self.state.deleted_files(partition, group.file_id):
+            parsed = parse_base_name(name)
+            if parsed is not None:
+                gone = parsed[1].instant > base and self.view.order(parsed[1].instant) is not None
+            else:
+                gone = name not in there and self._in_slice(name, base)
+            if gone:
+                raise self.error(_path(partition, name))
+
+    def vanished(self, partition: str, there: Iterable[str]) -> set[str]:
+        """File groups of a partition of which cleans removed every file."""
+        return set(self.state.cleaned_groups.get(partition, ())) - set(there)
+
+    def is_older(self, found: FileSlice, stats: Iterable[tuple[str, WriteStat]]) -> bool:
+        """Whether a newer base file of the view than that of the slice is known to have been there."""
+        base = found.base.instant if found.base else ""
+        names = {*self.state.deleted_files(found.partition, found.file_id), *(stat.name for _, stat in stats)}
+        instants = {parsed[1].instant for name in names if (parsed := parse_base_name(name)) is not None}
+        return any(instant > base and self.view.order(instant) is not None for instant in instants)
+
+    def error(self, path: str, instant: str = "") -> DataCleanedError:
+        """The error for a file, or a file group, that is gone."""
+        earliest = self.state.earliest_readable()
+        return DataCleanedError(
+            "files that this read needs were cleaned",
+            table=self.state.store.location,
+            file=path,
+            instant=instant,
+            why=f"the earliest instant that can still be read is {earliest}"
+            if earliest
+            else "the cleaner removed them",
+            todo=f"Read from {earliest or 'a later instant'} on; in changes {FALLBACK.key} = full-scan gives the rest",
+        )
+
+    def _in_slice(self, name: str, base: str) -> bool:
+        """Whether a log file belongs to the slice of the view that starts at a base instant."""
+        parsed = parse_log_name(name)
+        if parsed is None or parsed[1].cdc:
+            return False
+        instant = parsed[1].instant
+        if not self.state.config.completion_times:
+            return instant >= base and not (self.view.bound and instant > self.view.bound)
+        order = self.view.order(instant)
+        return order is not None and order >= base
+
+
+def _path(partition: str, name: str) -> str:
+    return f"{partition}/{name}" if partition else name
