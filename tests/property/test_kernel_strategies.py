@@ -9,7 +9,7 @@ from lakebed.testing import strategies
 
 
 @given(strategies.schemas(keys=2).flatmap(lambda schema: st.tuples(st.just(schema), strategies.tables(schema))))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_tables_have_their_schema_and_are_valid(drawn: tuple[pa.Schema, pa.Table]) -> None:
     schema, table = drawn
     table.validate(full=True)

@@ -76,9 +76,10 @@ def _number(text: str, kind: pa.DataType) -> pa.Scalar:
 def _decimal(number: Decimal, whole: int, scale: int) -> pa.Scalar:
     """A decimal just wide enough; of 256 bits where it and a column with `whole` digits before the point share no 128
     bits."""
-    _, digits, exponent = number.normalize().as_tuple()
-    own_scale = max(0, -int(exponent))
-    own_whole = max(0, len(digits) + int(exponent))
+    _, digits, power = number.as_tuple()  # not normalize(), which rounds to the precision of the decimal context
+    exponent = int(power)
+    own_scale = max(0, -exponent)
+    own_whole = max(0, len(digits) + exponent)
     needed = max(whole, own_whole) + max(scale, own_scale)
     if needed > _DECIMAL256_DIGITS:
         raise ValueError(f"{number} has more digits than can be compared")

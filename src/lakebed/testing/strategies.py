@@ -109,7 +109,7 @@ def _values(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return st.floats(allow_nan=False, width=kind.bit_width)
     if pa.types.is_decimal(kind):
         largest = 10**kind.precision - 1
-        return st.integers(-largest, largest).map(lambda digits: Decimal(digits).scaleb(-kind.scale))
+        return st.integers(-largest, largest).map(lambda digits: Decimal(f"{digits}e-{kind.scale}"))
     if pa.types.is_string(kind):
         return st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
     if pa.types.is_binary(kind):
