@@ -13,6 +13,9 @@ The mapping is that of Spark's and Hudi's `SchemaConverters`:
     [null, T] and [T, null]                             T, nullable
     any other logical type (time-millis, ...)           as if it were not there
 
+Columns are nullable as Avro says. What is inside a struct, list or map always is, as in Spark's file sources: a null
+struct over a field that may not be null is more than pyarrow's casts can do.
+
 A union of several types and a decimal of more than 38 digits have no such type: a column of that kind is refused when
 asked for, and the others stay readable. A record that contains itself makes the whole schema unreadable, as in Spark.
 """
@@ -218,7 +221,7 @@ class _Resolver:
         refused = next((column for column in columns if column.type is None), None)
         if refused:
             return _Resolved(physical, None, refusal=f"in its field {refused.name!r}: {refused.refusal}")
-        return _Resolved(physical, pa.struct([column.field() for column in columns]))
+        return _Resolved(physical, pa.struct([(column.name, column.type) for column in columns]))
 
     def _enum(self, node: dict[str, Any]) -> _Resolved:
         return _Resolved({"type": "enum", "name": self._fresh_name(), "symbols": node["symbols"]}, pa.string())
@@ -262,14 +265,14 @@ def _array(items: _Resolved) -> _Resolved:
     physical = None if items.physical is None else {"type": "array", "items": items.physical}
     if items.type is None:
         return _Resolved(physical, None, refusal=items.refusal)
-    return _Resolved(physical, pa.list_(pa.field("item", items.type, items.nullable)))
+    return _Resolved(physical, pa.list_(items.type))
 
 
 def _map(values: _Resolved) -> _Resolved:
     physical = None if values.physical is None else {"type": "map", "values": values.physical}
     if values.type is None:
         return _Resolved(physical, None, refusal=values.refusal)
-    return _Resolved(physical, pa.map_(pa.string(), pa.field("value", values.type, values.nullable)))
+    return _Resolved(physical, pa.map_(pa.string(), values.type))
 
 
 def _shown(branches: list[Any]) -> str:
