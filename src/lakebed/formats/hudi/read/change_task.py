@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from lakebed.formats.hudi.read.logs import row_keys
 from lakebed.formats.hudi.read.slice_reader import SliceReader
-from lakebed.formats.hudi.read.split import HudiSplit, SlicePaths
+from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 
@@ -37,7 +37,7 @@ class ChangesTask:
         alive: list[pa.Array] = []
         deletes: list[pa.RecordBatch] = []
         for paths in split.slices:
-            opened = self.reader.open(paths, self._columns(comparing), None if comparing else self._prune(paths))
+            opened = self.reader.open(paths, self._columns(comparing), narrow=None if comparing else self._narrow())
             for batch in opened.rows():
                 if comparing:
                     alive += row_keys(batch, self.reader.keys).chunks
@@ -56,9 +56,9 @@ class ChangesTask:
         extra = (COMMIT_TIME, *(self.reader.keys if comparing else ()))
         return tuple(dict.fromkeys([*self.decoded, *extra]))
 
-    def _prune(self, paths: SlicePaths) -> pc.Expression | None:
-        """Row groups of which no row can be in the range, where no log could still change what the base rows say."""
-        if self.commits is None or not self.commits or paths.logs:
+    def _narrow(self) -> pc.Expression | None:
+        """True of no row that the range has not; for statistics, which know no sets."""
+        if not self.commits:
             return None
         written = pc.field(COMMIT_TIME)
         return (written >= min(self.commits)) & (written <= max(self.commits))

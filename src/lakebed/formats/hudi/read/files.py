@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -22,16 +23,44 @@ def base_batches(
     store: Store,
     path: str,
     target: pa.Schema,
-    prune: pc.Expression | None = None,
+    groups: Sequence[int] | None = None,
     constants: Mapping[str, pa.Scalar] = {},
     renames: Renames = _SAME_NAMES,
     batch_rows: int = _BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a base file with exactly the columns of `target`.
+    """The rows of a base file with exactly the columns of `target`; of some row groups only, where `groups` is given.
 
-    A column that the file lacks takes its value from `constants`, else null. Row groups that `prune` rules out by their
-    statistics are left out; it is not applied to rows. Raises FileNotFoundError when the file is gone.
+    A column that the file lacks takes its value from `constants`, else null. Raises FileNotFoundError when the file is
+    gone.
     """
+    if groups is not None and not groups:
+        return
+    with _opened(store, path) as (file, _):
+        there = set(file.schema_arrow.names)
+        names = [renames.get((name,), name) for name in target.names]
+        columns = [name for name in names if name in there]
+        for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=False):
+            yield fitted(batch, target, constants, renames)
+
+
+def row_groups(store: Store, path: str, predicate: pc.Expression) -> tuple[list[int], list[int]]:
+    """The row groups of a base file that can hold rows for which the predicate is true, by their statistics, and the
+    others.
+
+    All are kept where the predicate cannot be judged by this file's columns.
+    """
+    with _opened(store, path) as (file, source):
+        everything = list(range(file.metadata.num_row_groups))
+        try:
+            fragment = ds.ParquetFileFormat().make_fragment(source)
+            kept = [group.id for part in fragment.split_by_row_group(predicate) for group in part.row_groups]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, KeyError):
+            return everything, []
+        return kept, [group for group in everything if group not in set(kept)]
+
+
+@contextmanager
+def _opened(store: Store, path: str) -> Iterator[tuple[pq.ParquetFile, pa.NativeFile]]:
     if not path.endswith(".parquet"):
         raise UnsupportedError(
             f"base files of format {path.rpartition('.')[2]} are not supported",
@@ -41,13 +70,7 @@ def base_batches(
         )
     with store.open_input(path) as source:
         try:
-            file = pq.ParquetFile(source)
-            there = set(file.schema_arrow.names)
-            names = [renames.get((name,), name) for name in target.names]
-            columns = [name for name in names if name in there]
-            groups = _row_groups(file, source, prune)
-            for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=False):
-                yield fitted(batch, target, constants, renames)
+            yield pq.ParquetFile(source), source
         except SchemaError as error:
             error.table, error.file = store.location, path
             raise
@@ -99,15 +122,3 @@ def fitted(
         return batch.select([])
     kind = pa.Table if isinstance(batch, pa.Table) else pa.RecordBatch
     return kind.from_arrays(arrays, schema=target)
-
-
-def _row_groups(file: pq.ParquetFile, source: pa.NativeFile, prune: pc.Expression | None) -> list[int]:
-    """The row groups that can hold rows for which `prune` is true; all when this file's columns cannot tell."""
-    everything = list(range(file.metadata.num_row_groups))
-    if prune is None:
-        return everything
-    try:
-        fragment = ds.ParquetFileFormat().make_fragment(source)
-        return [group.id for kept in fragment.split_by_row_group(prune) for group in kept.row_groups]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, KeyError):
-        return everything

@@ -7,6 +7,7 @@ stands where the last of them stood. A block of an instant beyond the bound is p
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,9 @@ _MEMORY = Scratch()
 _DELETING = ("D", "-D", "-U")
 
 
+_LOG = logging.getLogger("lakebed.hudi")
+
+
 @dataclass(frozen=True, slots=True)
 class LogScanned:
     """The blocks of a slice that count, in merge order, and how many corrupt ranges were passed over."""
@@ -42,7 +46,11 @@ class LogScanned:
 
 
 def scan_logs(store: Store, paths: Sequence[str], counted: Blocks) -> LogScanned:
-    """Read log files and choose the blocks that count. UnsupportedError for HFile blocks."""
+    """Read log files and choose the blocks that count.
+
+    Torn bytes, which a writer leaves that died, are passed over and reported to the log of this process. A block that
+    was whole once and is not now raises CorruptError: its rows are lost.
+    """
     found: list[LogBlock] = []
     corrupt = 0
     for path in paths:
@@ -51,6 +59,23 @@ def scan_logs(store: Store, paths: Sequence[str], counted: Blocks) -> LogScanned
         except (CorruptError, UnsupportedError) as error:
             error.table, error.file = store.location, path
             raise
+        for bad in scan.corrupt:
+            if bad.framed:
+                raise CorruptError(
+                    f"a log block at offset {bad.offset} is damaged",
+                    table=store.location,
+                    file=path,
+                    why=bad.reason,
+                    todo="Restore the file from a copy; its rows are lost otherwise",
+                )
+            _LOG.warning(
+                "%s/%s: passed over %d bytes at offset %d that are no block: %s",
+                store.location,
+                path,
+                bad.length,
+                bad.offset,
+                bad.reason,
+            )
         corrupt += len(scan.corrupt)
         found += scan.blocks
     return LogScanned(tuple(_that_count(found, counted)), corrupt)

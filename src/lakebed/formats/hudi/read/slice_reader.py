@@ -25,7 +25,7 @@ from lakebed.formats.hudi.merge import (
     merge_log,
     overlaid,
 )
-from lakebed.formats.hudi.read.files import base_batches, fitted
+from lakebed.formats.hudi.read.files import base_batches, fitted, row_groups
 from lakebed.formats.hudi.read.logs import LogReader, deleting, row_keys, scan_logs
 from lakebed.formats.hudi.read.partitions import PartitionColumns
 from lakebed.formats.hudi.read.split import SlicePaths
@@ -62,27 +62,37 @@ class SliceReader:
         names = [name for name in dict.fromkeys(needed) if name in self.table_schema.names]
         return pa.schema([self.table_schema.field(name) for name in names])
 
-    def open(self, paths: SlicePaths, columns: tuple[str, ...], prune: pc.Expression | None = None) -> MergedSlice:
-        """The slice, its log read. `prune` may leave out base rows for which it is certainly false where that cannot
-        change the merge of others."""
+    def open(
+        self,
+        paths: SlicePaths,
+        columns: tuple[str, ...],
+        prune: pc.Expression | None = None,
+        narrow: pc.Expression | None = None,
+    ) -> MergedSlice:
+        """The slice, its log read.
+
+        `prune` may leave out base rows for which it is certainly false where that cannot change the merge of others.
+        `narrow` too, where it can: such base rows are still held against the log, by their keys and ordering values
+        alone.
+        """
         if not paths.logs:
-            return MergedSlice(self, paths, self.target(columns, False), None, prune)
+            return MergedSlice(self, paths, self.target(columns, False), None, _both(prune, narrow))
         scanned = scan_logs(self.store, paths.logs, self.blocks)
         if not scanned.blocks:
-            return MergedSlice(self, paths, self.target(columns, False), None, prune, scanned.corrupt)
+            return MergedSlice(self, paths, self.target(columns, False), None, _both(prune, narrow))
         if self.rules.refused:
-            return self._open_unmerged(paths, columns, scanned.corrupt)
+            return self._open_unmerged(paths, columns)
         target = self.target(columns, True)
         entries = LogReader(target, self.keys, self.rules, self.scratch).entries(scanned.blocks)
-        return MergedSlice(self, paths, target, merge_log(entries, self.rules), prune, scanned.corrupt)
+        return MergedSlice(self, paths, target, merge_log(entries, self.rules), prune, narrow)
 
-    def _open_unmerged(self, paths: SlicePaths, columns: tuple[str, ...], corrupt: int) -> MergedSlice:
+    def _open_unmerged(self, paths: SlicePaths, columns: tuple[str, ...]) -> MergedSlice:
         """For rules that are not known: every data row of the log, as it stands."""
         target = self.target(columns, False)
         scanned = scan_logs(self.store, paths.logs, self.blocks)
         data = [block for block in scanned.blocks if block.kind is not BlockKind.DELETE]
         entries = LogReader(target, (target.names[0],), MergeRules(), self.scratch).entries(data)
-        return MergedSlice(self, paths, target, None, None, corrupt, entries.rows)
+        return MergedSlice(self, paths, target, None, None, None, entries.rows)
 
 
 @dataclass
@@ -95,25 +105,29 @@ class MergedSlice:
     target: pa.Schema
     merged: MergedLog | None
     prune: pc.Expression | None
-    corrupt: int = 0
+    narrow: pc.Expression | None = None
     unmerged: pa.Table | None = None
     _taken: Bools = field(default_factory=lambda: np.zeros(0, bool))
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Live rows: those of the base file in its order, then those of the log."""
+        groups, others = self._row_groups()
         if self.merged is None:
-            yield from self._plain(self._base(_LEAST_BATCH_ROWS))
+            yield from self._plain(self._base(self.target, groups, _LEAST_BATCH_ROWS))
             if self.unmerged is not None:
                 yield from self._filled(self.unmerged).to_batches()
             return
         merged = self.merged
         self._taken = np.zeros(merged.count, bool)
         size = min(max(merged.count, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
-        for batch in self._plain(self._base(size)):
+        for batch in self._plain(self._base(self.target, groups, size)):
             if self.reader.merge:
                 yield from self._merge(batch, merged)
             else:
                 yield batch
+        if self.reader.merge and self.reader.rules.ordering:
+            for batch in self._plain(self._base(self.reader.target((), True), others, size)):
+                self._held_against(batch, merged)
         places = np.flatnonzero(~merged.gone & ~self._taken)
         if len(places):
             yield from self._filled(log_rows(merged, places, self.target.names)).to_batches()
@@ -142,11 +156,25 @@ class MergedSlice:
         found = rows.column("_hoodie_commit_time").combine_chunks()
         return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
 
-    def _base(self, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def _row_groups(self) -> tuple[list[int] | None, list[int]]:
+        """The row groups to read, None for all, and those of which keys and ordering values are enough."""
+        if not self.paths.base:
+            return [], []
+        groups: list[int] | None = None
+        if self.prune is not None:
+            groups, _ = row_groups(self.reader.store, self.paths.base, self.prune)
+        if self.merged is None or self.narrow is None or self.merged.sources:
+            return groups, []
+        kept, others = row_groups(self.reader.store, self.paths.base, self.narrow)
+        if groups is None:
+            return kept, others
+        return [group for group in kept if group in groups], [group for group in others if group in groups]
+
+    def _base(self, target: pa.Schema, groups: list[int] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
         if self.paths.base:
             constants = self.reader.partitions.constants(self.paths.partition, self.reader.table_schema)
             yield from base_batches(
-                self.reader.store, self.paths.base, self.target, self.prune, constants, batch_rows=batch_rows
+                self.reader.store, self.paths.base, target, groups, constants, batch_rows=batch_rows
             )
 
     def _plain(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -155,20 +183,24 @@ class MergedSlice:
             gone = deleting(batch, self.reader.rules) if self.reader.rules.marker_column else None
             yield batch if gone is None else batch.filter(pa.array(~gone))
 
-    def _merge(self, batch: pa.RecordBatch, merged: MergedLog) -> Iterator[pa.RecordBatch]:
-        rules = self.reader.rules
+    def _held_against(self, batch: pa.RecordBatch, merged: MergedLog) -> BaseMerge:
+        """What becomes of base rows; the log's rows of keys that lose or are merged into one are marked as taken."""
         keys = row_keys(batch, self.reader.keys).combine_chunks()
-        ordering = [batch.column(name) for name in rules.ordering]
-        found: BaseMerge = merge_base(merged, keys, ordering, rules)
+        ordering = [batch.column(name) for name in self.reader.rules.ordering]
+        found = merge_base(merged, keys, ordering, self.reader.rules)
         self._taken[found.taken] = True
+        return found
+
+    def _merge(self, batch: pa.RecordBatch, merged: MergedLog) -> Iterator[pa.RecordBatch]:
+        found = self._held_against(batch, merged)
         kept = batch if found.keep.all() else batch.filter(pa.array(found.keep))
         if kept.num_rows:
             yield kept
         if len(found.updated):
-            rows = pa.array(found.updated)
+            rules, rows = self.reader.rules, pa.array(found.updated)
             base = pa.Table.from_batches([batch.take(rows)])
-            table = overlaid(merged, base, found.updating, [column.take(rows) for column in ordering], rules)
-            yield from table.combine_chunks().to_batches()
+            ordering = [batch.column(name).take(rows) for name in rules.ordering]
+            yield from overlaid(merged, base, found.updating, ordering, rules).combine_chunks().to_batches()
 
     def _filled(self, table: pa.Table) -> pa.Table:
         """Log rows of a table whose files leave the partition columns out get them from the path."""
@@ -176,3 +208,7 @@ class MergedSlice:
         if constants:
             table = table.drop_columns([name for name in constants if name in table.column_names])
         return fitted(table, self.target, constants)
+
+
+def _both(one: pc.Expression | None, other: pc.Expression | None) -> pc.Expression | None:
+    return one & other if one is not None and other is not None else one if other is None else other
