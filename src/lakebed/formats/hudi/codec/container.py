@@ -3,7 +3,7 @@
 DataFusion reads Avro object container files, so the run gets a header and becomes the file's one block.
 
 Its reader spins for ever, and cannot be stopped, when a block holds more bytes than its count of records takes up
-(seen in 50 to 55). Damaged bytes can bring that about at any time, so the reader must never look for more than that
+(seen in 55). Damaged bytes can bring that about at any time, so the reader must never look for more than that
 count: the batch size *is* the count, with a limit of as many rows, and the reader stops at the full batch. What was
 left over is for the caller to find, by something known that stands behind the last record.
 """
@@ -14,10 +14,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import datafusion
 import pyarrow as pa
 
 from lakebed.errors import CorruptError
+from lakebed.kernel.datafusion import ordered_session
 from lakebed.kernel.scratch import Scratch
 
 _SYNC = b"lakebed-log-sync"
@@ -46,7 +46,7 @@ def decode_run(
     head += avro_long(0) + _SYNC + avro_long(count) + avro_long(size)
     with scratch.holding([head, *chunks, _SYNC]) as url:
         try:
-            frame = _session(count).read_avro(url, file_extension="")
+            frame = ordered_session(count).read_avro(url, file_extension="")
             batches = frame.select(*[f"c{place}" for place in wanted]).limit(count).collect()
         # DataFusion has no error type of its own: what Rust says arrives as a bare Exception.
         except Exception as error:
@@ -70,13 +70,6 @@ def avro_long(value: int) -> bytes:
 
 def _text(value: bytes) -> bytes:
     return avro_long(len(value)) + value
-
-
-def _session(count: int) -> datafusion.SessionContext:
-    # One partition keeps the order of the records.
-    return datafusion.SessionContext(
-        datafusion.SessionConfig().with_target_partitions(1).with_repartition_file_scans(False).with_batch_size(count)
-    )
 
 
 def _first_line(error: Exception) -> str:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import datafusion
 import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptError, DataCleanedError, UnsupportedError
+from lakebed.kernel.datafusion import ordered_session
 from lakebed.kernel.files import Store
 from lakebed.kernel.scratch import Scratch
 
@@ -56,16 +56,9 @@ def _orc(store: Store, path: str, names: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _avro(store: Store, path: str, names: list[str]) -> Iterator[pa.RecordBatch]:
-    # One partition keeps the order of the rows.
-    session = datafusion.SessionContext(
-        datafusion.SessionConfig()
-        .with_target_partitions(1)
-        .with_repartition_file_scans(False)
-        .with_batch_size(_BATCH_ROWS)
-    )
     with _path_of(store, path) as local:
         try:
-            frame = session.read_avro(local)
+            frame = ordered_session(_BATCH_ROWS).read_avro(local)
             chosen = frame.select(*[f'"{name}"' for name in names]) if names else frame
             for batch in chosen.execute_stream():
                 found = batch.to_pyarrow()
