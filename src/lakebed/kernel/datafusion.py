@@ -1,4 +1,4 @@
-"""DataFusion sessions that keep the order of rows. The library is loaded when first used: most commands do not need it."""
+"""DataFusion sessions that keep the order of rows. The library is loaded when first used: few commands need it."""
 
 from __future__ import annotations
 
