@@ -1,0 +1,1 @@
+"""One suite a verb, run over every format; their matrix makes the support grid of the README."""

@@ -1,0 +1,84 @@
+"""Hudi tables of every kind, held to what each verb promises."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import Table
+from lakebed.model.instant import Instant
+from lakebed.testing.conformance import ChangesConformance, LacksConformance, ReadConformance, StreamConformance
+from tests.golden import unpack
+
+TABLES = ("mor_v6", "mor_v8", "mor_v9", "cow_v6", "evo_v8", "mor_bucket_v6", "merge_event_v9", "cow_nonpart_v8")
+KEY = ("_hoodie_partition_path", "_hoodie_record_key")
+WRITES = ("commit", "deltacommit", "replacecommit")
+
+
+@pytest.fixture(params=TABLES)
+def name(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+class TestRead(ReadConformance):
+    @pytest.fixture
+    def table(self, name: str) -> Table:
+        return lakebed.open(unpack("hudi", name))
+
+
+def readable_moments(table: Table) -> list[Instant]:
+    """Completed writes as of which the cleaner left the table readable, in the order of ranges, the newest few."""
+
+    def readable(instant: Instant) -> bool:
+        try:
+            table.read(as_of=instant).read_all()
+        except lakebed.errors.DataCleanedError:
+            return False
+        return True
+
+    writes = [i for i in table.history() if i.action in WRITES and i.state == "completed" and readable(i)]
+    return sorted(writes, key=lambda instant: instant.completed or instant.time)[-4:]
+
+
+class TestChanges(ChangesConformance):
+    @pytest.fixture(params=("mor_v6", "mor_v8", "mor_v9", "mor_bucket_v8", "merge_event_v9"))
+    def table(self, request: pytest.FixtureRequest) -> Table:
+        return lakebed.open(unpack("hudi", request.param))
+
+    @pytest.fixture
+    def key(self) -> tuple[str, ...]:
+        return KEY
+
+    @pytest.fixture
+    def moments(self, table: Table) -> list[Instant]:
+        return readable_moments(table)
+
+
+class TestStream(StreamConformance):
+    @pytest.fixture(params=("mor_bucket_v6", "mor_logonly_v8", "mor_rollback_v6", "mor_rollback_v8", "evo_v8"))
+    def table(self, request: pytest.FixtureRequest) -> Table:
+        folder = unpack("hudi", request.param)
+        first = next(i for i in lakebed.open(folder).history() if i.action in WRITES and i.state == "completed")
+        return lakebed.open(folder, {"read.start-commit": first.time})
+
+    @pytest.fixture
+    def key(self) -> tuple[str, ...]:
+        return KEY
+
+
+class TestLacks(LacksConformance):
+    @pytest.fixture
+    def table(self) -> Table:
+        return lakebed.open(unpack("hudi", "mor_v6"))
+
+    @pytest.fixture
+    def lacking(self) -> Sequence[Callable[[Table], Any]]:
+        rows = pa.table({"id": [1]})
+        return [
+            lambda t: t.write(rows), lambda t: t.writer(), lambda t: t.sink(),
+            lambda t: t.rewrite(), lambda t: t.expire(),
+            lambda t: t.archive(), lambda t: t.tag("x"), lambda t: t.delete_tag("x"), lambda t: t.inspect(),
+        ]  # fmt: skip
