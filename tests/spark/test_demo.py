@@ -1,0 +1,48 @@
+"""`lakebed demo` and `lakebed run`, as a user starts them: a program of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lakebed
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def lake(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the program without a terminal."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "lakebed.cli", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+
+
+def test_the_demo_moves_every_order_and_can_go_on(tmp_path: Path) -> None:
+    shown = lake("demo", "--json", "--output", "shop", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    document = json.loads(shown.stdout)
+    assert document["equal"] is True
+    assert document["rows_out"] == document["source_rows"] == 2080
+    assert document["checksum"] == document["source_checksum"]
+    assert document["rows_in"] > document["rows_out"]
+    assert document["commits"] == 10
+    assert "batch 9: 50 rows -> snapshot 10" in shown.stderr
+
+    sink = lakebed.open(document["table"])
+    assert [instant.time for instant in sink.history()] == [str(number) for number in range(1, 11)]
+    again = lake("run", document["pipeline"], "--json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["commits"] == 0
+    assert lakebed.open(document["table"]).read().read_all().num_rows == 2080

@@ -1,0 +1,186 @@
+"""The sink on Spark: rows are routed, each bucket gets one file a commit at any parallelism, and what does not fit is
+refused."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+import lakebed
+import lakebed.spark
+from lakebed.errors import OptionError, RuntimeMissingError, SchemaError, UsageError
+from lakebed.model.commit import Outcome
+from lakebed.model.split import Split
+from lakebed.spark.engine import SparkEngine
+from lakebed.spark.read import pack_splits
+from lakebed.spark.sink import SinkInput, write_task
+from lakebed.spark.worker import pack, unpack
+from tests.spark.tables import ORDERS, ORDERS_SQL, as_bag, orders
+
+
+def some_orders(spark: SparkSession, count: int, partitions: int = 3) -> DataFrame:
+    spark.range(0, count, 1, partitions).createOrReplaceTempView("numbers")
+    return spark.sql(f"{ORDERS_SQL} from numbers")
+
+
+def data_files(folder: Path) -> list[str]:
+    return sorted(str(path.parent.relative_to(folder)) for path in folder.glob("dt=*/bucket-*/data-*"))
+
+
+@pytest.mark.parametrize("parallelism", [2, 8])
+def test_each_bucket_gets_one_file_a_commit(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
+    table = orders(tmp_path / "t")
+    frame = some_orders(spark, 1000)
+    result = lakebed.spark.write(frame, str(tmp_path / "t"), options={"sink.parallelism": parallelism})
+    assert result.outcome is Outcome.COMMITTED
+    assert data_files(tmp_path / "t") == sorted(f"dt=d{d}/bucket-{b}" for d in (0, 1) for b in range(4))
+    assert as_bag(table.read()) == as_bag(frame.toArrow())
+
+
+def test_kinds_names_and_missing_columns(spark: SparkSession, tmp_path: Path) -> None:
+    table = orders(tmp_path / "t")
+    lakebed.spark.write(some_orders(spark, 10), str(tmp_path / "t"))
+    changes = spark.sql("select '-D' as _ROW_KIND, 3L as ID, 'd1' as dt union all select '+U', 4L, 'd0'")
+    result = lakebed.spark.write(changes, str(tmp_path / "t"))
+    assert result.snapshot_id == 2
+    rows = table.read().read_all()
+    assert rows.schema.names == ORDERS.names  # the kind is not data
+    assert sorted(rows.column("id").to_pylist()) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    assert rows.filter(pa.compute.equal(rows["id"], 4)).column("amount").to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("select 1L as id", "dt"),
+        ("select 1L as id, 'a' as dt, 1 as extra", "extra"),
+        ("select 1L as id, 'a' as dt, 1.234 as amount", "column 'amount' is decimal"),
+        ("select 'x' as id, 'a' as dt", "column 'id' is string"),
+        ("select 1L as id, 2L as ID, 'a' as dt", "given twice: id"),
+        ("select 1L as id, 'a' as dt, 7 as _row_kind", "column '_row_kind' is int32"),
+    ],
+)
+def test_a_schema_that_does_not_fit_is_refused_before_any_task(
+    spark: SparkSession, tmp_path: Path, sql: str, words: str
+) -> None:
+    table = orders(tmp_path / "t")
+    with pytest.raises(SchemaError, match=words):
+        lakebed.spark.write(spark.sql(sql), str(tmp_path / "t"))
+    assert table.history() == []
+    assert not list((tmp_path / "t").glob("dt=*"))
+
+
+def test_a_value_that_does_not_fit_leaves_nothing_visible(spark: SparkSession, tmp_path: Path) -> None:
+    table = orders(tmp_path / "t")
+    with pytest.raises(SchemaError, match="column 'dt' holds a null"):
+        lakebed.spark.write(spark.sql("select id, if(id = 7, null, 'a') as dt from range(9)"), str(tmp_path / "t"))
+    assert table.history() == []
+    for options, kind in (({"sink.parallelism": 0}, OptionError), ({"bukcet": 1}, OptionError)):
+        with pytest.raises(kind):
+            lakebed.spark.write(some_orders(spark, 1), str(tmp_path / "t"), options=options)
+    with pytest.raises(UsageError, match="upsert"):
+        lakebed.spark.write(some_orders(spark, 1), str(tmp_path / "t"), mode="upsrt")
+
+
+def test_the_dataframe_writer_commits_without_routing(spark: SparkSession, tmp_path: Path) -> None:
+    table = orders(tmp_path / "t")
+    some_orders(spark, 50).write.format("lakebed").mode("append").save(str(tmp_path / "t"))
+    assert len(table.history()) == 1
+    some_orders(spark, 20).write.format("paimon").mode("overwrite").save(str(tmp_path / "t"))
+    assert sorted(table.read().read_all().column("id").to_pylist()) == list(range(20))
+    with pytest.raises(AnalysisException, match="ErrorIfExists"):
+        some_orders(spark, 1).write.format("lakebed").save(str(tmp_path / "t"))
+
+
+def test_what_travels_to_workers_pickles(tmp_path: Path, hudi: Path) -> None:
+    table = orders(tmp_path / "t")
+    sink = table.sink()
+    rows = pa.record_batch({"id": [1, 2], "dt": ["a", "b"]})
+    taken = SinkInput.of(rows.schema, sink, table.location)
+    assert unpack(pack(taken)) == taken
+    messages, count = write_task(unpack(pack(sink)), iter([unpack(pack(taken)).take(rows)]))
+    assert count == 2
+    assert pickle.loads(pickle.dumps(list(messages))) == list(messages)
+    assert sink.commit(1, pickle.loads(pickle.dumps(list(messages)))).outcome is Outcome.COMMITTED
+    for location in (hudi, tmp_path / "t"):
+        plan = lakebed.open(location).plan_read()
+        copy = unpack(pack(plan))
+        assert copy.splits == plan.splits
+        read = pa.Table.from_batches([b for split in copy.splits for b in copy.read(split)], copy.schema)
+        assert as_bag(read) == as_bag(lakebed.open(location).read())
+        assert all(len(pickle.dumps(split)) < 20_000 for split in plan.splits)
+
+
+def test_a_task_that_fails_removes_its_own_files(tmp_path: Path) -> None:
+    table = orders(tmp_path / "t")
+    sink = table.sink()
+    rows = SinkInput.of(ORDERS, sink, "t").take(_one())
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield rows
+        raise RuntimeError("a lost worker")
+
+    with pytest.raises(RuntimeError, match="a lost worker"):
+        write_task(sink, batches())
+    assert not list((tmp_path / "t").glob("**/data-*"))
+
+
+def _one() -> pa.RecordBatch:
+    columns = [
+        pa.array([1]),
+        pa.array(["a"]),
+        pa.array([None], pa.decimal128(10, 2)),
+        pa.array([None], pa.timestamp("ms")),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=ORDERS)
+
+
+def test_splits_of_a_group_stay_together_and_in_order() -> None:
+    splits = [Split(f"g{n % 5}", n + 1) for n in range(40)]
+    bins = pack_splits(splits, 3)
+    assert len(bins) == 3
+    assert sorted((s.group, s.size) for b in bins for s in b) == sorted((s.group, s.size) for s in splits)
+    for one in bins:
+        for group in {split.group for split in one}:
+            sizes = [split.size for split in one if split.group == group]
+            assert sizes == sorted(sizes)
+            assert sum(split.group == group for split in splits) == len(sizes)
+    assert len(pack_splits(splits, 100)) == 5
+    assert pack_splits([], 4) == []
+
+
+def test_the_engine_keeps_order_and_errors(spark: SparkSession) -> None:
+    engine = SparkEngine(spark)
+    assert engine.parallelism == 2
+    assert list(engine.map(lambda n: {"square": n * n}, range(7))) == [{"square": n * n} for n in range(7)]
+    assert list(engine.map(str, [])) == []
+
+    def refuse(_: int) -> None:
+        raise lakebed.errors.CommitConflictError("two writers", table="orders", todo="Plan again")
+
+    with pytest.raises(lakebed.errors.CommitConflictError, match=r"two writers \[table orders\]\. Plan again"):
+        list(engine.map(refuse, [1]))
+
+
+def test_a_worker_that_lacks_a_module_says_so_in_one_line(spark: SparkSession) -> None:
+    with pytest.raises(RuntimeMissingError) as caught:
+        list(SparkEngine(spark).map(_Absent(), [1]))
+    assert "no module 'lakebed_is_not_here'" in str(caught.value)
+    assert "lakebed.spark.ship(spark)" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+class _Absent:
+    """Unpickles only where its module is."""
+
+    def __call__(self, task: int) -> int:
+        return task
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return __import__, ("lakebed_is_not_here",)
