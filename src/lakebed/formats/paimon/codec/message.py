@@ -29,6 +29,10 @@ class PaimonMessage(CommitMessage):
     compact_changelog: tuple[DataFileMeta, ...] = ()
     compact_new_index_files: tuple[IndexManifestEntry, ...] = ()
     compact_deleted_index_files: tuple[IndexManifestEntry, ...] = ()
+    new_hashes: bytes = b""
+    """Key hashes that a dynamic bucket gained, as its index file has them; the commit adds them to that file."""
+    planned_on: int | None = None
+    """Where buckets were assigned by what the table held: the snapshot of that time, 0 for none."""
 
     @property
     def is_empty(self) -> bool:

@@ -45,6 +45,8 @@ class DeletionFile:
 class PaimonSplit(Split):
     """Files of one bucket, in the order in which they were committed."""
 
+    partition: bytes
+    bucket: int
     folder: str
     files: tuple[DataFileMeta, ...] = field(default=())
     deletions: Mapping[str, DeletionFile] = field(default_factory=dict)

@@ -27,17 +27,22 @@ from lakebed.verbs.read import ReadPlan
 
 def plan_snapshot(
     history: History, snapshot: Snapshot | None, schema: TableSchema, options: Options,
-    columns: Sequence[str], predicate: pc.Expression | None,
+    columns: Sequence[str], predicate: pc.Expression | None, level_0: bool = False,
 ) -> ReadPlan[PaimonSplit]:  # fmt: skip
-    """The rows of a snapshot (None: of an empty table) in the columns given, of those that the predicate keeps."""
+    """The rows of a snapshot (None: of an empty table) in the columns given, of those that the predicate keeps.
+
+    `level_0` also reads what waits in level 0 for a compaction that makes it visible.
+    """
     table = history.store.location
     refuse_unserved(schema, options, table)
     if schema.primary_keys:
         merge_function(schema, options)
     whole = arrow_schema(schema.fields)
     used = {*columns, *columns_of(predicate, whole)}
-    needed = tuple(name for name in schema.names if name in used)
-    live = _visible(live_files(history.store, snapshot), history, schema, options)
+    needed = tuple(name for name in schema.names if name in used or not used and name == schema.names[0])
+    live = [entry for entry in live_files(history.store, snapshot) if entry.bucket != POSTPONE_BUCKET]
+    if not level_0:
+        live = _visible(live, history, schema, options)
     deletions = _deletions(history, snapshot)
     splits = _splits(kept_entries(live, predicate, schema), deletions, schema, options)
     reader = BucketReader(history, schema, options, tuple(columns), needed, predicate)
@@ -52,9 +57,8 @@ def _visible(
     Level-0 files from before deletion vectors were switched on are not marked by any vector, so they are read, and
     merged.
     """
-    entries = [entry for entry in entries if entry.bucket != POSTPONE_BUCKET]
     if not _skips_level_0(schema, options):
-        return entries
+        return list(entries)
     return [entry for entry in entries if entry.file.level > 0 or _is_older(entry, history)]
 
 
@@ -100,5 +104,5 @@ def _splits(
         vectors = deletions.get((partition, bucket), {})
         unmerged = _skips_level_0(schema, options) and all(file.level > 0 for file in files)
         size = sum(file.file_size for file in files)
-        made.append(PaimonSplit(folder, size, folder, files, vectors, unmerged))
+        made.append(PaimonSplit(folder, size, partition, bucket, folder, files, vectors, unmerged))
     return tuple(made)

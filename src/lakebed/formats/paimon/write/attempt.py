@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lakebed.errors import CommitUnknownError, StorageError
+from lakebed.errors import CommitConflictError, CommitUnknownError, StorageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import (
     ADD,
@@ -22,7 +22,7 @@ from lakebed.formats.paimon.codec.manifest import (
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
-from lakebed.formats.paimon.manifests import data_manifests, index_files, live_files
+from lakebed.formats.paimon.manifests import data_manifests, entries_of, index_files, live_files, manifest_metas
 from lakebed.formats.paimon.publish import claim_snapshot, write_hints
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.conflicts import check_conflicts
@@ -43,6 +43,14 @@ class Changes:
     removed_indexes: tuple[IndexManifestEntry, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What dynamic buckets were assigned on: a snapshot id, and the partitions that matter (None: all)."""
+
+    snapshot: int
+    partitions: frozenset[bytes] | None
+
+
 @dataclass(slots=True)
 class SnapshotAttempt:
     """Commits `changes` as one snapshot of `user`, `identifier` and `kind`; `replaced` says what an overwrite
@@ -57,6 +65,7 @@ class SnapshotAttempt:
     kind: CommitKind
     changes: Changes
     replaced: Replaced | None = None
+    planned: Planned | None = None
     check_appends: bool = False
     _first_seen: int | None = None
 
@@ -103,6 +112,7 @@ class SnapshotAttempt:
     def _entries(self, latest: Snapshot | None) -> tuple[ManifestEntry, ...]:
         """The entries of the new delta, after the check that they may follow the latest snapshot."""
         ours = self.changes.entries
+        self._check_assignment()
         checked = self.kind is not CommitKind.APPEND or self.check_appends
         if latest is None or not (checked or self.replaced):
             return ours
@@ -116,6 +126,26 @@ class SnapshotAttempt:
             return (*self._dropped(live), *ours)
         check_conflicts(live, ours, self.kind, self.schema, self.store.location)
         return ours
+
+    def _check_assignment(self) -> None:
+        """Dynamic buckets stand only while no other writer has added rows since they were assigned: its keys may be
+        ours."""
+        if self.planned is None:
+            return
+        for snapshot in self.history.backwards(self.planned.snapshot):
+            if snapshot.commit_user == self.user or snapshot.commit_kind is CommitKind.COMPACT:
+                continue
+            metas = manifest_metas(self.store, snapshot.delta_manifest_list)
+            partitions = {entry.partition for entry in entries_of(self.store, metas)}
+            if self.planned.partitions is None or partitions & self.planned.partitions:
+                raise CommitConflictError(
+                    "another job wrote to the same dynamic buckets",
+                    table=self.store.location,
+                    instant=str(snapshot.id),
+                    why="both may have put one key into different buckets",
+                    todo="Nothing of this commit is visible. Write the rows again; let one job at a time write "
+                    "this table",
+                )
 
     def _dropped(self, live: Sequence[ManifestEntry]) -> list[ManifestEntry]:
         postponed = self.options[opt.BUCKET] == POSTPONE_BUCKET

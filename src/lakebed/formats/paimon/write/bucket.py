@@ -19,7 +19,7 @@ from lakebed.formats.paimon.codec.manifest import SOURCE_APPEND, DataFileMeta, S
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import file_field
 from lakebed.formats.paimon.definition import split_names
-from lakebed.formats.paimon.layout import NameFactory
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET, NameFactory
 from lakebed.formats.paimon.merge import key_runs, merge_function, sort_order
 from lakebed.formats.paimon.write.files import FileFormat, WrittenFile, write_files
 from lakebed.formats.paimon.write.kinds import Kinds
@@ -52,6 +52,8 @@ class BucketFiles:
     ) -> tuple[DataFileMeta, ...]:
         """Write the rows at `indices` (in order of arrival) of fitted `rows` as new level-0 files; `sequence` is the
         first row's number."""
+        if self.options[opt.BUCKET] == POSTPONE_BUCKET:
+            return self._write_postponed(folder, rows, indices, kinds, names)
         if self.schema.primary_keys:
             return self._write_keyed(folder, rows, indices, kinds, sequence, names)
         return self._write_appended(folder, rows.take(pa.array(indices)), sequence, names)
@@ -66,6 +68,11 @@ class BucketFiles:
         names: NameFactory,
     ) -> tuple[DataFileMeta, ...]:
         values, sequences, kind = self._merged(rows, indices, kinds, sequence)
+        return self._write_rows(folder, values, sequences, kind, names, self.options[opt.STATS_MODE])
+
+    def _write_rows(
+        self, folder: str, values: pa.Table, sequences: Numbers, kind: Kinds, names: NameFactory, stats: str
+    ) -> tuple[DataFileMeta, ...]:
         thin = self.options[opt.THIN_MODE]
         keys = [values.column(name) for name in self.schema.trimmed_primary_keys]
         made = pa.Table.from_arrays(
@@ -74,9 +81,17 @@ class BucketFiles:
         )
         how = FileFormat.of(self.options, True)
         return tuple(
-            self._keyed_meta(file, values, sequences, kind)
+            self._keyed_meta(file, values, sequences, kind, StatsMode.parse(stats))
             for file in write_files(self.store, folder, made, how, names)
         )
+
+    def _write_postponed(
+        self, folder: str, rows: pa.Table, indices: Numbers, kinds: Kinds | None, names: NameFactory
+    ) -> tuple[DataFileMeta, ...]:
+        """Rows as they come, neither sorted nor merged nor numbered: the compaction that gives them buckets does it."""
+        values = rows.take(pa.array(indices))
+        kind = np.zeros(len(indices), np.int8) if kinds is None else kinds[indices]
+        return self._write_rows(folder, values, np.full(len(indices), -1, np.int64), kind, names, "none")
 
     def _merged(
         self, rows: pa.Table, indices: Numbers, kinds: Kinds | None, sequence: int
@@ -114,13 +129,14 @@ class BucketFiles:
     ) -> tuple[DataFileMeta, ...]:
         made = pa.Table.from_arrays(rows.columns, schema=file_schema(file_fields(self.schema)))
         how = FileFormat.of(self.options, False)
+        mode = StatsMode.parse(self.options[opt.STATS_MODE])
         return tuple(
             self._meta(
                 file,
                 rows,
-                _NO_KEY,
-                _NO_KEY,
+                (_NO_KEY, _NO_KEY),
                 SimpleStats(),
+                mode,
                 (sequence + file.start, sequence + file.start + file.rows - 1),
                 0,
             )
@@ -128,7 +144,7 @@ class BucketFiles:
         )
 
     def _keyed_meta(
-        self, file: WrittenFile, values: pa.Table, sequences: Numbers, kinds: npt.NDArray[np.int8]
+        self, file: WrittenFile, values: pa.Table, sequences: Numbers, kinds: Kinds, mode: StatsMode
     ) -> DataFileMeta:
         part = slice(file.start, file.start + file.rows)
         fields = self.schema.project(self.schema.trimmed_primary_keys)
@@ -143,26 +159,25 @@ class BucketFiles:
         )  # fmt: skip
         deletes = int(((kinds[part] == RowKind.DELETE) | (kinds[part] == RowKind.UPDATE_BEFORE)).sum())
         numbers = int(sequences[part].min()), int(sequences[part].max())
-        return self._meta(file, values, first, last, stats, numbers, deletes)
+        return self._meta(file, values, (first, last), stats, mode, numbers, deletes)
 
     def _meta(
         self,
         file: WrittenFile,
         values: pa.Table,
-        first: bytes,
-        last: bytes,
+        keys: tuple[bytes, bytes],
         key_stats: SimpleStats,
+        mode: StatsMode,
         numbers: tuple[int, int],
         deletes: int,
     ) -> DataFileMeta:
         columns = [_piece(values, field.name, file) for field in self.schema.fields]
-        stats, covered = value_stats(columns, self.schema.fields, StatsMode.parse(self.options[opt.STATS_MODE]))
+        stats, covered = value_stats(columns, self.schema.fields, mode)
         return DataFileMeta(
             file.name,
             file.size,
             file.rows,
-            first,
-            last,
+            *keys,
             key_stats,
             stats,
             *numbers,

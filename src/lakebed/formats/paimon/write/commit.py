@@ -10,17 +10,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
+import numpy as np
+
 from lakebed.errors import NotInHistoryError, StorageError
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.manifest import ADD, DELETE, DELETION_VECTORS, DataFileMeta, ManifestEntry
+from lakebed.formats.paimon.codec.manifest import (
+    ADD,
+    DELETE,
+    DELETION_VECTORS,
+    HASH_INDEX,
+    DataFileMeta,
+    IndexManifestEntry,
+    ManifestEntry,
+)
 from lakebed.formats.paimon.codec.message import PaimonMessage
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER, CommitKind, Snapshot
-from lakebed.formats.paimon.layout import index_path
+from lakebed.formats.paimon.layout import NameFactory, index_path
 from lakebed.formats.paimon.manifests import entries_of, index_files, manifest_metas
 from lakebed.formats.paimon.snapshot import History
-from lakebed.formats.paimon.write.attempt import Changes, SnapshotAttempt
+from lakebed.formats.paimon.write.attempt import Changes, Planned, SnapshotAttempt
+from lakebed.formats.paimon.write.hash_dynamic import hashes_of, index_bytes, read_index
 from lakebed.formats.paimon.write.overwrite import Replaced
+from lakebed.formats.paimon.write.routing import Ints
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.model.commit import CommitResult, Outcome
@@ -126,7 +138,8 @@ class Committer:
         compacts = [message for message in messages if message.compacts]
         if appends or replaced is not None or (not compacts and not self._ignores_empty(identifier)):
             kind = CommitKind.OVERWRITE if replaced is not None or any(map(_deletes, appends)) else CommitKind.APPEND
-            made = self._attempt(identifier, kind, _append_changes(appends), replaced, check_appends)
+            changes = _append_changes(appends, self._write_indexes(appends, replaced is not None))
+            made = self._attempt(identifier, kind, changes, replaced, check_appends, self._planned(appends, replaced))
         if compacts:
             made = self._attempt(identifier, CommitKind.COMPACT, _compact_changes(compacts), None, True)
         if made is None:
@@ -134,7 +147,13 @@ class Committer:
         return CommitResult(str(made.id), Outcome.COMMITTED)
 
     def _attempt(
-        self, identifier: int, kind: CommitKind, changes: Changes, replaced: Replaced | None, check_appends: bool
+        self,
+        identifier: int,
+        kind: CommitKind,
+        changes: Changes,
+        replaced: Replaced | None,
+        check_appends: bool,
+        planned: Planned | None = None,
     ) -> Snapshot:
         return SnapshotAttempt(
             self._store,
@@ -146,8 +165,44 @@ class Committer:
             kind,
             changes,
             replaced,
+            planned,
             check_appends,
         ).run()
+
+    def _write_indexes(self, messages: Sequence[PaimonMessage], anew: bool) -> tuple[IndexManifestEntry, ...]:
+        """The HASH index of each bucket that gained keys, written whole; `anew` when the old ones are replaced."""
+        gained: dict[tuple[bytes, int], list[Ints]] = {}
+        for message in messages:
+            if message.new_hashes:
+                gained.setdefault((message.partition, message.bucket), []).append(hashes_of(message.new_hashes))
+        if not gained:
+            return ()
+        names = NameFactory("index-")
+        old = (
+            {}
+            if anew
+            else {
+                (e.partition, e.bucket): e
+                for e in index_files(self._store, self._history.latest())
+                if e.index_type == HASH_INDEX
+            }
+        )
+        made: list[IndexManifestEntry] = []
+        for (partition, bucket), parts in gained.items():
+            known = old.get((partition, bucket))
+            whole = np.concatenate([*([read_index(self._store, known)] if known else []), *parts])
+            data, name = index_bytes(whole), names()
+            self._store.write(index_path(name), data)
+            made.append(IndexManifestEntry(ADD, partition, bucket, HASH_INDEX, name, len(data), len(whole)))
+        return tuple(made)
+
+    def _planned(self, messages: Sequence[PaimonMessage], replaced: Replaced | None) -> Planned | None:
+        """What the buckets of dynamic messages rest on; nothing for an overwrite, which starts afresh."""
+        bases = [message.planned_on for message in messages if message.planned_on is not None]
+        if not bases or replaced is not None:
+            return None
+        whole = set(self._schema.partition_keys) <= set(self._schema.primary_keys)
+        return Planned(min(bases), frozenset(message.partition for message in messages) if whole else None)
 
     def _ignores_empty(self, identifier: int) -> bool:
         """Batch commits without files leave no snapshot; those of a stream do, for its identifier."""
@@ -175,7 +230,7 @@ def _deletes(message: PaimonMessage) -> bool:
     return bool(message.deleted_files) or any(entry.index_type == DELETION_VECTORS for entry in message.new_index_files)
 
 
-def _append_changes(messages: Sequence[PaimonMessage]) -> Changes:
+def _append_changes(messages: Sequence[PaimonMessage], indexes: tuple[IndexManifestEntry, ...]) -> Changes:
     return Changes(
         tuple(
             entry
@@ -183,7 +238,7 @@ def _append_changes(messages: Sequence[PaimonMessage]) -> Changes:
             for entry in (*_entries(DELETE, message, message.deleted_files), *_entries(ADD, message, message.new_files))
         ),
         tuple(entry for message in messages for entry in _entries(ADD, message, message.changelog_files)),
-        tuple(entry for message in messages for entry in message.new_index_files),
+        (*(entry for message in messages for entry in message.new_index_files), *indexes),
         tuple(entry for message in messages for entry in message.deleted_index_files),
     )
 

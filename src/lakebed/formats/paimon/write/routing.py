@@ -93,17 +93,22 @@ class Router:
                 return np.full(len(data), POSTPONE_BUCKET, np.int32)
         return None
 
-    def channels(self, data: pa.Table, count: int) -> Ints | None:
-        """The task in [0, count) of each row; None when rows of one bucket may lie in several tasks."""
+    def channels(self, data: pa.Table, count: int, assigners: int | None = None) -> Ints | None:
+        """The task in [0, count) of each row; None when rows of one bucket may lie in several tasks.
+
+        `assigners` is how many tasks share the keys of a partition of dynamic hash buckets, all when None.
+        """
         if self.mode is BucketMode.BUCKET_UNAWARE:
             return None
+        if self.mode is BucketMode.KEY_DYNAMIC:
+            return absolute_mod(self.key_hashes(data, self.schema.primary_keys), count)
         partitions = self.partitions(data)
         if self.mode is BucketMode.HASH_FIXED:
             return select_channels(partitions, self.fixed_buckets(data, partitions), count)
-        if self.mode is BucketMode.POSTPONE_MODE:
-            keys = self.key_hashes(data, self.schema.trimmed_primary_keys)
-            return absolute_mod(partitions.hashes[partitions.codes] + keys, count)
-        raise NotImplementedError(self.mode)
+        keys = self.key_hashes(data, self.schema.trimmed_primary_keys)
+        if self.mode is BucketMode.HASH_DYNAMIC:
+            return assigner_tasks(partitions.hashes[partitions.codes], keys, count, assigners or count)
+        return absolute_mod(partitions.hashes[partitions.codes] + keys, count)
 
     def key_hashes(self, data: pa.Table, names: Sequence[str]) -> Ints:
         """The hash of some columns as one row each."""
@@ -129,6 +134,11 @@ def start_channels(hashes: Ints, count: int) -> Ints:
 def absolute_mod(hashes: Ints, count: int) -> Ints:
     """Java's `Math.abs(hash % count)`."""
     return np.abs(np.fmod(hashes, np.int32(count))).astype(np.int32)
+
+
+def assigner_tasks(partition_hashes: Ints, key_hashes: Ints, tasks: int, assigners: int) -> Ints:
+    """The task that assigns dynamic buckets: `(abs(partition % tasks) + abs(key % assigners)) % tasks`."""
+    return ((absolute_mod(partition_hashes, tasks) + absolute_mod(key_hashes, assigners)) % tasks).astype(np.int32)
 
 
 def distinct(columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:

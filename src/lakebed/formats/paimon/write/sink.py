@@ -7,10 +7,11 @@ next copy carries the new state.
 
 from __future__ import annotations
 
+import secrets
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,26 +20,29 @@ import pyarrow as pa
 from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.binary_row import plain
+from lakebed.formats.paimon.codec.manifest import HASH_INDEX, IndexManifestEntry
 from lakebed.formats.paimon.codec.message import PaimonMessage
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, refuse_unserved
 from lakebed.formats.paimon.layout import NameFactory, bucket_folder, partition_folder
-from lakebed.formats.paimon.manifests import live_files
+from lakebed.formats.paimon.manifests import index_files, live_files
+from lakebed.formats.paimon.read.plan import plan_snapshot
 from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.write.assigning import Assigner, Bucket, DirectAssigner
 from lakebed.formats.paimon.write.bucket import BucketFiles
 from lakebed.formats.paimon.write.commit import Committer, remove_files
 from lakebed.formats.paimon.write.fit import check_fit, fit
+from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, HashAssigner, index_bytes
+from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
 from lakebed.formats.paimon.write.kinds import KindRule
 from lakebed.formats.paimon.write.overwrite import replaced_by
-from lakebed.formats.paimon.write.routing import Partitions, Router, partition_bucket_counts
+from lakebed.formats.paimon.write.routing import Ints, Partitions, Router, partition_bucket_counts
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.model.rowkind import RowKind
 from lakebed.verbs.write import Mode
-
-Bucket = tuple[bytes, int]
 
 _TOTAL_BUCKETS = {
     BucketMode.BUCKET_UNAWARE: -1,
@@ -55,6 +59,8 @@ class WriteState:
 
     sequences: Mapping[Bucket, int] = field(default_factory=dict)
     partition_buckets: Mapping[bytes, int] = field(default_factory=dict)
+    indexes: Mapping[bytes, tuple[IndexManifestEntry, ...]] = field(default_factory=dict)
+    snapshot: int = 0
 
 
 class PaimonSink:
@@ -75,6 +81,7 @@ class PaimonSink:
         self.overwrite = dict(overwrite)
         self.bucket_mode = bucket_mode(schema, options)
         self._state: WriteState | None = None
+        self._tasks = 1  # as the driver's call of `channels` says; task writers are made from copies of this
         self._committer: Committer | None = None
         refuse_unserved(schema, options, store.location)
         _refuse_unwritten(schema, options, self.bucket_mode, mode, store.location)
@@ -120,7 +127,8 @@ class PaimonSink:
         """The task of each row, by (partition, bucket); None where rows need no routing."""
         if self.bucket_mode is BucketMode.BUCKET_UNAWARE:
             return None
-        channels = self.router.channels(self.fitted(pa.Table.from_batches([batch])), count)
+        self._tasks = count
+        channels = self.router.channels(self.fitted(pa.Table.from_batches([batch])), count, self._assigners)
         return None if channels is None else pa.array(channels, pa.int32())
 
     def fitted(self, data: pa.Table) -> pa.Table:
@@ -161,21 +169,60 @@ class PaimonSink:
             self._committer = Committer(self.store, self.history, self.schema, self.options, self.commit_user)
         return self._committer
 
+    def assigner(self) -> Assigner:
+        """The bucket strategy of one task."""
+        settings = DynamicSettings(
+            self.options[opt.DYNAMIC_TARGET_ROWS], self.options[opt.DYNAMIC_MAX_BUCKETS], self._assigners, self._tasks
+        )
+        match self.bucket_mode:
+            case BucketMode.HASH_DYNAMIC:
+                return HashAssigner(self.router, self.store, self.state.indexes, settings)
+            case BucketMode.KEY_DYNAMIC:
+                return KeyAssigner(self.router, self.options[opt.MERGE_ENGINE], self._live_keys, settings)
+        return DirectAssigner(self.router)
+
+    @property
+    def _assigners(self) -> int:
+        """How many tasks share the keys of one partition."""
+        if self.bucket_mode is not BucketMode.HASH_DYNAMIC:
+            return self._tasks
+        wanted = self.options[opt.DYNAMIC_INITIAL_BUCKETS] or self._tasks
+        most = self.options[opt.DYNAMIC_MAX_BUCKETS]
+        return max(1, min(wanted, self._tasks, most if most > 0 else self._tasks))
+
+    def _live_keys(self) -> Iterator[tuple[Bucket, pa.Table]]:
+        """The primary keys of the snapshot that the write was planned on."""
+        if not self.state.snapshot:
+            return
+        snapshot = self.history.snapshot(self.state.snapshot)
+        names = self.schema.primary_keys
+        plan = plan_snapshot(self.history, snapshot, self.schema, self.options, names, None, level_0=True)
+        for split in plan.splits:
+            for batch in plan.read(split):
+                yield (split.partition, split.bucket), pa.Table.from_batches([batch.select(list(names))])
+
     def _read_state(self) -> WriteState:
         if self.mode is Mode.OVERWRITE:
             return WriteState()
         sequences: dict[Bucket, int] = {}
         counts: dict[bytes, int] = {}
-        for entry in live_files(self.store, self.history.latest()):
+        latest = self.history.latest()
+        for entry in live_files(self.store, latest):
             bucket = (entry.partition, entry.bucket)
             sequences[bucket] = max(sequences.get(bucket, -1), entry.file.max_sequence_number)
             if entry.bucket >= 0:
                 counts[entry.partition] = entry.total_buckets
+        planned = latest.id if latest else 0
+        if self.bucket_mode is BucketMode.HASH_DYNAMIC:
+            indexes: dict[bytes, tuple[IndexManifestEntry, ...]] = {}
+            for index in index_files(self.store, latest):
+                if index.index_type == HASH_INDEX:
+                    indexes[index.partition] = (*indexes.get(index.partition, ()), index)
+            return WriteState(sequences, {}, indexes, planned)
         if self.bucket_mode is not BucketMode.HASH_FIXED:
-            return WriteState(sequences)
-        return WriteState(
-            sequences, partition_bucket_counts(counts, self.schema, self.options[opt.BUCKET], self.store.location)
-        )
+            return WriteState(sequences, snapshot=planned)
+        own = partition_bucket_counts(counts, self.schema, self.options[opt.BUCKET], self.store.location)
+        return WriteState(sequences, own, snapshot=planned)
 
 
 class PaimonTaskWriter:
@@ -185,14 +232,17 @@ class PaimonTaskWriter:
     def __init__(self, sink: PaimonSink, threads: int) -> None:
         self._sink, self._threads = sink, threads
         self._router, self._kinds, self._state = sink.router, sink.kind_rule, sink.state
+        self._assigner = sink.assigner()
         self._files = BucketFiles(sink.store, sink.schema, sink.options)
-        self._names = NameFactory(sink.options[opt.DATA_FILE_PREFIX])
+        self._names = NameFactory(self._prefix(sink))
         self._key = sink.schema.primary_keys or sink.schema.names[:1]
         self._held: list[tuple[pa.Table, Any]] = []
         self._held_bytes = 0
         self._limit = sink.options[opt.WRITE_BUFFER_SIZE]
         self._next: dict[Bucket, int] = {}
         self._written: dict[Bucket, PaimonMessage] = {}
+        self._hashes: dict[Bucket, Ints] = {}
+        self._base = sink.state.snapshot
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Take rows of the sink's input schema, with `_row_kind` or without."""
@@ -215,7 +265,8 @@ class PaimonTaskWriter:
     def finish(self) -> tuple[PaimonMessage, ...]:
         """Write what is held and say what was written since the last call. The writer may be used on."""
         self._flush()
-        messages = tuple(self._written.values())
+        self._hashes = dict(self._assigner.new_hashes())
+        messages = tuple(self._with_index(message) for message in self._written.values())
         self._written = {}
         return messages
 
@@ -224,6 +275,21 @@ class PaimonTaskWriter:
         self._held, self._held_bytes = [], 0
         remove_files(self._sink.store, tuple(self._written.values()))
         self._written = {}
+
+    @staticmethod
+    def _prefix(sink: PaimonSink) -> str:
+        """Names of postponed files carry the user and a number of their writer, which their compaction groups them
+        by."""
+        prefix = sink.options[opt.DATA_FILE_PREFIX]
+        if sink.bucket_mode is BucketMode.POSTPONE_MODE:
+            return f"{prefix}-u-{sink.commit_user}-s-{secrets.randbelow(2**31)}-w-"
+        return prefix
+
+    def _with_index(self, message: PaimonMessage) -> PaimonMessage:
+        if self._sink.bucket_mode not in (BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC):
+            return message
+        hashes = self._hashes.get((message.partition, message.bucket))
+        return replace(message, new_hashes=b"" if hashes is None else index_bytes(hashes), planned_on=self._base)
 
     def _check_kinds(self, kinds: Any) -> None:
         if kinds is not None and not self._sink.schema.primary_keys:
@@ -240,13 +306,10 @@ class PaimonTaskWriter:
         if any(kinds is not None for _, kinds in self._held):
             kinds = np.concatenate([np.zeros(len(t), np.int8) if k is None else k for t, k in self._held])
         self._held, self._held_bytes = [], 0
-        partitions = self._router.partitions(rows)
-        buckets = self._router.fixed_assignment(rows, partitions)
-        if buckets is None:
-            raise UnsupportedError(
-                f"lakebed does not write {self._sink.bucket_mode} tables yet", table=self._sink.store.location
-            )
-        jobs = list(self._jobs(rows, kinds, partitions, buckets))
+        assigned = self._assigner.assign(rows, kinds)
+        if not len(assigned.rows):
+            return
+        jobs = self._jobs(assigned.rows.combine_chunks(), assigned.kinds, assigned.partitions, assigned.buckets)
         if self._threads > 1 and len(jobs) > 1:
             with ThreadPoolExecutor(self._threads) as pool:
                 done = list(pool.map(lambda job: job(), jobs))
@@ -298,12 +361,9 @@ class PaimonTaskWriter:
 
 
 def _joined(first: PaimonMessage, second: PaimonMessage) -> PaimonMessage:
-    return PaimonMessage(
-        first.partition,
-        first.bucket,
-        first.total_buckets,
-        first.folder,
-        first.new_files + second.new_files,
+    return replace(
+        first,
+        new_files=first.new_files + second.new_files,
         changelog_files=first.changelog_files + second.changelog_files,
     )
 
@@ -321,7 +381,6 @@ def _refuse_unwritten(schema: TableSchema, options: Options, mode: BucketMode, w
             f"{write} needs a primary key", table=table, todo="Append, or create the table with a primary key"
         )
     refused = {
-        f"{mode} tables": mode not in (BucketMode.HASH_FIXED, BucketMode.BUCKET_UNAWARE),
         f"tables with changelog-producer {options[opt.CHANGELOG_PRODUCER]}": options[opt.CHANGELOG_PRODUCER] == "input",
         "tables that track rows": options[opt.ROW_TRACKING],
     }

@@ -1,0 +1,215 @@
+"""KEY_DYNAMIC: the primary key lacks a partition column, so a row's key may lie in another partition already.
+
+Rules: Paimon's GlobalIndexAssigner. What then happens is the merge engine's: deduplicate deletes the row in the old
+partition and inserts it in the new one; partial-update and aggregation send the row to the old partition; first-row
+drops it.
+
+There is no index file: the live keys of the table are read, section by section, and held against the keys that are
+written. Memory holds those and a bounded piece of the table's, whatever the table's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
+from lakebed.formats.paimon.codec.types import DataField, arrow_type
+from lakebed.formats.paimon.merge import Runs
+from lakebed.formats.paimon.write.assigning import MOST_BUCKETS, Assigned, Bucket, fill_buckets
+from lakebed.formats.paimon.write.fit import one_chunk
+from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings
+from lakebed.formats.paimon.write.kinds import Kinds
+from lakebed.formats.paimon.write.routing import Ints, Partitions, Router, absolute_mod, distinct
+from lakebed.model.rowkind import RowKind
+
+_PIECE_ROWS = 1 << 20
+_PLACE, _CODE = "_place", "_code"
+
+Positions = npt.NDArray[np.int64]
+LiveKeys = Callable[[], Iterator[tuple[Bucket, pa.Table]]]
+"""The live keys of the table: bucket by bucket, tables of the primary key's columns."""
+
+
+class _Places:
+    """The buckets seen, numbered, with the number of their partition, and the live rows of each."""
+
+    def __init__(self) -> None:
+        self.buckets: list[Bucket] = []
+        self.homes: list[int] = []
+        self.counts: dict[bytes, dict[int, int]] = {}
+        self._numbers: dict[Bucket, int] = {}
+        self._partitions: dict[bytes, int] = {}
+
+    def number(self, bucket: Bucket) -> int:
+        """The number of a bucket."""
+        if bucket not in self._numbers:
+            self._numbers[bucket] = len(self.buckets)
+            self.buckets.append(bucket)
+            self.homes.append(self.home(bucket[0]))
+        return self._numbers[bucket]
+
+    def home(self, partition: bytes) -> int:
+        """The number of a partition."""
+        return self._partitions.setdefault(partition, len(self._partitions))
+
+    def numbers(self, partitions: Partitions, buckets: Ints) -> Ints:
+        """The number of each row's bucket."""
+        both = partitions.codes.astype(np.int64) * (MOST_BUCKETS + 1) + buckets
+        found, inverse = np.unique(both, return_inverse=True)
+        made = [
+            self.number((partitions.keys[pair // (MOST_BUCKETS + 1)], pair % (MOST_BUCKETS + 1)))
+            for pair in found.tolist()
+        ]
+        return np.array(made, np.int32)[inverse]
+
+
+class KeyAssigner:
+    """One task's assigner for the keys that are its own."""
+
+    def __init__(self, router: Router, engine: str, live_keys: LiveKeys, settings: DynamicSettings) -> None:
+        self._router, self._engine, self._live, self._settings = router, engine, live_keys, settings
+        self._places = _Places()
+        self._keys = router.schema.primary_keys
+        self._moved: list[pa.Table] = []
+        self._counted = False
+
+    def assign(self, rows: pa.Table, kinds: Kinds | None) -> Assigned:
+        """Rows with partitions and kinds as the merge engine wants them."""
+        codes, _ = distinct([one_chunk(rows.column(name)) for name in self._keys])
+        order = np.argsort(codes, kind="stable")
+        bounds = np.flatnonzero(np.diff(codes[order])) + 1
+        runs = Runs(np.concatenate([[0], bounds]), np.append(bounds, len(order)))
+        firsts, lasts = order[runs.starts], order[runs.last]
+        kind = np.zeros(len(rows), np.int8) if kinds is None else kinds
+        old = self._find(rows.take(pa.array(firsts)).select(list(self._keys)))
+        match self._engine:
+            case "deduplicate":
+                return self._replace(rows, kind, lasts, old)
+            case "first-row":
+                fresh = firsts[old < 0]
+                return self._finish(rows.take(pa.array(fresh)), kind[fresh], np.full(len(fresh), -1))
+        return self._follow(rows, kind, codes, firsts, old)
+
+    def new_hashes(self) -> dict[Bucket, Ints]:
+        """None: there is no index file."""
+        return {}
+
+    # ---- merge engines ----
+
+    def _replace(self, rows: pa.Table, kinds: Kinds, lasts: Positions, old: Ints) -> Assigned:
+        """Deduplicate: the last row of a key where it says, and a -D where the key was."""
+        chosen = rows.take(pa.array(lasts))
+        kind = kinds[lasts]
+        retract = (kind == RowKind.DELETE) | (kind == RowKind.UPDATE_BEFORE)
+        partitions = self._router.partitions(chosen)
+        own = np.array([self._places.home(key) for key in partitions.keys], np.int64)[partitions.codes]
+        stays = np.append(np.array(self._places.homes, np.int64), -1)[old] == own
+        leaves = (old >= 0) & (~stays | retract)
+        for place in old[leaves & ~stays]:
+            key, bucket = self._places.buckets[place]
+            self._places.counts[key][bucket] -= 1
+        deletes = self._in_partitions(chosen.filter(pa.array(leaves)), old[leaves])
+        stay = ~retract
+        kept = chosen.filter(pa.array(stay))
+        whole = pa.concat_tables([deletes, kept]).combine_chunks()
+        made = np.concatenate([np.full(len(deletes), RowKind.DELETE, np.int8), kind[stay]])
+        places = np.concatenate([old[leaves], np.where(stays, old, -1)[stay]])
+        return self._finish(whole, made, places, deletes=len(deletes))
+
+    def _follow(self, rows: pa.Table, kinds: Kinds, codes: Ints, firsts: Positions, old: Ints) -> Assigned:
+        """Partial-update, aggregation: every row of a key goes where the key is, or where its first row says."""
+        heads = rows.take(pa.array(firsts))
+        settled = self._finish(heads, kinds[firsts], old, move=True)
+        of_code = np.empty(len(firsts), np.int32)
+        of_code[codes[firsts]] = self._places.numbers(settled.partitions, settled.buckets)
+        moved = self._in_partitions(rows, of_code[codes])
+        partitions = self._router.partitions(moved)
+        return Assigned(moved, kinds, partitions, self._buckets(of_code[codes]))
+
+    def _buckets(self, places: Ints) -> Ints:
+        """The bucket of each place, -1 for none."""
+        return np.array([bucket for _, bucket in self._places.buckets] + [-1], np.int32)[places]
+
+    def _finish(self, rows: pa.Table, kinds: Kinds, places: Ints, deletes: int = 0, move: bool = False) -> Assigned:
+        """Buckets for rows whose place is known (a number) or not (-1); the first `deletes` rows leave their place."""
+        if move:
+            known = places >= 0
+            rows = pa.concat_tables(
+                [self._in_partitions(rows.filter(pa.array(known)), places[known]), rows.filter(pa.array(~known))]
+            )
+            order = np.argsort(np.concatenate([np.flatnonzero(known), np.flatnonzero(~known)]), kind="stable")
+            rows = rows.take(pa.array(order))
+        rows = rows.combine_chunks()
+        partitions = self._router.partitions(rows)
+        buckets = self._buckets(places)
+        for code, key in enumerate(partitions.keys):
+            here = np.flatnonzero((partitions.codes == code) & (places < 0))
+            if len(here):
+                counts = self._places.counts.setdefault(key, {})
+                settings = self._settings
+                buckets[here] = fill_buckets(counts, len(here), settings.target, self._owner(rows), settings.assigners)
+        self._remember(rows, self._places.numbers(partitions, buckets), deletes)
+        return Assigned(rows, kinds, partitions, buckets)
+
+    def _owner(self, rows: pa.Table) -> int:
+        hashes = self._router.key_hashes(rows.slice(0, 1), self._keys)
+        return int(absolute_mod(hashes, self._settings.assigners)[0])
+
+    # ---- where keys are ----
+
+    def _find(self, keys: pa.Table) -> Ints:
+        """The place of each key, -1 for none: what this task assigned before counts more than what the table holds."""
+        asked = keys.append_column(_CODE, pa.array(np.arange(len(keys))))
+        old = np.full(len(keys), -1, np.int32)
+        for piece in [*self._pieces(), *self._moved]:
+            found = asked.join(piece, list(self._keys), join_type="inner")
+            old[found.column(_CODE).to_numpy()] = found.column(_PLACE).to_numpy()
+        return old
+
+    def _pieces(self) -> Iterator[pa.Table]:
+        """The table's live keys with their place, some at a time; the first time the rows of each bucket are counted
+        too."""
+        waiting: list[pa.Table] = []
+        rows = 0
+        for bucket, keys in self._live():
+            if not self._counted:
+                counts = self._places.counts.setdefault(bucket[0], {})
+                counts[bucket[1]] = counts.get(bucket[1], 0) + len(keys)
+            waiting.append(
+                keys.append_column(_PLACE, pa.array(np.full(len(keys), self._places.number(bucket), np.int32)))
+            )
+            rows += len(keys)
+            if rows >= _PIECE_ROWS:
+                yield pa.concat_tables(waiting)
+                waiting, rows = [], 0
+        self._counted = True
+        if waiting:
+            yield pa.concat_tables(waiting)
+
+    def _remember(self, rows: pa.Table, places: Ints, deletes: int) -> None:
+        places[:deletes] = -1
+        for part in (slice(0, deletes), slice(deletes, len(rows))):  # a key that left may have come to another place
+            some = rows.select(list(self._keys)).slice(part.start, part.stop - part.start)
+            if len(some):
+                self._moved.append(some.append_column(_PLACE, pa.array(places[part])))
+
+    def _in_partitions(self, rows: pa.Table, places: Ints) -> pa.Table:
+        """The rows with the partition columns of those places."""
+        fields = self._router.schema.project(self._router.schema.partition_keys)
+        values = [decode_row(without_arity(key), [field.type for field in fields]) for key, _ in self._places.buckets]
+        for position, field in enumerate(fields):
+            column = _column([row[position] for row in values], field).take(pa.array(places))
+            at = rows.schema.get_field_index(field.name)
+            rows = rows.set_column(at, rows.schema.field(at), column)
+        return rows
+
+
+def _column(values: list[object], field: DataField) -> pa.Array:
+    kind = arrow_type(field.type)
+    if pa.types.is_temporal(kind):
+        return pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+    return pa.array(values, kind)

@@ -1,0 +1,138 @@
+"""Dynamic and postponed buckets: no key in two buckets, whatever the tasks, and rows that move between partitions."""
+
+import pickle
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.errors import CommitConflictError
+from lakebed.formats.paimon.manifests import live_files
+from lakebed.formats.paimon.read.plan import plan_snapshot
+from lakebed.formats.paimon.snapshot import History
+from lakebed.verbs.write import Mode
+from tests.unit.paimon.conftest import Make, contents, rows
+
+SMALL = {"bucket": "-1", "dynamic__bucket_target__row__num": "30"}
+
+
+def buckets(table: lakebed.Table) -> dict[Any, int]:
+    """The bucket of each live key, level 0 included; a key in two buckets fails."""
+    schema = table.table_schema  # type: ignore[attr-defined]
+    history = History(table.store)
+    plan = plan_snapshot(
+        history,
+        history.latest(),
+        schema,
+        table._options(schema),
+        schema.names,
+        None,
+        level_0=True,  # type: ignore[attr-defined]
+    )
+    found: dict[Any, int] = {}
+    for split in plan.splits:
+        for batch in plan.read(split):
+            for row in batch.select(list(schema.primary_keys)).to_pylist():
+                key = tuple(row.values())
+                assert key not in found
+                found[key] = split.bucket
+    return found
+
+
+def test_keys_keep_their_bucket(make: Make) -> None:
+    table = make(**SMALL)
+    table.write(rows(*(("a", i, "v", 1) for i in range(300))))
+    before = buckets(table)
+    assert set(before.values()) == set(range(10))
+    table.write(rows(*(("a", i, "w", 2) for i in range(300))))
+    assert buckets(table) == before
+    assert {row[2] for row in contents(table)} == {"w"}
+    table.write(rows(*(("a", i, "", 0) for i in range(0, 300, 30)), kinds=["-D"] * 10))
+    assert len(contents(table)) == 290
+
+
+@pytest.mark.parametrize("key", [("dt", "id"), ("id",)], ids=["HASH_DYNAMIC", "KEY_DYNAMIC"])
+def test_many_tasks_put_no_key_twice(make: Make, key: tuple[str, ...]) -> None:
+    table = make(primary_key=key, **SMALL)
+    for turn, tasks in enumerate((3, 4, 2)):
+        sink = table.sink(Mode.UPSERT)
+        (batch,) = rows(
+            *((f"p{random.randrange(2)}", random.randrange(400), "v", turn) for _ in range(300))
+        ).to_batches()
+        channels = sink.channels(batch, tasks).to_pylist()
+        copy = pickle.dumps(sink)
+        messages = []
+        for channel in range(tasks):
+            writer = pickle.loads(copy).task_writer()
+            writer.write(batch.filter(pa.array([c == channel for c in channels])))
+            messages += writer.finish()
+        sink.commit(turn, messages)
+        last = {}
+        for row in batch.to_pylist():
+            last[tuple(row[name] for name in key)] = row
+        now = {tuple(row[name] for name in key): row for row in table.read().read_all().to_pylist()}
+        assert len(now) == table.read().read_all().num_rows
+        assert {k: now[k] for k in last} == last
+        buckets(table)
+
+
+@pytest.mark.parametrize("key", [("dt", "id"), ("id",)], ids=["HASH_DYNAMIC", "KEY_DYNAMIC"])
+def test_a_second_job_is_refused(make: Make, key: tuple[str, ...]) -> None:
+    table = make(primary_key=key, **SMALL)
+    table.write(rows(("a", 1, "v", 1)))
+    slow = table.writer("slow")
+    slow.write(rows(("a", 2, "slow", 1)))
+    messages = slow.prepare_commit()
+    table.write(rows(("a", 2, "fast", 1)))
+    with pytest.raises(CommitConflictError, match="dynamic buckets"):
+        slow.commit(1, messages)
+    assert contents(table) == [("a", 1, "v", 1), ("a", 2, "fast", 1)]
+
+
+def test_one_writer_may_prepare_many_commits(make: Make) -> None:
+    for key in (("dt", "id"), ("id",)):
+        table = make(primary_key=key, **SMALL)
+        writer = table.writer("u")
+        commits = {}
+        for turn in range(3):
+            writer.write(rows(*(("a", i, f"v{turn}", 1) for i in range(turn * 20, turn * 20 + 50))))
+            commits[turn] = writer.prepare_commit()
+        assert writer.filter_and_commit(commits) == 3
+        assert len(buckets(table)) == 90
+        assert len(contents(table)) == 90
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "first-row", "partial-update", "aggregation"])
+def test_a_key_that_changes_its_partition(make: Make, engine: str) -> None:
+    random.seed(7)
+    table = make(primary_key=("id",), merge__engine=engine, **SMALL)
+    model: dict[int, tuple[Any, ...]] = {}
+    for turn in range(6):
+        batch = [(f"p{random.randrange(3)}", random.randrange(60), f"v{turn}-{n}", n) for n in range(50)]
+        kinds = ["-D" if engine == "deduplicate" and random.random() < 0.1 else "+I" for _ in batch]
+        table.write(rows(*batch, kinds=kinds))
+        for row, kind in zip(batch, kinds, strict=True):
+            key = row[1]
+            if kind == "-D":
+                model.pop(key, None)
+            elif engine == "deduplicate":
+                model[key] = row
+            elif engine == "first-row":
+                model.setdefault(key, row)
+            else:
+                model[key] = (model[key][0], *row[1:]) if key in model else row
+    assert len(buckets(table)) == len(model)
+    if engine != "first-row":  # its rows wait in level 0 for a compaction
+        assert contents(table) == sorted(model.values(), key=repr)
+
+
+def test_postponed_rows_wait_for_a_compaction(make: Make) -> None:
+    table = make(bucket="-2")
+    table.write(rows(("a", 1, "v", 1), ("a", 2, "v", 1), ("a", 1, "w", 2)))
+    assert contents(table) == []
+    (entry,) = live_files(table.store, History(table.store).latest())
+    assert (entry.bucket, entry.total_buckets, entry.file.row_count) == (-2, -2, 3)
+    assert (entry.file.min_sequence_number, entry.file.max_sequence_number) == (-1, -1)
+    assert entry.file.file_name.startswith("data--u-")
