@@ -125,6 +125,8 @@ def _logs_by_slice(group: FileGroup, base: BaseFile | None, view: View, written:
     """Table version 6: log files of the base file's slice and of all later ones, by (slice, version, token)."""
     least = base.instant if base else ""
     logs = [log for log in group.logs if log.instant >= least and not log.cdc]
+    if len(logs) < 2:
+        return tuple(logs)
     return tuple(sorted(logs, key=lambda log: (log.instant, log.version, write_attempt(log.token))))
 
 
@@ -134,6 +136,8 @@ def _logs_by_completion(
     """Table version 8: log files of delta commits that completed at or after the base file's instant, by (completion,
     version, token)."""
     least = base.instant if base else ""
+    if not group.logs:
+        return ()
     logs = []
     for log in group.logs:
         order = view.order(log.instant)

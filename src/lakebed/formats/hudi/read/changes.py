@@ -148,7 +148,7 @@ class _Planner:
             for file_id in sorted(wanted - replaced):
                 group = groups.get(file_id) or FileGroup(file_id, [], [])
                 found = slice_of(partition, group, self._wanted.view, self._written)
-                self._complete.check(partition, group, found, self._stats.get((partition, file_id), ()))
+                self._complete.check(partition, group, found, self._stats_of(partition, file_id))
                 if found is not None:
                     slices[file_id] = found
             before = self._before(partition, groups, slices)
@@ -182,9 +182,7 @@ class _Planner:
             view = view_of(self._wanted.view.timeline, bound, archived=self._wanted.view.archived)
             group = groups.get(file_id) or FileGroup(file_id, [], [])
             before = slice_of(partition, group, view, self._written)
-            if before is None or Completeness(self._state, view).is_older(
-                before, self._stats.get((partition, file_id), ())
-            ):
+            if before is None or Completeness(self._state, view).is_older(before, self._stats_of(partition, file_id)):
                 if self._existed(partition, file_id, first):
                     self._lost_deletes(partition, file_id, first)
                 continue
@@ -195,9 +193,7 @@ class _Planner:
         """By file id when the range's first delete was that the group's slice does not hold, in the range's count."""
         found: dict[str, str] = {}
         completion = self._state.config.completion_times
-        for (where, file_id), stats in self._stats.items():
-            if where != partition:
-                continue
+        for file_id, stats in self._stats.get(partition, {}).items():
             now = slices.get(file_id)
             for time, stat in stats:
                 if not stat.deletes or self._wanted.commits[time].is_service:
@@ -216,22 +212,26 @@ class _Planner:
     def _inserts_after_deletes(self, partition: str) -> bool:
         """Whether a key that one group deleted may live on in another: an index that knows of the delete puts it
         anywhere."""
-        groups = {group: stats for (where, group), stats in self._stats.items() if where == partition}
-        first = {
-            group: min((self._wanted.orders[time] for time, stat in stats if stat.deletes), default="")
+        groups = self._stats.get(partition, {})
+        orders = self._wanted.orders
+        first = sorted(
+            (min(orders[time] for time, stat in stats if stat.deletes), group)
             for group, stats in groups.items()
-        }
+            if any(stat.deletes for _, stat in stats)
+        )[:2]
         return any(
-            stat.inserts
-            and any(order and other != group and self._wanted.orders[time] >= order for other, order in first.items())
+            stat.inserts and any(other != group and orders[time] >= order for order, other in first)
             for group, stats in groups.items()
             for time, stat in stats
-            if not self._wanted.commits[time].is_service
+            if first and not self._wanted.commits[time].is_service
         )
+
+    def _stats_of(self, partition: str, file_id: str) -> Sequence[tuple[str, WriteStat]]:
+        return self._stats.get(partition, {}).get(file_id, ())
 
     def _existed(self, partition: str, file_id: str, first: str) -> bool:
         """Whether the group had rows before a commit that deleted some: false where that commit made it."""
-        for time, stat in self._stats.get((partition, file_id), ()):
+        for time, stat in self._stats_of(partition, file_id):
             if self._wanted.orders[time] == first and not stat.is_log:
                 return stat.previous not in ("", "null")
         return True
@@ -255,12 +255,12 @@ def full_scan(state: TableState, wanted: Range) -> list[HudiSplit]:
     return [split_of(s) for path, files in listed.items() for s in live_slices(path, files, view, written)]
 
 
-def _stats_by_group(wanted: Range) -> dict[tuple[str, str], list[tuple[str, WriteStat]]]:
+def _stats_by_group(wanted: Range) -> dict[str, dict[str, list[tuple[str, WriteStat]]]]:
     """What the range's commits wrote, by partition and file id: (instant, file)."""
-    found: dict[tuple[str, str], list[tuple[str, WriteStat]]] = defaultdict(list)
+    found: dict[str, dict[str, list[tuple[str, WriteStat]]]] = {}
     for time, commit in wanted.commits.items():
         for stat in commit.stats:
-            found[stat.partition, stat.file_id].append((time, stat))
+            found.setdefault(stat.partition, {}).setdefault(stat.file_id, []).append((time, stat))
     return found
 
 
