@@ -1,0 +1,100 @@
+"""What works for which format, and the tests that prove it: the source of the grid in the README.
+
+A cell is as good as its tests: without one it is "not yet", whatever is written here. `note` says what is left out and
+makes the cell "partly". Tests are named by the beginning of their pytest id.
+"""
+
+from dataclasses import dataclass
+
+FORMATS = ("hudi", "paimon", "iceberg")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One verb or feature of one format."""
+
+    tests: tuple[str, ...] = ()
+    note: str = ""
+    none: str = ""
+    """Why the format has no such thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the grid: what it is, how it is called, and its cells; a format without one is "not yet"."""
+
+    title: str
+    call: str
+    cells: dict[str, Cell]
+
+
+HUDI, PAIMON = "tests/conformance/test_hudi.py::", "tests/conformance/test_paimon.py::"
+SOURCE, SINK = "tests/spark/test_source.py::", "tests/spark/test_sink.py::"
+STREAM_SINK = "tests/spark/test_stream_sink.py::"
+GOLDEN_HUDI, GOLDEN_PAIMON = "tests/golden/test_hudi_read.py::", "tests/golden/test_paimon_read.py::"
+
+GRID = (
+    Row("read a snapshot", "`table.read`", {
+        "hudi": Cell((f"{HUDI}TestRead", f"{GOLDEN_HUDI}test_snapshot")),
+        "paimon": Cell((f"{PAIMON}TestRead", f"{PAIMON}TestReadOurs", f"{GOLDEN_PAIMON}test_rows")),
+    }),
+    Row("time travel", "`as_of`", {
+        "hudi": Cell((f"{HUDI}TestRead::test_as_of", f"{GOLDEN_HUDI}test_each_moment")),
+        "paimon": Cell((
+            f"{PAIMON}TestRead::test_as_of", f"{GOLDEN_PAIMON}test_tag", f"{GOLDEN_PAIMON}test_time_travel",
+        )),
+    }),
+    Row("read changes", "`table.changes`", {
+        "hudi": Cell((f"{HUDI}TestChanges", f"{GOLDEN_HUDI}test_range")),
+    }),
+    Row("stream", "`table.stream`", {
+        "hudi": Cell((f"{HUDI}TestStream",)),
+    }),
+    Row("history", "`table.history`", {
+        "hudi": Cell((f"{HUDI}TestRead::test_history", f"{GOLDEN_HUDI}test_archived_history")),
+        "paimon": Cell((f"{PAIMON}TestRead::test_history", f"{GOLDEN_PAIMON}test_history")),
+    }),
+    Row("create", "`lakebed.create`", {
+        "paimon": Cell(
+            ("tests/unit/paimon/test_create.py::", "tests/interop/test_paimon_outside.py::"),
+            "append tables, and primary keys with fixed buckets",
+        ),
+    }),
+    Row("write: append, upsert, delete, overwrite", "`table.write`", {
+        "paimon": Cell(
+            (f"{PAIMON}TestWrite", "tests/unit/paimon/test_write.py::", "tests/interop/test_paimon_outside.py::"),
+            "append tables, and primary keys with fixed buckets and merge engine deduplicate",
+        ),
+    }),
+    Row("commit exactly once, whatever crashes", "`table.writer`", {
+        "paimon": Cell((
+            f"{PAIMON}TestWrite::test_an_identifier", "tests/crash/test_paimon_commit.py::",
+            "tests/unit/paimon/test_commit.py::",
+        )),
+    }),
+    Row("rewrite small files", "`table.rewrite`", {}),
+    Row("expire", "`table.expire`", {}),
+    Row("archive", "`table.archive`", {
+        "paimon": Cell(none="the format has no such thing"),
+        "iceberg": Cell(none="the format has no such thing"),
+    }),
+    Row("tags (Hudi: savepoints)", "`table.tag`", {}),
+    Row("inspect", "`table.inspect`", {}),
+    Row("Spark batch source", '`format("lakebed")`', {
+        "hudi": Cell((f"{SOURCE}test_a_snapshot", f"{SOURCE}test_projection", f"{SOURCE}test_a_range")),
+    }),
+    Row("Spark streaming source", "`spark.readStream`", {
+        "hudi": Cell((f"{SOURCE}test_a_stream",)),
+    }),
+    Row("Spark batch sink", "`lakebed.spark.write`", {
+        "paimon": Cell((f"{SINK}test_each_bucket", f"{SINK}test_kinds", f"{SINK}test_the_dataframe_writer")),
+    }),
+    Row("Spark streaming sink, exactly once", "`lakebed.spark.write_stream`", {
+        "paimon": Cell((f"{STREAM_SINK}test_killed", f"{STREAM_SINK}test_a_checkpoint")),
+    }),
+    Row("pipelines", "`lakebed run`", {
+        "hudi": Cell((f"{STREAM_SINK}test_a_pipeline", "tests/spark/test_demo.py::"), "as a source"),
+        "paimon": Cell((f"{STREAM_SINK}test_a_pipeline", "tests/interop/test_demo_outside.py::"), "as a sink"),
+    }),
+)  # fmt: skip
+"""The grid, from top to bottom."""
