@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError, SchemaError, UsageError
 from lakebed.formats.paimon.codec.manifest import ManifestEntry
-from lakebed.formats.paimon.manifests import live_files
+from lakebed.formats.paimon.manifests import entries_of, live_files, manifest_metas
 from lakebed.formats.paimon.snapshot import History
 from lakebed.model.commit import Outcome
 from lakebed.verbs.write import Mode
@@ -276,3 +277,20 @@ def test_a_sink_travels_and_routes(make: Make) -> None:
     assert len({(m.partition, m.bucket) for m in messages}) == len(messages) == 12
     assert table.sink(Mode.UPSERT, "user").commit(1, messages).snapshot_id == 1
     assert len(contents(table)) == 300
+
+
+def test_input_changelog_has_every_row_as_it_came(make: Make) -> None:
+    table = make(bucket="1", changelog__producer="input", partition_by=(), primary_key=("id",))
+    table.write(
+        rows(("", 1, "a", 1), ("", 2, "b", 1), ("", 1, "a", 1), ("", 1, "c", 2), kinds=["+I", "+I", "-U", "+U"])
+    )
+    snapshot = History(table.store).latest()
+    assert snapshot is not None
+    assert (snapshot.changelog_record_count, snapshot.delta_record_count) == (4, 2)
+    assert snapshot.changelog_manifest_list is not None
+    (entry,) = entries_of(table.store, manifest_metas(table.store, snapshot.changelog_manifest_list))
+    assert entry.file.file_name.startswith("changelog-")
+    changes = pq.read_table(Path(table.location) / "bucket-0" / entry.file.file_name)
+    assert changes["_SEQUENCE_NUMBER"].to_pylist() == [0, 2, 3, 1]
+    assert changes["_VALUE_KIND"].to_pylist() == [0, 1, 2, 0]
+    assert [row[1:3] for row in contents(table)] == [(1, "c"), (2, "b")]

@@ -130,9 +130,16 @@ def _escape(text: str) -> str:
 class NameFactory:
     """New file names of one writer or committer: one random part, and a number that counts up."""
 
-    def __init__(self, prefix: str, random: str | None = None) -> None:
-        self._stem, self._numbers = f"{prefix}{random or uuid.uuid4()}", itertools.count()
+    def __init__(self, prefix: str) -> None:
+        self._prefix, self._random, self._numbers = prefix, str(uuid.uuid4()), itertools.count()
 
     def __call__(self, suffix: str = "") -> str:
         """The next name."""
-        return f"{self._stem}-{next(self._numbers)}{suffix}"  # next() of a count is safe beside other threads
+        # next() of a count is safe beside other threads
+        return f"{self._prefix}{self._random}-{next(self._numbers)}{suffix}"
+
+    def under(self, prefix: str) -> NameFactory:
+        """The same numbers under another prefix."""
+        made = NameFactory(prefix)
+        made._random, made._numbers = self._random, self._numbers
+        return made

@@ -103,7 +103,7 @@ class PaimonTable(Table):
         replaces."""
         schema = self.table_schema
         return PaimonSink(
-            self.store, self._history, schema, self._options(schema, options), mode, commit_user, overwrite
+            self.store, self._history, schema, self._options(schema, options), mode, commit_user, overwrite, callbacks
         )
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:

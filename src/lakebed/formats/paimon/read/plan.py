@@ -39,7 +39,7 @@ def plan_snapshot(
         merge_function(schema, options)
     whole = arrow_schema(schema.fields)
     used = {*columns, *columns_of(predicate, whole)}
-    needed = tuple(name for name in schema.names if name in used or not used and name == schema.names[0])
+    needed = tuple(name for name in schema.names if name in used or (not used and name == schema.names[0]))
     live = [entry for entry in live_files(history.store, snapshot) if entry.bucket != POSTPONE_BUCKET]
     if not level_0:
         live = _visible(live, history, schema, options)

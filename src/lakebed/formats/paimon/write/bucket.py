@@ -85,6 +85,20 @@ class BucketFiles:
             for file in write_files(self.store, folder, made, how, names)
         )
 
+    def write_changelog(
+        self, folder: str, rows: pa.Table, indices: Numbers, kinds: Kinds | None, sequence: int, names: NameFactory
+    ) -> tuple[DataFileMeta, ...]:
+        """With changelog-producer=input every row as it came, sorted by key like the data but not merged; else
+        nothing."""
+        if self.options[opt.CHANGELOG_PRODUCER] != "input" or self.options[opt.BUCKET] == POSTPONE_BUCKET:
+            return ()
+        order = self._order(rows, indices)[0]
+        chosen = indices[order]
+        kind = np.zeros(len(chosen), np.int8) if kinds is None else kinds[chosen]
+        values = rows.take(pa.array(chosen))
+        named = names.under(self.options[opt.CHANGELOG_FILE_PREFIX])
+        return self._write_rows(folder, values, sequence + order, kind, named, self.options[opt.STATS_MODE])
+
     def _write_postponed(
         self, folder: str, rows: pa.Table, indices: Numbers, kinds: Kinds | None, names: NameFactory
     ) -> tuple[DataFileMeta, ...]:
@@ -97,15 +111,7 @@ class BucketFiles:
         self, rows: pa.Table, indices: Numbers, kinds: Kinds | None, sequence: int
     ) -> tuple[pa.Table, Numbers, Kinds]:
         """The rows at `indices`, sorted by key and merged: values, sequence numbers and kinds."""
-        down = self.options[opt.SEQUENCE_ORDER] == "descending"
-        picked = None if len(indices) == len(rows) else pa.array(indices)
-
-        def column(name: str) -> pa.Array:
-            whole = rows.column(name).chunk(0)
-            return whole if picked is None else whole.take(picked)
-
-        keys = [column(name) for name in self.schema.trimmed_primary_keys]
-        order = sort_order(keys, [(column(name), down) for name in split_names(self.options[opt.SEQUENCE_FIELD])])
+        order, keys = self._order(rows, indices)
         at = pa.array(order)
         runs = key_runs([key.take(at) for key in keys])
         engine = merge_function(self.schema, self.options)
@@ -123,6 +129,20 @@ class BucketFiles:
         made = engine.merge(whole.combine_chunks(), runs).combine_chunks()
         numbers, codes = made.column(0).to_numpy(), made.column(1).to_numpy()
         return made.select(list(values.column_names)), numbers, codes
+
+    def _order(self, rows: pa.Table, indices: Numbers) -> tuple[Numbers, list[pa.Array]]:
+        """Positions in `indices` in the order of keys, sequence fields and arrival; and the key columns at
+        `indices`."""
+        down = self.options[opt.SEQUENCE_ORDER] == "descending"
+        picked = None if len(indices) == len(rows) else pa.array(indices)
+
+        def column(name: str) -> pa.Array:
+            whole = rows.column(name).chunk(0)
+            return whole if picked is None else whole.take(picked)
+
+        keys = [column(name) for name in self.schema.trimmed_primary_keys]
+        then = [(column(name), down) for name in split_names(self.options[opt.SEQUENCE_FIELD])]
+        return sort_order(keys, then), keys
 
     def _write_appended(
         self, folder: str, rows: pa.Table, sequence: int, names: NameFactory

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,9 +31,11 @@ from lakebed.formats.paimon.layout import NameFactory, index_path
 from lakebed.formats.paimon.manifests import entries_of, index_files, manifest_metas
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.attempt import Changes, Planned, SnapshotAttempt
+from lakebed.formats.paimon.write.committed import commits_after
 from lakebed.formats.paimon.write.hash_dynamic import hashes_of, index_bytes, read_index
 from lakebed.formats.paimon.write.overwrite import Replaced
 from lakebed.formats.paimon.write.routing import Ints
+from lakebed.kernel.commit.callbacks import CommitCallback, OwedCallbacks
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.model.commit import CommitResult, Outcome
@@ -45,8 +48,17 @@ class Committer:
     """Commits of one user to one branch. The messages' files stay where they are whatever happens; only `abort` and a
     recognised replay remove any."""
 
-    def __init__(self, store: Store, history: History, schema: TableSchema, options: Options, user: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        history: History,
+        schema: TableSchema,
+        options: Options,
+        user: str,
+        callbacks: Sequence[CommitCallback] = (),
+    ) -> None:
         self._store, self._history, self._schema, self._options, self._user = store, history, schema, options, user
+        self._callbacks = OwedCallbacks(store, callbacks)
         self._scanned = 0
         self._committed: int | None = None
 
@@ -64,9 +76,19 @@ class Committer:
         Raises CommitConflictError when another writer's commit stands in the way, CommitUnknownError when the store
         does not say how it ended.
         """
+        if self._callbacks:
+            self._callbacks.register(self._history.latest_id() or 0)
         if identifier != BATCH_IDENTIFIER and self._is_committed(identifier):
-            return self._skip_replay(identifier, messages)
-        return self._publish(identifier, messages, replaced, check_appends)
+            result = self._skip_replay(identifier, messages)
+        else:
+            result = self._publish(identifier, messages, replaced, check_appends)
+        return replace(result, notes=(*result.notes, *self.call_owed()))
+
+    def call_owed(self) -> tuple[str, ...]:
+        """Call the callbacks that are owed for any snapshot, after a crash or a failure; notes of those that failed."""
+        if not self._callbacks:
+            return ()
+        return self._callbacks.call(lambda after: commits_after(self._history, self._options, after))
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[PaimonMessage]]) -> int:
         """Commit, in order, the identifiers that this user has not committed; their number. The files of each must
@@ -74,8 +96,11 @@ class Committer:
         waiting = [identifier for identifier in sorted(commits) if not self._is_committed(identifier)]
         for identifier in waiting:
             self._check_files(commits[identifier])
+        if self._callbacks:
+            self._callbacks.register(self._history.latest_id() or 0)
         for identifier in waiting:
             self._publish(identifier, commits[identifier], None, True)
+        self.call_owed()
         return len(waiting)
 
     def abort(self, messages: Sequence[PaimonMessage]) -> None:

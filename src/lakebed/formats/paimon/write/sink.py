@@ -38,6 +38,7 @@ from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
 from lakebed.formats.paimon.write.kinds import KindRule
 from lakebed.formats.paimon.write.overwrite import replaced_by
 from lakebed.formats.paimon.write.routing import Ints, Partitions, Router, partition_bucket_counts
+from lakebed.kernel.commit.callbacks import CommitCallback, load_callbacks
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.model.commit import CommitMessage, CommitResult
@@ -75,10 +76,12 @@ class PaimonSink:
         mode: Mode,
         commit_user: str | None = None,
         overwrite: Mapping[str, Any] = {},
+        callbacks: Sequence[CommitCallback] = (),
     ) -> None:
         self.store, self.history, self.schema, self.options, self.mode = store, history, schema, options, mode
         self.commit_user = commit_user or f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
         self.overwrite = dict(overwrite)
+        self.callbacks = (*callbacks, *self._named_callbacks())
         self.bucket_mode = bucket_mode(schema, options)
         self._state: WriteState | None = None
         self._tasks = 1  # as the driver's call of `channels` says; task writers are made from copies of this
@@ -87,7 +90,7 @@ class PaimonSink:
         _refuse_unwritten(schema, options, self.bucket_mode, mode, store.location)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_state": self.state, "_committer": None}
+        return {**self.__dict__, "_state": self.state, "_committer": None, "callbacks": ()}
 
     @property
     def state(self) -> WriteState:
@@ -166,7 +169,9 @@ class PaimonSink:
     def committer(self) -> Committer:
         """The driver's half."""
         if self._committer is None:
-            self._committer = Committer(self.store, self.history, self.schema, self.options, self.commit_user)
+            self._committer = Committer(
+                self.store, self.history, self.schema, self.options, self.commit_user, self.callbacks
+            )
         return self._committer
 
     def assigner(self) -> Assigner:
@@ -189,6 +194,12 @@ class PaimonSink:
         wanted = self.options[opt.DYNAMIC_INITIAL_BUCKETS] or self._tasks
         most = self.options[opt.DYNAMIC_MAX_BUCKETS]
         return max(1, min(wanted, self._tasks, most if most > 0 else self._tasks))
+
+    def _named_callbacks(self) -> list[CommitCallback]:
+        """Those of the option commit.callbacks, each with its `commit.callback.NAME.param`."""
+        raw = {key.lower(): value for key, value in self.options.raw.items()}
+        key = opt.COMMIT_CALLBACKS
+        return load_callbacks(self.options[key], lambda name: raw.get(f"commit.callback.{name}.param".lower()), key.key)
 
     def _live_keys(self) -> Iterator[tuple[Bucket, pa.Table]]:
         """The primary keys of the snapshot that the write was planned on."""
@@ -349,7 +360,8 @@ class PaimonTaskWriter:
 
         def write() -> PaimonMessage:
             files = self._files.write(folder, rows, indices, kinds, sequence, self._names)
-            return PaimonMessage(key[0], bucket, total, folder, files)
+            changes = self._files.write_changelog(folder, rows, indices, kinds, sequence, self._names)
+            return PaimonMessage(key[0], bucket, total, folder, files, changelog_files=changes)
 
         return write
 
@@ -381,7 +393,6 @@ def _refuse_unwritten(schema: TableSchema, options: Options, mode: BucketMode, w
             f"{write} needs a primary key", table=table, todo="Append, or create the table with a primary key"
         )
     refused = {
-        f"tables with changelog-producer {options[opt.CHANGELOG_PRODUCER]}": options[opt.CHANGELOG_PRODUCER] == "input",
         "tables that track rows": options[opt.ROW_TRACKING],
     }
     for what, holds in refused.items():

@@ -1,0 +1,55 @@
+"""A snapshot as callbacks see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
+from lakebed.formats.paimon.codec.manifest import ADD
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.layout import bucket_folder, java_text, partition_folder
+from lakebed.formats.paimon.manifests import entries_of, manifest_metas
+from lakebed.formats.paimon.snapshot import History
+from lakebed.kernel.commit.callbacks import Committed
+from lakebed.kernel.options import Options
+
+
+def commits_after(history: History, options: Options, after: int) -> Iterator[Committed]:
+    """The snapshots after an id, oldest first; those that expired meanwhile are left out."""
+    for snapshot_id in history.snapshot_ids():
+        if snapshot_id > after:
+            snapshot = history.find(snapshot_id)
+            if snapshot is not None:
+                yield committed(history, options, snapshot)
+
+
+def committed(history: History, options: Options, snapshot: Snapshot) -> Committed:
+    """What a snapshot changed."""
+    schema = history.schema(snapshot.schema_id)
+    fields = schema.project(schema.partition_keys)
+    types = [field.type for field in fields]
+    default, legacy = options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME]
+    entries = entries_of(history.store, manifest_metas(history.store, snapshot.delta_manifest_list))
+    partitions: dict[bytes, dict[str, str | None]] = {}
+    files: dict[int, list[str]] = {}
+    for entry in entries:
+        values = decode_row(without_arity(entry.partition), types)
+        folder = bucket_folder(partition_folder(fields, values, default, legacy), entry.bucket)
+        files.setdefault(entry.kind, []).append(f"{folder}/{entry.file.file_name}")
+        if entry.kind == ADD and fields:
+            partitions[entry.partition] = {
+                field.name: None if value is None else java_text(value, field.type, legacy=False)
+                for field, value in zip(fields, values, strict=True)
+            }
+    return Committed(
+        history.store.location,
+        snapshot.id,
+        snapshot.commit_user,
+        snapshot.commit_identifier,
+        str(snapshot.commit_kind).lower(),
+        tuple(partitions.values()),
+        tuple(files.pop(ADD, ())),
+        tuple(name for names in files.values() for name in names),
+        dict(snapshot.properties),
+    )

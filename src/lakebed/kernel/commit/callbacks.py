@@ -1,0 +1,139 @@
+"""What runs after a commit: certainly, at least once, and never in the way of the commit.
+
+Each callback has a ledger in the table, `.lakebed/callbacks/NAME`: the newest snapshot it has seen. It is written
+before the first commit that knows the callback, so whatever crashes after that, the next commit or replay calls it
+for every snapshot since. Two writers may call it for one snapshot both: callbacks must be idempotent. A failing one
+stays owed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from lakebed.errors import OptionError
+from lakebed.kernel.files import Store
+
+_LEDGERS = ".lakebed/callbacks"
+_UNSAFE = str.maketrans("/\\:", "___")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One commit that stands. `kind` is the format's word in lower case; `partitions` are those that gained files, as
+    name -> text (None for null); file names are paths in the table."""
+
+    table: str
+    snapshot_id: int
+    commit_user: str
+    identifier: int
+    kind: str
+    partitions: tuple[Mapping[str, str | None], ...] = ()
+    added_files: tuple[str, ...] = ()
+    removed_files: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@runtime_checkable
+class CommitCallback(Protocol):
+    """Called for each snapshot from the first commit that names it on, other writers' snapshots too; possibly twice."""
+
+    def call(self, commit: Committed) -> None:
+        """Do what must follow the commit. An error leaves it owed."""
+        ...
+
+
+@runtime_checkable
+class TagCallback(Protocol):
+    """Called after a tag is made or deleted, at best once; a crash in between loses it."""
+
+    def notify_creation(self, tag: str, snapshot_id: int) -> None:
+        """A tag names a snapshot now."""
+        ...
+
+    def notify_deletion(self, tag: str) -> None:
+        """A tag is gone."""
+        ...
+
+
+def load_callbacks(names: str, parameter: Callable[[str], str | None], key: str) -> list[Any]:
+    """The objects that an option names: `package.module:Class`, separated by commas, made with their parameter or
+    without.
+
+    OptionError (of `key`) for what cannot be imported or made.
+    """
+    made: list[Any] = []
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        module, colon, attribute = name.partition(":")
+        try:
+            kind = getattr(importlib.import_module(module), attribute)
+            given = parameter(name)
+            made.append(kind() if given is None else kind(given))
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            expected = f"an importable package.module:Class ({error})" if colon else "package.module:Class"
+            raise OptionError.ill_typed(key, name, expected) from error
+    return made
+
+
+class OwedCallbacks:
+    """The callbacks of a table's commits, with their ledgers."""
+
+    def __init__(self, store: Store, callbacks: Iterable[CommitCallback]) -> None:
+        self._store = store
+        self._callbacks = {ledger_name(callback): callback for callback in callbacks}
+
+    def __bool__(self) -> bool:
+        return bool(self._callbacks)
+
+    def register(self, newest: int) -> None:
+        """Before a commit: callbacks that the table has not seen begin after snapshot `newest`."""
+        for name in self._callbacks:
+            if self._seen(name) is None:
+                self._store.put_if_absent(_path(name), str(newest).encode())
+
+    def call(self, commits_after: Callable[[int], Iterator[Committed]]) -> tuple[str, ...]:
+        """After a commit: call what is owed, oldest first. The notes say which callback failed, and how."""
+        notes: list[str] = []
+        for name, callback in self._callbacks.items():
+            try:
+                for commit in commits_after(self._seen(name) or 0):
+                    callback.call(commit)
+                    self._store.write(_path(name), str(commit.snapshot_id).encode())
+            except Exception as error:  # noqa: BLE001 - a callback may raise anything; the commit stands
+                notes.append(
+                    f"callback {name} failed with {type(error).__name__}: {error}; it is owed, and the next "
+                    f"commit calls it again"
+                )
+        return tuple(notes)
+
+    def _seen(self, name: str) -> int | None:
+        with suppress(FileNotFoundError, ValueError):
+            return int(self._store.read(_path(name)))
+        return None
+
+
+def call_each(callbacks: Sequence[T], act: Callable[[T], None]) -> tuple[str, ...]:
+    """Best effort: `act` on each callback; the notes say which failed."""
+    notes: list[str] = []
+    for callback in callbacks:
+        try:
+            act(callback)
+        except Exception as error:  # noqa: BLE001 - as above
+            notes.append(f"callback {ledger_name(callback)} failed with {type(error).__name__}: {error}")
+    return tuple(notes)
+
+
+def ledger_name(callback: object) -> str:
+    """The name that a callback is known by in the table: its `name`, else its class."""
+    given = getattr(callback, "name", None)
+    kind = type(callback)
+    return str(given or f"{kind.__module__}.{kind.__qualname__}").translate(_UNSAFE)
+
+
+def _path(name: str) -> str:
+    return f"{_LEDGERS}/{name}"
