@@ -190,9 +190,12 @@ class Blocks:
     known: frozenset[str]
     start: str
     bound: str
+    until: str = ""
 
     def counts(self, instant: str) -> bool:
-        """Whether the blocks of an instant are committed and inside the reader's bound."""
+        """Whether the blocks of an instant are committed and inside the reader's bound, and not after `until`."""
+        if self.until and instant > self.until:
+            return False
         if instant in self.known:
             return instant in self.committed
         return instant < self.start and (not self.bound or instant <= self.bound)

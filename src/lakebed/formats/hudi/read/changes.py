@@ -174,9 +174,10 @@ class _Planner:
 
     def _before(
         self, partition: str, groups: Mapping[str, FileGroup], slices: Mapping[str, FileSlice]
-    ) -> list[FileSlice]:
-        """The slices from before the first delete of the range that no log file of `slices` holds any more."""
-        found = []
+    ) -> list[tuple[FileSlice, str]]:
+        """The slices from before the first delete of the range that no log file of `slices` holds any more, each with
+        the instant after which its log blocks do not count."""
+        found: list[tuple[FileSlice, str]] = []
         for file_id, first in self._folded(partition, slices).items():
             bound = str(int(first) - 1).zfill(len(first))
             view = view_of(self._wanted.view.timeline, bound, archived=self._wanted.view.archived)
@@ -186,7 +187,8 @@ class _Planner:
                 if self._existed(partition, file_id, first):
                     self._lost_deletes(partition, file_id, first)
                 continue
-            found.append(before)
+            # Table version 6: later commits append blocks to log files of the same slice.
+            found.append((before, "" if self._state.config.completion_times else bound))
         return found
 
     def _folded(self, partition: str, slices: Mapping[str, FileSlice]) -> dict[str, str]:
@@ -264,14 +266,11 @@ def _stats_by_group(wanted: Range) -> dict[str, dict[str, list[tuple[str, WriteS
     return found
 
 
-def _splits_of(partition: str, slices: list[FileSlice], before: list[FileSlice], together: bool) -> list[HudiSplit]:
+def _splits_of(
+    partition: str, slices: list[FileSlice], before: list[tuple[FileSlice, str]], together: bool
+) -> list[HudiSplit]:
     if not together:
         return [split_of(file_slice) for file_slice in slices]
-    return [
-        HudiSplit(
-            partition,
-            sum(s.size for s in (*slices, *before)),
-            tuple(map(SlicePaths.of, slices)),
-            tuple(map(SlicePaths.of, before)),
-        )
-    ]
+    size = sum(file_slice.size for file_slice in (*slices, *(older for older, _ in before)))
+    older = tuple(SlicePaths.of(file_slice, until) for file_slice, until in before)
+    return [HudiSplit(partition, size, tuple(map(SlicePaths.of, slices)), older)]

@@ -8,7 +8,7 @@ held in memory, merged among itself first.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -77,7 +77,7 @@ class SliceReader:
         """
         if not paths.logs:
             return MergedSlice(self, paths, self.target(columns, False), None, _both(prune, narrow))
-        scanned = scan_logs(self.store, paths.logs, self.blocks)
+        scanned = scan_logs(self.store, paths.logs, replace(self.blocks, until=paths.until))
         if not scanned.blocks:
             return MergedSlice(self, paths, self.target(columns, False), None, _both(prune, narrow))
         if self.rules.refused:

@@ -10,16 +10,19 @@ from lakebed.model.split import Split
 
 
 class SlicePaths(NamedTuple):
-    """A file slice by the paths of its files inside the table; `base` is "" where there is none. Log files are in merge
-    order."""
+    """A file slice by the paths of its files inside the table; `base` is "" where there is none.
+
+    Log files are in merge order; blocks of instants after `until` do not count, "" for no such bound.
+    """
 
     partition: str
     file_id: str
     base: str
     logs: tuple[str, ...]
+    until: str = ""
 
     @classmethod
-    def of(cls, file_slice: FileSlice) -> SlicePaths:
+    def of(cls, file_slice: FileSlice, until: str = "") -> SlicePaths:
         """The paths of a file slice."""
         prefix = f"{file_slice.partition}/" if file_slice.partition else ""
         return cls(
@@ -27,6 +30,7 @@ class SlicePaths(NamedTuple):
             file_slice.file_id,
             prefix + file_slice.base.name if file_slice.base else "",
             tuple(prefix + log.name for log in file_slice.logs),
+            until,
         )
 
 
