@@ -49,5 +49,5 @@ def changes_of(spark: SparkSession, location: str) -> DataFrame:
     options = {"read.start-commit": start[-3], "read.commits.limit": "1"}
     source = spark.readStream.format("lakebed").options(**options).load(location)
     return source.selectExpr(
-        "cast(substr(id, 2) as bigint) as id", "'d' as dt", "cast(l as decimal(10, 2)) as amount", "_row_kind"
+        "cast(substr(id, 2) as bigint) as id", "'d' as dt", "cast(l % 1000 as decimal(10, 2)) as amount", "_row_kind"
     )

@@ -77,5 +77,6 @@ def default_parallelism(spark: SparkSession) -> int:
     try:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # noqa: BLE001  # Connect has no context, and says so with one of several errors
-        last = spark.range(1 << 16).select(f.max(f.spark_partition_id())).first()
+        numbers = spark.range(1 << 16).select(f.spark_partition_id().alias("task"))
+        last = numbers.agg(f.max("task")).first()
         return int(last[0]) + 1 if last else 1

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -43,6 +43,9 @@ VIEW = "source"
 """The name that a pipeline's SQL knows its source by."""
 AVAILABLE_NOW, CONTINUOUS = "available-now", "continuous"
 _WAIT_SECONDS = 0.2
+_STARTS = 3
+_SLOW_START = "Python worker failed to connect back"
+"""What Spark says when its own Python for a streaming source takes more than 10 s to start: the machine is busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +113,27 @@ def run(
     """
     register(spark)
     frame = _source(pipeline, spark)
-    made = _make_sink(pipeline, frame)
     checkpoint = open_store(pipeline.checkpoint, pipeline.sink_options)
-    if made and checkpoint.exists(USER_FILE):
-        raise UsageError(
-            "the checkpoint is that of an earlier run, but its sink is gone",
-            table=pipeline.sink,
-            file=pipeline.checkpoint,
-            why="the query would go on after the rows that were committed to the old table",
-            todo="Delete the checkpoint folder to begin anew, or name another one in [run] checkpoint",
-        )
-    done = [report.batch_id for report in reports(checkpoint)]
+    _make_sink(pipeline, frame, checkpoint)
+    last = max((report.batch_id for report in reports(checkpoint)), default=-1)
     trigger = {"availableNow": True} if pipeline.trigger == AVAILABLE_NOW else None
-    with spoken_plainly():
-        query = write_stream(frame, pipeline.sink, checkpoint.location, pipeline.sink_options, trigger=trigger)
-    return _follow(query, checkpoint, max(done, default=-1), on_progress)
+    seen: list[BatchReport] = []
+    for starts_left in reversed(range(_STARTS)):
+        with spoken_plainly():
+            query = write_stream(frame, pipeline.sink, checkpoint.location, pipeline.sink_options, trigger=trigger)
+        try:
+            _follow(query, checkpoint, last, seen, on_progress)
+            break
+        except StreamingQueryException as error:
+            if _SLOW_START not in str(error) or not starts_left:
+                raise
+    committed = [report for report in seen if report.outcome == Outcome.COMMITTED]
+    return PipelineResult(
+        rows_in=sum(report.rows for report in seen),
+        commits=len(committed),
+        snapshots=tuple(report.instant for report in committed),
+        batches=tuple(seen),
+    )
 
 
 def _source(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
@@ -146,23 +155,24 @@ def _source(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
             ) from error
 
 
-def _make_sink(pipeline: Pipeline, frame: DataFrame) -> bool:
-    """Make the sink's table if there is none; whether it did."""
+def _make_sink(pipeline: Pipeline, frame: DataFrame, checkpoint: Store) -> None:
+    """Make the sink's table if there is none."""
     try:
         table = formats.open_table(pipeline.sink, pipeline.sink_options)
     except TableNotFoundError:
+        if checkpoint.exists(USER_FILE):
+            raise UsageError(
+                "the checkpoint is that of an earlier run, but its sink is gone",
+                table=pipeline.sink,
+                file=pipeline.checkpoint,
+                why="the query would go on after the rows that were committed to the old table",
+                todo="Delete the checkpoint folder to begin anew, or name another one in [run] checkpoint",
+            ) from None
         schema = plain_rows(arrow_schema(frame.schema))
-        formats.create_table(
-            pipeline.sink,
-            pipeline.sink_format,
-            schema,
-            pipeline.primary_key,
-            pipeline.partition_by,
-            pipeline.sink_options,
-        )
-        return True
-    _check_format(pipeline, table.format)
-    return False
+        keys, partitions = pipeline.primary_key, pipeline.partition_by
+        formats.create_table(pipeline.sink, pipeline.sink_format, schema, keys, partitions, pipeline.sink_options)
+    else:
+        _check_format(pipeline, table.format)
 
 
 def _check_format(pipeline: Pipeline, found: str) -> None:
@@ -176,10 +186,13 @@ def _check_format(pipeline: Pipeline, found: str) -> None:
 
 
 def _follow(
-    query: StreamingQuery, checkpoint: Store, last: int, on_progress: Callable[[BatchReport], None] | None
-) -> PipelineResult:
-    """Wait for the query, and tell of each batch when it is committed."""
-    seen: list[BatchReport] = []
+    query: StreamingQuery,
+    checkpoint: Store,
+    last: int,
+    seen: list[BatchReport],
+    on_progress: Callable[[BatchReport], None] | None,
+) -> None:
+    """Wait for the query, and tell of each batch after `last` when it is committed; `seen` grows by them."""
 
     def look() -> None:
         for report in reports(checkpoint, seen[-1].batch_id if seen else last):
@@ -196,14 +209,7 @@ def _follow(
     finally:
         if query.isActive:
             query.stop()
-    look()
-    committed = [report for report in seen if report.outcome == Outcome.COMMITTED]
-    return PipelineResult(
-        rows_in=sum(report.rows for report in seen),
-        commits=len(committed),
-        snapshots=tuple(report.instant for report in committed),
-        batches=tuple(seen),
-    )
+        look()
 
 
 # ---- the file --------------------------------------------------------------------------------------------------------

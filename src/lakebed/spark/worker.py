@@ -34,8 +34,8 @@ def dumps(value: object) -> bytes:
 
 def unpack(payload: bytes) -> Any:
     """The value of a payload; RuntimeError in one line when a module that it needs is missing here."""
-    shipped = os.path.join(SparkFiles.getRootDirectory(), SHIPPED_FOLDER)
-    if os.path.isdir(shipped) and shipped not in sys.path:
+    shipped = os.path.join(_files_folder(), SHIPPED_FOLDER)
+    if os.path.isabs(shipped) and os.path.isdir(shipped) and shipped not in sys.path:
         sys.path.append(shipped)
     try:
         return pickle.loads(zlib.decompress(payload))
@@ -45,6 +45,14 @@ def unpack(payload: bytes) -> Any:
         f"{MISSING}: {sys.executable} has no module {missing!r}. Install lakebed there, "
         "or ship it from the driver before the first job: lakebed.spark.ship(spark)"
     )
+
+
+def _files_folder() -> str:
+    """Where Spark unpacks what it sends to this process; "" in a process that gets nothing, as foreachBatch over Connect."""
+    try:
+        return str(SparkFiles.getRootDirectory())
+    except Exception:  # noqa: BLE001  # without a context it is an AssertionError, with a stopped one another
+        return ""
 
 
 def over_batches(payload: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:

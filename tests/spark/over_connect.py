@@ -1,0 +1,48 @@
+"""A process of its own with a Spark Connect server inside: register, read, stream, write; prints what it saw as JSON.
+
+    python -m tests.spark.over_connect HUDI FOLDER
+
+A session is classic or Connect for a whole process, hence the process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import lakebed
+import lakebed.spark
+from lakebed.spark.sink import write
+from tests.spark.tables import ORDERS_SQL, as_bag, changes_of, orders
+
+
+def main(hudi: str, folder: str) -> dict[str, object]:
+    spark = lakebed.spark.local_session(remote="local[2]")
+    lakebed.spark.register(spark)
+    seen: dict[str, object] = {"session": type(spark).__module__}
+    seen["format"] = as_bag(spark.read.format("lakebed").load(hudi).toArrow())
+    fast = lakebed.spark.read(spark, hudi, columns=["id", "l"], where="l > 3")
+    seen["fast"], seen["count"] = as_bag(fast.toArrow()), fast.count()
+
+    table = orders(Path(folder, "batch"))
+    frame = spark.sql(f"{ORDERS_SQL} from range(40)")
+    seen["written"] = write(frame, table.location, options={"sink.parallelism": 3}).snapshot_id
+    seen["batch"] = as_bag(table.read()) == as_bag(frame.toArrow())
+    seen["files"] = len(list(Path(table.location).glob("dt=*/bucket-*/data-*")))
+
+    sink = orders(Path(folder, "stream"))
+    changes = changes_of(spark, hudi)
+    query = lakebed.spark.write_stream(changes, sink.location, f"{folder}/checkpoint", trigger={"availableNow": True})
+    query.awaitTermination()
+    seen["snapshots"] = [snapshot.time for snapshot in sink.history()]
+    seen["streamed"] = as_bag(sink.read())
+
+    engine = lakebed.spark.SparkEngine(spark)
+    seen["engine"] = [engine.parallelism, *engine.map(abs, [-1, 2])]
+    spark.stop()
+    return seen
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(*sys.argv[1:])))

@@ -1,0 +1,37 @@
+"""Over Spark Connect everything is as in a classic session, and no private handle of the JVM is needed for it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import lakebed
+import lakebed.spark
+from tests.spark.tables import as_bag
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_connect_session_sees_and_writes_the_same(hudi: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.spark.over_connect", str(hudi), str(tmp_path)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    seen = json.loads(ran.stdout.strip().splitlines()[-1])
+    table = lakebed.open(hudi)
+    assert "connect" in seen["session"]
+    assert seen["format"] == as_bag(table.read())
+    assert seen["fast"] == as_bag(table.read(columns=["id", "l"], where="l > 3"))
+    assert seen["count"] == len(seen["fast"]) > 0
+    assert (seen["written"], seen["batch"], seen["files"]) == (1, True, 8)
+    assert seen["snapshots"] == ["1", "2", "3"]
+    assert seen["streamed"]
+    assert seen["engine"] == [2, 1, 2]
+
+
+def test_no_private_handle_is_used() -> None:
+    private = re.compile(r"\._(jvm|jsc|jdf|jsparkSession|jc|jreader|jwrite|sc|jsc|gateway)\b")
+    for file in Path(lakebed.spark.__file__).parent.glob("*.py"):
+        assert not private.search(file.read_text()), file.name
