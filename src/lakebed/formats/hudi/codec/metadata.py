@@ -94,6 +94,15 @@ class CleanMetadata:
     earliest_retained: str
 
 
+@dataclass(frozen=True, slots=True)
+class CleanPlan:
+    """A requested clean: the earliest instant whose files it retains ("" when not by commits), and the savepoints that
+    it spares."""
+
+    earliest_to_retain: str
+    savepoints: tuple[str, ...]
+
+
 def parse_commit(data: bytes) -> CommitMetadata:
     """Commit metadata from the bytes of a completed (or, where it holds counts, inflight) state file; CorruptError when
     it is neither JSON nor Avro."""
@@ -145,6 +154,14 @@ def clean_from(record: Mapping[str, Any]) -> CleanMetadata:
         for partition, found in (record.get("partitionMetadata") or {}).items()
     }
     return CleanMetadata(deleted, record.get("earliestCommitToRetain") or "")
+
+
+def parse_clean_plan(data: bytes) -> CleanPlan:
+    """A requested (or inflight) clean."""
+    record = _record(data)
+    retained = (record.get("earliestInstantToRetain") or {}).get("timestamp") or ""
+    savepoints = (record.get("extraMetadata") or {}).get("savepointed_timestamps") or ""
+    return CleanPlan(retained, tuple(part.strip() for part in savepoints.split(",") if part.strip()))
 
 
 def parse_savepoint(data: bytes) -> Mapping[str, tuple[str, ...]]:
