@@ -48,7 +48,7 @@ def unpack(payload: bytes) -> Any:
 
 
 def _files_folder() -> str:
-    """Where Spark unpacks what it sends to this process; "" in a process that gets nothing, as foreachBatch over Connect."""
+    """Where Spark unpacks what it sends here; "" in a process that gets nothing, as foreachBatch over Connect."""
     try:
         return str(SparkFiles.getRootDirectory())
     except Exception:  # noqa: BLE001  # without a context it is an AssertionError, with a stopped one another
