@@ -7,18 +7,19 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from lakebed.errors import CommitUnknownError, TableExistsError
+from lakebed.errors import CommitUnknownError, NotInHistoryError, TableExistsError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
-from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER, Snapshot
+from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER, Snapshot, snapshot_to_json
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import new_schema
-from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path
+from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
 from lakebed.formats.paimon.read.bucket import PaimonSplit
 from lakebed.formats.paimon.read.plan import plan_snapshot
 from lakebed.formats.paimon.snapshot import History, instant_of
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.formats.paimon.write.two_phase import TableWriter, batches_of
+from lakebed.kernel.commit.callbacks import TagCallback, call_each, load_callbacks
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.options import Options, option_text
 from lakebed.kernel.predicates import Where, parse_where
@@ -122,6 +123,37 @@ class PaimonTable(Table):
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> TableWriter:
         """The two-phase form of append and upsert."""
         return TableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
+
+    def tag(self, name: str, snapshot: Position = None) -> None:
+        """Name a snapshot, the newest when none is given. UsageError for a name that is taken or cannot be one,
+        NotInHistoryError without a snapshot."""
+        found = self._history.at(snapshot)
+        if found is None:
+            raise NotInHistoryError("there is no snapshot to tag", table=self.location, todo="Commit something first")
+        if not name or "/" in name or name.isdigit():
+            raise UsageError(
+                f"{name!r} cannot name a tag", table=self.location, todo="Use letters, not a number or a path"
+            )
+        outcome = self.store.put_if_absent(tag_path(self._history.branch, name), snapshot_to_json(found))
+        if outcome is PutOutcome.EXISTS:
+            raise UsageError(f"there is a tag {name!r} already", table=self.location, todo="Delete it first")
+        if outcome is PutOutcome.UNKNOWN:
+            raise CommitUnknownError(
+                "the store does not say whether the tag was made", table=self.location, todo="Try again"
+            )
+        call_each(self._tag_callbacks(), lambda callback: callback.notify_creation(name, found.id))
+
+    def delete_tag(self, name: str) -> None:
+        """Remove a tag; NotInHistoryError when there is none."""
+        self._history.tag(name)
+        self.store.delete(tag_path(self._history.branch, name))
+        call_each(self._tag_callbacks(), lambda callback: callback.notify_deletion(name))
+
+    def _tag_callbacks(self) -> list[TagCallback]:
+        options = self._options(self.table_schema)
+        raw = {key.lower(): value for key, value in options.raw.items()}
+        key = opt.TAG_CALLBACKS
+        return load_callbacks(options[key], lambda name: raw.get(f"tag.callback.{name}.param".lower()), key.key)
 
     def _options(self, schema: TableSchema, more: Mapping[str, object] = {}) -> Options:
         given = {**self.options, **{key: option_text(value) for key, value in more.items()}}

@@ -30,6 +30,7 @@ EMPTY_ROW = bytes(8)
 """The row of no fields."""
 
 _WIDE = Context(prec=60)
+_HASHED_ROWS = 1 << 15
 _INLINE_BYTES = 7
 _LONG_DECIMAL_BYTES = 16
 _PER_MILLI = {"ms": 1, "us": 1_000, "ns": 1_000_000}
@@ -92,8 +93,15 @@ def encode_rows(columns: Sequence[pa.Array], types: Sequence[DataType], length: 
 def hash_rows(
     columns: Sequence[pa.Array], types: Sequence[DataType], length: int | None = None
 ) -> npt.NDArray[np.int32]:
-    """The int32 hash of each row that columns make up: Java's `BinaryRow.hashCode`."""
-    return encode_rows(columns, types, length).hashes()
+    """The int32 hash of each row that columns make up: Java's `BinaryRow.hashCode`. Some rows at a time, for the
+    cache."""
+    rows = len(columns[0]) if columns else (length or 0)
+    hashes = np.empty(rows, np.int32)
+    for start in range(0, rows, _HASHED_ROWS):
+        some = [column.slice(start, _HASHED_ROWS) for column in columns]
+        part = hashes[start : start + _HASHED_ROWS]
+        part[:] = encode_rows(some, types, len(part)).hashes()
+    return hashes
 
 
 def encode_row(values: Sequence[Any], types: Sequence[DataType]) -> bytes:
@@ -118,10 +126,13 @@ def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
     if len(data) < header + 8 * len(types):
         raise CorruptError("a binary row ends too early", why=f"{len(data)} bytes for {len(types)} fields")
     nulls = int.from_bytes(data[:header], "little")
-    return tuple(
-        None if nulls >> (position + 8) & 1 else _value_of(data, header + 8 * position, kind)
-        for position, kind in enumerate(types)
-    )
+    try:
+        return tuple(
+            None if nulls >> (position + 8) & 1 else _value_of(data, header + 8 * position, kind)
+            for position, kind in enumerate(types)
+        )
+    except (struct.error, UnicodeDecodeError) as error:
+        raise CorruptError("a binary row cannot be read", why=str(error)) from error
 
 
 def with_arity(row: bytes, arity: int) -> bytes:
@@ -171,14 +182,14 @@ class _Field:
             if len(column)
             else np.zeros(1, np.int32)
         )
-        self.begins = offsets[:-1].astype(np.int64)
+        self.begins = offsets[:-1].astype(np.int64) - offsets[0]
         self.lengths = np.diff(offsets).astype(np.int64)
         if self.valid is not None:
             self.lengths[~self.valid] = 0
         data = column.buffers()[2]
         raw = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
         # eight more bytes, so that a whole word can be read at every position
-        self.data = np.concatenate([raw, np.zeros(8, np.uint8)])
+        self.data = np.concatenate([raw[offsets[0] : offsets[-1]], np.zeros(8, np.uint8)])
         room = np.where(self.lengths > _INLINE_BYTES, (self.lengths + 7) // 8, 0)
         self.room = 0 if not room.any() else room
 

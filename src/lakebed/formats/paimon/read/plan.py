@@ -57,18 +57,19 @@ def _visible(
     Level-0 files from before deletion vectors were switched on are not marked by any vector, so they are read, and
     merged.
     """
-    if not _skips_level_0(schema, options):
+    if not skips_level_0(schema, options):
         return list(entries)
     return [entry for entry in entries if entry.file.level > 0 or _is_older(entry, history)]
 
 
-def _skips_level_0(schema: TableSchema, options: Options) -> bool:
+def skips_level_0(schema: TableSchema, options: Options) -> bool:
+    """Whether batch reads leave level 0 out, since only a compaction makes its rows visible."""
     return bool(schema.primary_keys) and (options[opt.DELETION_VECTORS] or options[opt.MERGE_ENGINE] == "first-row")
 
 
 def _is_older(entry: ManifestEntry, history: History) -> bool:
     written = history.schema(entry.file.schema_id)
-    return not _skips_level_0(written, opt.table_options(written.options))
+    return not skips_level_0(written, opt.table_options(written.options))
 
 
 def _deletions(history: History, snapshot: Snapshot | None) -> dict[tuple[bytes, int], dict[str, DeletionFile]]:
@@ -102,7 +103,7 @@ def _splits(
         folder = bucket_folder(parent, bucket)
         files = tuple(entry.file for entry in found)
         vectors = deletions.get((partition, bucket), {})
-        unmerged = _skips_level_0(schema, options) and all(file.level > 0 for file in files)
+        unmerged = skips_level_0(schema, options) and all(file.level > 0 for file in files)
         size = sum(file.file_size for file in files)
         made.append(PaimonSplit(folder, size, partition, bucket, folder, files, vectors, unmerged))
     return tuple(made)

@@ -7,11 +7,12 @@ next copy carries the new state.
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, refuse_unserved
 from lakebed.formats.paimon.layout import NameFactory, bucket_folder, partition_folder
 from lakebed.formats.paimon.manifests import index_files, live_files
-from lakebed.formats.paimon.read.plan import plan_snapshot
+from lakebed.formats.paimon.read.plan import plan_snapshot, skips_level_0
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.assigning import Assigner, Bucket, DirectAssigner
 from lakebed.formats.paimon.write.bucket import BucketFiles
@@ -41,7 +42,7 @@ from lakebed.formats.paimon.write.routing import Ints, Partitions, Router, parti
 from lakebed.kernel.commit.callbacks import CommitCallback, load_callbacks
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
-from lakebed.model.commit import CommitMessage, CommitResult
+from lakebed.model.commit import CommitMessage, CommitResult, Outcome
 from lakebed.model.rowkind import RowKind
 from lakebed.verbs.write import Mode
 
@@ -151,7 +152,18 @@ class PaimonSink:
             replaced = replaced_by(ours, self.schema, self.options, self.overwrite, self.store.location)
         result = self.committer.commit(identifier, ours, replaced=replaced)
         self._state = None
+        waiting = self._waiting_note()
+        if waiting and result.outcome is Outcome.COMMITTED and any(message.new_files for message in ours):
+            return dataclasses.replace(result, notes=(*result.notes, waiting))
         return result
+
+    def _waiting_note(self) -> str:
+        """What a reader does not see yet, "" where it sees all."""
+        if self.bucket_mode is BucketMode.POSTPONE_MODE:
+            return "the rows lie in postponed buckets: batch reads see them after a compaction gives them real ones"
+        if self.schema.primary_keys and skips_level_0(self.schema, self.options):
+            return "the rows lie in level 0: batch reads of this table see them after a compaction"
+        return ""
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
         """Commit those identifiers that this user has not committed yet, in their order; how many they were."""
@@ -300,7 +312,9 @@ class PaimonTaskWriter:
         if self._sink.bucket_mode not in (BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC):
             return message
         hashes = self._hashes.get((message.partition, message.bucket))
-        return replace(message, new_hashes=b"" if hashes is None else index_bytes(hashes), planned_on=self._base)
+        return dataclasses.replace(
+            message, new_hashes=b"" if hashes is None else index_bytes(hashes), planned_on=self._base
+        )
 
     def _check_kinds(self, kinds: Any) -> None:
         if kinds is not None and not self._sink.schema.primary_keys:
@@ -373,7 +387,7 @@ class PaimonTaskWriter:
 
 
 def _joined(first: PaimonMessage, second: PaimonMessage) -> PaimonMessage:
-    return replace(
+    return dataclasses.replace(
         first,
         new_files=first.new_files + second.new_files,
         changelog_files=first.changelog_files + second.changelog_files,

@@ -1,0 +1,64 @@
+"""Tags and branches as names of snapshots and as places to write to."""
+
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.errors import NotInHistoryError, UsageError
+from tests.golden import unpack
+from tests.unit.paimon.conftest import Make, contents, rows
+
+
+class Heard:
+    """A tag callback that remembers."""
+
+    events: ClassVar[list[tuple[object, ...]]] = []
+
+    def notify_creation(self, tag: str, snapshot_id: int) -> None:
+        self.events.append((tag, snapshot_id))
+
+    def notify_deletion(self, tag: str) -> None:
+        self.events.append((tag,))
+        raise RuntimeError("best effort")
+
+
+def test_a_tag_keeps_its_name(make: Make) -> None:
+    table = lakebed.open(make().location, {"tag.callbacks": "tests.unit.paimon.test_tags:Heard"})
+    with pytest.raises(NotInHistoryError):
+        table.tag("too-early")
+    table.write(rows(("a", 1, "v", 1)))
+    table.tag("first")
+    table.tag("same")
+    table.write(rows(("a", 2, "v", 1)))
+    assert contents(table, as_of="tag:first") == contents(table, as_of="tag:same") == [("a", 1, "v", 1)]
+    for name in ("first", "a/b", "7", ""):
+        with pytest.raises(UsageError):
+            table.tag(name)
+    table.delete_tag("first")
+    with pytest.raises(NotInHistoryError):
+        table.delete_tag("first")
+    assert Heard.events == [("first", 1), ("same", 1), ("first",)]
+
+
+def test_a_branch_is_written_beside_the_table(tmp_path: Path) -> None:
+    folder = unpack("paimon", "tags_branches", into=tmp_path)
+    main, branch = lakebed.open(folder), lakebed.open(folder, {"branch": "b1"})
+    before = main.read().read_all()
+    rows_before = branch.read().read_all().num_rows
+    data = branch.read().read_all().slice(0, 1)
+    key = branch.schema.get_field_index("k")
+    branch.write(data.set_column(key, branch.schema.field("k"), pa.array([4711], pa.int32())))
+    assert branch.read().read_all().num_rows == rows_before + 1
+    assert main.read().read_all() == before
+
+
+def test_rows_that_wait_are_spoken_of(make: Make) -> None:
+    for options in ({"bucket": "-2"}, {"deletion__vectors_enabled": "true"}, {"merge__engine": "first-row"}):
+        table = make(**options)
+        result = table.write(rows(("a", 1, "v", 1)))
+        assert "compaction" in result.notes[0]
+        assert contents(table) == []
+    assert make().write(rows(("a", 1, "v", 1))).notes == ()
