@@ -23,7 +23,7 @@ import pyarrow as pa
 from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
 from lakebed.formats.hudi.merge import check_known
-from lakebed.formats.hudi.options import FALLBACK
+from lakebed.formats.hudi.options import CDC, CHANGELOG, FALLBACK
 from lakebed.formats.hudi.read.change_task import ChangesTask
 from lakebed.formats.hudi.read.cleaned import Completeness
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
@@ -88,6 +88,7 @@ def plan_range(
     state: TableState, options: Options, columns: Sequence[str] | None, where: Where, wanted: Range
 ) -> ReadPlan[HudiSplit]:
     """The splits of a range of commits."""
+    _refuse_unmerged(state, options)
     if not state.config.meta_fields:
         raise UnsupportedError(
             "changes of a table without meta columns cannot be told",
@@ -122,6 +123,17 @@ def plan_range(
         state.config.record_keys,
     )
     return ReadPlan(task.schema, tuple(splits), task, tuple(planner.warnings))
+
+
+def _refuse_unmerged(state: TableState, options: Options) -> None:
+    for option in (CDC, CHANGELOG):
+        if options[option]:
+            raise UnsupportedError(
+                f"{option.key} is not supported",
+                table=state.store.location,
+                why="changes are one net row a key and range: the newest version, or a delete",
+                todo=f"Leave {option.key} out",
+            )
 
 
 _KEPT = ("_hoodie_record_key", "_hoodie_partition_path")

@@ -116,6 +116,7 @@ class LogReader:
     keys: tuple[str, ...]
     rules: MergeRules
     scratch: Scratch = _MEMORY
+    instants: frozenset[str] | None = None
 
     def entries(self, blocks: Sequence[LogBlock]) -> LogEntries:
         """All rows and deletes of the blocks that count, decoded schema by schema and numbered in block order."""
@@ -130,9 +131,10 @@ class LogReader:
                 at += len(decoded.keys)
             else:
                 at += _row_count(block)
+        thin = self._thin(data)
         tables, row_at, flags, masks = [], [], [], []
-        for same in _by_schema(data):
-            table, deleted = self._decoded(same)
+        for same in _by_schema(data, thin):
+            table, deleted = self._decoded(same, same[0].instant_time in thin)
             tables.append(table)
             flags.append(deleted)
             for block in same:
@@ -146,12 +148,21 @@ class LogReader:
     def _ordering_types(self) -> tuple[pa.DataType, ...]:
         return tuple(self.target.field(name).type for name in self.rules.ordering)
 
-    def _decoded(self, blocks: Sequence[LogBlock]) -> tuple[pa.Table, Bools | None]:
-        """The rows of blocks of one schema, fitted to the target, and which of them are deletes."""
+    def _thin(self, blocks: Sequence[LogBlock]) -> frozenset[str]:
+        """Instants whose rows are wanted for who wins alone. Rows of partial updates can show up in any other's."""
+        if self.instants is None or self.rules.keep_defaults or any(block.is_partial for block in blocks):
+            return frozenset()
+        return frozenset(block.instant_time for block in blocks) - self.instants
+
+    def _decoded(self, blocks: Sequence[LogBlock], thin: bool) -> tuple[pa.Table, Bools | None]:
+        """The rows of blocks of one schema, fitted to the target, and which of them are deletes; `thin` leaves columns
+        empty that do not say who wins."""
         first = blocks[0]
         there = [column.name for column in writer_schema(first.schema).columns]
         control = [name for name in (IS_DELETED, OPERATION, self.rules.marker_column) if name and name in there]
-        wanted = [name for name in there if name in self.target.names or name in control]
+        deciding = {*self.keys, *self.rules.ordering, "_hoodie_commit_time"}
+        target = {name for name in self.target.names if not thin or name in deciding}
+        wanted = [name for name in there if name in target or name in control]
         if first.kind is BlockKind.PARQUET_DATA:
             found = pa.concat_tables([decode_parquet_block(block, wanted) for block in blocks])
         else:
@@ -233,11 +244,12 @@ def _row_count(block: LogBlock) -> int:
     return record_run(block)[0]
 
 
-def _by_schema(blocks: Sequence[LogBlock]) -> list[list[LogBlock]]:
+def _by_schema(blocks: Sequence[LogBlock], thin: frozenset[str]) -> list[list[LogBlock]]:
     """Blocks of one kind and schema together, in order of first sight."""
-    groups: dict[tuple[BlockKind, str, bool], list[LogBlock]] = {}
+    groups: dict[tuple[BlockKind, str, bool, bool], list[LogBlock]] = {}
     for block in blocks:
-        groups.setdefault((block.kind, block.schema, block.is_partial), []).append(block)
+        key = (block.kind, block.schema, block.is_partial, block.instant_time in thin)
+        groups.setdefault(key, []).append(block)
     return list(groups.values())
 
 

@@ -68,6 +68,7 @@ class SliceReader:
         columns: tuple[str, ...],
         prune: pc.Expression | None = None,
         narrow: pc.Expression | None = None,
+        instants: frozenset[str] | None = None,
     ) -> MergedSlice:
         """The slice, its log read.
 
@@ -83,7 +84,7 @@ class SliceReader:
         if self.rules.refused:
             return self._open_unmerged(paths, columns)
         target = self.target(columns, True)
-        entries = LogReader(target, self.keys, self.rules, self.scratch).entries(scanned.blocks)
+        entries = LogReader(target, self.keys, self.rules, self.scratch, instants).entries(scanned.blocks)
         return MergedSlice(self, paths, target, merge_log(entries, self.rules), prune, narrow)
 
     def _open_unmerged(self, paths: SlicePaths, columns: tuple[str, ...]) -> MergedSlice:
@@ -166,9 +167,24 @@ class MergedSlice:
         if self.merged is None or self.narrow is None or self.merged.sources:
             return groups, []
         kept, others = row_groups(self.reader.store, self.paths.base, self.narrow)
+        others = self._that_could_win(self.merged, others)
         if groups is None:
             return kept, others
         return [group for group in kept if group in groups], [group for group in others if group in groups]
+
+    def _that_could_win(self, merged: MergedLog, groups: list[int]) -> list[int]:
+        """The row groups whose statistics do not rule out that a base row beats one of the log."""
+        ordering = self.reader.rules.ordering
+        open_winners = pa.array(merged.winner[~merged.final])
+        if not groups or not ordering or not len(open_winners):
+            return []
+        first = merged.entries.ordering[0].take(open_winners)
+        if first.null_count or pa.types.is_floating(first.type):
+            return groups
+        least, column = pc.min(first), pc.field(ordering[0])
+        could = column > least if len(ordering) == 1 else column >= least
+        kept, _ = row_groups(self.reader.store, self.paths.base, could)
+        return [group for group in groups if group in kept]
 
     def _base(self, target: pa.Schema, groups: list[int] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
         if self.paths.base:

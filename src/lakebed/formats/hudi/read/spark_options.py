@@ -150,5 +150,5 @@ def _refuse_cdc(state: TableState, options: Options) -> None:
             "change data in the shape of Hudi's cdc format is not supported",
             table=state.store.location,
             why=f"{INCREMENTAL_FORMAT.key} is cdc",
-            todo='Read the table with format("lakebed") and cdc.enabled = true: rows before and after each change',
+            todo='Read the table with format("lakebed"): one row for each changed key, with its kind',
         )
