@@ -39,8 +39,6 @@ class ChangesTask:
         for paths in split.slices:
             narrow = None if comparing else self._narrow()
             opened = self.reader.open(paths, self._columns(comparing), narrow=narrow, instants=self.commits)
-                paths, self._columns(comparing), narrow=None if comparing else self._narrow(), instants=self.commits
-            )
             for batch in opened.rows():
                 if comparing:
                     alive += row_keys(batch, self.reader.keys).chunks
