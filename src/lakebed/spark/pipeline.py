@@ -36,7 +36,7 @@ from lakebed.model.commit import Outcome
 from lakebed.spark.failures import spoken_plainly
 from lakebed.spark.read import plain_rows
 from lakebed.spark.registration import register
-from lakebed.spark.stream_sink import USER_FILE, BatchReport, reports, write_stream
+from lakebed.spark.stream_sink import USER_FILE, BatchReport, reports, slow_start, write_stream
 from lakebed.spark.types import arrow_schema
 
 VIEW = "source"
@@ -44,8 +44,6 @@ VIEW = "source"
 AVAILABLE_NOW, CONTINUOUS = "available-now", "continuous"
 _WAIT_SECONDS = 0.2
 _STARTS = 3
-_SLOW_START = "Python worker failed to connect back"
-"""What Spark says when its own Python for a streaming source takes more than 10 s to start: the machine is busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +123,7 @@ def run(
             _follow(query, checkpoint, last, seen, on_progress)
             break
         except StreamingQueryException as error:
-            if _SLOW_START not in str(error) or not starts_left:
+            if not starts_left or not slow_start(error):
                 raise
     committed = [report for report in seen if report.outcome == Outcome.COMMITTED]
     return PipelineResult(

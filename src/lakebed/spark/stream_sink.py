@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -30,6 +31,7 @@ USER_FILE = "lakebed-commit-user"
 REPORTS_FOLDER = "lakebed-batches"
 """In the checkpoint folder: what the newest batches did, one small JSON file each."""
 _REPORTS_KEPT = 100
+_STARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,21 @@ def write_stream(
         writer = writer.trigger(**trigger)  # type: ignore[call-overload]  # the caller's, checked by Spark
     if name:
         writer = writer.queryName(name)
+    for _ in range(_STARTS - 1):
+        try:
+            return writer.start()
+        except PySparkException as error:
+            if not slow_start(error):
+                raise
     return writer.start()
+
+
+def slow_start(error: BaseException) -> bool:
+    """Whether Spark gave up a Python process of its own that took more than 10 s to start: the machine was busy.
+
+    Spark has no setting for that time. Nothing was read or written, so the query may be started again.
+    """
+    return "worker failed to connect back" in str(error) or "waiting for the Python worker" in str(error)
 
 
 @dataclass(frozen=True, slots=True)
