@@ -1,5 +1,6 @@
 """What a snapshot is made of: users' reports about slices, blocks and merging, each as a test of its kind."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -335,3 +336,32 @@ def test_settings_from_the_backup_of_an_interrupted_update(tmp_path: Path) -> No
     properties.rename(properties.with_suffix(".properties.backup"))
     properties.write_text("#cut")
     assert rows(table.open(), "x") == {"a": "a1", "b": "b1", "c": "c1"}
+
+
+def test_renamed_columns(tmp_path: Path) -> None:
+    """The history of column ids says that n was called x before, and that today's x is another column."""
+
+    def internal(version: float, names: list[str]) -> dict[str, object]:
+        fields = [
+            {"id": number, "name": name, "optional": True, "type": "string"}
+            for number, name in enumerate(names)
+            if name
+        ]
+        return {"max_column_id": 9, "version_id": int(t(version)), "type": "record", "fields": fields}
+
+    old = {"id": "string", "ts": "long", "x": "string"}
+    new = {"id": "string", "ts": "long", "n": "string", "x": "string"}
+    before, now = internal(1, ["id", "ts", "x"]), internal(3, ["id", "ts", "n", "x"])
+    table = HudiFolder(tmp_path, columns=new)
+    table.done(1, [table.base("g", 1, [{"id": k, "ts": 1, "x": f"base {k}"} for k in "abc"], columns=old)], columns=old)
+    table.done(2, [table.log("g", 1, table.data(2, [{"id": "a", "ts": 2, "x": "log a"}], columns=old))], columns=old)
+    table.done(3, [table.log("g", 1, table.data(3, [{"id": "b", "ts": 3, "n": "new b", "x": "other"}]), version=2)])
+    commit = tmp_path / ".hoodie" / f"{t(3)}.deltacommit"
+    found = json.loads(commit.read_text())
+    found["extraMetadata"]["latest_schema"] = json.dumps(now)
+    commit.write_text(json.dumps(found))
+    (tmp_path / ".hoodie" / ".schema").mkdir()
+    history = tmp_path / ".hoodie" / ".schema" / f"{t(3)}.schemacommit"
+    history.write_text(json.dumps({"schemas": [now, before]}))
+    assert rows(table.open(), "n", "x") == {"a": ("log a", None), "b": ("new b", "other"), "c": ("base c", None)}
+    assert rows(table.open(), "n", where="n = 'base c'") == {"c": "base c"}

@@ -25,6 +25,30 @@ class InternalSchema:
     fields: tuple[tuple[int, Path], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaHistory:
+    """The schema that rows are read as, and those that files were written with; without one nothing was renamed."""
+
+    wanted: InternalSchema | None = None
+    written: tuple[InternalSchema, ...] = ()
+
+    def version(self, instant: str) -> int:
+        """The version of the schema that an instant wrote with, -1 where none is known."""
+        found = schema_as_of(instant, self.written) if self.wanted is not None else None
+        return found.version_id if found is not None else -1
+
+    def renames(self, instant: str) -> Renames:
+        """What `conform` needs for rows that an instant wrote."""
+        if self.wanted is None:
+            return {}
+        found = schema_as_of(instant, self.written)
+        return renames(found, self.wanted) if found is not None else {}
+
+
+NO_HISTORY = SchemaHistory()
+"""Nothing was renamed."""
+
+
 def parse_internal_schema(text: str) -> InternalSchema | None:
     """The schema of a commit's `latest_schema`; None for an empty text. Raises CorruptError."""
     if not text.strip():

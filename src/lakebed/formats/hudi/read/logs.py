@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.hudi.codec.avro import decode_blocks, record_run
+from lakebed.formats.hudi.codec.internal_schema import NO_HISTORY, SchemaHistory
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
 from lakebed.formats.hudi.codec.parquet_block import decode_parquet_block
 from lakebed.formats.hudi.codec.schema import writer_schema
@@ -117,6 +118,7 @@ class LogReader:
     rules: MergeRules
     scratch: Scratch = _MEMORY
     instants: frozenset[str] | None = None
+    schemas: SchemaHistory = NO_HISTORY
 
     def entries(self, blocks: Sequence[LogBlock]) -> LogEntries:
         """All rows and deletes of the blocks that count, decoded schema by schema and numbered in block order."""
@@ -133,7 +135,7 @@ class LogReader:
                 at += _row_count(block)
         thin = self._thin(data)
         tables, row_at, flags, masks = [], [], [], []
-        for same in _by_schema(data, thin):
+        for same in self._by_schema(data, thin):
             table, deleted = self._decoded(same, same[0].instant_time in thin)
             tables.append(table)
             flags.append(deleted)
@@ -147,6 +149,15 @@ class LogReader:
 
     def _ordering_types(self) -> tuple[pa.DataType, ...]:
         return tuple(self.target.field(name).type for name in self.rules.ordering)
+
+    def _by_schema(self, blocks: Sequence[LogBlock], thin: frozenset[str]) -> list[list[LogBlock]]:
+        """Blocks that are decoded alike together, in order of first sight."""
+        groups: dict[tuple[object, ...], list[LogBlock]] = {}
+        for block in blocks:
+            written = self.schemas.version(block.instant_time)
+            key = (block.kind, block.schema, block.is_partial, block.instant_time in thin, written)
+            groups.setdefault(key, []).append(block)
+        return list(groups.values())
 
     def _thin(self, blocks: Sequence[LogBlock]) -> frozenset[str]:
         """Instants whose rows are wanted for who wins alone. Rows of partial updates can show up in any other's."""
@@ -162,12 +173,14 @@ class LogReader:
         control = [name for name in (IS_DELETED, OPERATION, self.rules.marker_column) if name and name in there]
         deciding = {*self.keys, *self.rules.ordering, "_hoodie_commit_time"}
         target = {name for name in self.target.names if not thin or name in deciding}
-        wanted = [name for name in there if name in target or name in control]
+        renames = self.schemas.renames(first.instant_time)
+        sources = {renames.get((name,), name) for name in target}
+        wanted = [name for name in there if name in sources or name in control]
         if first.kind is BlockKind.PARQUET_DATA:
             found = pa.concat_tables([decode_parquet_block(block, wanted) for block in blocks])
         else:
             found = decode_blocks(blocks, wanted, self.scratch)
-        return fitted(found, self.target), deleting(found, self.rules)
+        return fitted(found, self.target, renames=renames), deleting(found, self.rules)
 
     def _provided(self, block: LogBlock) -> frozenset[str] | None:
         """The columns that a partial update brings, None for a whole row."""
@@ -242,15 +255,6 @@ def _row_count(block: LogBlock) -> int:
     if block.kind is BlockKind.PARQUET_DATA:
         return int(pq.read_metadata(pa.BufferReader(block.content)).num_rows)
     return record_run(block)[0]
-
-
-def _by_schema(blocks: Sequence[LogBlock], thin: frozenset[str]) -> list[list[LogBlock]]:
-    """Blocks of one kind and schema together, in order of first sight."""
-    groups: dict[tuple[BlockKind, str, bool, bool], list[LogBlock]] = {}
-    for block in blocks:
-        key = (block.kind, block.schema, block.is_partial, block.instant_time in thin)
-        groups.setdefault(key, []).append(block)
-    return list(groups.values())
 
 
 def _joined(flags: list[Bools | None], tables: list[pa.Table]) -> Bools | None:

@@ -14,7 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.formats.hudi.codec.evolve import Renames
+from lakebed.formats.hudi.codec.internal_schema import NO_HISTORY, SchemaHistory
 from lakebed.formats.hudi.codec.log import BlockKind
+from lakebed.formats.hudi.layout import parse_base_name
 from lakebed.formats.hudi.merge import (
     BaseMerge,
     Bools,
@@ -54,6 +57,7 @@ class SliceReader:
     partitions: PartitionColumns
     merge: bool = True
     scratch: Scratch = _MEMORY
+    schemas: SchemaHistory = NO_HISTORY
 
     def target(self, columns: tuple[str, ...], merging: bool) -> pa.Schema:
         """The columns to decode for some that are asked for: in a merge the key and ordering columns too, added at the
@@ -84,7 +88,8 @@ class SliceReader:
         if self.rules.refused:
             return self._open_unmerged(paths, columns)
         target = self.target(columns, True)
-        entries = LogReader(target, self.keys, self.rules, self.scratch, instants).entries(scanned.blocks)
+        decoding = LogReader(target, self.keys, self.rules, self.scratch, instants, self.schemas)
+        entries = decoding.entries(scanned.blocks)
         return MergedSlice(self, paths, target, merge_log(entries, self.rules), prune, narrow)
 
     def _open_unmerged(self, paths: SlicePaths, columns: tuple[str, ...]) -> MergedSlice:
@@ -92,7 +97,7 @@ class SliceReader:
         target = self.target(columns, False)
         scanned = scan_logs(self.store, paths.logs, self.blocks)
         data = [block for block in scanned.blocks if block.kind is not BlockKind.DELETE]
-        entries = LogReader(target, (target.names[0],), MergeRules(), self.scratch).entries(data)
+        entries = LogReader(target, (target.names[0],), MergeRules(), self.scratch, None, self.schemas).entries(data)
         return MergedSlice(self, paths, target, None, None, None, entries.rows)
 
 
@@ -162,7 +167,7 @@ class MergedSlice:
         if not self.paths.base:
             return [], []
         groups: list[int] | None = None
-        if self.prune is not None:
+        if self.prune is not None and not self._renames():
             groups, _ = row_groups(self.reader.store, self.paths.base, self.prune)
         if self.merged is None or self.narrow is None or self.merged.sources:
             return groups, []
@@ -172,12 +177,18 @@ class MergedSlice:
             return kept, others
         return [group for group in kept if group in groups], [group for group in others if group in groups]
 
+    def _renames(self) -> Renames:
+        parsed = parse_base_name(self.paths.base.rpartition("/")[2])
+        return self.reader.schemas.renames(parsed[1].instant) if parsed else {}
+
     def _that_could_win(self, merged: MergedLog, groups: list[int]) -> list[int]:
         """The row groups whose statistics do not rule out that a base row beats one of the log."""
         ordering = self.reader.rules.ordering
         open_winners = pa.array(merged.winner[~merged.final])
         if not groups or not ordering or not len(open_winners):
             return []
+        if self._renames():
+            return groups
         first = merged.entries.ordering[0].take(open_winners)
         if first.null_count or pa.types.is_floating(first.type):
             return groups
@@ -190,7 +201,7 @@ class MergedSlice:
         if self.paths.base:
             constants = self.reader.partitions.constants(self.paths.partition, self.reader.table_schema)
             yield from base_batches(
-                self.reader.store, self.paths.base, target, groups, constants, batch_rows=batch_rows
+                self.reader.store, self.paths.base, target, groups, constants, self._renames(), batch_rows
             )
 
     def _plain(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -96,6 +96,7 @@ def snapshot_task(
 def reader_of(state: TableState, options: Options, schema: pa.Schema, view: View) -> SliceReader:
     """How slices of a view are read."""
     merge = options[MERGE_TYPE] == "payload_combine"
+    schemas = state.schema_history(view)
     return SliceReader(
         state.store,
         schema,
@@ -105,6 +106,7 @@ def reader_of(state: TableState, options: Options, schema: pa.Schema, view: View
         state.partitions,
         merge,
         state.archived.scratch,
+        schemas,
     )
 
 

@@ -12,10 +12,16 @@ import pyarrow as pa
 
 from lakebed.errors import NotInHistoryError, UsageError
 from lakebed.formats.hudi.archived import ArchivedTimeline
+from lakebed.formats.hudi.codec.internal_schema import (
+    NO_HISTORY,
+    SchemaHistory,
+    parse_internal_schema,
+    parse_schema_history,
+)
 from lakebed.formats.hudi.codec.metadata import CleanMetadata, CommitMetadata
 from lakebed.formats.hudi.codec.schema import arrow_schema
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import HOODIE, parse_base_name, parse_log_name
 from lakebed.formats.hudi.read.files import base_schema
 from lakebed.formats.hudi.read.partitions import PartitionColumns, list_partitions
 from lakebed.formats.hudi.slices import WrittenFiles
@@ -75,6 +81,17 @@ class TableState:
         fields = [field for field in found if field.name not in META]
         meta = [pa.field(name, pa.string()) for name in META] if self.config.meta_fields else []
         return pa.schema([*meta, *fields])
+
+    def schema_history(self, view: View) -> SchemaHistory:
+        """Column ids over time, where writers keep them (schema on read): what renamed columns were called."""
+        commits = self.commits(view)
+        newest = next((commits[e.time] for e in reversed(view.entries) if commits[e.time].schema), None)
+        wanted = parse_internal_schema(newest.extra.get("latest_schema", "")) if newest else None
+        if wanted is None:
+            return NO_HISTORY
+        files = [info for info in self.store.list(f"{HOODIE}/.schema").files if info.name.endswith(".schemacommit")]
+        text = self.store.read(max(files, key=lambda info: info.name).path).decode() if files else ""
+        return SchemaHistory(wanted, parse_schema_history(text) if text else ())
 
     def deleted_files(self, partition: str, file_id: str) -> tuple[str, ...]:
         """Names of files of a group that cleans removed, as far as the timeline tells."""
