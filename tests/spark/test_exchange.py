@@ -24,7 +24,17 @@ def test_every_type_through_spark(spark: SparkSession) -> None:
         yield batch.slice(1)
 
     frame = over_tasks(spark, twice, [worker.pack(sent)], spark_schema(given.schema))
-    back = frame.toArrow()
     assert arrow_schema(frame.schema).equals(wire)
+    # as a worker gets them: toArrow refuses a null struct whose fields may not be null
+    seen = frame.mapInArrow(_as_bytes, "batch binary").toArrow().column("batch").to_pylist()
+    back = pa.Table.from_batches([batch for one in seen for batch in pa.ipc.open_stream(one)])
     assert back.schema.equals(wire)
     assert back.to_pylist() == sent.to_pylist() + sent.slice(1).to_pylist()
+
+
+def _as_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        buffer = pa.BufferOutputStream()
+        with pa.ipc.new_stream(buffer, batch.schema) as stream:
+            stream.write(batch)
+        yield pa.record_batch({"batch": pa.array([buffer.getvalue().to_pybytes()], pa.binary())})
