@@ -32,6 +32,8 @@ class Table(ABC):
     """One table, opened. Metadata is read again by each call, so an open table never goes stale."""
 
     format: ClassVar[str]
+    unknown_to_format: ClassVar[Mapping[str, str]] = {}
+    """Verbs that the format itself does not have, each with what to do instead."""
 
     def __init__(self, store: Store, options: Mapping[str, str]) -> None:
         self.store, self.options = store, dict(options)
@@ -135,6 +137,9 @@ class Table(ABC):
         return int(self.options.get("read.tasks") or os.cpu_count() or 1)
 
     def _lacks(self, what: str) -> UnsupportedError:
+        if what in self.unknown_to_format:
+            why, todo = f"the {self.format} format has no such thing", self.unknown_to_format[what]
+            return UnsupportedError(f"{self.format} tables have no {what}", table=self.location, why=why, todo=todo)
         return UnsupportedError(
             f"lakebed has no {what} for {self.format} tables",
             table=self.location,

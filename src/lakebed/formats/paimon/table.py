@@ -34,6 +34,7 @@ class PaimonTable(Table):
     """A Paimon table. The options given lie over those of its schema; `branch` picks a branch."""
 
     format: ClassVar[str] = "paimon"
+    unknown_to_format: ClassVar[Mapping[str, str]] = {"archive": "Its history is bounded by expiring snapshots"}
 
     def __init__(self, store: Store, options: Mapping[str, str] = {}) -> None:
         super().__init__(store, options)
