@@ -48,10 +48,16 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveResult:
-    """`archived` and `kept` are instant times; `settings` the values really used, each with its reason."""
+    """`archived` and `kept` are instant times; `settings` the values really used, each with its reason.
+
+    `dropped` are archived instants that the retention of the archive removed, `dropped_files` the archive files that it
+    removed or wrote anew without them.
+    """
 
     archived: tuple[str, ...]
     kept: tuple[str, ...]
     blockers: tuple[Blocker, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
+    dropped: tuple[str, ...] = ()
+    dropped_files: tuple[str, ...] = ()

@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.formats.hudi.codec.delete import LIST_SCHEMA, OrderingBranch
-from lakebed.formats.hudi.codec.log import LOG_FORMAT_VERSION, MAGIC, BlockKind, HeaderKey
+from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
+from lakebed.formats.hudi.codec.log_write import record_content, write_block
 
 Rows: TypeAlias = pa.Table | Iterable[Mapping[str, Any]]
 
@@ -36,28 +37,6 @@ class Delete:
     partition_path: str = ""
     branch: OrderingBranch = OrderingBranch.INT
     ordering: Any = 0
-
-
-def write_block(
-    kind: BlockKind | int,
-    headers: Mapping[HeaderKey, str] | Mapping[int, str],
-    content: bytes,
-    *,
-    footers: Mapping[int, str] | None = None,
-    version: int = LOG_FORMAT_VERSION,
-) -> bytes:
-    """The bytes of one block with these headers (in their order) and this content."""
-    inside = b"".join(
-        (
-            struct.pack(">ii", version, int(kind)),
-            _texts(headers),
-            struct.pack(">q", len(content)),
-            content,
-            _texts(footers or {}),
-        )
-    )
-    size = len(inside) + 8
-    return MAGIC + struct.pack(">q", size) + inside + struct.pack(">q", size + len(MAGIC))
 
 
 def avro_data_block(
@@ -81,8 +60,7 @@ def avro_content(schema: str, rows: Rows, content_version: int = 3) -> bytes:
     """The content of an AVRO_DATA block alone."""
     parsed = fastavro.parse_schema(json.loads(schema))
     records = [_datum(parsed, row) for row in (rows.to_pylist() if isinstance(rows, pa.Table) else rows)]
-    framed = b"".join(struct.pack(">i", len(record)) + record for record in records)
-    return struct.pack(">ii", content_version, len(records)) + framed
+    return struct.pack(">i", content_version) + record_content(records)[4:]
 
 
 def parquet_data_block(
@@ -131,14 +109,6 @@ def rollback_block(instant: str, target: str) -> bytes:
         },
         b"",
     )
-
-
-def _texts(texts: Mapping[Any, str]) -> bytes:
-    parts = [struct.pack(">i", len(texts))]
-    for key, text in texts.items():
-        encoded = text.encode()
-        parts.append(struct.pack(">ii", int(key), len(encoded)) + encoded)
-    return b"".join(parts)
 
 
 def _datum(schema: Any, value: Any) -> bytes:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from lakebed.errors import NotInHistoryError
 from lakebed.formats.hudi.codec.archive_v1 import ArchivedEntry, parse_archive
 from lakebed.formats.hudi.codec.lsm import (
     VERSION_FILE,
@@ -35,11 +36,13 @@ from lakebed.formats.hudi.codec.metadata import (
     parse_commit,
 )
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES
+from lakebed.formats.hudi.layout import COMPLETES_AS, HOODIE, WRITES
 from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.scratch import Scratch
 from lakebed.model.instant import Instant
 
+DROPPED = f"{HOODIE}/.lakebed/archive.json"
+"""The mark that a retention of the archive leaves: up to when history was dropped."""
 _READ_THREADS = 8
 _ARCHIVE_PREFIX = ".commits_.archive"
 _REPLACING = ("replacecommit", "clustering")
@@ -81,6 +84,23 @@ class ArchivedTimeline:
         return [
             Instant(entry.instant, "", entry.action, entry.state.lower(), archived=True) for entry in newest.values()
         ]
+
+    def check_known(self, position: str) -> None:
+        """Raises NotInHistoryError for a position, in what ranges count in, before which history was dropped; "" is
+        the start of what is known."""
+        if not position:
+            return
+        try:
+            dropped = json.loads(self.store.read(DROPPED))
+        except FileNotFoundError:
+            return
+        if position < dropped["order"]:
+            raise NotInHistoryError(
+                f"{position} is out of the table's history",
+                table=self.store.location,
+                why=f"archived instants up to {dropped['time']} were dropped by the retention of the archive",
+                todo=f"Read from {dropped['order']} on, or read a snapshot",
+            )
 
     def completions(self) -> Mapping[str, str] | None:
         """Completion times of archived writing instants by requested time, None where the archive holds none or the

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from lakebed.formats.hudi.archive.run import archive
 from lakebed.formats.hudi.archived import ArchivedTimeline
 from lakebed.formats.hudi.codec.archive_v1 import ArchivedEntry
 from lakebed.formats.hudi.config import load_config
@@ -18,10 +19,12 @@ from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.formats.hudi.timeline import MetadataFiles, instant_of, load_timeline
+from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.predicates import Where
 from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.instant import Instant
+from lakebed.model.upkeep import ArchiveResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Position, Table
@@ -74,6 +77,16 @@ class HudiTable(Table):
     ) -> ReadPlan[HudiSplit]:
         """The splits of the changes in (after, until]."""
         return plan_changes(self.state(), self._options, columns, where, after, until)
+
+    def archive(
+        self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
+    ) -> ArchiveResult:
+        """Move old instants of the active timeline to the archived one; the result says what stays and why.
+
+        The keys are those of `formats/hudi/options.py: ARCHIVE`; those of Hudi may stand in the table's properties.
+        With `dry_run` the same decisions, and nothing is changed.
+        """
+        return archive(self.store, options, engine or LocalEngine(), dry_run=dry_run, storage=self.options)
 
     def stream(self, columns: Sequence[str] | None = None, where: Where = None) -> StreamReader:
         """A stream of changes, started where `read.start-commit` says; without it at the newest commit."""

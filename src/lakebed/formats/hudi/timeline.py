@@ -95,9 +95,10 @@ class Timeline:
         empty timeline.
 
         Archival past a savepoint leaves the savepointed instants behind as islands; whatever lies between them and this
-        one is in the archive.
+        one is in the archive. An instant whose completed file a crash left empty holds nothing back either: archival in
+        lenient mode passes over it.
         """
-        writes = [entry for entry in self.entries if entry.writes]
+        writes = [entry for entry in self.entries if entry.writes and entry.file not in self.stray]
         free = [entry.time for entry in writes if not (entry.done and entry.time in self.savepointed)]
         return min(free, default="") or (max((e.time for e in writes), default=""))
 

@@ -28,6 +28,9 @@ from lakebed.formats.hudi.options import (
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import Blocker
 
+Key = tuple[str, str]
+"""(requested time, comparable action): what makes an instant one."""
+
 _SERVICES = ("clean", "rollback")
 _REPLACING = "replacecommit"
 
@@ -94,17 +97,21 @@ class Guard:
         return time in self.only if self.only is not None else time >= self.bound
 
 
-def plan_archival(evidence: Evidence, options: Options, kept: Kept) -> Plan:
-    """The instants to archive, oldest first and no more than leaves `kept.least` commits, and why the rest stays."""
+def plan_archival(evidence: Evidence, options: Options, kept: Kept, already: frozenset[Key] = frozenset()) -> Plan:
+    """The instants to archive, oldest first and no more than leaves `kept.least` commits, and why the rest stays.
+
+    `already` are those that the archive holds: a run died before it deleted them, and this one shall, whatever their
+    number.
+    """
     commits = [instant for instant in evidence.instants if instant.done and instant.writes]
     services = [instant for instant in evidence.instants if instant.done and instant.action in _SERVICES]
     guards = _guards(evidence, options, commits)
-    going, blockers = _counted(commits, guards, kept)
+    going, blockers = _counted(commits, guards, kept, already)
     if evidence.layout < 2:
         held_services = [guard for guard in guards if guard.services]
         archived: list[ActiveInstant] = []
         for action in _SERVICES:
-            gone, held = _counted([i for i in services if i.action == action], held_services, kept)
+            gone, held = _counted([i for i in services if i.action == action], held_services, kept, already)
             archived += gone
             blockers += held
         archived = [*sorted(archived, key=_by_time), *going]
@@ -113,35 +120,43 @@ def plan_archival(evidence: Evidence, options: Options, kept: Kept) -> Plan:
     else:
         border = max((instant.time for instant in going), default="")
         empty = [guard for guard in guards if guard.only and guard.services]
-        around = (i for i in services if i.time < border and not any(guard.holds(i.time) for guard in empty))
+        around = [
+            i
+            for i in services
+            if (i.time < border or _key(i) in already) and not any(guard.holds(i.time) for guard in empty)
+        ]
         archived = sorted([*going, *around], key=_by_time)
         moved = {id(instant) for instant in archived}
         left = [i for i in services if id(i) not in moved]
         blockers += _left_services(left, border, commits, kept)
-    if len(archived) < options[MIN_INSTANTS] and archived:
-        blockers = [_too_few(instant, len(archived), options) for instant in sorted(archived, key=_by_time)] + blockers
-        archived = []
+    new = [instant for instant in archived if _key(instant) not in already]
+    if 0 < len(new) < options[MIN_INSTANTS]:
+        blockers += [_too_few(instant, len(new), options) for instant in new]
+        archived = [instant for instant in archived if _key(instant) in already]
     blockers += _leftovers(evidence, commits, kept)
-    gone_keys = {(instant.time, instant.action) for instant in archived}
-    stay = tuple(i for i in evidence.instants if (i.time, i.action) not in gone_keys)
+    gone_keys = {_key(instant) for instant in archived}
+    stay = tuple(i for i in evidence.instants if _key(i) not in gone_keys)
     return Plan(tuple(archived), stay, tuple(sorted(blockers, key=lambda blocker: blocker.instant)))
 
 
 def _counted(
-    instants: Sequence[ActiveInstant], guards: Sequence[Guard], kept: Kept
+    instants: Sequence[ActiveInstant], guards: Sequence[Guard], kept: Kept, already: frozenset[Key]
 ) -> tuple[list[ActiveInstant], list[Blocker]]:
     """Those that go among instants that are counted together, and why others past the minimum stay."""
     past = max(len(instants) - kept.least, 0)
+    free = [instant for instant in instants if not any(guard.holds(instant.time) for guard in guards)]
+    ended = [instant for instant in free if _key(instant) in already]
     if len(instants) <= kept.most:
-        return [], [
+        left = [instant for instant in instants[:past] if _key(instant) not in already]
+        return ended, [
             Blocker(
                 instant.time,
                 f"{len(instants)} completed {_words(instants)} are not more than {KEEP_MAX.key}={kept.most}",
                 f"None is needed: archival begins above that number; lower {KEEP_MAX.key} to archive sooner",
             )
-            for instant in instants[:past]
+            for instant in left
         ]
-    going = [instant for instant in instants if not any(guard.holds(instant.time) for guard in guards)][:past]
+    going = [instant for place, instant in enumerate(free) if place < past or _key(instant) in already]
     gone = {instant.time for instant in going}
     blockers = []
     for instant in instants[:past]:
@@ -363,6 +378,10 @@ def _leftovers(evidence: Evidence, commits: Sequence[ActiveInstant], kept: Kept)
 def _words(instants: Sequence[ActiveInstant]) -> str:
     actions = {instant.action for instant in instants}
     return f"{actions.pop()} instants" if len(actions) == 1 and actions <= set(_SERVICES) else "commits"
+
+
+def _key(instant: ActiveInstant) -> Key:
+    return instant.time, instant.action
 
 
 def _by_time(instant: ActiveInstant) -> tuple[str, str]:

@@ -82,6 +82,12 @@ def parse_archive(files: Iterable[bytes | memoryview], scratch: Scratch) -> Arch
     return ArchiveScan(tuple(found[key] for key in sorted(found)), tuple(corrupt))
 
 
+def record_entries(block: LogBlock, scratch: Scratch) -> Iterator[tuple[str, bytes]]:
+    """(requested time, Avro datum) of each record of a block, in its order."""
+    for entry in _entries(block, scratch):
+        yield entry.instant, entry._record
+
+
 _STATES = {"REQUESTED": 0, "INFLIGHT": 1, "COMPLETED": 2}
 _KEYS = ("commitTime", "actionType", "actionState", "stateTransitionTime")
 _LENGTH = struct.Struct(">i")

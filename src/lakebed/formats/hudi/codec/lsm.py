@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,12 @@ def manifest_version(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def parse_name(name: str, length: int = -1) -> LsmFile | None:
+    """A data file by its name; None for another file."""
+    found = re.fullmatch(r"(\d+)_(\d+)_(\d+)\.parquet", name)
+    return LsmFile(name, length, found[1], found[2], int(found[3])) if found else None
+
+
 def parse_manifest(data: bytes | memoryview) -> tuple[LsmFile, ...]:
     """The files that a manifest names, in its order. Raises CorruptError."""
     try:
@@ -59,9 +65,80 @@ def parse_manifest(data: bytes | memoryview) -> tuple[LsmFile, ...]:
         raise CorruptError("an archive manifest cannot be read", why=f"{type(error).__name__}: {error}") from error
 
 
+def manifest_json(files: Sequence[LsmFile]) -> bytes:
+    """The bytes of a manifest that names these files."""
+    return json.dumps({"files": [{"fileName": f.name, "fileLen": f.length} for f in files]}, indent=2).encode()
+
+
+def lsm_name(first: str, last: str, level: int) -> str:
+    """The name of a data file by its least and greatest requested time."""
+    return f"{first}_{last}_{level}.parquet"
+
+
+def lsm_batch(rows: Sequence[tuple[str, str, str, bytes, bytes | None]]) -> pa.RecordBatch:
+    """Rows for a data file from (requested time, completion time, action, completed file, plan or None)."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 5
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, LSM_SCHEMA, strict=False)]
+    return pa.RecordBatch.from_arrays([*arrays, pa.array([1] * len(rows), pa.int32())], schema=LSM_SCHEMA)
+
+
+def lsm_writer(sink: Any) -> pq.ParquetWriter:
+    """A writer of a data file, as Hudi writes it: no dictionary, GZIP, and the Avro schema beside the columns.
+
+    The least compression level: the file is read rarely, and archival waits for it.
+    """
+    writer = pq.ParquetWriter(
+        sink, LSM_SCHEMA, compression="gzip", compression_level=1, use_dictionary=False, store_schema=False,
+        version="1.0", write_statistics=["instantTime", "completionTime", "action"],
+    )  # fmt: skip
+    writer.add_key_value_metadata({"parquet.avro.schema": _AVRO_SCHEMA, "writer.model.name": "avro"})
+    return writer
+
+
+LSM_SCHEMA = pa.schema(
+    [
+        pa.field("instantTime", pa.string()),
+        pa.field("completionTime", pa.string()),
+        pa.field("action", pa.string()),
+        pa.field("metadata", pa.binary()),
+        pa.field("plan", pa.binary()),
+        pa.field("version", pa.int32(), nullable=False),
+    ]
+)
+"""The columns of a data file."""
+
+_TEXT = {"type": "string", "avro.java.string": "String"}
+_AVRO_SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "HoodieLSMTimelineInstant",
+        "namespace": "org.apache.hudi.avro.model",
+        "fields": [
+            *({"name": n, "type": ["null", _TEXT], "default": None} for n in LSM_SCHEMA.names[:3]),
+            *({"name": n, "type": ["null", "bytes"], "default": None} for n in LSM_SCHEMA.names[3:5]),
+            {"name": "version", "type": "int", "default": 1},
+        ],
+    },
+    separators=(",", ":"),
+)
+
+
 def read_instants(source: pa.NativeFile | pa.Buffer | bytes) -> pa.Table:
     """instantTime, completionTime, action (strings) of a data file, ordered by instantTime; payloads stay unread."""
     return _read(source, ["instantTime", "completionTime", "action"], None)
+
+
+def read_rows(source: Any) -> Iterator[pa.RecordBatch]:
+    """All columns of a data file, as it is written, some rows at a time. Raises CorruptError."""
+    try:
+        with pq.ParquetFile(source) as file:
+            yield from file.iter_batches(_ROWS, columns=LSM_SCHEMA.names, use_threads=False)
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise CorruptError("an archive file cannot be read", why=str(error)) from error
+
+
+_ROWS = 16
+"""How many rows are read at once: each can have megabytes."""
 
 
 def read_payloads(source: pa.NativeFile | pa.Buffer | bytes, instants: Sequence[str] | None = None) -> pa.Table:
@@ -73,10 +150,10 @@ def read_payloads(source: pa.NativeFile | pa.Buffer | bytes, instants: Sequence[
 
 
 def _file(name: str, length: int) -> LsmFile:
-    found = re.fullmatch(r"(\d+)_(\d+)_(\d+)\.parquet", name)
-    if not found:
+    found = parse_name(name, length)
+    if found is None:
         raise ValueError(f"{name!r} is no name of an archive file")
-    return LsmFile(name, length, found[1], found[2], int(found[3]))
+    return found
 
 
 def _read(source: Any, columns: list[str], instants: Sequence[str] | None) -> pa.Table:

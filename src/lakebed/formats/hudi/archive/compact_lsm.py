@@ -1,0 +1,101 @@
+"""Keeps the archived timeline of layout 2 small in files: levels are merged, and files that nobody lists are removed.
+
+Rules: Hudi's `LSMTimelineWriter.compactAndClean`. A level with `hoodie.timeline.compaction.batch.size` files merges its
+oldest ones into one file of the next level, up to 1 GiB; a merge may make the next level large enough, and so on. After
+it the newest manifests stay for readers that are under way: three, and one for each level that was merged. A file above
+the limit is passed over here, where Hudi's compaction stops at it for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow.compute as pc
+
+from lakebed.formats.hudi.archive.lock import StillHeld
+from lakebed.formats.hudi.archive.write_lsm import History, publish
+from lakebed.formats.hudi.codec.lsm import (
+    MANIFEST_PREFIX,
+    LsmFile,
+    lsm_name,
+    lsm_writer,
+    manifest_version,
+    parse_manifest,
+    parse_name,
+    read_rows,
+)
+from lakebed.kernel.files import Store
+
+LIMIT = 1 << 30
+"""The most bytes that go into one merge."""
+_MANIFESTS_KEPT = 3
+_LEAST = 2
+
+
+def compact(
+    store: Store, folder: str, history: History, batch: int, held: StillHeld, limit: int = LIMIT
+) -> tuple[History, int]:
+    """Merges level after level while they are full; the history after it, and how many levels were merged."""
+    level = 0
+    while chosen := candidates(history.files, level, batch, limit):
+        merged = merge(store, folder, chosen, level + 1, held)
+        gone = {file.name for file in chosen}
+        rest = [file for file in history.files if file.name not in gone and file.name != merged.name]
+        history = publish(store, folder, history, [*rest, merged], held)
+        level += 1
+    return history, level
+
+
+def candidates(files: Sequence[LsmFile], level: int, batch: int, limit: int = LIMIT) -> list[LsmFile]:
+    """The oldest files of a full level that together keep to the limit; none when the level is not full."""
+    fitting = sorted((f for f in files if f.level == level and f.length <= limit), key=lambda f: (f.first, f.last))
+    if len(fitting) < batch:
+        return []
+    chosen: list[LsmFile] = []
+    size = 0
+    for file in fitting[:batch]:
+        if chosen and size + max(file.length, 0) > limit:
+            break
+        chosen.append(file)
+        size += max(file.length, 0)
+    return chosen if len(chosen) >= _LEAST else []
+
+
+def merge(store: Store, folder: str, files: Sequence[LsmFile], level: int, held: StillHeld) -> LsmFile:
+    """One file with the rows of all, in their order. It is not listed yet; one that a crash left is replaced.
+
+    Its name says the least and the greatest instant that it really holds, since names that an upgrade made do not.
+    """
+    held()
+    lows, highs = zip(*(_range(store, folder, file) for file in files), strict=True)
+    first, last = min(lows), max(highs)
+    path = f"{folder}/{lsm_name(first, last, level)}"
+    with store.open_output(path) as sink, lsm_writer(sink) as writer:
+        for file in files:
+            with store.open_input(f"{folder}/{file.name}") as source:
+                for batch in read_rows(source):
+                    writer.write_batch(batch.select(writer.schema.names).cast(writer.schema))
+    return LsmFile(lsm_name(first, last, level), store.size(path), first, last, level)
+
+
+def clean_up(store: Store, folder: str, levels: int) -> list[str]:
+    """Removes manifests older than those kept, and data files that no kept manifest lists; the paths removed."""
+    names = [info.name for info in store.list(folder).files]
+    versions = sorted((n for name in names if (n := manifest_version(name)) is not None), reverse=True)
+    keep, drop = versions[: _MANIFESTS_KEPT + levels], versions[_MANIFESTS_KEPT + levels :]
+    if not drop:
+        return []
+    listed = {
+        file.name for version in keep for file in parse_manifest(store.read(f"{folder}/{MANIFEST_PREFIX}{version}"))
+    }
+    gone = [f"{folder}/{MANIFEST_PREFIX}{version}" for version in drop]
+    gone += [f"{folder}/{name}" for name in names if parse_name(name) is not None and name not in listed]
+    store.delete_many(gone)
+    return gone
+
+
+def _range(store: Store, folder: str, file: LsmFile) -> tuple[str, str]:
+    with store.open_input(f"{folder}/{file.name}") as source:
+        times = [pc.min_max(batch["instantTime"]).as_py() for batch in read_rows(source)]
+    found = [(one["min"], one["max"]) for one in times if one["min"] is not None]
+    return (min(low for low, _ in found), max(high for _, high in found)) if found else (file.first, file.last)

@@ -1,0 +1,62 @@
+"""Takes archived instants out of the active timeline, and what they left in the auxiliary folders.
+
+Rules: Hudi's `HoodieTimelineArchiver.deleteArchivedInstants`. Requested and inflight files go first, together; then the
+completed ones, oldest first and one by one. In another order a reader could see a pending instant come back to life
+or a gap between completed ones. Each step may be done again after a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lakebed.formats.hudi.archive.active import ActiveInstant
+from lakebed.formats.hudi.archive.lock import StillHeld
+from lakebed.formats.hudi.layout import HOODIE, parse_state_name
+from lakebed.kernel.files import Store
+
+MARKERS = f"{HOODIE}/.temp"
+"""Marker folders, one an instant: which files a writer had begun."""
+AUXILIARY = f"{HOODIE}/.aux"
+"""Copies of compaction plans that older releases kept."""
+HEARTBEATS = f"{HOODIE}/.heartbeat"
+"""One file for each writer that says that it is alive."""
+_LOOK = 256
+
+
+def delete_instants(store: Store, instants: Iterable[ActiveInstant], held: StillHeld) -> None:
+    """Removes the state files of archived instants."""
+    ordered = sorted(instants, key=lambda instant: (instant.time, instant.action))
+    held()
+    store.delete_many(file.path for instant in ordered for file in instant.files if file.state != "completed")
+    services = [instant for instant in ordered if not instant.writes]
+    held()
+    store.delete_many(instant.last.path for instant in services if instant.done)
+    for number, instant in enumerate(i for i in ordered if i.writes and i.done):
+        if number % _LOOK == 0:
+            held()
+        store.delete(instant.last.path)
+
+
+def delete_leftovers(store: Store, stay: Sequence[ActiveInstant]) -> None:
+    """Removes marker folders of completed instants and of those older than the timeline, and auxiliary compaction
+    plans of instants that are gone. What belongs to a pending instant stays.
+
+    `stay` are the instants that the active timeline keeps.
+    """
+    pending = {instant.time for instant in stay if not instant.done}
+    done = {instant.time for instant in stay if instant.done}
+    start = min((instant.time for instant in stay if instant.writes), default="")
+    for time in store.list(MARKERS).folders:
+        if time not in pending and (time in done or time < start):
+            store.delete_folder(f"{MARKERS}/{time}")
+    old = []
+    for info in store.list(AUXILIARY).files:
+        named = parse_state_name(info.name)
+        if named is not None and named.time < start and named.time not in pending:
+            old.append(info.path)
+    store.delete_many(old)
+
+
+def delete_markers(store: Store, instant: str) -> None:
+    """Removes the marker folder of one instant."""
+    store.delete_folder(f"{MARKERS}/{instant}")

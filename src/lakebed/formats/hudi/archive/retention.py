@@ -1,0 +1,189 @@
+"""Drops the oldest archived instants, by number or by age.
+
+Hudi keeps its archive for ever. What is dropped is out of the table's history: a mark beside the archive says up to
+when, and reads that begin before it say so instead of answering with what is left. Nothing of the active timeline and
+no data file is touched.
+
+A dropped replace commit no longer hides the files that it replaced. Where such files are still there, it and all that
+is newer stays.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.formats.hudi.archive.lock import StillHeld
+from lakebed.formats.hudi.archive.write_lsm import load_history, publish
+from lakebed.formats.hudi.archive.write_v1 import archive_files, archive_name, next_number, put_archive
+from lakebed.formats.hudi.archived import DROPPED, ArchivedTimeline
+from lakebed.formats.hudi.codec.archive_v1 import parse_archive, record_entries
+from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, parse_log
+from lakebed.formats.hudi.codec.log_write import record_content, write_block
+from lakebed.formats.hudi.codec.lsm import LsmFile, lsm_name, lsm_writer, read_instants, read_rows
+from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.options import ARCHIVAL_BATCH, RETAIN_INSTANTS, RETAIN_TIME
+from lakebed.kernel.files import Store
+from lakebed.kernel.options import Options
+from lakebed.kernel.scratch import Scratch
+from lakebed.model.instant import Instant
+from lakebed.model.upkeep import Blocker
+
+_INSTANT = "%Y%m%d%H%M%S%f"
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """`dropped` are the instants that go, `files` the paths that are removed or written anew. `border` is the greatest
+    requested time that goes, `order` the same in what ranges count in; all empty when nothing goes."""
+
+    dropped: tuple[Instant, ...] = ()
+    files: tuple[str, ...] = ()
+    border: str = ""
+    order: str = ""
+    blockers: tuple[Blocker, ...] = ()
+
+
+def plan_retention(
+    store: Store, config: TableConfig, options: Options, archived: ArchivedTimeline, scratch: Scratch
+) -> Retention:
+    """What goes by the options; nothing without them, and then nothing is read."""
+    most, age = options[RETAIN_INSTANTS], options[RETAIN_TIME]
+    if most is None and age is None:
+        return Retention()
+    instants = sorted(archived.instants(), key=lambda instant: (instant.time, instant.action))
+    border = _border_by_count(instants, most)
+    if age is not None:
+        zone = datetime.UTC if config.timezone == "UTC" else None
+        since = (datetime.datetime.now(zone) - datetime.timedelta(milliseconds=age)).strftime(_INSTANT)[:17]
+        border = max([border, *(i.time for i in instants if i.time < since)])
+    border, blockers = _spare_hiding(store, archived, instants, border)
+    dropped = tuple(instant for instant in instants if instant.time <= border)
+    if not dropped:
+        return Retention(blockers=tuple(blockers))
+    order = max((i.completed or i.time) if config.completion_times else i.time for i in dropped)
+    files = tuple(_touched(store, config, border, scratch))
+    return Retention(dropped, files, border, order, tuple(blockers))
+
+
+def apply_retention(
+    store: Store, config: TableConfig, options: Options, plan: Retention, scratch: Scratch, held: StillHeld
+) -> None:
+    """Marks what goes as out of history, then drops it. Done again after a crash it goes on where it stopped."""
+    if not plan.border:
+        return
+    held()
+    store.write(DROPPED, json.dumps({"time": plan.border, "order": plan.order}).encode())
+    if config.layout < 2:
+        _drop_v1(store, config, plan.border, options[ARCHIVAL_BATCH], scratch, held)
+    else:
+        _drop_lsm(store, config.archive_folders[0], plan.border, held)
+
+
+def _border_by_count(instants: Sequence[Instant], most: int | None) -> str:
+    """The greatest time that goes when at least `most` instants stay; instants of one time go or stay together."""
+    if most is None or len(instants) <= most:
+        return ""
+    first = instants[-most].time if most else "~"
+    return max((instant.time for instant in instants if instant.time < first), default="")
+
+
+def _spare_hiding(
+    store: Store, archived: ArchivedTimeline, instants: Sequence[Instant], border: str
+) -> tuple[str, list[Blocker]]:
+    """The border moved before the first replace commit whose replaced files are still there."""
+    replacing = [i for i in instants if i.time <= border and i.action == "replacecommit"]
+    if not replacing:
+        return border, []
+    times = {instant.time for instant in replacing}
+    for commit in archived.commits("", ""):
+        if commit.time not in times or not any(commit.commit.replaced.values()):
+            continue
+        for partition, ids in commit.commit.replaced.items():
+            names = [info.name.removeprefix(".") for info in store.list(partition).files]
+            if any(name.startswith(f"{file_id}_") for file_id in ids for name in names):
+                held = Blocker(
+                    commit.time,
+                    f"replace commit {commit.time} hides files that no clean has removed",
+                    "Run a clean, so that the files it replaced are removed (Hudi: call run_clean)",
+                )
+                return max((i.time for i in instants if i.time < commit.time), default=""), [held]
+    return border, []
+
+
+def _touched(store: Store, config: TableConfig, border: str, scratch: Scratch) -> Iterator[str]:
+    """The paths of archive files that hold an instant up to the border."""
+    if config.layout < 2:
+        for folder in config.archive_folders:
+            for info in archive_files(store, folder):
+                if any(entry.instant <= border for entry in parse_archive([store.read(info.path)], scratch).entries):
+                    yield info.path
+        return
+    folder = config.archive_folders[0]
+    for file in load_history(store, folder).files:
+        if min(_times(store, folder, file), default="~") <= border:
+            yield f"{folder}/{file.name}"
+
+
+def _times(store: Store, folder: str, file: LsmFile) -> list[str]:
+    with store.open_input(f"{folder}/{file.name}") as source:
+        times: list[str] = read_instants(source)["instantTime"].to_pylist()
+    return times
+
+
+def _drop_v1(store: Store, config: TableConfig, border: str, batch: int, scratch: Scratch, held: StillHeld) -> None:
+    """File by file: what is newer is put into a file of its own first, then the old file goes."""
+    for folder in config.archive_folders:
+        for info in archive_files(store, folder):
+            blocks: list[bytes] = []
+            drops = False
+            for block in parse_log(store.read(info.path)).blocks:
+                if block.kind is not BlockKind.AVRO_DATA:
+                    continue
+                entries = list(record_entries(block, scratch))
+                stay = [record for instant, record in entries if instant > border]
+                drops |= len(stay) < len(entries)
+                for at in range(0, len(stay), batch):
+                    content = record_content(stay[at : at + batch])
+                    blocks.append(write_block(BlockKind.AVRO_DATA, {HeaderKey.SCHEMA: block.schema}, content))
+            if not drops:
+                continue
+            held()
+            if blocks:
+                number = next_number(store, folder)
+                put_archive(store, f"{folder}/{archive_name(number)}", b"".join(blocks))
+            store.delete(info.path)
+
+
+def _drop_lsm(store: Store, folder: str, border: str, held: StillHeld) -> None:
+    """One new manifest: without the files whose instants all go, and with those that hold some of both written anew."""
+    history = load_history(store, folder)
+    stay: list[LsmFile] = []
+    for file in history.files:
+        times = _times(store, folder, file)
+        kept = [time for time in times if time > border]
+        if len(kept) == len(times):
+            stay.append(file)
+        elif kept:
+            stay.append(_without(store, folder, file, border, min(kept), max(kept)))
+    if len(stay) != len(history.files) or {f.name for f in stay} != {f.name for f in history.files}:
+        publish(store, folder, history, stay, held)  # what it lists no more is removed by a later clean-up
+
+
+def _without(store: Store, folder: str, file: LsmFile, border: str, first: str, last: str) -> LsmFile:
+    name = lsm_name(first, last, file.level)
+    with (
+        store.open_input(f"{folder}/{file.name}") as source,
+        store.open_output(f"{folder}/{name}") as sink,
+        lsm_writer(sink) as writer,
+    ):
+        for batch in read_rows(source):
+            newer = batch.filter(pc.greater(batch["instantTime"], pa.scalar(border)))
+            if newer.num_rows:
+                writer.write_batch(newer.cast(writer.schema))
+    return LsmFile(name, store.size(f"{folder}/{name}"), first, last, file.level)

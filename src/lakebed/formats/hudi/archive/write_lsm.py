@@ -1,0 +1,172 @@
+"""Writes the archived timeline of layout 2: a level-0 Parquet file, then a manifest that names it, then `_version_`.
+
+Rules: Hudi's `LSMTimelineWriter` and `LSMTimeline`. A data file counts once the manifest that `_version_` points to
+names it; what a crash leaves before that is written again, and swept by the next clean-up.
+
+A run that died after publishing leaves instants both archived and active. The next one looks for its instants in the
+files of the manifest whose range they fall in, and writes only those that are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.errors import CommitConflictError, CommitUnknownError, CorruptError
+from lakebed.formats.hudi.archive.active import ActiveInstant
+from lakebed.formats.hudi.archive.encode import Row
+from lakebed.formats.hudi.archive.lock import StillHeld
+from lakebed.formats.hudi.archive.plan import Key
+from lakebed.formats.hudi.codec.lsm import (
+    MANIFEST_PREFIX,
+    VERSION_FILE,
+    LsmFile,
+    lsm_batch,
+    lsm_name,
+    lsm_writer,
+    manifest_json,
+    manifest_version,
+    parse_manifest,
+    parse_version,
+    read_instants,
+)
+from lakebed.kernel.files import PutOutcome, Store
+
+_PUTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The archived timeline as the newest manifest says: its number (0 before the first) and its data files."""
+
+    version: int
+    files: tuple[LsmFile, ...] = ()
+
+
+def load_history(store: Store, folder: str) -> History:
+    """The newest manifest: that which `_version_` names, without it the greatest."""
+    try:
+        version = parse_version(store.read(f"{folder}/{VERSION_FILE}"))
+    except FileNotFoundError:
+        version = max((n for i in store.list(folder).files if (n := manifest_version(i.name)) is not None), default=0)
+    if not version:
+        return History(0)
+    return History(version, parse_manifest(store.read(f"{folder}/{MANIFEST_PREFIX}{version}")))
+
+
+def publish(store: Store, folder: str, before: History, files: Sequence[LsmFile], held: StillHeld) -> History:
+    """Makes `files` the archived timeline. CommitConflictError when another archiver published since `before`."""
+    held()
+    version = before.version + 1
+    path, data = f"{folder}/{MANIFEST_PREFIX}{version}", manifest_json(files)
+    outcome = PutOutcome.UNKNOWN
+    for _ in range(_PUTS):
+        outcome = store.put_if_absent(path, data)
+        if outcome is not PutOutcome.UNKNOWN:
+            break
+    if outcome is PutOutcome.EXISTS:
+        if load_history(store, folder).version != before.version:
+            raise CommitConflictError(
+                "another archiver is at work on this table",
+                table=store.location,
+                file=path,
+                why="it published its manifest first",
+                todo="Nothing was deleted. Archive again when it is done, and let both use one lock",
+            )
+        store.write(path, data)  # what a run left that died before it wrote the version file
+    elif outcome is PutOutcome.UNKNOWN:
+        raise CommitUnknownError(
+            "the store does not say whether the archive's manifest was written",
+            table=store.location,
+            file=path,
+            todo="Nothing was deleted. Archive again: what was published is found and not written twice",
+        )
+    store.write(f"{folder}/{VERSION_FILE}", str(version).encode())
+    return History(version, tuple(files))
+
+
+def archived_keys(store: Store, folder: str, history: History, instants: Sequence[ActiveInstant]) -> set[Key]:
+    """Which of these instants are archived already. Only files whose range they fall in are opened; a range that runs
+    backwards, as an upgrade can leave it, says nothing."""
+    if not instants:
+        return set()
+    low, high = min(i.time for i in instants), max(i.time for i in instants)
+    times = pa.array([instant.time for instant in instants], pa.string())
+    found: set[Key] = set()
+    for file in history.files:
+        if file.first <= file.last and (file.last < low or file.first > high):
+            continue
+        with store.open_input(f"{folder}/{file.name}") as source:
+            table = read_instants(source)
+        table = table.filter(pc.is_in(table["instantTime"], value_set=times))
+        found |= set(zip(table["instantTime"].to_pylist(), table["action"].to_pylist(), strict=True))
+    return found
+
+
+@dataclass
+class LsmWriter:
+    """Takes rows by ascending time and writes one level-0 file, a row group for each call of `add`.
+
+    The file's name needs the last instant, so `last` is given before: the greatest time that may come. Holds the rows
+    of one call.
+    """
+
+    store: Store
+    folder: str
+    history: History
+    held: StillHeld
+    first: str
+    last: str
+    count: int = 0
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _writer: pq.ParquetWriter | None = None
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return lsm_name(self.first, self.last, 0)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Some rows, in order."""
+        if not rows:
+            return
+        if self._writer is None:
+            self.held()
+            self._check_name()
+            sink = self._stack.enter_context(self.store.open_output(f"{self.folder}/{self.name}"))
+            self._writer = self._stack.enter_context(lsm_writer(sink))
+        self._writer.write_batch(
+            lsm_batch([(row.time, row.completed, row.action, row.metadata, row.plan) for row in rows])
+        )
+        self.count += len(rows)
+
+    def _check_name(self) -> None:
+        if any(file.name == self.name for file in self.history.files):
+            raise CorruptError(
+                "the archive lists a file of the name that this run would write, with other instants in it",
+                table=self.store.location,
+                file=f"{self.folder}/{self.name}",
+                todo="Nothing was changed. Archive once with another hoodie.keep.min.commits, so that the name differs",
+            )
+
+    def abort(self, error: BaseException) -> None:
+        """Ends without a file."""
+        self._stack.__exit__(type(error), error, error.__traceback__)
+
+    def publish(self) -> History:
+        """Ends the file and publishes it. Afterwards its instants are archived: nothing may be deleted before."""
+        self._stack.close()
+        if self._writer is None:
+            return self.history
+        path = f"{self.folder}/{self.name}"
+        if not self.count:  # nothing could be read: a file without rows is no history
+            self.store.delete(path)
+            return self.history
+        new = LsmFile(self.name, self.store.size(path), self.first, self.last, 0)
+        others = [file for file in self.history.files if file.name != new.name]
+        return publish(self.store, self.folder, self.history, [*others, new], self.held)

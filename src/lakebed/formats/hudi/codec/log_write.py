@@ -1,0 +1,52 @@
+"""Writes blocks of Hudi log files; `log.py` reads them and has the frame's description.
+
+Archive files of table version 6 and older are in this format too.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lakebed.formats.hudi.codec.log import LOG_FORMAT_VERSION, MAGIC, BlockKind
+
+CONTENT_VERSION = 3
+"""The version of the content of data blocks, as Hudi 0.14 and later write it."""
+
+
+def write_block(
+    kind: BlockKind | int,
+    headers: Mapping[Any, str],
+    content: bytes,
+    *,
+    footers: Mapping[int, str] | None = None,
+    version: int = LOG_FORMAT_VERSION,
+) -> bytes:
+    """The bytes of one block with these headers (in their order) and this content."""
+    head = struct.pack(">ii", version, int(kind)) + _texts(headers) + struct.pack(">q", len(content))
+    tail = _texts(footers or {})
+    size = len(head) + len(content) + len(tail) + 8
+    return b"".join((MAGIC, struct.pack(">q", size), head, content, tail, struct.pack(">q", size + len(MAGIC))))
+
+
+def record_content(records: Sequence[bytes | memoryview]) -> bytes:
+    """The content of a data block with these Avro datums."""
+    parts: list[bytes | memoryview] = [struct.pack(">ii", CONTENT_VERSION, len(records))]
+    for record in records:
+        parts += (struct.pack(">i", len(record)), record)
+    return b"".join(parts)
+
+
+def run_content(runs: Sequence[tuple[int, bytes | memoryview]]) -> bytes:
+    """The same from runs of records that carry their lengths already, each with its count (`codec.avro.record_run`)."""
+    head = struct.pack(">ii", CONTENT_VERSION, sum(count for count, _ in runs))
+    return b"".join((head, *(body for _, body in runs)))
+
+
+def _texts(texts: Mapping[Any, str]) -> bytes:
+    parts = [struct.pack(">i", len(texts))]
+    for key, text in texts.items():
+        encoded = text.encode()
+        parts.append(struct.pack(">ii", int(key), len(encoded)) + encoded)
+    return b"".join(parts)
