@@ -2,6 +2,7 @@
 
 import pickle
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakebed
-from lakebed.errors import CommitConflictError, SchemaError, UsageError
+from lakebed.errors import CommitConflictError, SchemaError, UnsupportedError, UsageError
 from lakebed.formats.paimon.codec.manifest import ManifestEntry
 from lakebed.formats.paimon.manifests import entries_of, live_files, manifest_metas
 from lakebed.formats.paimon.snapshot import History
@@ -294,3 +295,36 @@ def test_input_changelog_has_every_row_as_it_came(make: Make) -> None:
     assert changes["_SEQUENCE_NUMBER"].to_pylist() == [0, 2, 3, 1]
     assert changes["_VALUE_KIND"].to_pylist() == [0, 1, 2, 0]
     assert [row[1:3] for row in contents(table)] == [(1, "c"), (2, "b")]
+
+
+def test_orc_files(tmp_path: Path) -> None:
+    schema = pa.schema(
+        [("id", pa.int64()), ("t", pa.time32("ms")), ("at", pa.timestamp("us")), ("d", pa.decimal128(20, 3))]
+    )
+    table = lakebed.create(tmp_path / "t", "paimon", schema, ["id"], options={"bucket": "1", "file.format": "orc"})
+    data = pa.table(
+        {
+            "id": [1, 2],
+            "t": pa.array([5, None], pa.int32()).cast(pa.time32("ms")),
+            "at": pa.array([1_234_567, None], pa.int64()).cast(pa.timestamp("us")),
+            "d": pa.array([Decimal("1.5"), Decimal("-2.25")], pa.decimal128(20, 3)),
+        }
+    )
+    table.write(data)
+    table.write(data.slice(1))
+    assert table.read().read_all().sort_by("id").to_pylist() == data.cast(table.schema).to_pylist()
+    assert list((tmp_path / "t/bucket-0").glob("*.orc"))
+    early = data.set_column(2, "at", pa.array([-1, 0], pa.int64()).cast(pa.timestamp("us")))
+    with pytest.raises(UnsupportedError, match="1970"):
+        table.write(early)
+    avro = lakebed.open(table.location, {"file.format": "avro"})
+    with pytest.raises(UnsupportedError, match=r"file\.format"):
+        avro.write(data)
+    assert len(table.history()) == 2
+
+
+def test_a_lone_retraction_takes_back_what_older_files_hold(make: Make) -> None:
+    table = make(merge__engine="aggregation", fields_n_aggregate__function="sum")
+    table.write(rows(("a", 1, "v", 10), ("a", 2, "v", 1)))
+    table.write(rows(("a", 1, "v", 4), kinds=["-U"]))
+    assert [row[1::2] for row in contents(table)] == [(1, 6), (2, 1)]

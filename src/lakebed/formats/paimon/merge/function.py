@@ -9,6 +9,7 @@ Rules: Paimon's DeduplicateMergeFunction, FirstRowMergeFunction, PartialUpdateMe
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -76,13 +77,47 @@ class FirstRow:
         return rows if len(runs) == len(rows) else rows.take(pa.array(runs.starts))
 
 
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """A folding engine that leaves a key's only row as it is, kind and all, so that a lone -D still takes back what
+    older files hold.
+
+    Rule: Paimon's ReducerMergeFunctionWrapper.
+    """
+
+    engine: Aggregation | PartialUpdate
+
+    @property
+    def picks(self) -> bool:
+        """A result is made of many rows."""
+        return False
+
+    def needs(self, columns: set[str]) -> set[str]:
+        """What the engine needs."""
+        return self.engine.needs(columns)
+
+    def merge(self, rows: pa.Table, runs: Runs) -> pa.Table:
+        """One row a key: the engine's where there are more rows than one."""
+        lengths = runs.ends - runs.starts
+        many = lengths > 1
+        if not many.any():
+            return rows
+        if many.all():
+            return self.engine.merge(rows, runs)
+        ends = np.cumsum(lengths[many])
+        folded = rows.take(pa.array(np.flatnonzero(np.repeat(many, lengths)))).combine_chunks()
+        made = self.engine.merge(folded, Runs(ends - lengths[many], ends))
+        place = np.where(many, len(rows) + np.cumsum(many) - 1, runs.starts)
+        return pa.concat_tables([rows, made]).take(pa.array(place))
+
+
 def merge_function(schema: TableSchema, options: Options) -> MergeFunction:
     """The function of a table's `merge-engine`; UnsupportedError names an aggregate function that lakebed lacks."""
     match options[opt.MERGE_ENGINE]:
         case "partial-update":
-            return PartialUpdate.of(schema, options)
+            return Reduced(PartialUpdate.of(schema, options))
         case "aggregation":
-            return Aggregation.of(schema, options)
+            return Reduced(Aggregation.of(schema, options))
         case "first-row":
             return FirstRow()
     return Deduplicate()

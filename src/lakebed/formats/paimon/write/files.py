@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from lakebed.errors import OptionError, UnsupportedError
@@ -73,12 +74,14 @@ def write_files(
     store: Store, folder: str, table: pa.Table, how: FileFormat, names: NameFactory
 ) -> Iterator[WrittenFile]:
     """Write a table into as many files as the target size asks for, in order."""
-    if how.name != "parquet":
-        raise UnsupportedError(f"lakebed does not write {how.name} files yet", todo="Set file.format to parquet")
+    if how.name not in _WRITERS:
+        raise UnsupportedError(
+            f"lakebed does not write {how.name} data files", todo=f"Set file.format to {' or '.join(_WRITERS)}"
+        )
     start = 0
     while start < len(table):
         name = names(f".{how.name}")
-        rows, size = _write_parquet(store, f"{folder}/{name}", table.slice(start), how)
+        rows, size = _WRITERS[how.name](store, f"{folder}/{name}", table.slice(start), how)
         yield WrittenFile(name, size, start, rows)
         start += rows
 
@@ -107,6 +110,46 @@ def _write_parquet(store: Store, path: str, table: pa.Table, how: FileFormat) ->
     return done, size
 
 
+def _write_orc(store: Store, path: str, table: pa.Table, how: FileFormat) -> tuple[int, int]:
+    """As `_write_parquet`. ORC has no time of day: it is kept as its number of milliseconds, as Paimon does."""
+    _refuse_early_times(table, store.location)
+    piece = _rows_a_piece(table, how.target_size)
+    done = 0
+    with store.open_output(path) as sink:
+        with orc.ORCWriter(sink, compression=how.compression.replace("none", "uncompressed")) as writer:
+            while done < len(table) and sink.tell() < how.target_size:
+                some = table.slice(done, piece)
+                for place, field in enumerate(some.schema):
+                    if pa.types.is_time(field.type):
+                        numbers = [chunk.view(pa.int32()) for chunk in some.column(place).chunks]
+                        some = some.set_column(place, field.name, pa.chunked_array(numbers, pa.int32()))
+                writer.write(some)
+                done += len(some)
+        size = sink.tell()
+    return done, size
+
+
+def _refuse_early_times(table: pa.Table, location: str) -> None:
+    """Times before 1970 with a fraction of a second: the C++ library writes them so that Paimon's own ORC reader
+    fails."""
+    for field in table.schema:
+        if pa.types.is_nested(field.type) and "timestamp" in str(field.type):
+            raise UnsupportedError(
+                f"lakebed does not write times inside {field.name!r} to ORC files",
+                table=location,
+                todo="Use file.format=parquet",
+            )
+        if pa.types.is_timestamp(field.type):
+            least = pc.min(table.column(field.name))
+            if least.is_valid and least.value < 0:
+                raise UnsupportedError(
+                    f"column {field.name!r} has times before 1970, which ORC files of lakebed would not carry "
+                    f"to Paimon's reader",
+                    table=location,
+                    todo="Use file.format=parquet",
+                )
+
+
 def _rows_a_piece(table: pa.Table, target: int) -> int:
     """Rows of a row group: files end between row groups, so these are a fraction of the target, before compression."""
     wanted = min(max(target // _PIECES_A_FILE, _LEAST_PIECE_BYTES), _GREATEST_PIECE_BYTES)
@@ -125,3 +168,6 @@ def _dictionary_columns(table: pa.Table) -> list[str]:
         and not pa.types.is_boolean(field.type)
         and pc.count_distinct(sample.column(field.name), mode="all").as_py() <= len(sample) // 2
     ]
+
+
+_WRITERS = {"parquet": _write_parquet, "orc": _write_orc}
