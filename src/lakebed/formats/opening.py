@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 
 import pyarrow as pa
 
 from lakebed.errors import TableExistsError, TableNotFoundError, UnsupportedError, UsageError
-from lakebed.formats.hudi.table import HudiTable
-from lakebed.formats.paimon.table import PaimonTable
 from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.options import option_text
 from lakebed.verbs.table import Table
 
-FORMATS: Mapping[str, Callable[[Store, Mapping[str, str]], Table]] = {"hudi": HudiTable, "paimon": PaimonTable}
-"""The formats of this build, by name."""
+FORMATS: Mapping[str, str] = {"hudi": "HudiTable", "paimon": "PaimonTable"}
+"""The formats of this build, each with the class in its `table` module, which is loaded when a table of it is met."""
 
 
 def format_of(store: Store) -> str | None:
@@ -73,7 +72,9 @@ def create_table(
 
 def _class_of(name: str) -> Callable[[Store, Mapping[str, str]], Table]:
     if name.lower() in FORMATS:
-        return FORMATS[name.lower()]
+        module = import_module(f"lakebed.formats.{name.lower()}.table")
+        found: Callable[[Store, Mapping[str, str]], Table] = getattr(module, FORMATS[name.lower()])
+        return found
     if name.lower() == "iceberg":
         raise UnsupportedError(
             "lakebed does not serve iceberg tables yet", todo="The support grid of the README says what works"
