@@ -53,7 +53,7 @@ class TestLacks(LacksConformance):
     def lacking(self) -> Sequence[Callable[[Table], Any]]:
         return [
             lambda t: t.changes(), lambda t: t.stream(), lambda t: t.rewrite(), lambda t: t.expire(),
-            lambda t: t.archive(), lambda t: t.tag("x"), lambda t: t.delete_tag("x"), lambda t: t.inspect(),
+            lambda t: t.archive(), lambda t: t.inspect(),
         ]  # fmt: skip
 
 

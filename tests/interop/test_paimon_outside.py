@@ -134,7 +134,8 @@ def test_they_read_and_write_on(case: Case, tmp_path: Path, pypaimon: Pypaimon, 
 
     if "-1" in case.options.values() and case.primary_key:
         return  # to write on, the Java program would need the engine's bucket assigner
-    for path in case.pypaimon:
+    # pypaimon 2.1.0 puts rows of a mod table into the buckets of the default function, so there it only reads
+    for path in case.pypaimon if "mod" not in case.options.values() else ():
         pypaimon.write(folder, path, orders(range(80, 100), 4 + len(path)).cast(table.schema))
     theirs = [
         "+I",
