@@ -49,7 +49,7 @@ def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, o
 
 def create_table(
     location: str | os.PathLike[str] | Store, format: str, schema: pa.Schema,
-    primary_key: Sequence[str] = (), partition_by: Sequence[str] = (), options: Mapping[str, object] = {},
+    primary_key: Sequence[str] | str = (), partition_by: Sequence[str] | str = (), options: Mapping[str, object] = {},
 ) -> Table:  # fmt: skip
     """A new, empty table; TableExistsError when one is there. The arguments mean what the format's own DDL says."""
     texts = {key: option_text(value) for key, value in options.items()}
@@ -67,7 +67,12 @@ def create_table(
         raise UnsupportedError(
             f"lakebed cannot create {format} tables", todo="The support grid of the README says what works"
         )
-    return make(store, schema, tuple(primary_key), tuple(partition_by), texts)
+    return make(store, schema, _names(primary_key), _names(partition_by), texts)
+
+
+def _names(given: Sequence[str] | str) -> tuple[str, ...]:
+    """A single name may come without its list."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _class_of(name: str) -> Callable[[Store, Mapping[str, str]], Table]:

@@ -1,0 +1,44 @@
+"""From a location to its table, and to a new one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.errors import TableExistsError, UnsupportedError, UsageError
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("dt", pa.string())])
+
+
+def test_a_single_name_may_come_without_its_list(tmp_path: Path) -> None:
+    table = lakebed.create(tmp_path / "t", "paimon", SCHEMA, primary_key="id", options={"bucket": 2})
+    table.write(pa.table({"id": [1, 1], "dt": ["a", "b"]}, schema=SCHEMA))
+    assert table.read().read_all().to_pylist() == [{"id": 1, "dt": "b"}]
+
+
+def test_a_table_is_never_made_over_another(tmp_path: Path) -> None:
+    lakebed.create(tmp_path / "t", "paimon", SCHEMA, options={"bucket": -1})
+    before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
+    for name in ("paimon", "PAIMON"):
+        with pytest.raises(TableExistsError, match="a paimon table is there already"):
+            lakebed.create(tmp_path / "t", name, SCHEMA)
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("hudi", UnsupportedError), ("iceberg", UnsupportedError), ("delta", UsageError)]
+)
+def test_formats_that_cannot_be_made_are_refused_by_name(tmp_path: Path, name: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match=name):
+        lakebed.create(tmp_path / "t", name, SCHEMA)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_iceberg_table_is_recognised_and_refused(tmp_path: Path) -> None:
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "00000-a.metadata.json").write_text("{}")
+    with pytest.raises(UnsupportedError, match="iceberg"):
+        lakebed.open(tmp_path)
