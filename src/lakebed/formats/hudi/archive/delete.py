@@ -1,8 +1,9 @@
 """Takes archived instants out of the active timeline, and what they left in the auxiliary folders.
 
 Rules: Hudi's `HoodieTimelineArchiver.deleteArchivedInstants`. Requested and inflight files go first, together; then the
-completed ones, oldest first and one by one. In another order a reader could see a pending instant come back to life
-or a gap between completed ones. Each step may be done again after a crash.
+completed ones of commits, oldest first and one by one. In another order a reader could see a pending instant come back
+to life or a gap between completed ones. The instant that was written last is deleted last, which is where the next run
+looks whether this one died. Each step may be done again after a crash.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ def delete_instants(store: Store, instants: Iterable[ActiveInstant], held: Still
     ordered = sorted(instants, key=lambda instant: (instant.time, instant.action))
     held()
     store.delete_many(file.path for instant in ordered for file in instant.files if file.state != "completed")
-    services = [instant for instant in ordered if not instant.writes]
+    done = [instant for instant in ordered if instant.done]
+    services = [instant for instant in done if not instant.writes]
     held()
-    store.delete_many(instant.last.path for instant in services if instant.done)
-    for number, instant in enumerate(i for i in ordered if i.writes and i.done):
+    store.delete_many(instant.last.path for instant in services[:-1])
+    last = services[-1:] + [instant for instant in done if instant.writes]
+    for number, instant in enumerate(last):
         if number % _LOOK == 0:
             held()
         store.delete(instant.last.path)

@@ -137,12 +137,25 @@ def archived_states(store: Store, folder: str, instants: Sequence[ActiveInstant]
     deleted them. Costs one block's reading when there are none."""
     times = {instant.time for instant in instants}
     found: set[State] = set()
+    unsure = False
     for info in reversed(archive_files(store, folder)):
-        for block in _blocks_backwards(store, info):
-            entries = [e for e in parse_archive([block], scratch).entries if e.instant in times]
-            if not entries:
-                return found
-            found |= {(entry.instant, entry.action, entry.state.lower()) for entry in entries}
+        states = _states_of(store, info, times, scratch, whole=unsure)
+        if not states:
+            break
+        found |= states
+        unsure = True
+    return found
+
+
+def _states_of(store: Store, info: FileInfo, times: set[str], scratch: Scratch, whole: bool) -> set[State]:
+    """States of instants of these times in one file. Its last block is that of the instant that is deleted last: when
+    none is in there the rest is not looked at, unless `whole` says that a later file had some."""
+    found: set[State] = set()
+    for block in _blocks_backwards(store, info):
+        entries = [entry for entry in parse_archive([block], scratch).entries if entry.instant in times]
+        found |= {(entry.instant, entry.action, entry.state.lower()) for entry in entries}
+        if not found and not whole:
+            break
     return found
 
 

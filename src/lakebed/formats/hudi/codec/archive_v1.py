@@ -19,7 +19,7 @@ from typing import Any
 import fastavro
 
 from lakebed.errors import CorruptError
-from lakebed.formats.hudi.codec.avro import decode_blocks, record_run
+from lakebed.formats.hudi.codec.avro import PIECE_BYTES, decode_blocks, record_run
 from lakebed.formats.hudi.codec.log import BlockKind, CorruptRange, LogBlock, parse_log
 from lakebed.formats.hudi.codec.schema import writer_schema
 from lakebed.kernel.scratch import Scratch
@@ -72,20 +72,38 @@ def parse_archive(files: Iterable[bytes | memoryview], scratch: Scratch) -> Arch
     """
     found: dict[tuple[str, int, str], ArchivedEntry] = {}
     corrupt: list[CorruptRange] = []
-    for data in files:
-        scan = parse_log(data)
-        corrupt += scan.corrupt
-        for block in scan.blocks:
-            if block.kind is BlockKind.AVRO_DATA:
-                for entry in _entries(block, scratch):
-                    found[(entry.instant, _STATES.get(entry.state, len(_STATES)), entry.action)] = entry
+
+    def blocks() -> Iterator[LogBlock]:
+        for data in files:
+            scan = parse_log(data)
+            corrupt.extend(scan.corrupt)
+            yield from (block for block in scan.blocks if block.kind is BlockKind.AVRO_DATA)
+
+    for group in _grouped(blocks()):
+        for entry in _entries(group, scratch):
+            found[(entry.instant, _STATES.get(entry.state, len(_STATES)), entry.action)] = entry
     return ArchiveScan(tuple(found[key] for key in sorted(found)), tuple(corrupt))
 
 
 def record_entries(block: LogBlock, scratch: Scratch) -> Iterator[tuple[str, bytes]]:
     """(requested time, Avro datum) of each record of a block, in its order."""
-    for entry in _entries(block, scratch):
+    for entry in _entries([block], scratch):
         yield entry.instant, entry._record
+
+
+def _grouped(blocks: Iterable[LogBlock]) -> Iterator[list[LogBlock]]:
+    """Neighbours of one schema together, up to so many bytes: they are decoded at once, since a schema of many
+    thousand characters costs more to prepare than its few records to decode."""
+    group: list[LogBlock] = []
+    size = 0
+    for block in blocks:
+        if group and (block.schema != group[0].schema or size + len(block.content) > PIECE_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(block)
+        size += len(block.content)
+    if group:
+        yield group
 
 
 _STATES = {"REQUESTED": 0, "INFLIGHT": 1, "COMPLETED": 2}
@@ -93,20 +111,27 @@ _KEYS = ("commitTime", "actionType", "actionState", "stateTransitionTime")
 _LENGTH = struct.Struct(">i")
 
 
-def _entries(block: LogBlock, scratch: Scratch) -> Iterator[ArchivedEntry]:
-    written = {column.name for column in writer_schema(block.schema).columns}
-    table = decode_blocks([block], [name for name in _KEYS if name in written], scratch)
+def _entries(blocks: list[LogBlock], scratch: Scratch) -> Iterator[ArchivedEntry]:
+    """The records of blocks of one schema, in order."""
+    schema = blocks[0].schema
+    written = {column.name for column in writer_schema(schema).columns}
+    table = decode_blocks(blocks, [name for name in _KEYS if name in written], scratch)
     columns = [table[name].to_pylist() if name in table.column_names else [None] * table.num_rows for name in _KEYS]
     # One step a record: an archive has some records for each commit, not for each row.
-    _, body = record_run(block)
+    records = (record for block in blocks for record in _datums(block))
+    for instant, action, state, transition, record in zip(*columns, records, strict=True):
+        # Before 0.6 the state was left out: only completed instants were archived.
+        yield ArchivedEntry(instant or "", action or "", state or "COMPLETED", transition or "", schema, record)
+
+
+def _datums(block: LogBlock) -> Iterator[bytes]:
+    count, body = record_run(block)
     place = 0
-    for instant, action, state, transition in zip(*columns, strict=True):
+    for _ in range(count):
         (length,) = _LENGTH.unpack_from(body, place)
         place += _LENGTH.size
-        record = bytes(body[place : place + length])
+        yield bytes(body[place : place + length])
         place += length
-        # Before 0.6 the state was left out: only completed instants were archived.
-        yield ArchivedEntry(instant or "", action or "", state or "COMPLETED", transition or "", block.schema, record)
 
 
 @lru_cache(maxsize=32)
