@@ -1,9 +1,9 @@
-"""The outside engines, as `./run interop` names them in the environment."""
+"""The outside engines, as `./run interop` names them in the environment: one process each for all tests."""
 
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,49 @@ import pytest
 HERE = Path(__file__).parent
 
 
+class Peer:
+    """A process that takes commands line by line; what it says on its standard error is kept for failures."""
+
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
+        self._errors = (folder / "errors.txt").open("w+", encoding="utf-8")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, encoding="utf-8"
+        )
+
+    def ask(self, *words: object, end: str) -> list[str]:
+        """The lines of the answer; the last is the first one that begins with `end`, without it."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._errors.seek(0)
+        self._errors.truncate()
+        print(*words, sep="\t", file=self._process.stdin, flush=True)
+        lines: list[str] = []
+        for line in self._process.stdout:
+            lines.append(line.rstrip("\n"))
+            if lines[-1].startswith(end):
+                return [*lines[:-1], lines[-1].removeprefix(end)]
+        raise AssertionError(f"the engine ended: {self.errors()}")
+
+    def errors(self) -> str:
+        """What the last command said on the standard error."""
+        self._errors.seek(0)
+        return self._errors.read()[-3000:]
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+        self._errors.close()
+
+
 class Pypaimon:
     """pypaimon in its own interpreter; `path` is "pure" (Python) or "native" (Rust)."""
 
-    def __init__(self, python: str, folder: Path) -> None:
-        self._python, self._file = python, folder / "exchange.arrow"
+    def __init__(self, peer: Peer, folder: Path) -> None:
+        self._peer, self._file = peer, folder / "exchange.arrow"
 
     def read(self, table: Path, path: str) -> pa.Table:
         """All rows, with the bucket of each in `_bucket`."""
         self._run("read", table, path)
-        with pa.memory_map(str(self._file)) as source:
+        with pa.OSFile(str(self._file)) as source:
             return pa.ipc.open_file(source).read_all()
 
     def write(self, table: Path, path: str, rows: pa.Table) -> None:
@@ -32,39 +65,41 @@ class Pypaimon:
         self._run("write", table, path)
 
     def _run(self, verb: str, table: Path, path: str) -> None:
-        warehouse, name = table.parent.parent, f"{table.parent.name.removesuffix('.db')}.{table.name}"
-        run([self._python, str(HERE / "pypaimon_peer.py"), verb, str(warehouse), name, path, str(self._file)])
+        name = f"{table.parent.name.removesuffix('.db')}.{table.name}"
+        answer = self._peer.ask(verb, table.parent.parent, name, path, self._file, end="")
+        assert answer == ["ok"], f"{answer} {self._peer.errors()}"
 
 
 class PaimonJvm:
     """Paimon's own Java bundle."""
 
-    def __init__(self, classpath: str, folder: Path) -> None:
-        self._classpath, self._folder = classpath, folder
+    def __init__(self, peer: Peer, folder: Path) -> None:
+        self._peer, self._folder = peer, folder
 
     def dump(self, table: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Rows (each with `row`, `bucket`, `expected`) and files."""
-        lines = [json.loads(line) for line in self._java("dump", str(table)).splitlines() if line.startswith("{")]
+        lines = self._run("dump", table)
         return [line for line in lines if "row" in line], [line for line in lines if "file" in line]
+
+    def delta(self, table: Path, snapshot: int) -> list[dict[str, Any]]:
+        """The rows (`kind`, `row`) that a streaming read takes from one snapshot, postponed ones too."""
+        return self._run("delta", table, snapshot)
 
     def write(self, table: Path, rows: Sequence[Sequence[Any]], identifier: int, *, compact: bool = False) -> None:
         """One commit of rows: kind, then the columns as text."""
         file = self._folder / "rows.tsv"
         spelled = ["\t".join("\\N" if value is None else str(value) for value in row) for row in rows]
         file.write_text("\n".join(spelled), encoding="utf-8")
-        self._java("write", str(table), str(file), str(identifier), *(["compact"] if compact else []))
+        self._run("write", table, file, identifier, *(["compact"] if compact else []))
 
-    def _java(self, *args: str) -> str:
-        java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
-        options = ["-Xmx1g", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={self._folder}", "-Dfile.encoding=UTF-8"]
-        return run([java, *options, "-cp", self._classpath, "PaimonPeer", *args])
+    def postpone_compact(self, table: Path, buckets: int, identifier: int) -> None:
+        """Give postponed rows that many real buckets."""
+        self._run("postpone", table, buckets, identifier)
 
-
-def run(command: list[str]) -> str:
-    """The standard output of a command that must succeed."""
-    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    def _run(self, *words: object) -> list[dict[str, Any]]:
+        *lines, failure = self._peer.ask(*words, end="\x04")
+        assert not failure, f"{failure} {self._peer.errors()}"
+        return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def named(variable: str) -> str:
@@ -74,11 +109,19 @@ def named(variable: str) -> str:
     return value
 
 
-@pytest.fixture
-def pypaimon(tmp_path: Path) -> Pypaimon:
-    return Pypaimon(named("LAKEBED_INTEROP_PYTHON"), tmp_path)
+@pytest.fixture(scope="session")
+def pypaimon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pypaimon]:
+    folder = tmp_path_factory.mktemp("pypaimon")
+    peer = Peer([named("LAKEBED_INTEROP_PYTHON"), str(HERE / "pypaimon_peer.py")], folder)
+    yield Pypaimon(peer, folder)
+    peer.close()
 
 
-@pytest.fixture
-def paimon_jvm(tmp_path: Path) -> PaimonJvm:
-    return PaimonJvm(named("LAKEBED_PAIMON_CLASSPATH"), tmp_path)
+@pytest.fixture(scope="session")
+def paimon_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PaimonJvm]:
+    folder = tmp_path_factory.mktemp("jvm")
+    java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
+    options = ["-Xmx1g", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={folder}", "-Dfile.encoding=UTF-8"]
+    peer = Peer([java, *options, "-cp", named("LAKEBED_PAIMON_CLASSPATH"), "PaimonPeer"], folder)
+    yield PaimonJvm(peer, folder)
+    peer.close()

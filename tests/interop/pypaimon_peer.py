@@ -1,27 +1,31 @@
-"""Run by the Python that has pypaimon: `read WAREHOUSE DB.TABLE pure|native OUT` or `write WAREHOUSE DB.TABLE pure|native IN`, Arrow IPC files.
+"""Run by the Python that has pypaimon: one process for many tables.
 
-A read gives a column `_bucket` more: the bucket of the split that each row came from.
+Each line of the standard input is one command, its words separated by tabs: `read WAREHOUSE DB.TABLE pure|native OUT`
+or `write WAREHOUSE DB.TABLE pure|native IN`, Arrow IPC files. Each answer is one line: `ok`, or the error. A read
+gives a column `_bucket` more: the bucket of the split that each row came from.
 """
 
 import sys
+import traceback
 
 import pyarrow as pa
 import pypaimon
 
-verb, warehouse, name, path, file = sys.argv[1:]
-table = pypaimon.CatalogFactory.create({"warehouse": warehouse}).get_table(name)
-if path == "native":
-    table = table.copy({f"{verb}.native.enabled": "true" for verb in ("read", "write", "commit")})
-if verb == "read":
-    builder = table.new_read_builder()
-    found = []
-    for split in builder.new_scan().plan().splits():
-        rows = builder.new_read().to_arrow([split])
-        found.append(rows.append_column("_bucket", pa.array([split.bucket] * len(rows), pa.int32())))
-    whole = pa.concat_tables(found)
-    with pa.OSFile(file, "wb") as sink, pa.ipc.new_file(sink, whole.schema) as writer:
-        writer.write_table(whole)
-else:
+
+def run(verb: str, warehouse: str, name: str, path: str, file: str) -> None:
+    table = pypaimon.CatalogFactory.create({"warehouse": warehouse}).get_table(name)
+    if path == "native":
+        table = table.copy({f"{verb}.native.enabled": "true" for verb in ("read", "write", "commit")})
+    if verb == "read":
+        builder = table.new_read_builder()
+        found = []
+        for split in builder.new_scan().plan().splits():
+            rows = builder.new_read().to_arrow([split])
+            found.append(rows.append_column("_bucket", pa.array([split.bucket] * len(rows), pa.int32())))
+        whole = pa.concat_tables(found)
+        with pa.OSFile(file, "wb") as sink, pa.ipc.new_file(sink, whole.schema) as writer:
+            writer.write_table(whole)
+        return
     with pa.memory_map(file) as source:
         rows = pa.ipc.open_file(source).read_all()
     builder = table.new_batch_write_builder()
@@ -30,3 +34,13 @@ else:
     commit.commit(write.prepare_commit())
     write.close()
     commit.close()
+
+
+answers, sys.stdout = sys.stdout, sys.stderr
+for line in sys.stdin:
+    try:
+        run(*line.rstrip("\n").split("\t"))
+        print("ok", file=answers, flush=True)
+    except Exception as error:
+        traceback.print_exc()
+        print(f"{type(error).__name__}: {error}".replace("\n", " "), file=answers, flush=True)

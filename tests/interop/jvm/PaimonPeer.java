@@ -1,9 +1,19 @@
+import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Paths;
 import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.paimon.catalog.CatalogContext;
+import org.apache.paimon.crosspartition.GlobalIndexAssigner;
+import org.apache.paimon.crosspartition.IndexBootstrap;
 import org.apache.paimon.data.BinaryString;
 import org.apache.paimon.data.Decimal;
 import org.apache.paimon.data.GenericRow;
@@ -12,14 +22,22 @@ import org.apache.paimon.data.InternalMap;
 import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.data.Timestamp;
 import org.apache.paimon.disk.IOManager;
+import org.apache.paimon.index.HashBucketAssigner;
+import org.apache.paimon.io.CompactIncrement;
+import org.apache.paimon.io.DataFileMeta;
+import org.apache.paimon.io.DataIncrement;
 import org.apache.paimon.manifest.ManifestEntry;
 import org.apache.paimon.options.Options;
 import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
 import org.apache.paimon.table.FileStoreTableFactory;
+import org.apache.paimon.table.sink.CommitMessage;
+import org.apache.paimon.table.sink.CommitMessageImpl;
+import org.apache.paimon.table.sink.DynamicBucketRowKeyExtractor;
 import org.apache.paimon.table.sink.KeyAndBucketExtractor;
 import org.apache.paimon.table.sink.StreamTableCommit;
 import org.apache.paimon.table.sink.StreamTableWrite;
+import org.apache.paimon.table.sink.TableWriteImpl;
 import org.apache.paimon.table.source.DataSplit;
 import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.Split;
@@ -33,20 +51,93 @@ import org.apache.paimon.types.RowType;
 import org.apache.paimon.utils.TypeUtils;
 
 /**
- * The reference engine for the tests, over the Java API.
+ * The reference engine for the tests, over the Java API: one process for many tables.
  *
- * <p>`dump TABLE`: one JSON object a line: {"row": {...}, "bucket": b, "expected": b2} for each row of the latest snapshot, where expected is the
- * bucket that the engine's own extractor gives (absent where buckets are not fixed), then {"file": ..., "level": ...} for each file. `write TABLE
- * TSV IDENTIFIER [compact]`: rows as kind and column texts, separated by tabs, \N for null, committed by user "jvm"; with `compact` every bucket
- * touched is compacted too.
+ * <p>Each line of the standard input is one command, its words separated by tabs; the answer ends with a line that begins with
+ * ASCII 4. `dump TABLE`: one JSON object a line: {"row": {...}, "bucket": b, "expected": b2} for each row of the latest snapshot, where expected
+ * is the bucket that the engine's own extractor gives (absent where buckets are not fixed), then {"file": ..., "level": ...} for each file.
+ * `write TABLE TSV IDENTIFIER [compact]`: rows as kind and column texts, separated by tabs, \N for null, committed by user "jvm"; with `compact`
+ * every bucket touched is compacted too. `delta TABLE ID`: the rows that a streaming read takes from one snapshot, each with its "kind".
+ * `postpone TABLE BUCKETS IDENTIFIER`: postponed files go into that many real buckets.
  */
 public class PaimonPeer {
   public static void main(String[] args) throws Exception {
-    FileStoreTable table = FileStoreTableFactory.create(CatalogContext.create(Options.fromMap(java.util.Map.of("path", args[1]))));
-    try (IOManager io = IOManager.create(System.getProperty("java.io.tmpdir"))) {
-      if (args[0].equals("dump")) dump(table, io);
-      else write(table, io, args[2], Long.parseLong(args[3]), args.length > 4);
+    BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
+    System.setOut(out);
+    for (String line; (line = in.readLine()) != null; ) {
+      try (IOManager io = IOManager.create(System.getProperty("java.io.tmpdir"))) {
+        run(line.split("\t"), io);
+        out.println("\u0004");
+      } catch (Throwable error) {
+        error.printStackTrace();
+        out.println("\u0004" + error.toString().replace('\n', ' '));
+      }
+      out.flush();
     }
+  }
+
+  static void run(String[] words, IOManager io) throws Exception {
+    FileStoreTable table = FileStoreTableFactory.create(CatalogContext.create(Options.fromMap(Map.of("path", words[1]))));
+    switch (words[0]) {
+      case "dump": dump(table, io); break;
+      case "write": write(table, io, words[2], Long.parseLong(words[3]), words.length > 4); break;
+      case "delta": delta(table, io, words[2]); break;
+      case "postpone": postpone(table, io, words[2], Long.parseLong(words[3])); break;
+      default: throw new IllegalArgumentException(words[0]);
+    }
+  }
+
+  static void delta(FileStoreTable table, IOManager io, String snapshot) throws Exception {
+    FileStoreTable from = table.copy(Map.of("scan.mode", "from-snapshot", "scan.snapshot-id", snapshot));
+    ReadBuilder builder = from.newReadBuilder();
+    TableRead read = builder.newRead();
+    read.withIOManager(io);
+    for (Split split : builder.newStreamScan().plan().splits())
+      read.createReader(split).forEachRemaining(row -> {
+        StringBuilder out = new StringBuilder("{\"kind\":\"" + row.getRowKind().shortString() + "\",\"row\":");
+        row(out, row, from.rowType());
+        System.out.println(out.append('}'));
+      });
+  }
+
+  /** The compaction of the engine's Flink job, over its core: files by creation time into a writer of fixed buckets, one COMPACT commit. */
+  static void postpone(FileStoreTable table, IOManager io, String buckets, long identifier) throws Exception {
+    Map<String, String> options = new HashMap<>(table.options());
+    options.put("bucket", buckets);
+    FileStoreTable real = table.copy(table.schema().copy(options));
+    List<CommitMessage> made = new ArrayList<>();
+    try (TableWriteImpl<?> write = real.newWrite("jvm"); StreamTableCommit commit = table.newStreamWriteBuilder().withCommitUser("jvm").newCommit()) {
+      write.withIOManager(io);
+      for (Split split : table.newSnapshotReader().withBucket(-2).read().splits()) {
+        DataSplit whole = (DataSplit) split;
+        List<DataFileMeta> files = new ArrayList<>(whole.dataFiles());
+        files.sort(Comparator.comparing(DataFileMeta::creationTime));
+        for (DataFileMeta file : files) {
+          DataSplit one = DataSplit.builder().withPartition(whole.partition()).withBucket(-2).withBucketPath(whole.bucketPath())
+              .withTotalBuckets(whole.totalBuckets()).withDataFiles(List.of(file)).isStreaming(false).build();
+          TableRead read = real.newReadBuilder().newRead();
+          read.withIOManager(io);
+          read.createReader(one).forEachRemaining(row -> sneaky(() -> write.write(row)));
+        }
+        made.add(new CommitMessageImpl(whole.partition(), -2, whole.totalBuckets(), DataIncrement.emptyIncrement(),
+            new CompactIncrement(whole.dataFiles(), List.of(), List.of())));
+      }
+      for (CommitMessage message : write.prepareCommit(true, identifier)) {
+        CommitMessageImpl some = (CommitMessageImpl) message;
+        List<DataFileMeta> after = new ArrayList<>(some.newFilesIncrement().newFiles());
+        after.addAll(some.compactIncrement().compactAfter());
+        made.add(new CommitMessageImpl(some.partition(), some.bucket(), some.totalBuckets(), DataIncrement.emptyIncrement(),
+            new CompactIncrement(some.compactIncrement().compactBefore(), after, List.of())));
+      }
+      commit.commit(identifier, made);
+    }
+  }
+
+  interface Act { void run() throws Exception; }
+
+  static void sneaky(Act act) {
+    try { act.run(); } catch (Exception error) { throw new RuntimeException(error); }
   }
 
   static void dump(FileStoreTable table, IOManager io) throws Exception {
@@ -79,25 +170,50 @@ public class PaimonPeer {
   }
 
   static void write(FileStoreTable table, IOManager io, String file, long identifier, boolean compact) throws Exception {
-    RowType type = table.rowType();
+    List<GenericRow> rows = rows(table.rowType(), file);
     try (StreamTableWrite write = table.newStreamWriteBuilder().withCommitUser("jvm").newWrite();
         StreamTableCommit commit = table.newStreamWriteBuilder().withCommitUser("jvm").newCommit()) {
       write.withIOManager(io);
-      List<GenericRow> rows = new ArrayList<>();
-      for (String line : Files.readAllLines(Paths.get(file), StandardCharsets.UTF_8)) {
-        String[] parts = line.split("\t", -1);
-        GenericRow row = new GenericRow(fromShort(parts[0]), type.getFieldCount());
-        for (int i = 0; i < type.getFieldCount(); i++)
-          row.setField(i, parts[i + 1].equals("\\N") ? null : TypeUtils.castFromString(parts[i + 1], type.getTypeAt(i)));
-        write.write(row);
-        rows.add(row);
+      switch (table.bucketMode()) {
+        case HASH_DYNAMIC: hashed(table, write, rows); break;
+        case KEY_DYNAMIC: located(table, io, write, rows); break;
+        default: for (GenericRow row : rows) write.write(row);
       }
       if (compact) for (GenericRow row : rows) write.compact(write.getPartition(row), write.getBucket(row), true);
       commit.commit(identifier, write.prepareCommit(compact, identifier));
     }
   }
 
-  static RowKind fromShort(String text) { return RowKind.fromShortString(text); }
+  static void hashed(FileStoreTable table, StreamTableWrite write, List<GenericRow> rows) throws Exception {
+    HashBucketAssigner assigner = new HashBucketAssigner(table.snapshotManager(), "jvm", table.store().newIndexFileHandler(), 1, 1, 0,
+        table.coreOptions().dynamicBucketTargetRowNum(), -1);
+    DynamicBucketRowKeyExtractor extractor = new DynamicBucketRowKeyExtractor(table.schema());
+    for (GenericRow row : rows) {
+      extractor.setRecord(row);
+      write.write(row, assigner.assign(extractor.partition(), extractor.trimmedPrimaryKey().hashCode()));
+    }
+  }
+
+  static void located(FileStoreTable table, IOManager io, StreamTableWrite write, List<GenericRow> rows) throws Exception {
+    try (GlobalIndexAssigner assigner = new GlobalIndexAssigner(table)) {
+      assigner.open(8L << 20, io, 1, 0, (row, bucket) -> sneaky(() -> write.write(row, bucket)));
+      new IndexBootstrap(table).bootstrap(1, 0, key -> sneaky(() -> assigner.bootstrapKey(key)));
+      assigner.endBoostrap(false);
+      for (GenericRow row : rows) assigner.processInput(row);
+    }
+  }
+
+  static List<GenericRow> rows(RowType type, String file) throws Exception {
+    List<GenericRow> rows = new ArrayList<>();
+    for (String line : Files.readAllLines(Paths.get(file), StandardCharsets.UTF_8)) {
+      String[] parts = line.split("\t", -1);
+      GenericRow row = new GenericRow(RowKind.fromShortString(parts[0]), type.getFieldCount());
+      for (int i = 0; i < type.getFieldCount(); i++)
+        row.setField(i, parts[i + 1].equals("\\N") ? null : TypeUtils.castFromString(parts[i + 1], type.getTypeAt(i)));
+      rows.add(row);
+    }
+    return rows;
+  }
 
   static void row(StringBuilder out, InternalRow row, RowType type) {
     out.append('{');
