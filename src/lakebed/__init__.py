@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`lakebed.spark` is imported when first used, so that work without Spark starts at once."""
-    if name == "spark":
-        return importlib.import_module("lakebed.spark")
+    """`lakebed.spark` and `lakebed.hudi` are imported when first used, so that work without them starts at once."""
+    if name in ("spark", "hudi"):
+        return importlib.import_module(f"lakebed.{name}")
     raise AttributeError(f"module 'lakebed' has no attribute {name!r}")

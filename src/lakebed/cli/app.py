@@ -12,6 +12,7 @@ import typer
 
 import lakebed
 from lakebed.cli import output
+from lakebed.cli.archive import archive
 from lakebed.cli.demo import demo
 from lakebed.cli.history import history
 from lakebed.cli.read import read
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, read, history):
+for command in (demo, run, read, history, archive):
     app.command()(command)
 
 

@@ -108,7 +108,11 @@ class ArchivedTimeline:
         return self._completions or None
 
     def commits(self, low: str, high: str) -> list[ArchivedCommit]:
-        """Archived completed writing instants in (low, high] of what ranges count in, oldest first; "" for no bound."""
+        """Archived completed writing instants in (low, high] of what ranges count in, oldest first; "" for no bound.
+
+        Raises NotInHistoryError when history after `low` was dropped.
+        """
+        self.check_known(low)
         if self.config.layout >= 2:
             found = list(self._lsm_commits(low, high))
         else:
@@ -135,8 +139,9 @@ class ArchivedTimeline:
         """File ids by partition that archived replace commits took out of use, up to a time in what ranges count in.
 
         Hudi archives such a commit only after the replaced files were cleaned; where it did not keep to that, the files
-        are still there and must not be read.
+        are still there and must not be read. Raises NotInHistoryError for a time whose history was dropped.
         """
+        self.check_known(until)
         if self.config.layout < 2:
             done = [
                 entry for entry in self._entries if entry.state == "COMPLETED" and _between(entry.instant, "", until)

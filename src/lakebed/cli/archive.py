@@ -1,0 +1,56 @@
+"""`lakebed archive TABLE`: moves old instants of a Hudi timeline to the archive, and says what stays and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+import lakebed
+from lakebed.cli import output
+from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
+from lakebed.model.upkeep import ArchiveResult, Blocker
+
+_STORAGE = "lakebed.storage."
+
+
+def archive(
+    table: TableArgument,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be archived and what stays.")] = False,
+    option: OptionOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Move old instants of a Hudi table's active timeline to the archived one."""
+    options = output.parse_options(option or [])
+    opened = lakebed.open(table, {key: str(value) for key, value in options.items() if key.startswith(_STORAGE)})
+    result = opened.archive(dry_run=dry_run, options=options)
+    if json:
+        output.emit_json({"table": opened.location, "format": opened.format, **asdict(result)})
+        return
+    _show(result)
+    done = "would leave" if dry_run else "left"
+    output.log(
+        f"{len(result.archived)} instants {done} the active timeline of {opened.location}, {len(result.kept)} stay"
+    )
+    if result.dropped:
+        gone = "would be dropped" if dry_run else "were dropped"
+        output.log(f"{len(result.dropped)} archived instants up to {result.dropped[-1]} {gone} from the archive")
+
+
+def _show(result: ArchiveResult) -> None:
+    output.show_table(["setting", "used"], sorted(result.settings.items()))
+    if result.archived:
+        output.show_table(["archived", "from", "to"], [[len(result.archived), result.archived[0], result.archived[-1]]])
+    if result.blockers:
+        output.show_table(["stay", "from", "to", "because", "what frees them"], _grouped(result.blockers))
+
+
+def _grouped(blockers: Sequence[Blocker]) -> list[list[object]]:
+    """Instants that stay for the same reason on one line."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for blocker in blockers:
+        found.setdefault((blocker.reason, blocker.remedy), []).append(blocker.instant)
+    return [[len(times), times[0], times[-1], reason, remedy] for (reason, remedy), times in found.items()]

@@ -1,0 +1,135 @@
+"""How a table's timelines stand: size, oldest instant, what holds archival up, savepoints, and files of older layouts.
+
+The data table and its metadata table are archived each by itself, and each can hold the other up; whoever asks why
+instants pile up needs to see both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakebed.errors import CorruptError
+from lakebed.formats.hudi.archive.active import ActiveInstant
+from lakebed.formats.hudi.archive.evidence import METADATA_FOLDER, gather
+from lakebed.formats.hudi.archive.plan import plan_archival
+from lakebed.formats.hudi.archive.settings import check_given, described, kept_bounds, with_properties
+from lakebed.formats.hudi.archive.write_v1 import archive_files
+from lakebed.formats.hudi.archived import ArchivedTimeline
+from lakebed.formats.hudi.codec.metadata import parse_savepoint
+from lakebed.formats.hudi.config import PROPERTIES, TableConfig, load_config
+from lakebed.formats.hudi.layout import HOODIE
+from lakebed.formats.hudi.options import KEEP_MAX, KEEP_MIN
+from lakebed.kernel.files import Store, open_store
+from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
+from lakebed.model.upkeep import Blocker
+
+_METADATA_KEPT: Mapping[str, object] = {KEEP_MIN.key: "20", KEEP_MAX.key: "30"}
+"""What Hudi's writers keep of a metadata table's timeline by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointReport:
+    """Whether a savepoint can be restored to: `missing` are files that it should keep, `archived_after` commits after
+    it that are archived, which Hudi's restore can no longer roll back."""
+
+    instant: str
+    missing: tuple[str, ...]
+    archived_after: int
+
+    @property
+    def restorable(self) -> bool:
+        """Whether both are empty."""
+        return not self.missing and not self.archived_after
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineReport:
+    """One timeline: `name` is data or metadata, `size` the number of active instants, `oldest` the oldest of them (""
+    for none), `due` how many instants an archival would move now.
+
+    `legacy` are archive files outside the folder that new ones go to. `legacy_needed` says whether readers still need
+    them: an upgrade to layout 2 copies the old archive and leaves the files behind.
+    """
+
+    name: str
+    location: str
+    size: int
+    pending: int
+    oldest: str
+    due: int
+    blockers: tuple[Blocker, ...]
+    settings: Mapping[str, str]
+    savepoints: tuple[SavepointReport, ...]
+    legacy: tuple[str, ...]
+    legacy_needed: bool
+
+
+def timelines(store: Store, given: Mapping[str, object], storage: Mapping[str, str]) -> tuple[TimelineReport, ...]:
+    """The data table's timeline, then the metadata table's where there is one. Changes nothing."""
+    check_given(given)
+    found = [_report("data", store, given, storage)]
+    if store.exists(f"{METADATA_FOLDER}/{PROPERTIES}"):
+        metadata = open_store(f"{store.location}/{METADATA_FOLDER}", storage)
+        found.append(_report("metadata", metadata, {**_METADATA_KEPT, **given}, storage))
+    return tuple(found)
+
+
+def _report(name: str, store: Store, given: Mapping[str, object], storage: Mapping[str, str]) -> TimelineReport:
+    config = load_config(store)
+    asked = check_given(given)
+    options = with_properties(asked, config)
+    evidence = gather(store, config, options, dict(storage))
+    kept = kept_bounds(options, evidence.instants, config)
+    plan = plan_archival(evidence, options, kept)
+    legacy = _legacy(store, config)
+    return TimelineReport(
+        name=name,
+        location=store.location,
+        size=len(evidence.instants),
+        pending=sum(not instant.done for instant in evidence.instants),
+        oldest=evidence.instants[0].time if evidence.instants else "",
+        due=len(plan.archived),
+        blockers=plan.blockers,
+        settings=described(options, asked, kept),
+        savepoints=_savepoints(store, config, evidence.instants, Scratch(options[SCRATCH_DIR])),
+        legacy=legacy,
+        legacy_needed=bool(legacy) and config.layout < 2,
+    )
+
+
+def _legacy(store: Store, config: TableConfig) -> tuple[str, ...]:
+    folders = config.archive_folders[1:] if config.layout < 2 else (f"{HOODIE}/archived", f"{HOODIE}/history")
+    return tuple(info.path for folder in folders for info in archive_files(store, folder))
+
+
+def _savepoints(
+    store: Store, config: TableConfig, instants: tuple[ActiveInstant, ...], scratch: Scratch
+) -> tuple[SavepointReport, ...]:
+    saved = [instant for instant in instants if instant.action == "savepoint" and instant.done]
+    if not saved:
+        return ()
+    writes = {"commit", "deltacommit", "replacecommit"}
+    old = [i.time for i in ArchivedTimeline(store, config, scratch).instants() if i.action in writes]
+    active = {instant.time for instant in instants if instant.writes}
+    return tuple(
+        SavepointReport(
+            instant.time,
+            _missing(store, instant),
+            len({time for time in old if time > instant.time} - active),
+        )
+        for instant in saved
+    )
+
+
+def _missing(store: Store, savepoint: ActiveInstant) -> tuple[str, ...]:
+    """The files that a savepoint names and that are gone; its own file where that cannot be read."""
+    try:
+        named = parse_savepoint(store.read(savepoint.last.path))
+    except CorruptError:
+        return (savepoint.last.path,)
+    gone = []
+    for partition, names in named.items():
+        there = {info.name for info in store.list(partition).files}
+        gone += [f"{partition}/{name}" if partition else name for name in names if name not in there]
+    return tuple(gone)
