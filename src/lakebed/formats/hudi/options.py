@@ -75,13 +75,18 @@ FALLBACK: Option[str] = Option(
 )
 CHANGELOG: Option[bool] = Option("changelog.enabled", boolean, False, "Give every change that the log holds, unmerged")
 CDC: Option[bool] = Option(
-    "cdc.enabled", boolean, False, "Give the rows before and after each change, where the table records them"
+    "cdc.enabled",
+    boolean,
+    False,
+    "Changes and streams give every commit's rows before and after it (+I -U +U -D), from the table's change log or, "
+    "where that is missing or leaves rows out, from the file slices on both sides of the commit",
 )
 CDC_FROM_CHANGELOG: Option[bool] = Option(
     "read.cdc.from.changelog",
     boolean,
-    True,
-    "With cdc.enabled, take the changes of merge-on-read tables from compactions",
+    False,
+    "With cdc.enabled on merge-on-read tables: take the changes of log files from the change logs of their "
+    "compactions, as Flink does by default; else they come with the commits that made them",
 )
 
 _FLINK: tuple[Option[Any], ...] = (
@@ -126,7 +131,8 @@ INCREMENTAL_FORMAT: Option[str] = Option(
     "hoodie.datasource.query.incremental.format",
     one_of("latest_state", "cdc"),
     "latest_state",
-    "What an incremental read gives",
+    "What an incremental read or a stream gives: latest_state the newest row of each changed key, cdc every commit's "
+    "changes as op, ts_ms, before and after, rows as JSON text",
 )
 START_OFFSET: Option[str] = Option(
     "hoodie.datasource.streaming.startoffset",

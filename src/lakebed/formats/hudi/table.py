@@ -12,7 +12,8 @@ from lakebed.formats.hudi.archived import ArchivedTimeline
 from lakebed.formats.hudi.codec.archive_v1 import ArchivedEntry
 from lakebed.formats.hudi.config import load_config
 from lakebed.formats.hudi.layout import COMPLETES_AS
-from lakebed.formats.hudi.options import AS_OF, READ
+from lakebed.formats.hudi.options import AS_OF, CDC, READ
+from lakebed.formats.hudi.read.cdc import plan_full_changes
 from lakebed.formats.hudi.read.changes import plan_changes
 from lakebed.formats.hudi.read.snapshot import plan_snapshot
 from lakebed.formats.hudi.read.split import HudiSplit
@@ -76,7 +77,8 @@ class HudiTable(Table):
         self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
     ) -> ReadPlan[HudiSplit]:
         """The splits of the changes in (after, until]."""
-        return plan_changes(self.state(), self._options, columns, where, after, until)
+        plan = plan_full_changes if self._options[CDC] else plan_changes
+        return plan(self.state(), self._options, columns, where, after, until)
 
     def archive(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}

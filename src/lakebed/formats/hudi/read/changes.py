@@ -88,14 +88,7 @@ def plan_range(
     state: TableState, options: Options, columns: Sequence[str] | None, where: Where, wanted: Range
 ) -> ReadPlan[HudiSplit]:
     """The splits of a range of commits."""
-    _refuse_unmerged(state, options)
-    if not state.config.meta_fields:
-        raise UnsupportedError(
-            "changes of a table without meta columns cannot be told",
-            table=state.store.location,
-            why="hoodie.populate.meta.fields is false, so no row says which commit wrote it",
-            todo="Read snapshots instead",
-        )
+    check_tellable(state, options)
     schema = state.schema()
     names = project(columns, schema, table=state.store.location)
     predicate = parse_where(where, schema)
@@ -110,13 +103,9 @@ def plan_range(
         reader = reader_of(state, options, schema, state.view())
         splits = full_scan(state, wanted)
         planner.warnings.append(f"{error.what}: rows that later commits overwrote, and deletes, are missing")
-    fixed = {*state.config.record_keys, *state.config.partition_fields, *state.config.ordering, *_KEPT}
-    out = [schema.field(name) for name in names]
-    out = [item if item.name in fixed else item.with_nullable(True) for item in out]
-    out = [item.with_nullable(True) if item.name in state.config.ordering else item for item in out]
     task = ChangesTask(
         reader,
-        pa.schema([*out, ROW_KIND_FIELD]),
+        changes_schema(state, schema, names),
         tuple(dict.fromkeys([*names, *columns_of(where, schema)])),
         predicate,
         None if wanted.everything else frozenset(wanted.commits) - wanted.skipped,
@@ -125,18 +114,32 @@ def plan_range(
     return ReadPlan(task.schema, tuple(splits), task, tuple(planner.warnings))
 
 
-def _refuse_unmerged(state: TableState, options: Options) -> None:
-    for option in (CDC, CHANGELOG):
-        if options[option]:
-            raise UnsupportedError(
-                f"{option.key} is not supported",
-                table=state.store.location,
-                why="changes are one net row a key and range: the newest version, or a delete",
-                todo=f"Leave {option.key} out",
-            )
+def changes_schema(state: TableState, schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    """The columns of changes: nullable but for key and partition, then the row kind."""
+    fixed = {*state.config.record_keys, *state.config.partition_fields, *_KEPT} - {*state.config.ordering}
+    out = [schema.field(name) for name in names]
+    return pa.schema([*(item if item.name in fixed else item.with_nullable(True) for item in out), ROW_KIND_FIELD])
 
 
 _KEPT = ("_hoodie_record_key", "_hoodie_partition_path")
+
+
+def check_tellable(state: TableState, options: Options) -> None:
+    """Raise UnsupportedError where changes cannot be told: without meta columns, or unmerged ones."""
+    if options[CHANGELOG]:
+        raise UnsupportedError(
+            f"{CHANGELOG.key} is not supported",
+            table=state.store.location,
+            why="lakebed merges the versions of a row that one commit's log holds",
+            todo=f"Leave {CHANGELOG.key} out; {CDC.key} gives the rows before and after each commit's changes",
+        )
+    if not state.config.meta_fields:
+        raise UnsupportedError(
+            "changes of a table without meta columns cannot be told",
+            table=state.store.location,
+            why="hoodie.populate.meta.fields is false, so no row says which commit wrote it",
+            todo="Read snapshots instead",
+        )
 
 
 class _Planner:
@@ -145,7 +148,7 @@ class _Planner:
     def __init__(self, state: TableState, wanted: Range) -> None:
         self._state, self._wanted = state, wanted
         self._written = state.written(wanted.view)
-        self._stats = _stats_by_group(wanted)
+        self._stats = stats_by_group(wanted)
         self._complete = Completeness(state, wanted.view)
         self.warnings: list[str] = []
 
@@ -164,7 +167,7 @@ class _Planner:
                 if found is not None:
                     slices[file_id] = found
             before = self._before(partition, groups, slices)
-            together = bool(before) or self._inserts_after_deletes(partition)
+            together = bool(before) or inserts_after_deletes(self._stats.get(partition, {}), self._wanted)
             splits += _splits_of(partition, list(slices.values()), before, together)
         return splits
 
@@ -223,23 +226,6 @@ class _Planner:
                     found[file_id] = min(found.get(file_id, order), order)
         return found
 
-    def _inserts_after_deletes(self, partition: str) -> bool:
-        """Whether a key that one group deleted may live on in another: an index that knows of the delete puts it
-        anywhere."""
-        groups = self._stats.get(partition, {})
-        orders = self._wanted.orders
-        first = sorted(
-            (min(orders[time] for time, stat in stats if stat.deletes), group)
-            for group, stats in groups.items()
-            if any(stat.deletes for _, stat in stats)
-        )[:2]
-        return any(
-            stat.inserts and any(other != group and orders[time] >= order for order, other in first)
-            for group, stats in groups.items()
-            for time, stat in stats
-            if first and not self._wanted.commits[time].is_service
-        )
-
     def _stats_of(self, partition: str, file_id: str) -> Sequence[tuple[str, WriteStat]]:
         return self._stats.get(partition, {}).get(file_id, ())
 
@@ -269,7 +255,28 @@ def full_scan(state: TableState, wanted: Range) -> list[HudiSplit]:
     return [split_of(s) for path, files in listed.items() for s in live_slices(path, files, view, written)]
 
 
-def _stats_by_group(wanted: Range) -> dict[str, dict[str, list[tuple[str, WriteStat]]]]:
+GroupStats = Mapping[str, Sequence[tuple[str, WriteStat]]]
+"""What commits wrote to the file groups of one partition, by file id: (instant, file)."""
+
+
+def inserts_after_deletes(groups: GroupStats, wanted: Range) -> bool:
+    """Whether a key that one group of a partition deleted may live on in another: an index that knows of the delete
+    puts it anywhere."""
+    orders = wanted.orders
+    first = sorted(
+        (min(orders[time] for time, stat in stats if stat.deletes), group)
+        for group, stats in groups.items()
+        if any(stat.deletes for _, stat in stats)
+    )[:2]
+    return any(
+        stat.inserts and any(other != group and orders[time] >= order for order, other in first)
+        for group, stats in groups.items()
+        for time, stat in stats
+        if first and not wanted.commits[time].is_service
+    )
+
+
+def stats_by_group(wanted: Range) -> dict[str, dict[str, list[tuple[str, WriteStat]]]]:
     """What the range's commits wrote, by partition and file id: (instant, file)."""
     found: dict[str, dict[str, list[tuple[str, WriteStat]]]] = {}
     for time, commit in wanted.commits.items():

@@ -119,13 +119,13 @@ def _slices(state: TableState, view: View, predicate: pc.Expression | None, sche
     kept = state.partitions.kept(listed, predicate, schema)
     if not view.bound:
         return [found for path in kept for found in live_slices(path, listed[path], view, written)]
-    return [found for path in kept for found in _older_slices(state, path, listed[path], view, written)]
+    return [found for path in kept for found in complete_slices(state, path, listed[path], view, written)]
 
 
-def _older_slices(
+def complete_slices(
     state: TableState, partition: str, files: Sequence[FileInfo], view: View, written: WrittenFiles
 ) -> Iterator[FileSlice]:
-    """The slices of a partition as of a moment before now; DataCleanedError when they are not whole."""
+    """The slices of a partition as of a moment, which may lie before now; DataCleanedError when they are not whole."""
     complete, groups = Completeness(state, view), file_groups(files)
     replaced = written.replaced.get(partition, frozenset())
     for file_id in sorted({*groups, *complete.vanished(partition, groups)} - replaced):

@@ -2,9 +2,10 @@
 unchanged.
 
 Rules: Hudi's `DataSourceReadOptions`, `DefaultSource`, `IncrementalRelation` and `HoodieStreamSource`. Rows come as
-that source gives them: no row kinds, no deletes. An incremental read begins after `begin.instanttime`, as Hudi 1.1 does
-for every table version. A stream starts where `hoodie.datasource.streaming.startOffset` says: with everything
-(earliest, the default), with what comes next (latest), or after an instant.
+that source gives them: no row kinds, no deletes; with the incremental format cdc the rows before and after each change.
+An incremental read begins after `begin.instanttime`, as Hudi 1.1 does for every table version. A stream starts where
+`hoodie.datasource.streaming.startOffset` says: with everything (earliest, the default), with what comes next (latest),
+or after an instant.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import OptionError, UnsupportedError
+from lakebed.errors import OptionError
 from lakebed.formats.hudi.options import (
     AS_OF,
     BEGIN,
@@ -29,16 +30,19 @@ from lakebed.formats.hudi.options import (
     SPARK,
     START_OFFSET,
 )
-from lakebed.formats.hudi.read.changes import plan_changes
+from lakebed.formats.hudi.read.cdc import all_commits, full_splits, row_changes
+from lakebed.formats.hudi.read.cdc_json import CDC_SCHEMA, CdcRows
+from lakebed.formats.hudi.read.changes import Range, plan_changes, range_of
 from lakebed.formats.hudi.read.snapshot import plan_snapshot
 from lakebed.formats.hudi.read.split import HudiSplit
-from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.read.state import COMMIT_TIME, META, TableState
 from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates import Where
+from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import Limits
+from lakebed.verbs.table import project
 
 
 def plan_spark_read(
@@ -51,7 +55,6 @@ def plan_spark_read(
     options = SPARK.parse(given)
     if options[QUERY_TYPE] != "incremental":
         return plan_snapshot(state, _read_options(options), columns, where, options[AS_OF] or None)
-    _refuse_cdc(state, options)
     if not options.given(BEGIN):
         raise OptionError(
             "an incremental read needs its begin",
@@ -61,6 +64,9 @@ def plan_spark_read(
         )
     begin = options[BEGIN]
     after = None if begin.lower() == "earliest" else begin
+    if options[INCREMENTAL_FORMAT] == "cdc":
+        wanted = all_commits(state, range_of(state, after, options[END] or None))
+        return plan_cdc_rows(state, _read_options(options), columns, where, wanted)
     return rows_only(state, plan_changes(state, _read_options(options), columns, where, after, options[END] or None))
 
 
@@ -72,8 +78,10 @@ def spark_stream(
 ) -> SparkStream:
     """The stream that Hudi's source would give."""
     options = SPARK.parse(given)
-    _refuse_cdc(state(), options)
-    return SparkStream(HudiStream(state, _read_options(options), columns, where), state, options[START_OFFSET])
+    stream = HudiStream(state, _read_options(options), columns, where)
+    if options[INCREMENTAL_FORMAT] == "cdc":
+        stream = CdcStream(state, _read_options(options), columns, where)
+    return SparkStream(stream, state, options[START_OFFSET])
 
 
 class SparkStream:
@@ -84,7 +92,9 @@ class SparkStream:
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's columns."""
+        """The table's columns, or those of cdc."""
+        if isinstance(self._stream, CdcStream):
+            return self._stream.schema
         return _plain(self._state(), self._stream.schema)
 
     def initial(self) -> str:
@@ -101,7 +111,31 @@ class SparkStream:
 
     def plan(self, start: str, end: str) -> ReadPlan[HudiSplit]:
         """The rows of a batch."""
-        return rows_only(self._state(), self._stream.plan(start, end))
+        plan = self._stream.plan(start, end)
+        return plan if isinstance(self._stream, CdcStream) else rows_only(self._state(), plan)
+
+
+class CdcStream(HudiStream):
+    """A stream of full changes in the columns of cdc."""
+
+    def _planned(self, state: TableState, wanted: Range) -> ReadPlan[HudiSplit]:
+        return plan_cdc_rows(state, self._options, self._columns, self._where, wanted, wanted.everything)
+
+
+def plan_cdc_rows(
+    state: TableState,
+    options: Options,
+    columns: Sequence[str] | None,
+    where: Where,
+    wanted: Range,
+    as_it_stands: bool = False,
+) -> ReadPlan[HudiSplit]:
+    """Full changes in the columns op, ts_ms, before and after; `columns` and `where` speak of these."""
+    names = project(columns, CDC_SCHEMA, table=state.store.location)
+    user = tuple(name for name in state.schema().names if name not in META)
+    changes = row_changes(state, options, wanted, (COMMIT_TIME, *user))
+    task = CdcRows(changes, pa.schema([CDC_SCHEMA.field(name) for name in names]), parse_where(where, CDC_SCHEMA))
+    return ReadPlan(task.schema, tuple(full_splits(state, options, wanted, as_it_stands)), task)
 
 
 def rows_only(state: TableState, plan: ReadPlan[HudiSplit]) -> ReadPlan[HudiSplit]:
@@ -142,13 +176,3 @@ def _read_options(options: Options) -> Options:
             **{key: text for key, text in options.raw.items() if key.lower().startswith(READ.prefixes)},
         }
     )
-
-
-def _refuse_cdc(state: TableState, options: Options) -> None:
-    if options[INCREMENTAL_FORMAT] == "cdc":
-        raise UnsupportedError(
-            "change data in the shape of Hudi's cdc format is not supported",
-            table=state.store.location,
-            why=f"{INCREMENTAL_FORMAT.key} is cdc",
-            todo='Read the table with format("lakebed"): one row for each changed key, with its kind',
-        )

@@ -34,6 +34,23 @@ class SlicePaths(NamedTuple):
         )
 
 
+class FileGroupChange(NamedTuple):
+    """What one commit did to one file group, by the files that tell it.
+
+    `logs` are the commit's change logs. `before` and `after` are the slices on both sides of the commit, None where the
+    group has none; `gone` names a file of them that was cleaned, where the change logs are there. `deletes` says that
+    keys of `before` can be missing in `after`. `instant` is "" for rows that a stream begins with.
+    """
+
+    instant: str
+    partition: str
+    logs: tuple[str, ...] = ()
+    before: SlicePaths | None = None
+    after: SlicePaths | None = None
+    deletes: bool = False
+    gone: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class HudiSplit(Split):
     """File slices that one task reads together.
@@ -41,10 +58,12 @@ class HudiSplit(Split):
     A snapshot has one slice in `slices`. A read of changes has the slices at the end of the range there; where it holds
     several, a key that lives in one of them is no delete in another. `before` has slices from before the range's first
     delete, where the deletes can be found in no log file any more: a key that is there and not in `slices` was deleted.
+    A read of full changes (`cdc.enabled`) has `changes` alone, in the order of their commits.
     """
 
     slices: tuple[SlicePaths, ...]
     before: tuple[SlicePaths, ...] = ()
+    changes: tuple[FileGroupChange, ...] = ()
 
 
 def split_of(file_slice: FileSlice) -> HudiSplit:

@@ -19,6 +19,7 @@ from lakebed.errors import UsageError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata
 from lakebed.formats.hudi.options import (
     BYTES_LIMIT,
+    CDC,
     COMMITS_LIMIT,
     END_COMMIT,
     FALLBACK,
@@ -28,6 +29,7 @@ from lakebed.formats.hudi.options import (
     SPLITS_LIMIT,
     START_COMMIT,
 )
+from lakebed.formats.hudi.read.cdc import plan_full_range, waits_for_compaction
 from lakebed.formats.hudi.read.changes import Range, plan_range
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
@@ -90,7 +92,7 @@ class HudiStream:
         """The table's columns, then the row kind."""
         state = self._state()
         nothing = Range(state.view(), {}, {}, False)
-        return plan_range(state, self._options, self._columns, self._where, nothing).schema
+        return self._planned(state, nothing).schema
 
     def initial(self) -> str:
         """The position before the first row that the options ask for."""
@@ -145,7 +147,7 @@ class HudiStream:
             strict=self._options[FALLBACK] == "fail",
             skipped=frozenset(commit.time for commit in commits if self._is_skipped_overwrite(commit)),
         )
-        plan = plan_range(state, self._options, self._columns, self._where, wanted)
+        plan = self._planned(state, wanted)
         archived = sum(commit.time not in state.timeline.by_time for commit in commits)
         if not archived:
             return plan
@@ -153,6 +155,11 @@ class HudiStream:
             f"the reader has fallen behind: {archived} of {len(commits)} commits of this batch are archived already"
         )
         return ReadPlan(plan.schema, plan.splits, plan.read, (behind, *plan.warnings))
+
+    def _planned(self, state: TableState, wanted: Range) -> ReadPlan[HudiSplit]:
+        if self._options[CDC]:
+            return plan_full_range(state, self._options, self._columns, self._where, wanted, wanted.everything)
+        return plan_range(state, self._options, self._columns, self._where, wanted)
 
     def _commits(self, state: TableState, position: StreamPosition, until: str = "") -> list[_Commit]:
         """Completed commits after a position, those that were pending there first, by what ranges count in."""
@@ -201,6 +208,8 @@ class HudiStream:
     def _counts(self, state: TableState, commit: _Commit) -> bool:
         """Whether a commit brings rows: table services that are skipped do not."""
         operation = commit.metadata.operation
+        if self._options[CDC] and waits_for_compaction(state, self._options):
+            return operation == "COMPACT" or any(not stat.is_log for stat in commit.metadata.stats)
         if operation in ("COMPACT", "LOG_COMPACT"):
             return not (state.config.merge_on_read and self._options[SKIP_COMPACTION])
         if operation == "CLUSTER":

@@ -1,0 +1,281 @@
+"""Full changes of a range of commits: for each commit the rows before and after it, in the order of the commits.
+
+Rules: Hudi's `HoodieCDCExtractor`. It gives each commit and file group one of five cases:
+
+    AS_IS               a change log (`.cdc`) holds operation, row before and row after
+    BASE_FILE_INSERT    a new file group: all its rows are inserts
+    BASE_FILE_DELETE    a file group that lost its rows
+    LOG_FILE            a log file, to be held against the slice from before it
+    REPLACE_COMMIT      a replaced file group: all its rows are deletes
+
+The last four are one here: the file group's slice before the commit against that after it. So is a change log in a
+supplemental mode that leaves the rows out, and a table that keeps no change log can be asked as well. Table services
+change nothing. With `read.cdc.from.changelog` the log files of a merge-on-read table wait for their compaction, whose
+change log brings them, as Flink writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from lakebed.errors import DataCleanedError, UnsupportedError
+from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
+from lakebed.formats.hudi.merge import check_known
+from lakebed.formats.hudi.options import CDC_FROM_CHANGELOG
+from lakebed.formats.hudi.read.cdc_task import FullChangesTask, RowChanges
+from lakebed.formats.hudi.read.changes import (
+    Range,
+    changes_schema,
+    check_tellable,
+    inserts_after_deletes,
+    range_of,
+    stats_by_group,
+)
+from lakebed.formats.hudi.read.cleaned import Completeness
+from lakebed.formats.hudi.read.partitions import list_named, list_partitions
+from lakebed.formats.hudi.read.snapshot import complete_slices, reader_of
+from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.slices import FileGroup, file_groups, slice_of
+from lakebed.formats.hudi.timeline import View, view_of
+from lakebed.kernel.options import Options
+from lakebed.kernel.predicates import Where, columns_of, parse_where
+from lakebed.verbs.read import ReadPlan
+from lakebed.verbs.table import Position, project
+
+_FULL_MODE = "data_before_after"
+_TEXT_KEYS = ("string", "int", "long", "short", "int32", "int64")
+
+
+def plan_full_changes(
+    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, after: Position, until: Position
+) -> ReadPlan[HudiSplit]:
+    """The splits of the full changes in (after, until], +I, -U, +U and -D rows, all of whose columns are given.
+
+    Of the meta columns the commit time (that of the change), record key and partition path are given. Raises
+    DataCleanedError when files that it takes were cleaned.
+    """
+    return plan_full_range(state, options, columns, where, all_commits(state, range_of(state, after, until)))
+
+
+def all_commits(state: TableState, wanted: Range) -> Range:
+    """A range from the beginning of history on with its archived commits, others as they are."""
+    if not wanted.everything:
+        return wanted
+    commits, orders = dict(wanted.commits), dict(wanted.orders)
+    for old in state.archived.commits("", wanted.view.bound):
+        if old.time not in state.timeline.by_time:
+            commits[old.time], orders[old.time] = old.commit, old.order
+    return replace(wanted, commits=commits, orders=orders)
+
+
+def plan_full_range(
+    state: TableState,
+    options: Options,
+    columns: Sequence[str] | None,
+    where: Where,
+    wanted: Range,
+    as_it_stands: bool = False,
+) -> ReadPlan[HudiSplit]:
+    """The splits of the full changes of some commits; with `as_it_stands` all rows at the range's end as inserts."""
+    schema = state.schema()
+    names = project(columns, schema, table=state.store.location)
+    changes = row_changes(state, options, wanted, tuple(dict.fromkeys([*names, *columns_of(where, schema)])))
+    task = FullChangesTask(changes, changes_schema(state, schema, names), parse_where(where, schema))
+    return ReadPlan(task.schema, tuple(full_splits(state, options, wanted, as_it_stands)), task)
+
+
+def row_changes(state: TableState, options: Options, wanted: Range, decoded: tuple[str, ...]) -> RowChanges:
+    """How the changes of a range are read, some columns of them."""
+    check_tellable(state, options)
+    schema = state.schema()
+    reader = reader_of(state, options, schema, wanted.view)
+    check_known(reader.rules, state.store.location)
+    return RowChanges(reader, decoded, state.config.record_keys if _has_text_keys(state) else ())
+
+
+def full_splits(state: TableState, options: Options, wanted: Range, as_it_stands: bool) -> list[HudiSplit]:
+    """One split a file group, or a partition where keys move between its file groups."""
+    if as_it_stands:
+        return _standing(state, wanted)
+    return list(_Planner(state, options, wanted).splits())
+
+
+def waits_for_compaction(state: TableState, options: Options) -> bool:
+    """Whether the changes of log files come with their compaction."""
+    return bool(state.config.merge_on_read and options[CDC_FROM_CHANGELOG])
+
+
+def _has_text_keys(state: TableState) -> bool:
+    """Whether record keys can be told from the key fields: a key generator for several fields may put a lone one's name
+    into the key or not."""
+    kinds = [str(state.schema().field(name).type) for name in state.config.record_keys if name in state.schema().names]
+    generator = state.config.properties.get("hoodie.table.keygenerator.type") or state.config.properties.get(
+        "hoodie.table.keygenerator.class", ""
+    )
+    ambiguous = len(kinds) == 1 and not (generator.upper() == "SIMPLE" or generator.endswith(".SimpleKeyGenerator"))
+    known = len(kinds) == len(state.config.record_keys) and all(kind in _TEXT_KEYS for kind in kinds)
+    return bool(kinds) and known and not ambiguous
+
+
+def _standing(state: TableState, wanted: Range) -> list[HudiSplit]:
+    written = state.written(wanted.view)
+    named = {stat.partition for commit in wanted.commits.values() for stat in commit.stats}
+    listed = list_partitions(state.store, {*named, *state.cleaned_groups})
+    return [
+        HudiSplit(
+            _group(partition, found.file_id),
+            found.size,
+            (),
+            (),
+            (FileGroupChange("", partition, after=SlicePaths.of(found)),),
+        )
+        for partition, files in listed.items()
+        for found in complete_slices(state, partition, files, wanted.view, written)
+    ]
+
+
+class _Planner:
+    """Finds what each commit of a range did to each file group."""
+
+    def __init__(self, state: TableState, options: Options, wanted: Range) -> None:
+        self._state, self._wanted = state, wanted
+        self._compactions = waits_for_compaction(state, options)
+        self._logs_are_full = (
+            state.config.properties.get("hoodie.table.cdc.supplemental.logging.mode", _FULL_MODE).lower() == _FULL_MODE
+        )
+        self._written = state.written(wanted.view)
+        self._stats = stats_by_group(wanted)
+        self._views: dict[str, View] = {}
+
+    def splits(self) -> Iterator[HudiSplit]:
+        """The splits of all partitions that the range's commits touched."""
+        replaced: dict[str, list[tuple[str, str]]] = {}
+        for time, commit in self._wanted.commits.items():
+            if not commit.is_service and time not in self._wanted.skipped:
+                for partition, ids in commit.replaced.items():
+                    replaced.setdefault(partition, []).extend((time, file_id) for file_id in ids)
+        listed = list_named(self._state.store, {*self._stats, *replaced})
+        for partition, files in sorted(listed.items()):
+            groups, stats = file_groups(files), self._stats.get(partition, {})
+            sizes: dict[str, int] = {}
+            changes: dict[str, list[tuple[tuple[str, str, int], FileGroupChange]]] = {}
+            for time, file_id in replaced.get(partition, ()):
+                found = self._replaced(partition, groups.get(file_id) or FileGroup(file_id, [], []), time)
+                if found is not None:
+                    changes.setdefault(file_id, []).append((self._place(time, 0), found))
+            for file_id, written in stats.items():
+                group = groups.get(file_id) or FileGroup(file_id, [], [])
+                sizes[file_id] = sum(stat.size for _, stat in written)
+                for time, mine in _by_commit(written).items():
+                    found = self._change(partition, group, time, mine)
+                    if found is not None:
+                        changes.setdefault(file_id, []).append((self._place(time, 1), found))
+            if partition in replaced or inserts_after_deletes(stats, self._wanted):
+                every = [entry for entries in changes.values() for entry in entries]
+                yield _split(partition, sum(sizes.values()), every)
+            else:
+                for file_id, entries in changes.items():
+                    yield _split(_group(partition, file_id), sizes[file_id], entries)
+
+    def _place(self, time: str, step: int) -> tuple[str, str, int]:
+        """The order of changes: by commit, in one commit what it took away first."""
+        return self._wanted.orders[time], time, step
+
+    def _replaced(self, partition: str, group: FileGroup, time: str) -> FileGroupChange | None:
+        before = self._slice(partition, group, self._view_before(time))
+        return FileGroupChange(time, partition, before=before, deletes=True) if before else None
+
+    def _change(
+        self, partition: str, group: FileGroup, time: str, stats: Sequence[WriteStat]
+    ) -> FileGroupChange | None:
+        commit = self._wanted.commits[time]
+        logs = self._change_logs(partition, group, time, stats)
+        if not self._brings_changes(commit, stats, bool(logs), time) or time in self._wanted.skipped:
+            return None
+        deletes = any(stat.deletes for stat in stats)
+        if commit.is_service:
+            return FileGroupChange(time, partition, logs)
+        try:
+            before = self._slice(partition, group, self._view_before(time))
+            after = self._slice(partition, group, self._view_at(self._wanted.orders[time]), stats, time)
+            self._check_previous(partition, group, before, stats, time)
+        except DataCleanedError as error:
+            if not (logs and self._logs_are_full):
+                raise
+            return FileGroupChange(time, partition, logs, deletes=deletes, gone=error.file or group.file_id)
+        return FileGroupChange(time, partition, logs, before, after, deletes)
+
+    def _brings_changes(self, commit: CommitMetadata, stats: Sequence[WriteStat], logged: bool, time: str) -> bool:
+        if not commit.is_service:
+            return not (self._compactions and all(stat.is_log for stat in stats))
+        if commit.operation != "COMPACT" or not self._compactions:
+            return False
+        if not logged or not self._logs_are_full:
+            raise UnsupportedError(
+                "a compaction wrote no change log that has its rows",
+                table=self._state.store.location,
+                instant=time,
+                why=f"{CDC_FROM_CHANGELOG.key} asks for the changes of compactions",
+                todo=f"Set {CDC_FROM_CHANGELOG.key} = false: changes then come with the commits that made them",
+            )
+        return True
+
+    def _change_logs(self, partition: str, group: FileGroup, time: str, stats: Sequence[WriteStat]) -> tuple[str, ...]:
+        """The change logs of a commit, if all are there. Archives of some releases leave their names out."""
+        named = {path.rpartition("/")[2] for stat in stats for path in stat.cdc}
+        found = [log for log in group.logs if log.cdc and (log.name in named if named else log.instant == time)]
+        if len(found) < len(named):
+            return ()
+        prefix = f"{partition}/" if partition else ""
+        return tuple(prefix + log.name for log in sorted(found, key=lambda log: log.version))
+
+    def _view_at(self, order: str) -> View:
+        view = self._views.get(order)
+        if view is None:
+            whole = self._wanted.view
+            view = self._views[order] = view_of(whole.timeline, order, archived=whole.archived)
+        return view
+
+    def _view_before(self, time: str) -> View:
+        order = self._wanted.orders[time]
+        return self._view_at(str(int(order) - 1).zfill(len(order)))
+
+    def _slice(
+        self, partition: str, group: FileGroup, view: View, stats: Sequence[WriteStat] = (), time: str = ""
+    ) -> SlicePaths | None:
+        """The group's slice in a view; DataCleanedError when it is not whole."""
+        found = slice_of(partition, group, view, self._written)
+        Completeness(self._state, view).check(partition, group, found, [(time, stat) for stat in stats])
+        if found is None:
+            return None
+        # Table version 6: later commits append blocks to log files of the same slice.
+        return SlicePaths.of(found, "" if self._state.config.completion_times else view.bound)
+
+    def _check_previous(
+        self, partition: str, group: FileGroup, before: SlicePaths | None, stats: Sequence[WriteStat], time: str
+    ) -> None:
+        """The base file that a rewritten one says it came from is that of the slice before."""
+        base = max((base.instant for base in group.bases if before and before.base.endswith(base.name)), default="")
+        for stat in stats:
+            if not stat.is_log and stat.previous.isdigit() and (before is None or stat.previous > base):
+                if before is not None and before.logs:
+                    continue
+                raise Completeness(self._state, self._view_before(time)).error(_group(partition, group.file_id), time)
+
+
+def _by_commit(stats: Sequence[tuple[str, WriteStat]]) -> Mapping[str, list[WriteStat]]:
+    found: dict[str, list[WriteStat]] = {}
+    for time, stat in stats:
+        found.setdefault(time, []).append(stat)
+    return found
+
+
+def _split(group: str, size: int, changes: Sequence[tuple[tuple[str, str, int], FileGroupChange]]) -> HudiSplit:
+    ordered = sorted(changes, key=lambda entry: entry[0])
+    return HudiSplit(group, size, (), (), tuple(change for _, change in ordered))
+
+
+def _group(partition: str, file_id: str) -> str:
+    return f"{partition}/{file_id}" if partition else file_id
