@@ -2,13 +2,17 @@
 
 Layout 1 has files in the log file format (`HoodieArchivedTimeline` of 0.x), in the folder that the properties name or
 in one that an older or newer release used; layout 2 has Parquet files that the newest manifest lists. An archive folder
-that is not there is an empty history. Each file is read once; those of layout 1 hold the state files of an instant as
-separate records, in no order of time, and after a crash the same record twice.
+that is not there is an empty history. Files of layout 1 hold the state files of an instant as separate records, in no
+order of time, and after a crash the same record twice.
+
+An archive can be larger than memory: files are read one after another, what is kept of them is bounded, and a file is
+searched for a word before it is decoded for the few instants that have it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,6 +20,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.errors import NotInHistoryError
 from lakebed.formats.hudi.codec.archive_v1 import ArchivedEntry, parse_archive
@@ -44,8 +49,10 @@ from lakebed.model.instant import Instant
 DROPPED = f"{HOODIE}/.lakebed/archive.json"
 """The mark that a retention of the archive leaves: up to when history was dropped."""
 _READ_THREADS = 8
-_ARCHIVE_PREFIX = ".commits_.archive"
+_ARCHIVE_NAME = re.compile(r"\.commits_\.archive\.(\d+)_.*")
 _REPLACING = ("replacecommit", "clustering")
+_WINDOW = 16 << 20
+_REMEMBERED_BYTES = 64 << 20
 _STATES = ("requested", "inflight", "completed")
 
 
@@ -59,30 +66,40 @@ class ArchivedCommit(NamedTuple):
 
 
 @dataclass
+class ArchiveMemory:
+    """What one open table remembers of its archive files, which never change: entries (bounded), whether a file has a
+    replace commit, the instants of a Parquet file."""
+
+    entries: dict[FileInfo, tuple[ArchivedEntry, ...]] = field(default_factory=dict)
+    replacing: dict[FileInfo, bool] = field(default_factory=dict)
+    instants: dict[str, pa.Table] = field(default_factory=dict)
+
+
+@dataclass
 class ArchivedTimeline:
-    """What was archived, read when first asked for and each file once."""
+    """What was archived, read when first asked for."""
 
     store: Store
     config: TableConfig
     scratch: Scratch
-    remembered: dict[tuple[FileInfo, ...], tuple[ArchivedEntry, ...]] = field(default_factory=dict)
+    remembered: ArchiveMemory = field(default_factory=ArchiveMemory)
 
     def instants(self) -> list[Instant]:
         """Every archived instant in its newest state, oldest first."""
         if self.config.layout >= 2:
             return [
                 Instant(time, completed or "", action, "completed", archived=True)
-                for table in self._lsm_instants
-                for time, completed, action in zip(*(column.to_pylist() for column in table.columns), strict=True)
+                for time, completed, action in self._lsm_instants
             ]
         newest: dict[tuple[str, str], ArchivedEntry] = {}
-        for entry in self._entries:
+        for entry in self._entries():
             key = (entry.instant, COMPLETES_AS.get(entry.action, entry.action))
             known = newest.get(key)
             if known is None or _rank(entry) >= _rank(known):
                 newest[key] = entry
         return [
-            Instant(entry.instant, "", entry.action, entry.state.lower(), archived=True) for entry in newest.values()
+            Instant(entry.instant, "", entry.action, entry.state.lower(), archived=True)
+            for _, entry in sorted(newest.items())
         ]
 
     def check_known(self, position: str) -> None:
@@ -118,8 +135,7 @@ class ArchivedTimeline:
         else:
             found = [
                 ArchivedCommit(entry.instant, entry.instant, entry.action, _commit_of(entry))
-                for entry in self._entries
-                if entry.state == "COMPLETED" and entry.action in WRITES and _between(entry.instant, low, high)
+                for entry in self._completed(tuple(WRITES), low, high)
             ]
         return sorted(found, key=lambda commit: (commit.order, commit.time))
 
@@ -128,8 +144,7 @@ class ArchivedTimeline:
         if self.config.layout < 2:
             return [
                 clean_from(metadata)
-                for entry in self._entries
-                if entry.state == "COMPLETED" and entry.action == "clean"
+                for entry in self._completed(("clean",), "", "")
                 for metadata in [entry.metadata().get("hoodieCleanMetadata")]
                 if metadata
             ]
@@ -143,10 +158,7 @@ class ArchivedTimeline:
         """
         self.check_known(until)
         if self.config.layout < 2:
-            done = [
-                entry for entry in self._entries if entry.state == "COMPLETED" and _between(entry.instant, "", until)
-            ]
-            commits = [_commit_of(entry) for entry in done if entry.action in _REPLACING]
+            commits = [_commit_of(entry) for entry in self._completed(_REPLACING, "", until)]
         else:
             commits = [parse_commit(payload) for _, _, _, payload in self._payloads(_REPLACING, "", until)]
         found: dict[str, set[str]] = {}
@@ -160,18 +172,50 @@ class ArchivedTimeline:
         return next((commit.commit.schema for commit in reversed(self.commits("", "")) if commit.commit.schema), "")
 
     @cached_property
-    def _entries(self) -> tuple[ArchivedEntry, ...]:
-        """Layout 1: every archived state file."""
-        files = tuple(
-            info
+    def _archives(self) -> tuple[FileInfo, ...]:
+        """Layout 1: the archive files, as they were written."""
+        found = [
+            (int(match[1]), info)
             for folder in self.config.archive_folders
             for info in self.store.list(folder).files
-            if info.name.startswith(_ARCHIVE_PREFIX)
-        )
-        if files not in self.remembered:
-            self.remembered.clear()
-            self.remembered[files] = parse_archive((self.store.read(f.path) for f in files), self.scratch).entries
-        return self.remembered[files]
+            if (match := _ARCHIVE_NAME.fullmatch(info.name))
+        ]
+        return tuple(info for _, info in sorted(found, key=lambda entry: entry[0]))
+
+    def _completed(self, actions: tuple[str, ...], low: str, high: str) -> list[ArchivedEntry]:
+        """Layout 1: completed instants of some actions in (low, high], each once, as it was written last."""
+        found: dict[tuple[str, str], ArchivedEntry] = {}
+        for entry in self._entries(only_replacing=actions == _REPLACING):
+            if entry.state == "COMPLETED" and entry.action in actions and _between(entry.instant, low, high):
+                found[(entry.instant, entry.action)] = entry
+        return [entry for _, entry in sorted(found.items())]
+
+    def _entries(self, only_replacing: bool = False) -> Iterator[ArchivedEntry]:
+        """Layout 1: the state files of each archive file, or of those that have a replace commit."""
+        keeps = sum(info.size for info in self._archives) <= _REMEMBERED_BYTES
+        for info in self._archives:
+            entries = self.remembered.entries.get(info)
+            if entries is None:
+                if only_replacing and not self._has_replace_commits(info):
+                    continue
+                entries = parse_archive([self.store.read(info.path)], self.scratch).entries
+                if keeps:
+                    self.remembered.entries[info] = entries
+            yield from entries
+
+    def _has_replace_commits(self, info: FileInfo) -> bool:
+        """Whether the name of such an action stands anywhere in a file, read window by window."""
+        known = self.remembered.replacing.get(info)
+        if known is None:
+            windows = range(0, info.size, _WINDOW)
+            overlap = max(map(len, _REPLACING))
+            known = any(
+                any(word.encode() in data for word in _REPLACING)
+                for start in windows
+                for data in [self.store.read(info.path, start, min(_WINDOW + overlap, info.size - start))]
+            )
+            self.remembered.replacing[info] = known
+        return known
 
     @cached_property
     def _files(self) -> tuple[str, ...]:
@@ -188,25 +232,34 @@ class ArchivedTimeline:
         return tuple(f"{folder}/{file.name}" for file in manifest)
 
     @cached_property
-    def _lsm_instants(self) -> list[pa.Table]:
+    def _lsm_tables(self) -> list[tuple[str, pa.Table]]:
+        """Layout 2: the instants of each data file. Names do not tell them: an upgrade writes files with wrong ones."""
+
         def read(path: str) -> pa.Table:
             with self.store.open_input(path) as source:
                 return read_instants(source)
 
-        with ThreadPoolExecutor(_READ_THREADS) as pool:
-            tables = list(pool.map(read, self._files))
-        return [pa.concat_tables(tables).sort_by([("instantTime", "ascending")])] if tables else []
+        known = self.remembered.instants
+        missing = [path for path in self._files if path not in known]
+        if missing:
+            with ThreadPoolExecutor(_READ_THREADS) as pool:
+                known.update(zip(missing, pool.map(read, missing), strict=True))
+        return [(path, known[path]) for path in self._files]
+
+    @cached_property
+    def _lsm_instants(self) -> list[tuple[str, str | None, str]]:
+        """Layout 2: requested time, completion time and action of each instant, oldest first."""
+        tables = [table for _, table in self._lsm_tables]
+        if not tables:
+            return []
+        ordered = pa.concat_tables(tables).sort_by([("instantTime", "ascending")])
+        return list(zip(*(column.to_pylist() for column in ordered.columns), strict=True))
 
     @cached_property
     def _completions(self) -> dict[str, str]:
         if self.config.layout < 2:
             return {}
-        return {
-            time: completed or time
-            for table in self._lsm_instants
-            for time, completed, action in zip(*(column.to_pylist() for column in table.columns), strict=True)
-            if action in WRITES
-        }
+        return {time: completed or time for time, completed, action in self._lsm_instants if action in WRITES}
 
     def _lsm_commits(self, low: str, high: str) -> Iterator[ArchivedCommit]:
         for time, completed, action, payload in self._payloads(tuple(WRITES), low, high):
@@ -215,17 +268,17 @@ class ArchivedTimeline:
     def _payloads(self, actions: tuple[str, ...], low: str, high: str) -> Iterator[tuple[str, str, str, bytes]]:
         """Metadata of archived instants of some actions in (low, high]; only files that hold such instants are opened
         for it."""
-        wanted = [
-            (time, completed or time)
-            for table in self._lsm_instants
-            for time, completed, action in zip(*(column.to_pylist() for column in table.columns), strict=True)
+        times = [
+            time
+            for time, completed, action in self._lsm_instants
             if action in actions and _between(completed or time, low, high)
         ]
-        if not wanted:
+        if not times:
             return
-        times = [time for time, _ in wanted]
         seen: set[tuple[str, str]] = set()
-        for path in self._files:
+        for path, instants in self._lsm_tables:
+            if not pc.any(pc.is_in(instants["instantTime"], value_set=pa.array(times))).as_py():
+                continue
             with self.store.open_input(path) as source:
                 table = read_payloads(source, times)
             for time, completed, action, metadata, _ in zip(*(c.to_pylist() for c in table.columns), strict=True):

@@ -15,7 +15,7 @@ groups) in table version 6, and `CompletionTimeQueryView` from version 8 on:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -56,14 +56,14 @@ class WrittenFiles:
     replaced: Mapping[str, frozenset[str]]
 
     @classmethod
-    def of(cls, commits: Mapping[str, CommitMetadata], replaced_before: Mapping[str, set[str]] = {}) -> WrittenFiles:
-        """From commit metadata by instant, and the file groups that older commits replaced."""
+    def of(cls, commits: Mapping[str, CommitMetadata]) -> WrittenFiles:
+        """From commit metadata by instant."""
         by_instant = {
             time: frozenset(name for stat in commit.stats for name in (stat.name, *stat.logs))
             for time, commit in commits.items()
             if commit.stats
         }
-        replaced: dict[str, set[str]] = {partition: set(ids) for partition, ids in replaced_before.items()}
+        replaced: dict[str, set[str]] = {}
         for commit in commits.values():
             for partition, ids in commit.replaced.items():
                 replaced.setdefault(partition, set()).update(ids)
@@ -114,11 +114,19 @@ def newest_base(group: FileGroup, view: View, written: WrittenFiles) -> BaseFile
     return max(found, key=lambda base: (base.instant, write_attempt(base.token)))
 
 
-def live_slices(partition: str, files: Iterable[FileInfo], view: View, written: WrittenFiles) -> list[FileSlice]:
-    """The slices of a partition for one view, without replaced file groups."""
+def live_slices(
+    partition: str,
+    files: Iterable[FileInfo],
+    view: View,
+    written: WrittenFiles,
+    was_replaced: Callable[[str, FileGroup, View], bool],
+) -> list[FileSlice]:
+    """The slices of a partition for one view, without replaced file groups; `was_replaced` tells of a group whether a
+    commit did so that the view's commits do not hold any more."""
     replaced = written.replaced.get(partition, frozenset())
-    found = (slice_of(partition, g, view, written) for g in file_groups(files).values() if g.file_id not in replaced)
-    return [file_slice for file_slice in found if file_slice is not None]
+    groups = [group for group in file_groups(files).values() if group.file_id not in replaced]
+    found = ((group, slice_of(partition, group, view, written)) for group in groups)
+    return [s for group, s in found if s is not None and not was_replaced(partition, group, view)]
 
 
 def _logs_by_slice(group: FileGroup, base: BaseFile | None, view: View, written: WrittenFiles) -> tuple[LogFile, ...]:

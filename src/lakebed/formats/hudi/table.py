@@ -8,8 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from lakebed.formats.hudi.archive.run import archive
-from lakebed.formats.hudi.archived import ArchivedTimeline
-from lakebed.formats.hudi.codec.archive_v1 import ArchivedEntry
+from lakebed.formats.hudi.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.config import load_config
 from lakebed.formats.hudi.layout import COMPLETES_AS
 from lakebed.formats.hudi.options import AS_OF, CDC, READ
@@ -21,7 +20,7 @@ from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.formats.hudi.timeline import MetadataFiles, instant_of, load_timeline
 from lakebed.kernel.engine import Engine, LocalEngine
-from lakebed.kernel.files import FileInfo, Store
+from lakebed.kernel.files import Store
 from lakebed.kernel.predicates import Where
 from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.instant import Instant
@@ -41,7 +40,7 @@ class HudiTable(Table):
         self._options = READ.parse(options)
         self._metadata = MetadataFiles(store)
         self._scratch = Scratch(self._options[SCRATCH_DIR])
-        self._archive: dict[tuple[FileInfo, ...], tuple[ArchivedEntry, ...]] = {}
+        self._archive = ArchiveMemory()
         self.state()
 
     def state(self) -> TableState:

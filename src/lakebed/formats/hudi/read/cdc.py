@@ -122,7 +122,7 @@ def _has_text_keys(state: TableState) -> bool:
 def _standing(state: TableState, wanted: Range) -> list[HudiSplit]:
     written = state.written(wanted.view)
     named = {stat.partition for commit in wanted.commits.values() for stat in commit.stats}
-    listed = list_partitions(state.store, {*named, *state.cleaned_groups})
+    listed = list_partitions(state.store, {*named, *state.cleaned_groups(wanted.view.bound)})
     return [
         HudiSplit(
             _group(partition, found.file_id),

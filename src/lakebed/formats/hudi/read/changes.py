@@ -162,6 +162,8 @@ class _Planner:
             wanted = {*groups, *self._complete.vanished(partition, groups)} if ids is None else ids
             for file_id in sorted(wanted - replaced):
                 group = groups.get(file_id) or FileGroup(file_id, [], [])
+                if self._state.was_replaced(partition, group, self._wanted.view):
+                    continue
                 found = slice_of(partition, group, self._wanted.view, self._written)
                 self._complete.check(partition, group, found, self._stats_of(partition, file_id))
                 if found is not None:
@@ -182,7 +184,7 @@ class _Planner:
             for partition, ids in commit.replaced.items():
                 found[partition].update(ids)
         if self._wanted.everything:
-            named = {*found, *self._state.cleaned_groups}
+            named = {*found, *self._state.cleaned_groups(self._wanted.view.bound)}
             return {path: (None, files) for path, files in list_partitions(self._state.store, named).items()}
         listed = list_named(self._state.store, found.keys())
         return {partition: (ids, listed[partition]) for partition, ids in found.items()}
@@ -252,7 +254,11 @@ def full_scan(state: TableState, wanted: Range) -> list[HudiSplit]:
     written = state.written(view)
     partitions = {stat.partition for commit in wanted.commits.values() for stat in commit.stats}
     listed = list_partitions(state.store, ()) if wanted.everything else list_named(state.store, partitions)
-    return [split_of(s) for path, files in listed.items() for s in live_slices(path, files, view, written)]
+    return [
+        split_of(s)
+        for path, files in listed.items()
+        for s in live_slices(path, files, view, written, state.was_replaced)
+    ]
 
 
 GroupStats = Mapping[str, Sequence[tuple[str, WriteStat]]]

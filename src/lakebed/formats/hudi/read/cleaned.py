@@ -41,7 +41,7 @@ class Completeness:
             for name in {stat.name, *stat.logs} - there:
                 if self._in_slice(name, base):
                     raise self.error(_path(partition, name))
-        for name in self.state.deleted_files(partition, group.file_id):
+        for name in self.state.deleted_files(partition, group.file_id, self.view.bound):
             parsed = parse_base_name(name)
             if parsed is not None:
                 gone = parsed[1].instant > base and self.view.order(parsed[1].instant) is not None
@@ -52,12 +52,15 @@ class Completeness:
 
     def vanished(self, partition: str, there: Iterable[str]) -> set[str]:
         """File groups of a partition of which cleans removed every file."""
-        return set(self.state.cleaned_groups.get(partition, ())) - set(there)
+        return set(self.state.cleaned_groups(self.view.bound).get(partition, ())) - set(there)
 
     def is_older(self, found: FileSlice, stats: Iterable[tuple[str, WriteStat]]) -> bool:
         """Whether a newer base file of the view than that of the slice is known to have been there."""
         base = found.base.instant if found.base else ""
-        names = {*self.state.deleted_files(found.partition, found.file_id), *(stat.name for _, stat in stats)}
+        names = {
+            *self.state.deleted_files(found.partition, found.file_id, self.view.bound),
+            *(stat.name for _, stat in stats),
+        }
         instants = {parsed[1].instant for name in names if (parsed := parse_base_name(name)) is not None}
         return any(instant > base and self.view.order(instant) is not None for instant in instants)
 

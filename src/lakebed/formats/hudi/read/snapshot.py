@@ -114,11 +114,11 @@ def _slices(state: TableState, view: View, predicate: pc.Expression | None, sche
     written = state.written(view)
     named = {stat.partition for commit in state.commits(view).values() for stat in commit.stats}
     if view.bound:
-        named.update(state.cleaned_groups)
+        named.update(state.cleaned_groups(view.bound))
     listed = list_partitions(state.store, named)
     kept = state.partitions.kept(listed, predicate, schema)
     if not view.bound:
-        return [found for path in kept for found in live_slices(path, listed[path], view, written)]
+        return [found for path in kept for found in live_slices(path, listed[path], view, written, state.was_replaced)]
     return [found for path in kept for found in complete_slices(state, path, listed[path], view, written)]
 
 
@@ -130,6 +130,8 @@ def complete_slices(
     replaced = written.replaced.get(partition, frozenset())
     for file_id in sorted({*groups, *complete.vanished(partition, groups)} - replaced):
         group = groups.get(file_id) or FileGroup(file_id, [], [])
+        if state.was_replaced(partition, group, view):
+            continue
         found = slice_of(partition, group, view, written)
         complete.check(partition, group, found)
         if found is not None:

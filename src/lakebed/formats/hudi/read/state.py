@@ -24,7 +24,7 @@ from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE, parse_base_name, parse_log_name
 from lakebed.formats.hudi.read.files import base_schema
 from lakebed.formats.hudi.read.partitions import PartitionColumns, list_partitions
-from lakebed.formats.hudi.slices import WrittenFiles
+from lakebed.formats.hudi.slices import FileGroup, WrittenFiles
 from lakebed.formats.hudi.timeline import MetadataFiles, Timeline, View, view_of
 from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
@@ -67,8 +67,26 @@ class TableState:
         return self.files.commits(view.entries)
 
     def written(self, view: View) -> WrittenFiles:
-        """What the commits of a view wrote and replaced, archived replacements included."""
-        return WrittenFiles.of(self.commits(view), self.archived.replaced(view.bound))
+        """What the commits of a view wrote and replaced, as far as the active timeline tells."""
+        return WrittenFiles.of(self.commits(view))
+
+    def was_replaced(self, partition: str, group: FileGroup, view: View) -> bool:
+        """Whether an archived commit of the view replaced a file group.
+
+        The archive is asked only about groups that nothing of the active timeline wrote to: a commit that did would be
+        newer than the replacement.
+        """
+        instants = [*(base.instant for base in group.bases), *(log.instant for log in group.logs)]
+        newest = max(instants, default="")
+        if newest >= self.timeline.start:
+            return False
+        if view.bound not in self._replaced:
+            self._replaced[view.bound] = self.archived.replaced(view.bound)
+        return group.file_id in self._replaced[view.bound].get(partition, ())
+
+    @cached_property
+    def _replaced(self) -> dict[str, dict[str, set[str]]]:
+        return {}
 
     def schema(self, view: View | None = None) -> pa.Schema:
         """The columns of the table in a view: the meta columns, then those of the newest commit that names a schema.
@@ -93,36 +111,41 @@ class TableState:
         text = self.store.read(max(files, key=lambda info: info.name).path).decode() if files else ""
         return SchemaHistory(wanted, parse_schema_history(text) if text else ())
 
-    def deleted_files(self, partition: str, file_id: str) -> tuple[str, ...]:
-        """Names of files of a group that cleans removed, as far as the timeline tells."""
-        return self._deletions.get((partition, file_id), ())
+    def deleted_files(self, partition: str, file_id: str, bound: str) -> tuple[str, ...]:
+        """Names of files of a group that cleans removed which can matter to the state as of a time."""
+        return self._deletions(bound).get((partition, file_id), ())
 
-    @cached_property
-    def cleaned_groups(self) -> dict[str, frozenset[str]]:
-        """File groups by partition that cleans removed files of."""
+    def cleaned_groups(self, bound: str) -> dict[str, frozenset[str]]:
+        """File groups by partition that cleans removed files of which can matter to the state as of a time."""
         found: dict[str, set[str]] = {}
-        for partition, file_id in self._deletions:
+        for partition, file_id in self._deletions(bound):
             found.setdefault(partition, set()).add(file_id)
         return {partition: frozenset(ids) for partition, ids in found.items()}
 
     def earliest_readable(self) -> str:
         """The earliest instant whose state the cleaner kept, "" where no clean says."""
-        return max((clean.earliest_retained for clean in self._cleans), default="")
+        newest = max((clean.earliest_retained for clean in self._cleans), default="")
+        return newest or max((clean.earliest_retained for clean in self.archived.cleans()), default="")
 
     @cached_property
     def _cleans(self) -> list[CleanMetadata]:
-        return [*self.archived.cleans(), *self.files.cleans(self.timeline)]
+        return self.files.cleans(self.timeline)
+
+    def _deletions(self, bound: str) -> dict[tuple[str, str], tuple[str, ...]]:
+        """By (partition, file id). A clean removes only what no state from its own time on needs: none matters to the
+        newest state, and archived ones only to a state from before the active ones."""
+        if not bound:
+            return {}
+        active = min((e.time for e in self.timeline.entries if e.action == "clean" and e.done), default="")
+        return self._all_deletions if not active or bound < active else self._active_deletions
 
     @cached_property
-    def _deletions(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        found: dict[tuple[str, str], list[str]] = {}
-        for clean in self._cleans:
-            for partition, names in clean.deleted.items():
-                for name in names:
-                    parsed = parse_base_name(name) or parse_log_name(name)
-                    if parsed is not None:
-                        found.setdefault((partition, parsed[0]), []).append(name)
-        return {key: tuple(names) for key, names in found.items()}
+    def _active_deletions(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        return _removed(self._cleans)
+
+    @cached_property
+    def _all_deletions(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        return _removed([*self.archived.cleans(), *self._cleans])
 
     def _schema_text(self, entries: Iterable[object]) -> str:
         for entry in reversed(list(entries)):
@@ -174,6 +197,18 @@ class TableState:
             table=self.store.location,
             todo=f"Savepoints: {', '.join(sorted(self.timeline.savepointed)) or 'none'}",
         )
+
+
+def _removed(cleans: Iterable[CleanMetadata]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Names of files that cleans removed, by partition and file id."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for clean in cleans:
+        for partition, names in clean.deleted.items():
+            for name in names:
+                parsed = parse_base_name(name) or parse_log_name(name)
+                if parsed is not None:
+                    found.setdefault((partition, parsed[0]), []).append(name)
+    return {key: tuple(names) for key, names in found.items()}
 
 
 def _digits(text: str, what: str, timezone: str) -> str:
