@@ -142,6 +142,12 @@ DYNAMIC_TARGET_ROWS = Option(
 DYNAMIC_MAX_BUCKETS = Option("dynamic-bucket.max-buckets", int, -1, "Most buckets of a partition; -1 for no bound.")
 DYNAMIC_INITIAL_BUCKETS = _optional("dynamic-bucket.initial-buckets", at_least(1), "Buckets begun at once.")
 DYNAMIC_ASSIGNERS = _optional("dynamic-bucket.assigner-parallelism", at_least(1), "Tasks that assign buckets.")
+POSTPONE_DEFAULT_BUCKETS = Option(
+    "postpone.default-bucket-num",
+    at_least(1),
+    1,
+    "Buckets of a partition when postponed rows first get real ones.",
+)
 ROW_TRACKING = Option("row-tracking.enabled", boolean, False, "Give each row an id.")
 DATA_EVOLUTION = Option("data-evolution.enabled", boolean, False, "Columns of one row may lie in several files.")
 INDEX_IN_DATA_DIR = Option("index-file-in-data-file-dir", boolean, False, "Index files lie in the bucket's folder.")

@@ -12,19 +12,22 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
 from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER, Snapshot, snapshot_to_json
 from lakebed.formats.paimon.codec.types import arrow_schema
-from lakebed.formats.paimon.definition import new_schema
+from lakebed.formats.paimon.definition import BucketMode, bucket_mode, new_schema
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
 from lakebed.formats.paimon.read.bucket import PaimonSplit
 from lakebed.formats.paimon.read.plan import plan_snapshot
+from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.snapshot import History, instant_of
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.formats.paimon.write.two_phase import TableWriter, batches_of
 from lakebed.kernel.commit.callbacks import TagCallback, call_each, load_callbacks
+from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.options import Options, option_text
 from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
+from lakebed.model.upkeep import RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table, project
 from lakebed.verbs.write import Mode
@@ -120,6 +123,21 @@ class PaimonTable(Table):
                 writer.write(piece)
             messages = writer.prepare_commit()
         return writer.commit(BATCH_IDENTIFIER, messages)
+
+    def rewrite(
+        self, where: Where = None, dry_run: bool = False, engine: Engine | None = None,
+        options: Mapping[str, object] = {},
+    ) -> RewriteResult:  # fmt: skip
+        """Give the rows of postponed buckets (`bucket=-2`) real ones, in one COMPACT commit that makes them visible.
+
+        `where` picks partitions. Raises UnsupportedError for other tables, CommitConflictError when another compaction
+        was faster.
+        """
+        schema = self.table_schema
+        parsed = self._options(schema, options)
+        if bucket_mode(schema, parsed) is not BucketMode.POSTPONE_MODE:
+            raise self._lacks("rewrite of other than postponed buckets")
+        return PostponeRewrite.plan(self._history, schema, parsed, where).run(dry_run, engine)
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> TableWriter:
         """The two-phase form of append and upsert."""

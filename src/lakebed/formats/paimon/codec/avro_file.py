@@ -1,4 +1,4 @@
-"""Avro object container files, for the small metadata files: records as plain dicts, zstd blocks.
+"""Avro object container files: zstd blocks, and for the small metadata files records as plain dicts.
 
 Rule: the Avro specification, "Object Container Files". Logical types are left as the numbers they are stored as. The
 blocks are framed here, and compressed by Arrow, since fastavro's own zstd needs one library more.
@@ -11,6 +11,7 @@ import io
 import json
 import secrets
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import fastavro
@@ -36,29 +37,51 @@ _CODECS = {"null": None, "zstandard": "zstd"}
 
 def write_container(schema: Any, records: Iterable[dict[str, Any]]) -> bytes:
     """A whole file; `schema` is a parsed schema."""
+    framing = Framing.new()
     out = io.BytesIO()
-    sync = secrets.token_bytes(16)
-    text = json.dumps(_plain_schema(schema)).encode()
-    meta = {"avro.codec": b"zstandard", "avro.schema": text}
-    fastavro.schemaless_writer(out, _HEADER, {"magic": _MAGIC, "meta": meta, "sync": sync})
+    out.write(framing.header(_plain_schema(schema)))
     block = io.BytesIO()
     count = 0
-    codec = pa.Codec("zstd", compression_level=1)
-
-    def flush() -> None:
-        fastavro.schemaless_writer(out, "long", count)
-        fastavro.schemaless_writer(out, "bytes", codec.compress(block.getvalue(), asbytes=True))
-        out.write(sync)
-
     for record in records:
         fastavro.schemaless_writer(block, schema, record)
         count += 1
         if count == _BLOCK_RECORDS:
-            flush()
+            out.write(framing.block(count, block.getvalue()))
             block, count = io.BytesIO(), 0
     if count:
-        flush()
+        out.write(framing.block(count, block.getvalue()))
     return out.getvalue()
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """What lies around the records of one file. `level` of zstd, 0 for no compression."""
+
+    sync: bytes
+    level: int
+
+    @classmethod
+    def new(cls, level: int = 1) -> Framing:
+        """That of a new file."""
+        return cls(secrets.token_bytes(16), level)
+
+    def header(self, schema: Any) -> bytes:
+        """The begin of the file; `schema` is plain JSON."""
+        out = io.BytesIO()
+        codec = b"zstandard" if self.level else b"null"
+        meta = {"avro.codec": codec, "avro.schema": json.dumps(schema).encode()}
+        fastavro.schemaless_writer(out, _HEADER, {"magic": _MAGIC, "meta": meta, "sync": self.sync})
+        return out.getvalue()
+
+    def block(self, count: int, records: bytes) -> bytes:
+        """`count` encoded records."""
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, "long", count)
+        if self.level:
+            records = pa.Codec("zstd", compression_level=self.level).compress(records, asbytes=True)
+        fastavro.schemaless_writer(out, "bytes", records)
+        out.write(self.sync)
+        return out.getvalue()
 
 
 def read_container(data: bytes, file: str) -> Iterator[dict[str, Any]]:

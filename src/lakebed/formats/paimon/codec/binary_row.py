@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.formats.paimon.codec.decimals import decimal_bytes
 from lakebed.formats.paimon.codec.types import DataType, timestamp_unit
 from lakebed.kernel.keys.murmur import hash_matrix, hash_ragged
 
@@ -255,21 +256,12 @@ class _Field:
         words[np.repeat(at, count) + within] = _unaligned_words(self.data, source) & _LOW_BYTES[left]
 
     def _long_decimals(self) -> tuple[U64, I64]:
-        """Big-endian two's complement, as short as it can be, at the left of sixteen bytes; and the lengths in
-        bytes."""
-        column, rows = self.column, len(self.column)
-        raw = np.frombuffer(column.buffers()[1], np.uint8)[16 * column.offset : 16 * (column.offset + rows)]
-        big = raw.reshape(rows, 16)[:, ::-1]
-        sign = np.where(big[:, :1] >= 128, np.uint8(255), np.uint8(0))
-        spare = (big[:, :-1] == sign) & ((big[:, 1:] >= 128) == (sign == 255))
-        skip = np.logical_and.accumulate(spare, axis=1).sum(axis=1)
-        columns = np.arange(16) + skip[:, None]
-        data = np.where(columns < 16, np.take_along_axis(big, np.minimum(columns, 15), axis=1), np.uint8(0))
-        lengths = 16 - skip
+        """The bytes of each number at the left of sixteen; and the lengths in bytes."""
+        data, lengths = decimal_bytes(self.column)
         if self.valid is not None:
             data[~self.valid] = 0
             lengths = np.where(self.valid, lengths, 0)
-        return np.ascontiguousarray(data).view(np.uint64), lengths.astype(np.int64)
+        return np.ascontiguousarray(data).view(np.uint64), lengths
 
 
 _LOW_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)

@@ -6,13 +6,14 @@ Rules: Paimon's MergeTreeWriter (tables with a primary key) and AppendOnlyWriter
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.avro_columns import can_hold
 from lakebed.formats.paimon.codec.binary_row import EMPTY_ROW, encode_row, plain, with_arity
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD, file_fields, file_schema
 from lakebed.formats.paimon.codec.manifest import SOURCE_APPEND, DataFileMeta, SimpleStats
@@ -80,6 +81,8 @@ class BucketFiles:
             schema=file_schema(file_fields(self.schema, thin)),
         )
         how = FileFormat.of(self.options, True)
+        if self.options[opt.BUCKET] == POSTPONE_BUCKET and can_hold(made.schema):
+            how = replace(how, name="avro")  # whatever the table's format is, as the reference's writer does
         return tuple(
             self._keyed_meta(file, values, sequences, kind, StatsMode.parse(stats))
             for file in write_files(self.store, folder, made, how, names)

@@ -1,4 +1,4 @@
-"""A snapshot as callbacks see it."""
+"""The callbacks that options name, and a snapshot as they see it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.layout import bucket_folder, java_text, partition_folder
 from lakebed.formats.paimon.manifests import entries_of, manifest_metas
 from lakebed.formats.paimon.snapshot import History
-from lakebed.kernel.commit.callbacks import Committed
+from lakebed.kernel.commit.callbacks import CommitCallback, Committed, load_callbacks
 from lakebed.kernel.options import Options
+
+
+def named_callbacks(options: Options) -> list[CommitCallback]:
+    """Those of the option commit.callbacks, each with its `commit.callback.NAME.param`."""
+    raw = {key.lower(): value for key, value in options.raw.items()}
+    key = opt.COMMIT_CALLBACKS
+    return load_callbacks(options[key], lambda name: raw.get(f"commit.callback.{name}.param".lower()), key.key)
 
 
 def commits_after(history: History, options: Options, after: int) -> Iterator[Committed]:

@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 
 from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.avro_columns import avro_schema, encode_records
+from lakebed.formats.paimon.codec.avro_file import Framing
 from lakebed.formats.paimon.layout import NameFactory
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
@@ -24,6 +26,8 @@ _SAMPLE_ROWS = 4096
 _PIECES_A_FILE = 4
 _LEAST_PIECE_BYTES = 64 << 10
 _GREATEST_PIECE_BYTES = 128 << 20
+_AVRO_BLOCK_ROWS = 8192
+_NANOSECONDS = 2**63 - 1
 _COMPRESSIONS = {
     "zstd": "zstd",
     "snappy": "snappy",
@@ -74,10 +78,6 @@ def write_files(
     store: Store, folder: str, table: pa.Table, how: FileFormat, names: NameFactory
 ) -> Iterator[WrittenFile]:
     """Write a table into as many files as the target size asks for, in order."""
-    if how.name not in _WRITERS:
-        raise UnsupportedError(
-            f"lakebed does not write {how.name} data files", todo=f"Set file.format to {' or '.join(_WRITERS)}"
-        )
     start = 0
     while start < len(table):
         name = names(f".{how.name}")
@@ -87,8 +87,15 @@ def write_files(
 
 
 def _write_parquet(store: Store, path: str, table: pa.Table, how: FileFormat) -> tuple[int, int]:
-    """Write rows until the target size is reached: the rows written and the file's bytes."""
+    """Write rows until the target size is reached: the rows written and the file's bytes.
+
+    Paimon's own reader wants timestamps of nanoseconds as INT96. Arrow then writes every timestamp of the file so, and
+    that reader takes them.
+    """
     piece = _rows_a_piece(table, how.target_size)
+    nanoseconds = any("timestamp[ns" in str(kind) for kind in table.schema.types)
+    if nanoseconds:
+        _refuse_far_times(table, store.location)
     done = 0
     with store.open_output(path) as sink:
         with pq.ParquetWriter(
@@ -97,7 +104,7 @@ def _write_parquet(store: Store, path: str, table: pa.Table, how: FileFormat) ->
             compression=how.compression,
             compression_level=how.zstd_level if how.compression == "zstd" else None,
             use_dictionary=_dictionary_columns(table),
-            use_deprecated_int96_timestamps=False,
+            use_deprecated_int96_timestamps=nanoseconds,
             store_decimal_as_integer=True,
             store_schema=False,
             write_page_index=False,
@@ -150,6 +157,38 @@ def _refuse_early_times(table: pa.Table, location: str) -> None:
                 )
 
 
+def _refuse_far_times(table: pa.Table, location: str) -> None:
+    """INT96 is read in nanoseconds, which end in the years 1677 and 2262; nested times are taken as they are."""
+    for field in table.schema:
+        if pa.types.is_timestamp(field.type) and field.type.unit != "ns":
+            found = pc.min_max(table.column(field.name))
+            most = _NANOSECONDS // {"ms": 10**6, "us": 10**3}[field.type.unit]
+            if found["min"].is_valid and not -most <= found["min"].value <= found["max"].value <= most:
+                raise UnsupportedError(
+                    f"column {field.name!r} has times outside the years 1678 to 2261, which a Parquet file with "
+                    f"nanosecond columns beside it does not carry",
+                    table=location,
+                    todo="Use timestamps of at most six digits in all columns of the table",
+                )
+
+
+def _write_avro(store: Store, path: str, table: pa.Table, how: FileFormat) -> tuple[int, int]:
+    """As `_write_parquet`."""
+    if how.compression not in ("zstd", "none"):
+        raise OptionError.ill_typed(opt.FILE_COMPRESSION.key, how.compression, "zstd or none, for Avro files")
+    framing = Framing.new(how.zstd_level if how.compression == "zstd" else 0)
+    done = 0
+    with store.open_output(path) as sink:
+        sink.write(framing.header(avro_schema(table.schema)))
+        for batch in table.to_batches(max_chunksize=_AVRO_BLOCK_ROWS):
+            sink.write(framing.block(len(batch), encode_records(batch)))
+            done += len(batch)
+            if sink.tell() >= how.target_size:
+                break
+        size = sink.tell()
+    return done, size
+
+
 def _rows_a_piece(table: pa.Table, target: int) -> int:
     """Rows of a row group: files end between row groups, so these are a fraction of the target, before compression."""
     wanted = min(max(target // _PIECES_A_FILE, _LEAST_PIECE_BYTES), _GREATEST_PIECE_BYTES)
@@ -170,4 +209,4 @@ def _dictionary_columns(table: pa.Table) -> list[str]:
     ]
 
 
-_WRITERS = {"parquet": _write_parquet, "orc": _write_orc}
+_WRITERS = {"parquet": _write_parquet, "orc": _write_orc, "avro": _write_avro}

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from lakebed.errors import UsageError
 from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER
-from lakebed.formats.paimon.write.sink import PaimonSink, PaimonTaskWriter
+from lakebed.formats.paimon.write.sink import PaimonSink
+from lakebed.formats.paimon.write.task_writer import PaimonTaskWriter
 from lakebed.model.commit import CommitMessage, CommitResult
 
 

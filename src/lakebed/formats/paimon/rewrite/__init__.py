@@ -1,0 +1,1 @@
+"""Rewrite of a Paimon table's files: rows of postponed buckets get real ones."""

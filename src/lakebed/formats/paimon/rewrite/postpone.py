@@ -1,0 +1,176 @@
+"""The compaction of postponed buckets: their rows go into real buckets, and so become visible, in one COMPACT commit.
+
+Rules: Paimon's Flink CompactAction for bucket=-2 and RewritePostponeBucketCommittableOperator. A partition keeps the
+number of buckets that it has; a new one gets `postpone.default-bucket-num`. Files are replayed in the order of their
+creation, so that the newest row of a key wins whichever writer it came from.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lakebed.errors import CommitConflictError, UnsupportedError, UsageError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
+from lakebed.formats.paimon.codec.file_schema import KIND_FIELD
+from lakebed.formats.paimon.codec.manifest import DataFileMeta, ManifestEntry
+from lakebed.formats.paimon.codec.message import PaimonMessage
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER
+from lakebed.formats.paimon.codec.types import arrow_schema
+from lakebed.formats.paimon.definition import BucketMode
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder, partition_folder
+from lakebed.formats.paimon.manifests import live_files
+from lakebed.formats.paimon.read.files import read_batches
+from lakebed.formats.paimon.read.plan import skips_level_0
+from lakebed.formats.paimon.read.pruning import kept_entries
+from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.write.assigning import DirectAssigner
+from lakebed.formats.paimon.write.commit import Committer
+from lakebed.formats.paimon.write.committed import named_callbacks
+from lakebed.formats.paimon.write.kinds import KindRule
+from lakebed.formats.paimon.write.routing import Router
+from lakebed.formats.paimon.write.state import WriteState, greatest_sequences, real_buckets
+from lakebed.formats.paimon.write.task_writer import PaimonTaskWriter, TaskTarget
+from lakebed.kernel.engine import Engine, LocalEngine
+from lakebed.kernel.options import Options
+from lakebed.kernel.predicates import Where, columns_of, parse_where
+from lakebed.model.upkeep import RewriteResult
+
+
+@dataclass(frozen=True, slots=True)
+class PostponedPartition:
+    """One task: the postponed files of a partition, oldest first. `folder` is the partition's, with its slash."""
+
+    partition: bytes
+    folder: str
+    buckets: int
+    files: tuple[DataFileMeta, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PostponeRewrite:
+    """The plan of one compaction, and its commit."""
+
+    history: History
+    target: TaskTarget
+    partitions: tuple[PostponedPartition, ...]
+
+    @classmethod
+    def plan(cls, history: History, schema: TableSchema, options: Options, where: Where) -> PostponeRewrite:
+        """What lies in postponed buckets now. `where` may name partition columns only.
+
+        Raises UsageError for another column, UnsupportedError for a table whose rows would still be invisible.
+        """
+        table = history.store.location
+        if skips_level_0(schema, options):
+            raise UnsupportedError(
+                "lakebed does not compact postponed buckets of tables with deletion vectors or merge-engine first-row",
+                table=table,
+                why="their rows are visible only after a compaction of level 0, which it does not have",
+                todo="Compact with Paimon's own engine",
+            )
+        latest = history.latest()
+        live = live_files(history.store, latest)
+        buckets = opt.table_options(options.raw, {opt.BUCKET.key: str(options[opt.POSTPONE_DEFAULT_BUCKETS])})
+        counts = real_buckets(live)
+        state = WriteState(greatest_sequences(e for e in live if e.bucket >= 0), counts, {}, latest.id if latest else 0)
+        mode = BucketMode.HASH_FIXED
+        router = Router(schema, mode, buckets[opt.BUCKET], buckets[opt.BUCKET_FUNCTION], counts)
+        user = f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
+        target = TaskTarget(history.store, schema, buckets, mode, router, KindRule(), state, user)
+        chosen = _chosen([entry for entry in live if entry.bucket == POSTPONE_BUCKET], where, schema, table)
+        return cls(history, target, tuple(_partitions(chosen, counts, schema, buckets)))
+
+    def run(self, dry_run: bool, engine: Engine | None) -> RewriteResult:
+        """Write and commit. Raises CommitConflictError when another compaction was faster; nothing is left then."""
+        before = [file for partition in self.partitions for file in partition.files]
+        size = sum(file.file_size for file in before)
+        if dry_run or not before:
+            after = sum(partition.buckets for partition in self.partitions)
+            return RewriteResult(len(before), after, size, size, len(self.partitions), dry_run=dry_run)
+        messages: list[PaimonMessage] = []
+        for partition, made in zip(
+            self.partitions, (engine or LocalEngine()).map(self.compact, self.partitions), strict=True
+        ):
+            folder = bucket_folder(partition.folder, POSTPONE_BUCKET)
+            gone = PaimonMessage(
+                partition.partition, POSTPONE_BUCKET, POSTPONE_BUCKET, folder, compact_before=partition.files
+            )
+            messages += [*made, gone]
+        committer = Committer(
+            self.history.store,
+            self.history,
+            self.target.schema,
+            self.target.options,
+            self.target.commit_user,
+            named_callbacks(self.target.options),
+        )
+        try:
+            committer.commit(BATCH_IDENTIFIER, messages)
+        except CommitConflictError:
+            committer.abort(messages)
+            raise
+        files = [file for message in messages for file in message.compact_after]
+        return RewriteResult(
+            len(before), len(files), size, sum(file.file_size for file in files), len(self.partitions)
+        )  # fmt: skip
+
+    def compact(self, partition: PostponedPartition) -> tuple[PaimonMessage, ...]:
+        """One task: replay the files of a partition into its real buckets."""
+        target = self.target
+        writer = PaimonTaskWriter(target, DirectAssigner(target.router))
+        folder = bucket_folder(partition.folder, POSTPONE_BUCKET)
+        whole = arrow_schema(target.schema.fields)
+        try:
+            for file in partition.files:
+                written = self.history.schema(file.schema_id)
+                path = f"{folder}/{file.file_name}"
+                for batch in read_batches(target.store, path, written, target.schema.fields, (KIND_FIELD,)):
+                    kinds = batch.column(0).to_numpy()
+                    rows = pa.Table.from_batches([batch.select(whole.names)])
+                    writer.hold(rows.cast(whole), kinds if kinds.any() else None)
+            return tuple(map(_as_compacted, writer.finish()))
+        except BaseException:
+            writer.abort()
+            raise
+
+
+def _as_compacted(message: PaimonMessage) -> PaimonMessage:
+    """What a writer wrote anew, as the result of a compaction."""
+    files, changes = message.new_files, message.changelog_files
+    return replace(message, new_files=(), changelog_files=(), compact_after=files, compact_changelog=changes)
+
+
+def _chosen(entries: Sequence[ManifestEntry], where: Where, schema: TableSchema, table: str) -> list[ManifestEntry]:
+    whole = arrow_schema(schema.fields)
+    predicate = parse_where(where, whole)
+    outside = [name for name in columns_of(predicate, whole) if name not in schema.partition_keys]
+    if outside:
+        raise UsageError(
+            f"a rewrite of postponed buckets takes whole partitions, but `where` names {', '.join(sorted(outside))}",
+            table=table,
+            todo=f"Partition columns: {', '.join(schema.partition_keys) or 'none'}",
+        )
+    return kept_entries(entries, predicate, schema)
+
+
+def _partitions(
+    entries: Sequence[ManifestEntry], counts: Mapping[bytes, int], schema: TableSchema, options: Options
+) -> Iterator[PostponedPartition]:
+    fields = schema.project(schema.partition_keys)
+    types = [field.type for field in fields]
+    default, legacy = options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME]
+    grouped: dict[bytes, list[DataFileMeta]] = {}
+    for entry in entries:
+        grouped.setdefault(entry.partition, []).append(entry.file)
+    for partition, files in grouped.items():
+        folder = partition_folder(fields, decode_row(without_arity(partition), types), default, legacy)
+        buckets = counts.get(partition, options[opt.BUCKET])
+        yield PostponedPartition(
+            partition, folder, buckets, tuple(sorted(files, key=lambda file: file.creation_time or 0))
+        )
