@@ -292,6 +292,39 @@ def test_a_writer_that_begins_first_and_ends_last_is_delivered_once(tmp_path: Pa
     assert sorted(run(first, 1).read_all()["id"].to_pylist()) == ["a", "c"], "a replay gives the same"
 
 
+@BOTH
+def test_a_commit_that_shows_up_behind_the_position_is_delivered_once(tmp_path: Path, version: int) -> None:
+    """Its writer's clock was behind: no file of it was there when a later instant was delivered."""
+    table = HudiFolder(tmp_path, version)
+    table.done(1, [table.base("g", 1, [{"id": "a", "x": "a"}])])
+    table.done(3, [table.base("i", 3, [{"id": "c", "x": "c"}])])
+    opened = table.open(**{"read__start-commit": t(1)})
+    ((position, _),) = drain(opened.stream())
+    table.done(2, [table.base("h", 2, [{"id": "b", "x": "behind"}])])
+    ((later, _),) = drain(opened.stream(), position)
+    table.done(0.5, [table.base("j", 0.5, [{"id": "d", "x": "first"}])])
+    table.done(4, [table.base("k", 4, [{"id": "e", "x": "e"}])])
+    assert _streamed(opened, position) == [{"b": "behind", "d": "first", "e": "e"}]
+    assert _streamed(opened, later) == [{"d": "first", "e": "e"}]
+    for start, end, ids in ((opened.stream().initial(), position, "ac"), (position, later, "b")):
+        again = run(opened.stream(["id", "x"]).plan(start, end), 1).read_all()
+        assert sorted(again["id"].to_pylist()) == list(ids), "a replay gives the same"
+
+
+def test_positions_remember_a_bounded_number_of_commits(tmp_path: Path) -> None:
+    table = HudiFolder(tmp_path, 6)
+    for number in range(1, 131):
+        table.done(number, [table.base("g", number, [{"id": "a", "x": str(number)}])], previous=t(number - 1))
+    opened = table.open(**{"read__start-commit": t(1)})
+    ((position, _),) = drain(opened.stream())
+    assert len(position) < 4000
+    assert _streamed(opened, position) == []
+    table.done(100.5, [table.base("h", 100.5, [{"id": "b", "x": "behind"}])])
+    assert _streamed(opened, position) == [{"b": "behind"}]
+    old = json.dumps({"version": 1, "until": t(130), "pending": []})
+    assert _streamed(opened, old) == [], "a position of before knows of no such commits"
+
+
 def test_table_services_add_no_rows(tmp_path: Path) -> None:
     table = _cow(tmp_path, 1)
     opened = table.open(**{"read__start-commit": t(1)})

@@ -102,6 +102,11 @@ class ArchivedTimeline:
             for _, entry in sorted(newest.items())
         ]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was archived."""
+        return not (self._files if self.config.layout >= 2 else self._archives)
+
     def check_known(self, position: str) -> None:
         """Raises NotInHistoryError for a position, in what ranges count in, before which history was dropped; "" is
         the start of what is known."""

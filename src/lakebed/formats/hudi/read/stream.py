@@ -2,15 +2,18 @@
 
 The rules of which commits are Hudi's Flink source's (`StreamReadMonitoringFunction`, `IncrementalInputSplits`): after a
 position everything that completed since; without one the newest commit only, or from `read.start-commit` on, inclusive;
-`earliest` is the table as it stands in one batch, then on from there. A position holds how far was read, in what ranges
-count in, and which writers were under way then: a commit that began before the position and completed after it comes
-with a later batch, and is never lost.
+`earliest` is the table as it stands in one batch, then on from there.
+
+A position holds how far was read, in what ranges count in, which writers were under way then, and which commits before
+it were seen. A commit that began before the position and completed after it comes with a later batch; so does one whose
+writer's clock was behind, and that showed up with a time before the position. Neither is ever lost, and a batch that is
+planned again takes the same commits.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -39,20 +42,53 @@ from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import Limits
 
 _VERSION = 1
+_SEEN = 100
 _OVERWRITES = ("INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
     """How far a stream has read: everything up to `until` (in what ranges count in, "" for nothing yet) but the
-    instants in `pending`."""
+    instants in `pending`, and those after `floor` that are not in `seen`.
+
+    `seen` holds the newest completed instants up to `until`, so that one that shows up later among them is known.
+    """
 
     until: str
     pending: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+    floor: str = ""
+
+    @classmethod
+    def of(cls, state: TableState, until: str, left: Iterable[str] = ()) -> StreamPosition:
+        """The position up to a time as the timeline is now; `left` are completed instants that were not read."""
+        if not until:
+            return cls("")
+        left = set(left)
+        timeline = state.timeline
+        under_way = {entry.time for entry in timeline.pending if entry.time <= until}
+        done = sorted(e.time for e in timeline.commits if timeline.order(e) <= until and e.time not in left)
+        dropped = done[-_SEEN - 1] if len(done) > _SEEN else ""
+        if not dropped and timeline.start and not state.archived.is_empty:
+            dropped = _just_before(timeline.start)
+        late = {time for time in left if time <= until}
+        return cls(until, tuple(sorted(under_way | late)), tuple(done[-_SEEN:]), dropped)
+
+    def has(self, time: str, order: str) -> bool:
+        """Whether a completed instant was read."""
+        if order > self.until or time in self.pending:
+            return False
+        return not self.seen or time <= self.floor or time in self.seen
+
+    @property
+    def oldest_unread(self) -> str:
+        """A time, in instants, before which all was read."""
+        return min([self.until, *map(_just_before, self.pending), *([self.floor] if self.seen else [])])
 
     def text(self) -> str:
         """As a stream's owner stores it."""
-        return json.dumps({"version": _VERSION, "until": self.until, "pending": list(self.pending)})
+        found = {"version": _VERSION, "until": self.until, "pending": list(self.pending)}
+        return json.dumps({**found, "seen": list(self.seen), "floor": self.floor})
 
     @classmethod
     def parse(cls, text: str) -> StreamPosition:
@@ -61,7 +97,8 @@ class StreamPosition:
             found = json.loads(text)
             if found["version"] != _VERSION:
                 raise ValueError(f"its version is {found['version']}")
-            return cls(str(found["until"]), tuple(map(str, found["pending"])))
+            pending, seen = (tuple(map(str, found.get(name, ()))) for name in ("pending", "seen"))
+            return cls(str(found["until"]), pending, seen, str(found.get("floor", "")))
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
                 f"{text!r} is no position of a Hudi stream",
@@ -105,8 +142,7 @@ class HudiStream:
             (commit.order for commit in self._commits(state, StreamPosition("")) if self._counts(state, commit)),
             default="",
         )
-        until = _just_before(newest) if newest else ""
-        return StreamPosition(until, _pending(state, until, ())).text()
+        return StreamPosition.of(state, _just_before(newest) if newest else "").text()
 
     def before_everything(self) -> str:
         """The position before the first commit: the next batch is the table as it stands."""
@@ -116,7 +152,7 @@ class HudiStream:
         """The position after all that is completed now."""
         state = self._state()
         newest = max((state.timeline.order(entry) for entry in state.timeline.commits), default="")
-        return StreamPosition(newest, _pending(state, newest, ())).text()
+        return StreamPosition.of(state, newest).text()
 
     def after(self, instant: str) -> str:
         """The position after an instant or a time."""
@@ -131,16 +167,17 @@ class HudiStream:
         taken = commits if not position.until else self._within(state, commits, limits)
         until = max(position.until, taken[-1].order)
         left = {commit.time for commit in commits[len(taken) :]}
-        return StreamPosition(until, _pending(state, until, left)).text()
+        return StreamPosition.of(state, until, left).text()
 
     def plan(self, start: str, end: str) -> ReadPlan[HudiSplit]:
         """The changes after `start` up to and with `end`: of the commits that completed in between, as the table stood
         at the end."""
         state = self._state()
         before, after = StreamPosition.parse(start), StreamPosition.parse(end)
-        commits = [commit for commit in self._commits(state, before, after.until) if commit.time not in after.pending]
+        commits = [c for c in self._commits(state, before, after.until) if after.has(c.time, c.order)]
+        unread = {e.time for e in state.timeline.commits if not after.has(e.time, state.timeline.order(e))}
         wanted = Range(
-            view=state.view(after.until, frozenset(after.pending)),
+            view=state.view(after.until, frozenset(unread | set(after.pending))),
             commits={commit.time: commit.metadata for commit in commits},
             orders={commit.time: commit.order for commit in commits},
             everything=not before.until,
@@ -162,23 +199,23 @@ class HudiStream:
         return plan_range(state, self._options, self._columns, self._where, wanted)
 
     def _commits(self, state: TableState, position: StreamPosition, until: str = "") -> list[_Commit]:
-        """Completed commits after a position, those that were pending there first, by what ranges count in."""
+        """Completed commits that a position has not read, by what ranges count in."""
         end = self._options[END_COMMIT]
         bounds = [bound for bound in (until, state.bound_of(end, END_COMMIT.key) if end else "") if bound]
         high = min(bounds, default="")
         entries = [
             entry
             for entry in state.timeline.commits
-            if (state.timeline.order(entry) > position.until or entry.time in position.pending)
-            and (not high or state.timeline.order(entry) <= high)
+            for order in [state.timeline.order(entry)]
+            if not position.has(entry.time, order) and (not high or order <= high)
         ]
         metadata = state.files.commits(entries)
         found = [_Commit(entry.time, state.timeline.order(entry), metadata[entry.time]) for entry in entries]
-        if position.until and position.until < state.timeline.start:
+        if position.until and position.oldest_unread < state.timeline.start:
             found += [
                 _Commit(archived.time, archived.order, archived.commit)
-                for archived in state.archived.commits(position.until, high)
-                if archived.time not in state.timeline.by_time
+                for archived in state.archived.commits(position.oldest_unread, high)
+                if archived.time not in state.timeline.by_time and not position.has(archived.time, archived.order)
             ]
         return sorted(found, key=lambda commit: (commit.order, commit.time))
 
@@ -218,12 +255,6 @@ class HudiStream:
 
     def _is_skipped_overwrite(self, commit: _Commit) -> bool:
         return self._options[SKIP_INSERT_OVERWRITE] and commit.metadata.operation in _OVERWRITES
-
-
-def _pending(state: TableState, until: str, left: Sequence[str] | set[str]) -> tuple[str, ...]:
-    """Instants that began before `until` and that a reader there has not seen: those under way, and those in `left`."""
-    under_way = {entry.time for entry in state.timeline.pending if entry.time <= until}
-    return tuple(sorted(under_way | {time for time in left if state.timeline.by_time and time <= until}))
 
 
 def _just_before(time: str) -> str:
