@@ -13,8 +13,15 @@ __all__ = ["LocalEngine", "Table", "create", "errors", "open"]
 __version__ = "0.1.0"
 
 
+_LAZY = ("callbacks", "hudi", "spark")
+
+
 def __getattr__(name: str) -> Any:
-    """`lakebed.spark` and `lakebed.hudi` are imported when first used, so that work without them starts at once."""
-    if name in ("spark", "hudi"):
+    """`lakebed.callbacks`, `.hudi` and `.spark` are imported when first used: work without them starts at once."""
+    if name in _LAZY:
         return importlib.import_module(f"lakebed.{name}")
     raise AttributeError(f"module 'lakebed' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -1,0 +1,49 @@
+"""The names that users and outside tools rely on."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import lakebed
+from lakebed.verbs.table import Table
+
+SIGNATURES = {
+    "history": ["archived"],
+    "read": ["columns", "where", "as_of"],
+    "changes": ["columns", "where", "after", "until"],
+    "write": ["data", "mode", "options"],
+    "writer": ["commit_user", "callbacks"],
+    "rewrite": ["where", "dry_run", "engine", "options"],
+    "expire": ["dry_run", "engine", "options"],
+    "archive": ["dry_run", "engine", "options"],
+    "tag": ["name", "snapshot"],
+    "delete_tag": ["name"],
+    "inspect": [],
+}
+
+
+@pytest.mark.parametrize(("verb", "arguments"), SIGNATURES.items())
+def test_a_table_has_every_verb(verb: str, arguments: list[str]) -> None:
+    assert list(inspect.signature(getattr(Table, verb)).parameters)[1:] == arguments
+
+
+def test_the_package_has_its_names() -> None:
+    assert {"open", "create", "LocalEngine", "errors", "callbacks", "hudi", "spark"} <= set(dir(lakebed))
+    assert callable(lakebed.hudi.post_commit)
+    assert inspect.isclass(lakebed.callbacks.CommitCallback)
+    assert inspect.isclass(lakebed.callbacks.TagCallback)
+    for name in ("register", "read", "write", "write_stream", "SparkEngine", "ship"):
+        assert callable(getattr(lakebed.spark, name))
+    with pytest.raises(AttributeError, match="nothing_such"):
+        lakebed.nothing_such  # noqa: B018
+
+
+def test_work_without_spark_does_not_load_it() -> None:
+    heavy = "{'pyspark', 'datafusion', 'sqlglot', 'fastavro'}"
+    code = f"import sys, lakebed; print(sorted({heavy} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "[]\n"
