@@ -41,6 +41,7 @@ import org.apache.paimon.table.sink.TableWriteImpl;
 import org.apache.paimon.table.source.DataSplit;
 import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.Split;
+import org.apache.paimon.table.source.StreamTableScan;
 import org.apache.paimon.table.source.TableRead;
 import org.apache.paimon.types.ArrayType;
 import org.apache.paimon.types.DataField;
@@ -93,7 +94,9 @@ public class PaimonPeer {
     ReadBuilder builder = from.newReadBuilder();
     TableRead read = builder.newRead();
     read.withIOManager(io);
-    for (Split split : builder.newStreamScan().plan().splits())
+    StreamTableScan scan = builder.newStreamScan();
+    scan.plan(); // only finds where to begin
+    for (Split split : scan.plan().splits())
       read.createReader(split).forEachRemaining(row -> {
         StringBuilder out = new StringBuilder("{\"kind\":\"" + row.getRowKind().shortString() + "\",\"row\":");
         row(out, row, from.rowType());
