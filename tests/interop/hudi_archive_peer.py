@@ -2,8 +2,8 @@
 
     python hudi_archive_peer.py BUNDLE_JAR FOLDER < SPECS
 
-SPECS is one JSON object a line: path, name, version, merge_on_read, begin (where a range starts). An answer is one JSON
-object a table, behind the mark `ANSWER `.
+SPECS is one JSON object a line: path, golden (the same table as Hudi archived it), name, version, merge_on_read, begin
+(where a range starts). An answer is one JSON object a table, behind the mark `ANSWER `.
 """
 
 import json
@@ -94,7 +94,12 @@ def visit(spec):
         "hoodie.datasource.read.begin.instanttime": spec["begin"],
     }
     print(f"reading {path}", file=sys.stderr, flush=True)
-    answer = {"snapshot": rows(path), "range": rows(path, **incremental), "archived": archived(path)}
+    answer = {
+        "snapshot": rows(path),
+        "range": rows(path, **incremental),
+        "golden_range": rows(spec["golden"], **incremental),
+        "archived": archived(path),
+    }
     for number in range(WRITES):
         print(f"write {number}", file=sys.stderr, flush=True)
         data = [(f"k{key:04d}", 1000 + number, "a", f"jvm-{number}", number) for key in range(number, number + 5)]

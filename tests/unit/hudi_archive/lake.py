@@ -152,10 +152,10 @@ def times(numbers: Iterable[int]) -> list[str]:
 def commit_metadata(action: str = "commit", size: int = 0) -> bytes:
     """JSON commit metadata, at least so many bytes long."""
     stats: list[dict[str, Any]] = []
-    one = {"fileId": "f-0", "path": "f-0_0-0-0_1.parquet", "prevCommit": "null", "numWrites": 1, "partitionPath": ""}
+    one = {"path": "dt=2026-01-01/" + "f" * 600, "prevCommit": "null", "numWrites": 1, "partitionPath": "dt=2026-01-01"}
     while size > 0:
         stats.append({**one, "fileId": f"f{len(stats):08d}-0"})
-        size -= 120
+        size -= 700
     document = {
         "partitionToWriteStats": {"": stats} if stats else {},
         "compacted": action == "compaction",

@@ -4,7 +4,7 @@ Rules: Hudi's `MetadataConversionUtils.createMetaWrapper` of 1.0: which payload 
 is that which Hudi 1.0.2 writes into every archive block, character by character (`archived_meta_entry.avsc`); older
 and newer releases resolve it by the names of its fields.
 
-Commit metadata is JSON and can be hundreds of megabytes: its write stats are turned to Avro one at a time, so that the
+Commit metadata is JSON and can be hundreds of megabytes: its write stats are turned to Avro some at a time, so that the
 text and the Avro bytes are all that is held.
 """
 
@@ -225,6 +225,7 @@ def _commit(name: str, data: bytes) -> bytes:
         raise CorruptError("the file holds no commit metadata", why=f"{type(error).__name__}: {error}") from error
 
 
+_STATS_AT_ONCE = 256
 _BLANK = re.compile(r"\s*")
 _DECODE = json.JSONDecoder().raw_decode
 
@@ -244,28 +245,48 @@ def _scan(text: str) -> tuple[bytes, Mapping[str, Any]]:
 
 
 def _stats(text: str, at: int) -> tuple[bytes, int]:
-    """A map from partition to an array of write stats: each list is one Avro block of the map, each stat one block of
-    the array, so that no count must be known before."""
+    """A map from partition to an array of write stats. Each partition is one Avro block of the map and each so many
+    stats are one block of the array, so that no count must be known before."""
     out = io.BytesIO()
     out.write(b"\x02")
-    writer = _writer("HoodieWriteStat")
     for partition, start in (members := _Members(text, at)):
         name = partition.encode()
         out.write(b"\x02" + avro_long(len(name)) + name)
-        if text[start] != "[":
-            raise ValueError(f"no list of write stats at {start}")
-        place = _skip(text, start + 1)
-        while text[place] != "]":
-            stat, place = _DECODE(text, place)
-            out.write(b"\x02")
-            fastavro.schemaless_writer(out, writer, stat)
-            place = _skip(text, place)
-            if text[place] == ",":
-                place = _skip(text, place + 1)
-        out.write(b"\x00")
-        members.at = place + 1
+        members.at = _stat_list(text, start, out)
     out.write(b"\x00")
     return out.getvalue(), members.at
+
+
+def _stat_list(text: str, start: int, out: io.BytesIO) -> int:
+    """Writes the list of write stats that begins at `start`; the place behind it."""
+    if text[start] != "[":
+        raise ValueError(f"no list of write stats at {start}")
+    stats: list[Any] = []
+    place = _skip(text, start + 1)
+    while text[place] != "]":
+        stat, place = _DECODE(text, place)
+        stats.append(stat)
+        if len(stats) == _STATS_AT_ONCE:
+            _write_stats(stats, out)
+            stats = []
+        place = _skip(text, place)
+        if text[place] == ",":
+            place = _skip(text, place + 1)
+    _write_stats(stats, out)
+    out.write(b"\x00")
+    return place + 1
+
+
+def _write_stats(stats: list[Any], out: io.BytesIO) -> None:
+    """One block of the array, without the array's end."""
+    if stats:
+        fastavro.schemaless_writer(out, _stats_writer(), stats)
+        out.seek(-1, io.SEEK_CUR)
+
+
+@cache
+def _stats_writer() -> Any:
+    return fastavro.parse_schema({"type": "array", "items": _expanded(_named()["HoodieWriteStat"], set())})
 
 
 class _Members:
