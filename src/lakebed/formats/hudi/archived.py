@@ -51,6 +51,8 @@ DROPPED = f"{HOODIE}/.lakebed/archive.json"
 _READ_THREADS = 8
 _ARCHIVE_NAME = re.compile(r"\.commits_\.archive\.(\d+)_.*")
 _REPLACING = ("replacecommit", "clustering")
+_REPLACE_RECORD = b"\x1areplacecommit"
+"""An action as Avro text: its length in zig-zag, then itself. Layout 1 has no other action that replaces."""
 _WINDOW = 16 << 20
 _REMEMBERED_BYTES = 64 << 20
 _STATES = ("requested", "inflight", "completed")
@@ -209,15 +211,12 @@ class ArchivedTimeline:
             yield from entries
 
     def _has_replace_commits(self, info: FileInfo) -> bool:
-        """Whether the name of such an action stands anywhere in a file, read window by window."""
+        """Whether a record of a file has that action, told by its bytes window by window."""
         known = self.remembered.replacing.get(info)
         if known is None:
-            windows = range(0, info.size, _WINDOW)
-            overlap = max(map(len, _REPLACING))
             known = any(
-                any(word.encode() in data for word in _REPLACING)
-                for start in windows
-                for data in [self.store.read(info.path, start, min(_WINDOW + overlap, info.size - start))]
+                _REPLACE_RECORD in self.store.read(info.path, start, min(_WINDOW, info.size - start))
+                for start in range(0, info.size, _WINDOW - len(_REPLACE_RECORD))
             )
             self.remembered.replacing[info] = known
         return known

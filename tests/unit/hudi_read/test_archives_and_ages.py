@@ -1,0 +1,246 @@
+"""Old tables, archives that hold what a read must know, damage seen from the table, and tables on object stores."""
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.formats.hudi.codec.archive_entry import archived_entry, entry_schema
+from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
+from lakebed.formats.hudi.codec.log_write import record_content, write_block
+from lakebed.formats.hudi.codec.lsm import LsmFile, lsm_batch, lsm_name, lsm_writer, manifest_json
+from lakebed.kernel.files import open_store
+from lakebed.kernel.files.local import LocalStore
+from lakebed.verbs.read import run
+from lakebed.verbs.stream import Limits, drain
+from lakebed.verbs.table import Table
+from tests.golden import unpack
+from tests.unit.hudi_read import writing
+from tests.unit.hudi_read.writing import HudiFolder, changed, rows, t
+from tests.unit.kernel.conftest import bucket, s3_endpoint, s3_options  # noqa: F401 - fixtures
+
+BOTH = pytest.mark.parametrize("version", [6, 8])
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    return table.sort_by([("_hoodie_partition_path", "ascending"), ("_hoodie_record_key", "ascending")])
+
+
+@pytest.mark.parametrize("name", ["mor_h015", "cow_h015", "archived_mor_h015"])
+def test_table_version_5_lies_as_version_6_does(name: str, tmp_path: Path) -> None:
+    folder = unpack("hudi", name, into=tmp_path)
+    properties = folder / ".hoodie" / "hoodie.properties"
+    text = properties.read_text()
+    assert "hoodie.table.version=6" in text
+    properties.chmod(0o644)
+    properties.write_text(text.replace("hoodie.table.version=6", "hoodie.table.version=5"))
+    old, new = lakebed.open(folder), lakebed.open(unpack("hudi", name))
+    assert _sorted(old.read().read_all()).equals(_sorted(new.read().read_all()))
+    assert [i.time for i in old.history(archived=True)] == [i.time for i in new.history(archived=True)]
+
+
+def test_instants_of_fourteen_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of before 0.10, and then newer ones in the same table."""
+
+    def mixed(number: float) -> str:
+        return t(number)[:14] if number < 3 else t(number)
+
+    monkeypatch.setattr(writing, "t", mixed)
+    table = HudiFolder(tmp_path)
+    table.done(1, [table.base("g", 1, [{"id": k, "ts": 1, "x": f"{k}1"} for k in "ab"])])
+    table.done(2, [table.log("g", 1, table.data(2, [{"id": "a", "ts": 2, "x": "a2"}]))])
+    table.done(3, [table.log("g", 1, table.data(3, [{"id": "b", "ts": 3, "x": "b3"}]), 2)])
+    opened = table.open(**{"read__start-commit": mixed(1)})
+    assert rows(opened, "x") == {"a": "a2", "b": "b3"}
+    assert rows(opened, "x", as_of=mixed(2)) == {"a": "a2", "b": "b1"}
+    assert changed(opened, "x", after=mixed(1), until=mixed(2)) == {"a": "a2"}
+    assert changed(opened, "x", after=mixed(2)) == {"b": "b3"}
+    batches = [run(plan, 1).read_all() for _, plan in drain(opened.stream(["x"]), limits=Limits(commits=1))]
+    assert [sorted(batch["x"].to_pylist()) for batch in batches] == [["a1", "b1"], ["a2"], ["b3"]]
+
+
+# ---- archives --------------------------------------------------------------------------------------------------------
+
+
+def _archive(table: HudiFolder, instants: list[tuple[float, str]], number: int = 1) -> Path:
+    """Moves completed instants of the active timeline into an archive file of their own."""
+    found = []
+    for instant, action in instants:
+        file = next(p for p in table.timeline.iterdir() if p.name.startswith(t(instant)) and p.name.endswith(action))
+        completed = file.name.partition(".")[0].partition("_")[2]
+        found.append((t(instant), completed, action, file.read_bytes()))
+        file.unlink()
+    if table.version < 8:
+        records = [archived_entry(time, action, "completed", data) for time, _, action, data in found]
+        content = struct.pack(">i", 3) + record_content(records)[4:]
+        folder = table.folder / ".hoodie" / "archived"
+        folder.mkdir(exist_ok=True)
+        path = folder / f".commits_.archive.{number}_1-0-1"
+        path.write_bytes(write_block(BlockKind.AVRO_DATA, {HeaderKey.SCHEMA: entry_schema()}, content))
+        return path
+    folder = table.timeline / "history"
+    folder.mkdir(exist_ok=True)
+    path = folder / lsm_name(found[0][0], found[-1][0], 0)
+    with lsm_writer(str(path)) as writer:
+        writer.write_batch(lsm_batch([(time, done, action, data, None) for time, done, action, data in found]))
+    files = [
+        LsmFile(p.name, *p.name[:-8].split("_")[:2], 0, p.stat().st_size) for p in sorted(folder.glob("*.parquet"))
+    ]
+    (folder / f"manifest_{number}").write_bytes(manifest_json(files))
+    (folder / "_version_").write_text(str(number))
+    return path
+
+
+@BOTH
+def test_a_replacement_that_was_archived_too_early_still_counts(tmp_path: Path, version: int) -> None:
+    """Its replaced files were never cleaned: without it their rows would come twice."""
+    table = HudiFolder(tmp_path, version, table__type="COPY_ON_WRITE")
+    table.done(1, [table.base("g", 1, [{"id": k, "ts": 1, "x": "old"} for k in "ab"])], "commit")
+    new = table.base("h", 2, [{"id": k, "ts": 2, "x": "new"} for k in "ab"])
+    table.done(2, [new], "replacecommit", operation="CLUSTER", replaced={"": ["g"]})
+    table.done(3, [table.base("i", 3, [{"id": "c", "ts": 3, "x": "c"}])], "commit")
+    wanted = {"a": "new", "b": "new", "c": "c"}
+    assert rows(table.open(), "x") == wanted
+    _archive(table, [(1, "commit"), (2, "replacecommit")])
+    assert rows(table.open(), "x") == wanted
+    assert rows(table.open(), "x", as_of=t(3.5)) == wanted
+    assert changed(table.open(), "x") == wanted
+
+
+@contextmanager
+def _opens(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """How often each file is read or opened."""
+    found: Counter[str] = Counter()
+
+    def counting(method: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(self: LocalStore, path: str, *rest: Any) -> Any:
+            found[path] += 1
+            return method(self, path, *rest)
+
+        return counted
+
+    with monkeypatch.context() as patch:
+        for name in ("read", "open_input"):
+            patch.setattr(LocalStore, name, counting(getattr(LocalStore, name)))
+        yield found
+
+
+def _long_archive(folder: Path, version: int) -> HudiFolder:
+    """Twelve commits, the first ten archived in five files."""
+    table = HudiFolder(folder, version, table__type="COPY_ON_WRITE")
+    for number in range(1, 13):
+        table.done(number, [table.base(f"g{number}", number, [{"id": f"k{number}", "x": str(number)}])], "commit")
+    for number in range(1, 6):
+        _archive(table, [(2 * number - 1, "commit"), (2 * number, "commit")], number)
+    return table
+
+
+@BOTH
+def test_each_archive_file_is_read_once_and_none_for_nothing(
+    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = _long_archive(tmp_path, version).open()
+    half = 0.5 if version >= 8 else 0
+    with _opens(monkeypatch) as active:
+        assert changed(opened, "x", after=t(11 + half)) == {"k12": "12"}
+    in_archive = {path for path in active if ".commits_.archive" in path}
+    assert not in_archive, "a range of the active timeline needs no archive"
+    for low, high, wanted in ((6, 7, {"k7": "7"}), (2, 4, {"k3": "3", "k4": "4"})):
+        with _opens(monkeypatch) as asked:
+            assert changed(opened, "x", after=t(low + half), until=t(high + half)) == wanted
+        archive = {path: n for path, n in asked.items() if ".commits_.archive" in path or path.endswith("_0.parquet")}
+        assert all(count == 1 for count in archive.values()), "no file twice in one call"
+        if version >= 8:
+            assert {path.rpartition("/")[2][:17] for path in archive} == {t(high - 1 if high == 4 else high)}
+
+
+def test_a_large_archive_is_searched_in_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot looks for replacements only, and holds no more than a window of the archive."""
+    table = _long_archive(tmp_path, 6)
+    monkeypatch.setattr("lakebed.formats.hudi.archived._WINDOW", 1000)
+    monkeypatch.setattr("lakebed.formats.hudi.archived._REMEMBERED_BYTES", 0)
+    lengths = []
+    read = LocalStore.read
+
+    def measured(self: LocalStore, path: str, *rest: Any) -> bytes:
+        data = read(self, path, *rest)
+        if "archive" in path:
+            lengths.append(len(data))
+        return data
+
+    monkeypatch.setattr(LocalStore, "read", measured)
+    opened = table.open()
+    assert len(rows(opened, "x")) == 12
+    assert lengths and max(lengths) <= 1100
+    before = len(lengths)
+    assert len(rows(opened, "x")) == 12
+    assert len(lengths) == before, "what is known of a file stays known"
+
+
+# ---- damage ----------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_log_cut_or_doubled_anywhere_gives_the_rows_of_its_whole_blocks(tmp_path: Path, version: int) -> None:
+    table = HudiFolder(tmp_path, version, columns={"id": "string", "ts": "long", "x": "string"})
+    table.done(1, [table.base("g", 1, [{"id": k, "ts": 1, "x": f"{k}1"} for k in "abc"])])
+    first = table.data(2, [{"id": "a", "ts": 2, "x": "a2"}])
+    second = table.deletes(2, {"b": None})
+    third = table.data(2, [{"id": "c", "ts": 2, "x": "c2"}])
+    whole = first + second + third
+    path = tmp_path / table.log("g", 2 if version >= 8 else 1, whole)
+    table.done(2, [path.name], deletes=1)
+    states = [
+        {"a": "a1", "b": "b1", "c": "c1"},
+        {"a": "a2", "b": "b1", "c": "c1"},
+        {"a": "a2", "c": "c1"},
+        {"a": "a2", "c": "c2"},
+    ]
+    ends = [len(first), len(first) + len(second), len(whole)]
+    plan = table.open().plan_read(["id", "x"])
+
+    def found() -> dict[str, str]:
+        batches = [batch for split in plan.splits for batch in plan.read(split)]
+        read = pa.Table.from_batches(batches, plan.schema)
+        assert read.num_rows == len(set(read["id"].to_pylist()))
+        return dict(zip(*(column.to_pylist() for column in read.columns), strict=True))
+
+    for length in range(len(whole) + 1):
+        path.write_bytes(whole[:length])
+        assert found() == states[sum(length >= end for end in ends)], length
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + whole)
+        assert found() == states[3], f"a torn write of {place} bytes, then the whole"
+        path.write_bytes(whole + whole[:place])
+        assert found() == states[3], f"the whole, then a torn write of {place} bytes"
+
+
+# ---- object stores ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mor_v6", "mor_v9", "cdc_cow_v8", "archived_mor_v8"])
+def test_a_table_on_an_object_store_reads_the_same(
+    name: str,
+    bucket: str,  # noqa: F811
+    s3_options: dict[str, str],  # noqa: F811
+) -> None:
+    folder, url = unpack("hudi", name), f"{bucket}/tables/{name}"
+    store = open_store(url, s3_options)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            store.write(path.relative_to(folder).as_posix(), path.read_bytes())
+    far, near = lakebed.open(url, s3_options), lakebed.open(folder)
+    assert _sorted(far.read().read_all()).equals(_sorted(near.read().read_all()))
+    moment = sorted(i.completed or i.time for i in near.history() if i.state == "completed")[-3]
+
+    def since(table: Table) -> pa.Table:
+        return _sorted(table.changes(after=moment).read_all())
+
+    assert since(far).equals(since(near))
+    assert [i.time for i in far.history(archived=True)] == [i.time for i in near.history(archived=True)]
