@@ -1,0 +1,122 @@
+"""Archival of a Hudi timeline: what a run costs, in seconds on the clock and of processor time, and in peak memory.
+
+    ./run bench hudi-archive [--instants 20000] [--folder FOLDER]
+
+Each case makes a table of timeline files alone and archives it in a process of its own:
+
+    like-jvm-v6, -v8   182 of 202 commits, as the peer figures of Hudi's JVM were taken (2 to 3 s inside Spark)
+    many-v6, -v8       20,000 commits (60,000 state files), 145 stay
+    large-v6, -v8      20 commits with 20 MB of metadata each
+    old-v6             one run of 5 commits on a table with 200 archive files of 15 MB each
+
+Where a run does more than one thing its share is printed: planning (a dry run) apart from writing and deleting.
+Figures go to bench/results/hudi_archive.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import lakebed
+from tests.unit.hudi_archive.lake import FREE, Lake, commit_metadata
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results" / "hudi_archive.json"
+CASES = ("like-jvm-v6", "like-jvm-v8", "many-v6", "many-v8", "large-v6", "large-v8", "old-v6")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--instants", type=int, default=20_000)
+    parser.add_argument("--folder", default="")
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--work", nargs=2, default=(), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        print(json.dumps(measure(*options.work)))
+        return
+    figures = []
+    for case in options.cases.split(","):
+        with tempfile.TemporaryDirectory(dir=options.folder or None) as folder:
+            make(case, Path(folder), options.instants)
+            command = [sys.executable, "-m", "bench.hudi_archive", "--work", case, folder]
+            line = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        print(line, flush=True)
+        figures.append(line)
+    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+
+
+def make(case: str, folder: Path, instants: int) -> None:
+    """The table of a case, before the run that is measured."""
+    kind, _, version = case.rpartition("-v")
+    lake = Lake(folder, int(version))
+    real = commit_metadata(size=2800)
+    if kind == "large":
+        lake.commit(*range(1, 21), data=commit_metadata(size=20 << 20))
+        lake.commit(21, 22)
+    elif kind == "old":
+        lake.commit(1, 2, 3)
+        lake.archive(1, 2)
+        (first,) = (folder / ".hoodie/archived").iterdir()
+        block = first.read_bytes()
+        for number in range(2, 202):
+            with (folder / f".hoodie/archived/.commits_.archive.{number}_1-0-1").open("wb") as file:
+                for _ in range((15 << 20) // len(block)):
+                    file.write(block)
+        lake.commit(*range(4, 10))
+    else:
+        _many(lake, instants if kind == "many" else 202, real)
+
+
+def _many(lake: Lake, count: int, data: bytes) -> None:
+    """So many commits, each with its three files; hundreds of days of one a minute."""
+    for number in range(count):
+        time_ = f"2026{number // 100_000 + 1:02d}{number // 1440 + 1:02d}{number // 60 % 24:02d}{number % 60:02d}00000"
+        completed = f"_{time_[:12]}30000" if lake.version >= 8 else ""
+        (lake.timeline / f"{time_}.commit.requested").touch()
+        (lake.timeline / f"{time_}.inflight").write_bytes(data)
+        (lake.timeline / f"{time_}{completed}.commit").write_bytes(data)
+
+
+def measure(case: str, folder: str) -> dict[str, Any]:
+    """One run."""
+    bounds = {"like": (20, 30), "many": (145, 150), "larg": (2, 3), "old-": (1, 2)}[case[:4]]
+    options = {**FREE, "hoodie.keep.min.commits": bounds[0], "hoodie.keep.max.commits": bounds[1]}
+    table = lakebed.open(folder)
+    base = _peak()
+    began, cpu = time.perf_counter(), time.process_time()
+    planned = table.archive(dry_run=True, options=options)
+    plan = time.perf_counter() - began
+    began = time.perf_counter()
+    result = table.archive(options=options)
+    assert result.archived == planned.archived and result.archived
+    return {
+        "case": case,
+        "archived": len(result.archived),
+        "plan_seconds": round(plan, 2),
+        "archive_seconds": round(time.perf_counter() - began, 2),
+        "cpu_seconds": round(time.process_time() - cpu, 2),
+        "peak_mb": round(_peak()),
+        "peak_above_start_mb": round(_peak() - base),
+        "archive_files": sum(1 for path in Path(folder).rglob("*") if "archive" in path.name or "history" in str(path)),
+    }
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    main()
