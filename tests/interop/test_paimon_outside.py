@@ -213,8 +213,8 @@ def test_manifests_say_of_a_file_what_the_jvm_would_say(tmp_path: Path, paimon_j
     assert ours == theirs
 
 
-REFUSED = ("row_tracking", "types_orc", "types_pk_orc", "types_parquet", "types_pk_parquet")
-"""What lakebed does not write: rows with ids, times before 1970 in ORC files, times outside 1678 to 2261 in Parquet
+REFUSED = ("types_orc", "types_pk_orc", "types_parquet", "types_pk_parquet")
+"""What lakebed does not write: times before 1970 in ORC files, times outside 1678 to 2261 in Parquet
 files beside columns of nanoseconds."""
 SHARED = [name for name in names("paimon") if name not in REFUSED]
 

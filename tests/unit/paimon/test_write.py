@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakebed
-from lakebed.errors import CommitConflictError, SchemaError, UnsupportedError, UsageError
+from lakebed.errors import CommitConflictError, OptionError, SchemaError, UnsupportedError, UsageError
 from lakebed.formats.paimon.codec.manifest import ManifestEntry
 from lakebed.formats.paimon.manifests import entries_of, live_files, manifest_metas
 from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.table import PaimonTable
 from lakebed.model.commit import Outcome
 from lakebed.verbs.write import Mode
 from tests.unit.paimon.conftest import SCHEMA, Make, contents, rows
@@ -317,10 +318,49 @@ def test_orc_files(tmp_path: Path) -> None:
     early = data.set_column(2, "at", pa.array([-1, 0], pa.int64()).cast(pa.timestamp("us")))
     with pytest.raises(UnsupportedError, match="1970"):
         table.write(early)
-    avro = lakebed.open(table.location, {"file.format": "avro"})
-    with pytest.raises(UnsupportedError, match=r"file\.format"):
-        avro.write(data)
     assert len(table.history()) == 2
+
+
+def test_a_static_overwrite_replaces_the_partition_that_the_option_names(make: Make) -> None:
+    table = make()
+    table.write(rows(("a", 1, "v", 1), ("b", 2, "v", 1)))
+    table.write(rows(("b", 3, "w", 2)), "overwrite", {"overwrite.partition": "dt=b"})
+    assert contents(table) == [("a", 1, "v", 1), ("b", 3, "w", 2)]
+    with pytest.raises(UsageError, match="outside the partitions to overwrite"):
+        table.write(rows(("b", 3, "w", 2)), "overwrite", {"overwrite.partition": "dt=a"})
+    table.write(rows(), "overwrite", {"overwrite.partition": "dt = b"})
+    assert contents(table) == [("a", 1, "v", 1)]
+    for text in ("dt", "id=1", "h=1"):
+        with pytest.raises(OptionError, match=r"overwrite\.partition"):
+            table.write(rows(), "overwrite", {"overwrite.partition": text})
+    with pytest.raises(UsageError, match="mode is append"):
+        table.write(rows(("a", 1, "v", 1)), "append", {"overwrite.partition": "dt=a"})
+
+
+def test_a_partition_to_overwrite_is_read_by_its_type(tmp_path: Path) -> None:
+    schema = pa.schema([("day", pa.date32()), ("h", pa.int32()), ("v", pa.int64())])
+    table = lakebed.create(tmp_path / "t", "paimon", schema, [], ["day", "h"])
+    days = pa.array([19000, 19000, 19001, None], pa.int32()).cast(pa.date32())
+    table.write(pa.table([days, pa.array([1, 2, 1, 1], pa.int32()), pa.array([1, 2, 3, 4])], schema=schema))
+    for spec, left in (("day=2022-01-08,h=2", [1, 3, 4]), ("day=2022-01-08", [3, 4]), ("day=null", [3])):
+        table.write(schema.empty_table(), "overwrite", {"overwrite.partition": spec})
+        assert sorted(table.read().read_all()["v"].to_pylist()) == left
+    with pytest.raises(OptionError, match=r"overwrite\.partition"):
+        table.write(schema.empty_table(), "overwrite", {"overwrite.partition": "h=x"})
+
+
+def test_rows_of_a_tracked_table_have_ids(tmp_path: Path) -> None:
+    """Each commit goes on from the snapshot's next row id; the sequence of its files is the snapshot's id."""
+    schema = pa.schema([("id", pa.int64())])
+    table = lakebed.create(tmp_path / "t", "paimon", schema, options={"row-tracking.enabled": "true"})
+    for ids in ([1, 2, 3], [4, 5]):
+        table.write(pa.table([pa.array(ids)], schema=schema))
+    assert isinstance(table, PaimonTable)
+    files = [split.files for split in table.plan_read().splits]
+    assert [(f.first_row_id, f.min_sequence_number, f.max_sequence_number) for f in files[0]] == [(0, 1, 1), (3, 2, 2)]
+    assert [snapshot.next_row_id for snapshot in table._history.snapshots()] == [3, 5]
+    table.write(pa.table([pa.array([6])], schema=schema), "overwrite")
+    assert [(f.first_row_id, f.row_count) for f in table.plan_read().splits[0].files] == [(5, 1)]
 
 
 def test_a_lone_retraction_takes_back_what_older_files_hold(make: Make) -> None:

@@ -124,6 +124,10 @@ TAG_CALLBACKS = _text("tag.callbacks", "Callbacks after each tag, as package.mod
 DYNAMIC_OVERWRITE = Option(
     "dynamic-partition-overwrite", boolean, True, "An overwrite replaces only the partitions that it has rows for."
 )
+OVERWRITE_PARTITION = _text(
+    "overwrite.partition",
+    "The partitions that an overwrite replaces, as `dt=2024-01-01,h=3`; `null` for null. Of one write only.",
+)
 DELETION_VECTORS = Option("deletion-vectors.enabled", boolean, False, "Deleted rows are marked beside the data files.")
 BITMAP64 = Option("deletion-vectors.bitmap64", boolean, False, "Use 64-bit bitmaps for deletion vectors.")
 NUM_LEVELS = _optional("num-levels", at_least(2), "Levels of the LSM tree.")
@@ -220,7 +224,7 @@ OPTIONS = OptionSet(
 )
 """Every key that may be given."""
 
-CALL_ONLY = ("lakebed.storage.", "read.tasks", "branch", "path")
+CALL_ONLY = ("lakebed.storage.", "read.tasks", "branch", "path", "overwrite.partition")
 """Keys that say how to reach a table and are no property of it."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, StorageError
 from lakebed.formats.paimon import options as opt
@@ -88,11 +88,11 @@ class SnapshotAttempt:
             landed = self._landed()
             if landed is not None:
                 return Won(landed)
-        entries = self._entries(latest)
+        entries, next_row = self._with_row_ids(self._entries(latest), latest)
         types = [item.type for item in self.schema.project(self.schema.partition_keys)]
         writer = ManifestWriter(self.store, types, self.schema.id, self._settings())
         try:
-            snapshot = self._write_metadata(latest, entries, writer)
+            snapshot = self._write_metadata(latest, entries, next_row, writer)
         except Exception:
             self._remove(writer.written)
             raise
@@ -127,6 +127,25 @@ class SnapshotAttempt:
         check_conflicts(live, ours, self.kind, self.schema, self.store.location)
         return ours
 
+    def _with_row_ids(
+        self, entries: tuple[ManifestEntry, ...], latest: Snapshot | None
+    ) -> tuple[tuple[ManifestEntry, ...], int]:
+        """With `row-tracking.enabled`: new files numbered on from the latest snapshot, and the next free row id."""
+        next_row = (latest.next_row_id or 0) if latest else 0
+        if not self.options[opt.ROW_TRACKING]:
+            return entries, next_row
+        number = (latest.id if latest else 0) + 1
+        made: list[ManifestEntry] = []
+        for entry in entries:
+            if entry.kind == ADD and entry.file.first_row_id is None:
+                file = replace(
+                    entry.file, first_row_id=next_row, min_sequence_number=number, max_sequence_number=number
+                )
+                entry = replace(entry, file=file)
+                next_row += file.row_count
+            made.append(entry)
+        return tuple(made), next_row
+
     def _check_assignment(self) -> None:
         """Dynamic buckets stand only while no other writer has added rows since they were assigned: its keys may be
         ours."""
@@ -158,7 +177,7 @@ class SnapshotAttempt:
         ]
 
     def _write_metadata(
-        self, latest: Snapshot | None, entries: tuple[ManifestEntry, ...], writer: ManifestWriter
+        self, latest: Snapshot | None, entries: tuple[ManifestEntry, ...], next_row: int, writer: ManifestWriter
     ) -> Snapshot:
         previous = data_manifests(self.store, latest) if latest else []
         base, base_size = writer.manifest_list(writer.merged(previous))
@@ -185,7 +204,7 @@ class SnapshotAttempt:
             changelog_record_count=sum(entry.file.row_count for entry in changelog),
             watermark=latest.watermark if latest else None,
             statistics=latest.statistics if latest else None,
-            next_row_id=(latest.next_row_id or 0) if latest else 0,
+            next_row_id=next_row,
         )
 
     def _index_manifest(self, latest: Snapshot | None, writer: ManifestWriter) -> str | None:

@@ -22,7 +22,7 @@ from lakebed.formats.paimon.layout import NameFactory
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 
-_SAMPLE_ROWS = 4096
+_SAMPLE_ROWS = 512
 _PIECES_A_FILE = 4
 _LEAST_PIECE_BYTES = 64 << 10
 _GREATEST_PIECE_BYTES = 128 << 20
@@ -196,16 +196,19 @@ def _rows_a_piece(table: pa.Table, target: int) -> int:
 
 
 def _dictionary_columns(table: pa.Table) -> list[str]:
-    """The columns whose values repeat, judged by a sample: for others a dictionary only costs."""
-    rows = len(table)
-    step = max(1, rows // _SAMPLE_ROWS)
-    sample = table.take(pa.array(np.arange(0, rows, step))) if step > 1 else table
+    """The columns whose values repeat, judged by a small sample: for others a dictionary only costs.
+
+    Of a column of some 2,500 values, nine in ten of the sampled rows differ.
+    """
+    step = -(-len(table) // _SAMPLE_ROWS)
+    sample = table.take(pa.array(np.arange(0, len(table), step))) if step > 1 else table
+    limit = len(sample) * 9 // 10
     return [
         field.name
         for field in table.schema
         if not pa.types.is_nested(field.type)
         and not pa.types.is_boolean(field.type)
-        and pc.count_distinct(sample.column(field.name), mode="all").as_py() <= len(sample) // 2
+        and pc.count_distinct(sample.column(field.name), mode="all").as_py() <= limit
     ]
 
 

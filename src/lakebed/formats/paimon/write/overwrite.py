@@ -1,8 +1,8 @@
 """What an overwrite replaces.
 
 Rules: Paimon's FileStoreCommitImpl.tryOverwritePartition. Dynamic (the default of partitioned tables): exactly the
-partitions that the new files lie in, and nothing when there are none. Static: every partition that a specification
-matches; without one the whole table.
+partitions that the new files lie in, and nothing when there are none. Static, which a specification asks for: every
+partition that it matches; without one the whole table.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakebed.errors import UsageError
+import pyarrow as pa
+
+from lakebed.errors import OptionError, UsageError
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
+from lakebed.formats.paimon.codec.binary_row import decode_row, plain, without_arity
 from lakebed.formats.paimon.codec.message import PaimonMessage
 from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.types import arrow_type
 from lakebed.kernel.options import Options
 
 
@@ -44,7 +47,7 @@ def replaced_by(
 ) -> Replaced | None:
     """What an overwrite with these messages replaces; None for nothing. UsageError for rows outside a static
     specification."""
-    if options[opt.DYNAMIC_OVERWRITE] and schema.partition_keys:
+    if options[opt.DYNAMIC_OVERWRITE] and schema.partition_keys and not spec:
         keys = frozenset(message.partition for message in messages if message.new_files)
         return Replaced(schema, keys) if keys else None
     made = Replaced(schema, None, spec)
@@ -54,4 +57,20 @@ def replaced_by(
                 f"rows lie outside the partitions to overwrite, {dict(spec)}", table=table,
                 todo="Filter the rows, or overwrite more",
             )  # fmt: skip
+    return made
+
+
+def partition_spec(text: str, schema: TableSchema, table: str) -> dict[str, Any]:
+    """The plain values by column of `overwrite.partition`; OptionError for another column or another type."""
+    made: dict[str, Any] = {}
+    expected = f"COLUMN=VALUE, separated by commas, of {', '.join(schema.partition_keys) or 'no column'}"
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = (word.strip() for word in item.partition("="))
+        if not equals or name not in schema.partition_keys:
+            raise OptionError.ill_typed(opt.OVERWRITE_PARTITION.key, text, expected)
+        kind = arrow_type(schema.field(name).type)
+        try:
+            made[name] = None if value == "null" else plain(pa.scalar(value).cast(kind))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise OptionError.ill_typed(opt.OVERWRITE_PARTITION.key, text, f"a {kind} for {name}") from error
     return made

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CommitConflictError
-from lakebed.formats.paimon.codec.binary_row import EMPTY_ROW, encode_rows, hash_rows, with_arity
+from lakebed.formats.paimon.codec.binary_row import EMPTY_ROW, with_arity
+from lakebed.formats.paimon.codec.row_columns import encode_rows, hash_rows
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import BucketMode
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
@@ -55,13 +56,14 @@ class Router:
         fields = self.schema.project(self.schema.partition_keys)
         if not fields or not len(data):
             only = (with_arity(EMPTY_ROW, 0),) if len(data) else ()
-            rows = encode_rows([], [], len(only))
-            return Partitions(np.zeros(len(data), np.int32), only, np.zeros(len(only), np.int32), rows.hashes())
+            hashes = hash_rows([], [], len(only))
+            return Partitions(np.zeros(len(data), np.int32), only, np.zeros(len(only), np.int32), hashes)
         columns = [one_chunk(data.column(item.name)) for item in fields]
         codes, first = distinct(columns)
-        rows = encode_rows([column.take(pa.array(first)) for column in columns], [item.type for item in fields])
-        keys = tuple(with_arity(rows[i], len(fields)) for i in range(len(rows)))
-        return Partitions(codes, keys, first, rows.hashes())
+        columns = [column.take(pa.array(first)) for column in columns]
+        types = [item.type for item in fields]
+        keys = tuple(with_arity(row, len(fields)) for row in encode_rows(columns, types))
+        return Partitions(codes, keys, first, hash_rows(columns, types))
 
     def bucket_counts(self, partitions: Partitions) -> Ints:
         """The number of buckets of each partition."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import UnsupportedError, UsageError
+from lakebed.errors import UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.message import PaimonMessage
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -28,7 +28,7 @@ from lakebed.formats.paimon.write.committed import named_callbacks
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, HashAssigner
 from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
 from lakebed.formats.paimon.write.kinds import KindRule
-from lakebed.formats.paimon.write.overwrite import replaced_by
+from lakebed.formats.paimon.write.overwrite import partition_spec, replaced_by
 from lakebed.formats.paimon.write.routing import Router
 from lakebed.formats.paimon.write.state import WriteState, read_state
 from lakebed.formats.paimon.write.task_writer import PaimonTaskWriter, TaskTarget
@@ -56,14 +56,15 @@ class PaimonSink:
     ) -> None:
         self.store, self.history, self.schema, self.options, self.mode = store, history, schema, options, mode
         self.commit_user = commit_user or f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
-        self.overwrite = dict(overwrite)
+        named = partition_spec(options[opt.OVERWRITE_PARTITION], schema, store.location)
+        self.overwrite = {**overwrite, **named}
         self.callbacks = (*callbacks, *named_callbacks(options))
         self.bucket_mode = bucket_mode(schema, options)
         self._state: WriteState | None = None
         self._tasks = 1  # as the driver's call of `channels` says; task writers are made from copies of this
         self._committer: Committer | None = None
         refuse_unserved(schema, options, store.location)
-        _refuse_unwritten(schema, options, self.bucket_mode, mode, store.location)
+        _refuse_unwritten(schema, options, mode, store.location)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_state": self.state, "_committer": None, "callbacks": ()}
@@ -206,16 +207,13 @@ def _ours(messages: Sequence[CommitMessage]) -> list[PaimonMessage]:
     return [message for message in messages if isinstance(message, PaimonMessage)]
 
 
-def _refuse_unwritten(schema: TableSchema, options: Options, mode: BucketMode, write: Mode, table: str) -> None:
+def _refuse_unwritten(schema: TableSchema, options: Options, write: Mode, table: str) -> None:
     if write in (Mode.UPSERT, Mode.DELETE) and not schema.primary_keys:
         raise UsageError(
             f"{write} needs a primary key", table=table, todo="Append, or create the table with a primary key"
         )
-    refused = {
-        "tables that track rows": options[opt.ROW_TRACKING],
-    }
-    for what, holds in refused.items():
-        if holds:
-            raise UnsupportedError(
-                f"lakebed does not write {what} yet", table=table, todo="The support grid of the README says what works"
-            )
+    if options[opt.OVERWRITE_PARTITION] and write is not Mode.OVERWRITE:
+        raise UsageError(
+            f"option {opt.OVERWRITE_PARTITION.key!r} is given, but the mode is {write}", table=table,
+            todo="Leave it out, or write with mode overwrite",
+        )  # fmt: skip

@@ -1,0 +1,205 @@
+"""BinaryRows of whole columns: many rows at once, by numpy on Arrow's buffers.
+
+Rules: as in `binary_row`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import UnsupportedError
+from lakebed.formats.paimon.codec.binary_row import NANOS, PER_MILLI, SEED, header_words
+from lakebed.formats.paimon.codec.decimals import decimal_bytes
+from lakebed.formats.paimon.codec.types import DataType, timestamp_unit
+from lakebed.kernel.keys.murmur import hash_words
+
+_INLINE_BYTES = 7
+_HASHED_ROWS = 1 << 15
+
+U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
+
+
+def encode_rows(columns: Sequence[pa.Array], types: Sequence[DataType], length: int | None = None) -> list[bytes]:
+    """The bytes of the rows that columns make up, one a position. `columns` are Arrow arrays of exactly the types'
+    Arrow types; `length` is for no columns."""
+    rows = len(columns[0]) if columns else (length or 0)
+    fields = [Field(column, kind) for column, kind in zip(columns, types, strict=True)]
+    made = [b""] * rows
+    if not rows:
+        return made
+    for some, rooms in _layouts(fields):
+        places = np.arange(rows)[some]
+        whole = np.stack(_layout_words(fields, some, rooms, len(places)), axis=1)
+        for place, row in zip(places.tolist(), whole, strict=True):
+            made[place] = row.tobytes()
+    return made
+
+
+def hash_rows(
+    columns: Sequence[pa.Array], types: Sequence[DataType], length: int | None = None
+) -> npt.NDArray[np.int32]:
+    """The int32 hash of each row that columns make up: Java's `BinaryRow.hashCode`.
+
+    Some rows at a time, for the cache; of these all that have one layout at once, word by word.
+    """
+    rows = len(columns[0]) if columns else (length or 0)
+    hashes = np.empty(rows, np.int32)
+    for start in range(0, rows, _HASHED_ROWS):
+        fields = [Field(column.slice(start, _HASHED_ROWS), kind) for column, kind in zip(columns, types, strict=True)]
+        part = hashes[start : start + _HASHED_ROWS]
+        for some, rooms in _layouts(fields):
+            part[some] = hash_words(_layout_words(fields, some, rooms, len(part[some])), SEED)
+    return hashes
+
+
+def _layouts(fields: Sequence[Field]) -> list[tuple[Any, tuple[int, ...]]]:
+    """The rows of each combination of words that the fields take in the variable part, and that combination."""
+    varying = [field.room for field in fields if not isinstance(field.room, int)]
+    if not varying:
+        return [(slice(None), tuple(int(field.room) for field in fields))]
+    codes = np.zeros(len(varying[0]), np.int64)
+    for room in varying:
+        _, codes = np.unique(codes * (int(room.max()) + 1) + room, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    made = []
+    for some in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        first = some[0]
+        made.append((some, tuple(f.room if isinstance(f.room, int) else int(f.room[first]) for f in fields)))
+    return made
+
+
+def _layout_words(fields: Sequence[Field], some: Any, rooms: Sequence[int], rows: int) -> list[U64]:
+    """The words of rows of one layout, each over all rows."""
+    header = header_words(len(fields))
+    made: list[U64] = [np.zeros(rows, np.uint64) for _ in range(header)]
+    tail: list[U64] = []
+    for position, (field, room) in enumerate(zip(fields, rooms, strict=True)):
+        if field.valid is not None:
+            bit = np.uint64(1 << ((position + 8) % 64))
+            made[(position + 8) // 64] |= np.where(field.valid[some], np.uint64(0), bit)
+        slot, *more = field.words(some, room, 8 * (header + len(fields) + len(tail)))
+        made.append(slot)
+        tail += more
+    return made + tail
+
+
+class Field:
+    """One column on its way into rows. `room` is the words it takes in the variable part: one number, or one a row."""
+
+    def __init__(self, column: pa.Array, kind: DataType) -> None:
+        self.column, self.kind = column, kind
+        self.valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+        self.room: int | I64 = 0
+        match kind.root:
+            case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
+                self._bytes()
+            case "DECIMAL" if kind.precision > 18:
+                self.room = 2
+            case "TIMESTAMP" | "TIMESTAMP_LTZ" if kind.precision > 3:
+                self.room = 1
+
+    def _bytes(self) -> None:
+        column = self.column
+        offsets = (
+            np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+            if len(column)
+            else np.zeros(1, np.int32)
+        )
+        self.begins = offsets[:-1].astype(np.int64) - offsets[0]
+        self.lengths = np.diff(offsets).astype(np.int64)
+        if self.valid is not None:
+            self.lengths[~self.valid] = 0
+        data = column.buffers()[2]
+        raw = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+        # eight more bytes, so that a whole word can be read at every position
+        self.data = np.concatenate([raw[offsets[0] : offsets[-1]], np.zeros(8, np.uint8)])
+        room = np.where(self.lengths > _INLINE_BYTES, (self.lengths + 7) // 8, 0)
+        self.room = 0 if not room.any() else room
+
+    def words(self, rows: Any, room: int, offset: int) -> list[U64]:
+        """The slot and then the words of the variable part of rows that all take `room` words, `offset` bytes into
+        the row."""
+        kind = self.kind
+        match kind.root:
+            case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
+                return self._text_words(rows, room, offset)
+            case "DECIMAL" if kind.precision > 18:
+                data, lengths = self._long_decimals()
+                return [_far(offset, lengths[rows]), data[rows, 0], data[rows, 1]]
+            case "TIMESTAMP" | "TIMESTAMP_LTZ" if kind.precision > 3:
+                millis, nanos = self._moments()
+                return [_far(offset, nanos[rows]), millis[rows].view(np.uint64)]
+        return [self._zeroed(self._scalar_words())[rows]]
+
+    def _text_words(self, rows: Any, room: int, offset: int) -> list[U64]:
+        begins, lengths = self.begins[rows], self.lengths[rows]
+        if not room:
+            low = _unaligned_words(self.data, begins) & _LOW_BYTES[lengths]
+            inline = low | ((lengths.astype(np.uint64) | np.uint64(0x80)) << np.uint64(56))
+            return [inline if self.valid is None else np.where(self.valid[rows], inline, np.uint64(0))]
+        made = [_unaligned_words(self.data, begins + 8 * place) for place in range(room)]
+        made[-1] &= _LOW_BYTES[lengths - 8 * (room - 1)]
+        return [_far(offset, lengths), *made]
+
+    def _moments(self) -> tuple[I64, I64]:
+        """Milliseconds, and the nanoseconds within them."""
+        unit = timestamp_unit(self.kind)
+        value = self._zeroed(_fixed(self.column, np.int64))
+        millis = np.floor_divide(value, PER_MILLI[unit])
+        return millis, (value - millis * PER_MILLI[unit]) * NANOS[unit]
+
+    def _scalar_words(self) -> Any:
+        column, kind = self.column, self.kind
+        match kind.root:
+            case "BOOLEAN":
+                return pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(np.uint64)
+            case "TINYINT":
+                return _fixed(column, np.uint8).astype(np.uint64)
+            case "SMALLINT":
+                return _fixed(column, np.uint16).astype(np.uint64)
+            case "INT" | "DATE" | "TIME" | "FLOAT":
+                return _fixed(column, np.uint32).astype(np.uint64)
+            case "BIGINT" | "DOUBLE" | "TIMESTAMP" | "TIMESTAMP_LTZ":
+                return _fixed(column, np.uint64)
+            case "DECIMAL":
+                return np.frombuffer(column.buffers()[1], np.uint64)[
+                    2 * column.offset : 2 * (column.offset + len(column)) : 2
+                ]
+        raise UnsupportedError(f"{kind} cannot be part of a key", todo="Use columns that are not nested as keys")
+
+    def _zeroed(self, values: Any) -> Any:
+        return values if self.valid is None else np.where(self.valid, values, values.dtype.type(0))
+
+    def _long_decimals(self) -> tuple[U64, I64]:
+        """The bytes of each number at the left of sixteen; and the lengths in bytes."""
+        data, lengths = decimal_bytes(self.column)
+        if self.valid is not None:
+            data[~self.valid] = 0
+            lengths = np.where(self.valid, lengths, 0)
+        return np.ascontiguousarray(data).view(np.uint64), lengths
+
+
+_LOW_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
+"""Mask of the lowest n bytes of a word."""
+
+
+def _fixed(column: pa.Array, dtype: Any) -> Any:
+    return np.frombuffer(column.buffers()[1], dtype)[column.offset : column.offset + len(column)]
+
+
+def _unaligned_words(data: npt.NDArray[np.uint8], positions: I64) -> U64:
+    """The eight bytes at each position, as one little-endian word."""
+    every = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
+    return every[positions]
+
+
+def _far(offset: Any, low: Any) -> Any:
+    """A slot that points into the variable part."""
+    return (np.asarray(offset, np.uint64) << np.uint64(32)) | low.astype(np.uint64)

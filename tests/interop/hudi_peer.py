@@ -1,0 +1,117 @@
+"""Hudi's own engine, one Spark session of one release: plays stories of writes on fresh tables and reads them back.
+
+    python hudi_peer.py BUNDLE_JAR FOLDER < STORIES
+
+STORIES is one JSON object a line: name, options, steps; a step is [operation, [[id, ts, part, x, n], ...], {options}].
+The answer is one JSON object a story behind the mark `ANSWER `: the commits, the snapshot, and the rows of each range
+between two commits, or the error where the release cannot read one.
+"""
+
+import itertools
+import json
+import re
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+JAR, FOLDER = sys.argv[1:3]
+SCHEMA = "id string, ts long, part string, x string, n int"
+OPTIONS = {
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.precombine.field": "ts",
+    "hoodie.datasource.write.partitionpath.field": "part",
+    "hoodie.metadata.enable": "false",
+    "hoodie.upsert.shuffle.parallelism": "1",
+    "hoodie.insert.shuffle.parallelism": "1",
+    "hoodie.bulkinsert.shuffle.parallelism": "1",
+    "hoodie.delete.shuffle.parallelism": "1",
+    "hoodie.embed.timeline.server": "false",
+    "hoodie.write.markers.type": "DIRECT",
+    "hoodie.index.type": "SIMPLE",
+    "hoodie.write.auto.upgrade": "false",
+    "hoodie.clean.automatic": "false",
+    "hoodie.archive.automatic": "false",
+    "hoodie.compact.inline": "false",
+}
+COMPLETED = re.compile(r"(\d{17})(?:_(\d{17}))?\.(commit|deltacommit|replacecommit)")
+
+spark = (
+    SparkSession.builder.master("local[2]")
+    .config("spark.driver.memory", "2g")
+    .config("spark.jars", JAR)
+    .config("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
+    .config("spark.kryo.registrator", "org.apache.spark.HoodieSparkKryoRegistrar")
+    .config("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
+    .config("spark.sql.session.timeZone", "UTC")
+    .config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", "1")
+    .config("spark.default.parallelism", "1")
+    .config("spark.driver.extraJavaOptions", f"-Duser.timezone=UTC -Djava.io.tmpdir={FOLDER}")
+    .getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+
+
+def commits(path):
+    """[requested, completed] of each completed write, by requested time."""
+    folder = Path(path, ".hoodie")
+    names = [p.name for p in (*folder.glob("*commit"), *folder.glob("timeline/*commit"))]
+    return sorted([m[1], m[2] or ""] for m in map(COMPLETED.fullmatch, names) if m)
+
+
+def rows(path, **options):
+    try:
+        found = spark.read.format("hudi").options(**options).load(path)
+        return sorted(
+            list(row)
+            for row in found.select("_hoodie_commit_time", *[c.split()[0] for c in SCHEMA.split(", ")]).collect()
+        )
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error)[:300]}"
+
+
+for line in sys.stdin:
+    story = json.loads(line)
+    path = f"{FOLDER}/{story['name']}"
+    for number, (operation, content, more) in enumerate(story["steps"]):
+        options = {**OPTIONS, **story["options"], **more, "hoodie.table.name": story["name"]}
+        options["hoodie.datasource.write.operation"] = operation
+        frame = spark.createDataFrame([tuple(row) for row in content], SCHEMA).coalesce(1)
+        frame.write.format("hudi").options(**options).mode("append" if number else "overwrite").save(path)
+    done = commits(path)
+    moments = [completed or requested for requested, completed in done]
+    ranges = {
+        f"{low}_{high}": rows(
+            path,
+            **{
+                "hoodie.datasource.query.type": "incremental",
+                "hoodie.datasource.read.begin.instanttime": low,
+                "hoodie.datasource.read.end.instanttime": high,
+            },
+        )
+        for low, high in itertools.pairwise(moments)
+    }
+    cdc = None
+    if story["options"].get("hoodie.table.cdc.enabled"):
+        found = (
+            spark.read.format("hudi")
+            .options(
+                **{
+                    "hoodie.datasource.query.type": "incremental",
+                    "hoodie.datasource.query.incremental.format": "cdc",
+                    "hoodie.datasource.read.begin.instanttime": "000",
+                }
+            )
+            .load(path)
+        )
+        cdc = [list(row) for row in found.select("op", "ts_ms", "before", "after").collect()]
+    answer = {
+        "name": story["name"],
+        "path": path,
+        "commits": done,
+        "snapshot": rows(path),
+        "ranges": ranges,
+        "cdc": cdc,
+    }
+    print("ANSWER " + json.dumps(answer), flush=True)
