@@ -4,7 +4,7 @@ Rules: Hudi's `MetadataConversionUtils.createMetaWrapper` of 1.0: which payload 
 is that which Hudi 1.0.2 writes into every archive block, character by character (`archived_meta_entry.avsc`); older
 and newer releases resolve it by the names of its fields.
 
-Commit metadata is JSON and can be hundreds of megabytes: its write stats are turned to Avro some at a time, so that the
+Commit metadata is JSON and can be hundreds of megabytes: its write stats are turned to Avro one at a time, so that the
 text and the Avro bytes are all that is held.
 """
 
@@ -13,7 +13,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from json.decoder import scanstring  # type: ignore[attr-defined]  # the module's own scanner, which has no stub
@@ -139,12 +140,6 @@ def _writer(name: str) -> Any:
     return fastavro.parse_schema(_expanded(_named()[name], set()))
 
 
-@cache
-def _field_writer(record: str, name: str) -> Any:
-    field = next(field for field in _named()[record]["fields"] if field["name"] == name)
-    return fastavro.parse_schema(_expanded(field["type"], set()))
-
-
 def _expanded(kind: Any, seen: set[str]) -> Any:
     """The type with each named type defined where it first stands."""
     if isinstance(kind, list):
@@ -210,22 +205,21 @@ def _commit(name: str, data: bytes) -> bytes:
     if data.startswith(_AVRO_MAGIC):
         return _container(name, data)
     try:
+        if len(data) <= _SMALL:
+            record = json.loads(data)
+            record["version"] = None
+            return _encoder(name)(record)
         stats, rest = _scan(str(data, "utf-8"))
         parts = []
-        for field in _named()[name]["fields"]:
-            key = field["name"]
-            if key == _STATS:
-                parts.append(stats)
-            elif key == "version":
-                parts.append(avro_long(field["type"].index("null")))
-            else:
-                parts.append(_datum(_field_writer(name, key), rest.get(key)))
+        for field, encode in _field_encoders(name):
+            parts.append(stats if field == _STATS else encode(None if field == "version" else rest.get(field)))
         return b"".join(parts)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise CorruptError("the file holds no commit metadata", why=f"{type(error).__name__}: {error}") from error
 
 
-_STATS_AT_ONCE = 256
+_SMALL = 1 << 20
+"""Up to so many bytes the JSON is decoded at once."""
 _BLANK = re.compile(r"\s*")
 _DECODE = json.JSONDecoder().raw_decode
 
@@ -245,13 +239,12 @@ def _scan(text: str) -> tuple[bytes, Mapping[str, Any]]:
 
 
 def _stats(text: str, at: int) -> tuple[bytes, int]:
-    """A map from partition to an array of write stats. Each partition is one Avro block of the map and each so many
-    stats are one block of the array, so that no count must be known before."""
+    """A map from partition to an array of write stats: each partition is one Avro block of the map and each stat one
+    block of the array, so that no count must be known before."""
     out = io.BytesIO()
     out.write(b"\x02")
     for partition, start in (members := _Members(text, at)):
-        name = partition.encode()
-        out.write(b"\x02" + avro_long(len(name)) + name)
+        out.write(b"\x02" + _string(partition))
         members.at = _stat_list(text, start, out)
     out.write(b"\x00")
     return out.getvalue(), members.at
@@ -261,32 +254,16 @@ def _stat_list(text: str, start: int, out: io.BytesIO) -> int:
     """Writes the list of write stats that begins at `start`; the place behind it."""
     if text[start] != "[":
         raise ValueError(f"no list of write stats at {start}")
-    stats: list[Any] = []
+    encode = _encoder("HoodieWriteStat")
     place = _skip(text, start + 1)
     while text[place] != "]":
         stat, place = _DECODE(text, place)
-        stats.append(stat)
-        if len(stats) == _STATS_AT_ONCE:
-            _write_stats(stats, out)
-            stats = []
+        out.write(b"\x02" + encode(stat))
         place = _skip(text, place)
         if text[place] == ",":
             place = _skip(text, place + 1)
-    _write_stats(stats, out)
     out.write(b"\x00")
     return place + 1
-
-
-def _write_stats(stats: list[Any], out: io.BytesIO) -> None:
-    """One block of the array, without the array's end."""
-    if stats:
-        fastavro.schemaless_writer(out, _stats_writer(), stats)
-        out.seek(-1, io.SEEK_CUR)
-
-
-@cache
-def _stats_writer() -> Any:
-    return fastavro.parse_schema({"type": "array", "items": _expanded(_named()["HoodieWriteStat"], set())})
 
 
 class _Members:
@@ -319,3 +296,92 @@ class _Members:
 def _skip(text: str, at: int) -> int:
     found = _BLANK.match(text, at)
     return found.end() if found else at
+
+
+# ---- encoders, made from the schema once -----------------------------------------------------------------------------
+# An Avro writer that asks of each value which branch of a union it is takes three times as long; here a union is null
+# and one other type.
+
+Encode = Callable[[Any], bytes]
+
+
+@cache
+def _encoder(record: str) -> Encode:
+    """The encoder of a record type; a field that the value lacks is null."""
+    return _record(_field_encoders(record))
+
+
+@cache
+def _field_encoders(record: str) -> tuple[tuple[str, Encode], ...]:
+    return tuple((field["name"], _made(field["type"])) for field in _named()[record]["fields"])
+
+
+def _made(kind: Any) -> Encode:
+    if isinstance(kind, list):
+        (other,) = (branch for branch in kind if branch != "null")
+        return _nullable(avro_long(kind.index("null")), avro_long(kind.index(other)), _made(other))
+    if isinstance(kind, str):
+        return _PLAIN[kind] if kind in _PLAIN else _encoder(kind.rpartition(".")[2])
+    inner = kind["type"]
+    if inner == "record":
+        return _encoder(kind["name"])
+    if inner == "array":
+        return _array(_made(kind["items"]))
+    return _map(_made(kind["values"])) if inner == "map" else _made(inner)
+
+
+# Every field of these records may be null.
+def _nullable(null: bytes, some: bytes, encode: Encode) -> Encode:
+    return lambda value: null if value is None else some + encode(value)
+
+
+def _record(fields: tuple[tuple[str, Encode], ...]) -> Encode:
+    # What a null is in bytes is asked once: most fields of most records are.
+    known = [(name, encode(None), encode) for name, encode in fields]
+
+    def record(value: Any) -> bytes:
+        get = value.get
+        return b"".join([null if (v := get(name)) is None else encode(v) for name, null, encode in known])
+
+    return record
+
+
+def _array(encode: Encode) -> Encode:
+    def array(value: Any) -> bytes:
+        return b"".join([avro_long(len(value)), *map(encode, value), b"\x00"]) if value else b"\x00"
+
+    return array
+
+
+def _map(encode: Encode) -> Encode:
+    def entries(value: Any) -> bytes:
+        if not value:
+            return b"\x00"
+        return b"".join([avro_long(len(value)), *(_string(k) + encode(v) for k, v in value.items()), b"\x00"])
+
+    return entries
+
+
+def _string(value: Any) -> bytes:
+    data: bytes = value.encode()
+    return _long(len(data)) + data
+
+
+def _long(value: Any) -> bytes:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    return _ZIGZAG[value] if 0 <= value < len(_ZIGZAG) else avro_long(value)
+
+
+def _boolean(value: Any) -> bytes:
+    return b"\x01" if value else b"\x00"
+
+
+def _double(value: Any) -> bytes:
+    return struct.pack("<d", value)
+
+
+_ZIGZAG = tuple(avro_long(number) for number in range(1024))
+_PLAIN: dict[str, Encode] = {
+    "string": _string, "int": _long, "long": _long, "boolean": _boolean, "double": _double,
+}  # fmt: skip
