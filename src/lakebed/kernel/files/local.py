@@ -12,13 +12,13 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import pyarrow as pa
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import StorageError, UnsupportedError
 from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, failed, inside
 
 R = TypeVar("R")
@@ -158,6 +158,24 @@ class LocalStore(Store):
         except OSError as error:
             todo = "Commits need a file system with hard links" if error.errno in _NO_LINKS else ""
             raise failed("write", self._root, path, error, todo=todo) from error
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Remove files, one after the other: threads would cost more than the disk takes. The first error is raised
+        after all were tried. A folder is looked at once for links out of the table."""
+        folders: dict[str, str] = {}
+        first: StorageError | None = None
+        for path in paths:
+            folder, _, name = path.rpartition("/")
+            if folder not in folders:
+                folders[folder] = self.local_path(folder)
+            try:
+                os.unlink(os.path.join(folders[folder], inside(name)))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                first = first or failed("delete", self._root, path, error)
+        if first is not None:
+            raise first
 
     def delete(self, path: str) -> None:
         """Remove a file; a missing one is no error."""
