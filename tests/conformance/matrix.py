@@ -30,6 +30,7 @@ class Row:
 
 HUDI, PAIMON = "tests/conformance/test_hudi.py::", "tests/conformance/test_paimon.py::"
 SOURCE, SINK = "tests/spark/test_source.py::", "tests/spark/test_sink.py::"
+PAIMON_SPARK = "tests/spark/test_paimon_source.py::"
 STREAM_SINK = "tests/spark/test_stream_sink.py::"
 GOLDEN_HUDI, GOLDEN_PAIMON = "tests/golden/test_hudi_read.py::", "tests/golden/test_paimon_read.py::"
 
@@ -57,13 +58,16 @@ GRID = (
     Row("create", "`lakebed.create`", {
         "paimon": Cell(
             ("tests/unit/paimon/test_create.py::", "tests/interop/test_paimon_outside.py::"),
-            "append tables, and primary keys with fixed buckets",
         ),
     }),
     Row("write: append, upsert, delete, overwrite", "`table.write`", {
         "paimon": Cell(
-            (f"{PAIMON}TestWrite", "tests/unit/paimon/test_write.py::", "tests/interop/test_paimon_outside.py::"),
-            "append tables, and primary keys with fixed buckets and merge engine deduplicate",
+            (
+                f"{PAIMON}TestWrite", "tests/unit/paimon/test_write.py::", "tests/unit/paimon/test_dynamic.py::",
+                "tests/unit/paimon/test_postpone.py::", "tests/property/test_paimon_model.py::",
+                "tests/interop/test_paimon_outside.py::",
+            ),
+            "every bucket mode and merge engine; no lookup or full-compaction changelog",
         ),
     }),
     Row("commit exactly once, whatever crashes", "`table.writer`", {
@@ -72,22 +76,30 @@ GRID = (
             "tests/unit/paimon/test_commit.py::",
         )),
     }),
-    Row("rewrite small files", "`table.rewrite`", {}),
+    Row("rewrite small files", "`table.rewrite`", {
+        "paimon": Cell(("tests/unit/paimon/test_postpone.py::",), "postponed buckets only"),
+    }),
     Row("expire", "`table.expire`", {}),
     Row("archive", "`table.archive`", {
         "paimon": Cell(none="the format has no such thing"),
         "iceberg": Cell(none="the format has no such thing"),
     }),
-    Row("tags (Hudi: savepoints)", "`table.tag`", {}),
+    Row("tags (Hudi: savepoints)", "`table.tag`", {
+        "paimon": Cell(("tests/unit/paimon/test_tags.py::", f"{GOLDEN_PAIMON}test_tag")),
+    }),
     Row("inspect", "`table.inspect`", {}),
     Row("Spark batch source", '`format("lakebed")`', {
         "hudi": Cell((f"{SOURCE}test_a_snapshot", f"{SOURCE}test_projection", f"{SOURCE}test_a_range")),
+        "paimon": Cell((f"{PAIMON_SPARK}test_a_snapshot", f"{PAIMON_SPARK}test_projection")),
     }),
     Row("Spark streaming source", "`spark.readStream`", {
         "hudi": Cell((f"{SOURCE}test_a_stream",)),
     }),
     Row("Spark batch sink", "`lakebed.spark.write`", {
-        "paimon": Cell((f"{SINK}test_each_bucket", f"{SINK}test_kinds", f"{SINK}test_the_dataframe_writer")),
+        "paimon": Cell((
+            f"{SINK}test_each_bucket", f"{SINK}test_kinds", f"{SINK}test_the_dataframe_writer",
+            f"{PAIMON_SPARK}test_dynamic", f"{PAIMON_SPARK}test_append", f"{PAIMON_SPARK}test_a_static",
+        )),
     }),
     Row("Spark streaming sink, exactly once", "`lakebed.spark.write_stream`", {
         "paimon": Cell((f"{STREAM_SINK}test_killed", f"{STREAM_SINK}test_a_checkpoint")),

@@ -82,6 +82,9 @@ def load(options: Mapping[str, str], short_name: str, parallelism: int) -> Loade
     return loaded
 
 
+_NAMES_A_SNAPSHOT = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp-millis")
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A table as a DataFrame names it, picklable; `plan` is the batch, decided when the schema was asked for."""
@@ -168,7 +171,10 @@ class Loaded:
         return table.plan_read(self.columns, where, self.as_of or self.pin)
 
     def _newest(self) -> Instant | None:
-        """The newest completed instant, which an action that plans again reads as of."""
+        """The newest completed instant, which an action that plans again reads as of; None where the table's own
+        options name a snapshot."""
+        if any(key.lower().startswith(_NAMES_A_SNAPSHOT) for key in self.options):
+            return None
         done = [instant for instant in self.table().history() if instant.state == "completed"]
         return done[-1] if done else None
 
