@@ -1,6 +1,11 @@
-"""Random batches of row kinds against a dictionary: every merge engine, in one write and over many, whatever the
-write buffer."""
+"""Random batches of row kinds against a dictionary: every bucket mode and merge engine, in one write and over many,
+whatever the write buffer.
 
+Each mode is what `MODES` says: postponed rows are given real buckets after each write, or once at the end. In the mode
+of cross-partition updates the partition of a row is drawn too, and the engine says which one counts.
+"""
+
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakebed
+from lakebed.formats.paimon.write.sink import PaimonSink
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("a", pa.string()), ("s", pa.int32()), ("g", pa.string())])
 Row = dict[str, Any]
@@ -21,45 +27,70 @@ text = st.none() | st.sampled_from(["", "x", "a longer text", "ü"])
 
 def batches(kinds: list[str]) -> st.SearchStrategy[list[list[Row]]]:
     row = st.fixed_dictionaries(
-        {"_row_kind": st.sampled_from(kinds), "k": keys, "n": maybe, "a": text, "s": maybe, "g": text}
-    )
+        {
+            "_row_kind": st.sampled_from(kinds), "k": keys, "n": maybe, "a": text, "s": maybe, "g": text,
+            "p": st.integers(0, 2),
+        }
+    )  # fmt: skip
     return st.lists(st.lists(row, max_size=12), min_size=1, max_size=4)
 
 
-def written(folder: str, writes: list[list[Row]], options: dict[str, str]) -> list[Row]:
+@dataclass(frozen=True)
+class Mode:
+    """A bucket mode: its options, whether to compact postponed rows after each write, and whether the partition `p` is
+    no part of the key."""
+
+    name: str
+    options: dict[str, str]
+    compacts: str = ""
+    partition: bool = False
+
+
+MODES = [
+    Mode("fixed", {"bucket": "2"}),
+    Mode("dynamic", {"bucket": "-1", "dynamic-bucket.target-row-num": "2"}),
+    Mode("cross-partition", {"bucket": "-1", "dynamic-bucket.target-row-num": "2"}, partition=True),
+    Mode("postponed, each", {"bucket": "-2", "postpone.default-bucket-num": "2"}, compacts="each"),
+    Mode("postponed, once", {"bucket": "-2"}, compacts="once"),
+]
+modes = st.sampled_from(MODES)
+
+
+def written(folder: str, writes: list[list[Row]], options: dict[str, str], mode: Mode = MODES[0]) -> list[Row]:
     """What a table holds after the writes."""
-    table = lakebed.create(Path(folder) / "t", "paimon", SCHEMA, ["k"], options={"bucket": "2", **options})
-    for rows in writes:
-        table.write(pa.Table.from_pylist(rows, schema=SCHEMA.append(pa.field("_row_kind", pa.string()))))
+    schema = SCHEMA.append(pa.field("p", pa.int32())) if mode.partition else SCHEMA
+    by = ["p"] if mode.partition else []
+    table = lakebed.create(Path(folder) / "t", "paimon", schema, ["k"], by, options={**mode.options, **options})
+    for turn, rows in enumerate(writes):
+        table.write(pa.Table.from_pylist(rows, schema=schema.append(pa.field("_row_kind", pa.string()))))
+        if mode.compacts == "each" or (mode.compacts and turn == len(writes) - 1):
+            table.rewrite()
     return sorted(table.read().read_all().to_pylist(), key=lambda row: row["k"])
 
 
-def settled(state: dict[str, Row]) -> list[Row]:
-    return [{name: state[key][name] for name in SCHEMA.names} for key in sorted(state)]
+def settled(state: dict[str, Row], mode: Mode) -> list[Row]:
+    names = [*SCHEMA.names, "p"] if mode.partition else SCHEMA.names
+    return [{name: state[key][name] for name in names} for key in sorted(state)]
 
 
-def live(rows: list[Row]) -> list[Row]:
-    return [
-        {name: row[name] for name in SCHEMA.names}
-        for row in sorted(rows, key=lambda r: r["k"])
-        if row["_row_kind"] in ("+I", "+U")
-    ]
+def live(state: dict[str, Row], mode: Mode) -> list[Row]:
+    return settled({key: row for key, row in state.items() if row["_row_kind"] in ("+I", "+U")}, mode)
 
 
-@settings(max_examples=8, deadline=None)
-@given(batches(["+I", "+U", "-U", "-D"]), st.sampled_from(["256 mb", "1 b"]))
-def test_deduplicate(writes: list[list[Row]], buffer: str) -> None:
+@settings(max_examples=20, deadline=None)
+@given(batches(["+I", "+U", "-U", "-D"]), st.sampled_from(["256 mb", "1 b"]), modes)
+def test_deduplicate(writes: list[list[Row]], buffer: str, mode: Mode) -> None:
     state: dict[str, Row] = {}
     for rows in writes:
         for row in rows:
             state[row["k"]] = row
     with TemporaryDirectory() as folder:
-        assert written(folder, writes, {"write-buffer-size": buffer}) == live(list(state.values()))
+        assert written(folder, writes, {"write-buffer-size": buffer}, mode) == live(state, mode)
 
 
-@settings(max_examples=8, deadline=None)
-@given(batches(["+I", "+U", "-D"]))
-def test_deduplicate_by_sequence_field(writes: list[list[Row]]) -> None:
+@settings(max_examples=15, deadline=None)
+@given(batches(["+I", "+U", "-D"]), st.sampled_from([mode for mode in MODES if not mode.partition]))
+def test_deduplicate_by_sequence_field(writes: list[list[Row]], mode: Mode) -> None:
     state: dict[str, Row] = {}
     for rows in writes:
         for row in rows:
@@ -67,34 +98,34 @@ def test_deduplicate_by_sequence_field(writes: list[list[Row]]) -> None:
             if known is None or (-1 if row["s"] is None else row["s"]) >= (-1 if known["s"] is None else known["s"]):
                 state[row["k"]] = row
     with TemporaryDirectory() as folder:
-        assert written(folder, writes, {"sequence.field": "s"}) == live(list(state.values()))
+        assert written(folder, writes, {"sequence.field": "s"}, mode) == live(state, mode)
 
 
-@settings(max_examples=8, deadline=None)
-@given(batches(["+I", "+U"]))
-def test_partial_update_with_a_sequence_group(writes: list[list[Row]]) -> None:
+@settings(max_examples=15, deadline=None)
+@given(batches(["+I", "+U"]), modes)
+def test_partial_update_with_a_sequence_group(writes: list[list[Row]], mode: Mode) -> None:
     for row in (row for rows in writes for row in rows):
         row["g"] = None if row["s"] is None else row["g"]  # a key's only row stays as it is, whatever its sequence
     state: dict[str, Row] = {}
     for rows in writes:
         for row in rows:
-            known = state.setdefault(row["k"], dict.fromkeys(SCHEMA.names) | {"k": row["k"]})
+            known = state.setdefault(row["k"], dict.fromkeys(SCHEMA.names) | {"k": row["k"], "p": row["p"]})
             for name in ("n", "a"):
                 known[name] = known[name] if row[name] is None else row[name]
             if row["s"] is not None and (known["s"] is None or row["s"] >= known["s"]):
                 known["s"], known["g"] = row["s"], row["g"]
     with TemporaryDirectory() as folder:
         options = {"merge-engine": "partial-update", "fields.s.sequence-group": "g"}
-        assert written(folder, writes, options) == settled(state)
+        assert written(folder, writes, options, mode) == settled(state, mode)
 
 
-@settings(max_examples=8, deadline=None)
-@given(batches(["+I", "+U"]))
-def test_aggregation(writes: list[list[Row]]) -> None:
+@settings(max_examples=15, deadline=None)
+@given(batches(["+I", "+U"]), modes)
+def test_aggregation(writes: list[list[Row]], mode: Mode) -> None:
     state: dict[str, Row] = {}
     for rows in writes:
         for row in rows:
-            known = state.setdefault(row["k"], dict.fromkeys(SCHEMA.names) | {"k": row["k"]})
+            known = state.setdefault(row["k"], dict.fromkeys(SCHEMA.names) | {"k": row["k"], "p": row["p"]})
             known["n"] = known["n"] if row["n"] is None else (known["n"] or 0) + row["n"]
             known["a"] = known["a"] if row["a"] is None else row["a"]
             known["g"] = row["g"]
@@ -107,4 +138,20 @@ def test_aggregation(writes: list[list[Row]]) -> None:
             "fields.g.aggregate-function": "last_value",
             "fields.s.aggregate-function": "max",
         }
-        assert written(folder, writes, options) == settled(state)
+        assert written(folder, writes, options, mode) == settled(state, mode)
+
+
+@settings(max_examples=15, deadline=None)
+@given(batches(["+I", "+U"]), st.sampled_from(MODES[:3]))
+def test_first_row(writes: list[list[Row]], mode: Mode) -> None:
+    """A batch read of such a table waits for a compaction: the rows are looked at as a later merge has them."""
+    state: dict[str, Row] = {}
+    for row in (row for rows in writes for row in rows):
+        state.setdefault(row["k"], row)
+    with TemporaryDirectory() as folder:
+        assert written(folder, writes, {"merge-engine": "first-row"}, mode) == []
+        table = lakebed.open(Path(folder) / "t")
+        sink = table.sink()
+        assert isinstance(sink, PaimonSink)
+        found = [key for _, some in sink._live_keys() for key in some["k"].to_pylist()]
+    assert sorted(found) == sorted(state)
