@@ -1,0 +1,128 @@
+"""What went wrong for users of other Paimon writers, each as a test of its own; where another file holds it, the list
+says where (numbers of apache/paimon unless another project is named).
+
+- #8071 parallel tasks assign the same dynamic keys: test_dynamic.test_many_tasks_put_no_key_twice, and on Spark
+  test_paimon_source.test_dynamic_buckets
+- apache/seatunnel#8565 a second job moves keys: test_dynamic.test_keys_keep_their_bucket
+- #3841 the bucket number changed without a rewrite: test_write.test_another_bucket_number_is_refused_until_overwritten
+- #8349, #5654 partitions with bucket counts of their own: test_write.test_a_rescaled_partition_keeps_its_own_number
+- #5920 a primary key without the partition column: test_create.test_refused
+- #8078, #1719 an update changes the partition: test_dynamic.test_a_key_that_changes_its_partition
+- #5095, #7168, #6460 postponed rows nobody sees: test_postpone
+- #8985 rows one by one and all at once: here
+- #5556, #9216, #9322 timestamps hashed by another precision: tests/golden/test_paimon_hash.py
+- #3365 ignore-delete and the kind column: test_write.test_ignore_delete_sees_the_kind_column
+- #2471 deletes in dynamic buckets: here
+- #8858 deletes in partial-update with sequence groups: here
+- #4802 a compaction drops rows appended meanwhile: here
+- #6137 a compaction meets a delete of its files: here
+- #9269 files deleted that a retry committed: test_commit.test_an_unknown_end_keeps_the_files_and_can_be_committed_again
+- #9666, #10010 a replayed micro-batch: tests/spark/test_stream_sink.py, test_commit.test_a_replay_is_skipped…
+- #9589, #9667 a callback lost after a crash: test_callbacks.test_a_replay_after_a_crash_calls_what_is_owed
+- #5800 two tags on one snapshot: here
+- #3367, #3401, #8952 messages of another version: tests/golden/test_paimon_serializers.py
+- #7745 merge engines read as plain files: tests/golden/test_paimon_read.py, tests/property/test_paimon_model.py
+- #5874 deletion vectors switched on later: here
+- ClickHouse/ClickHouse#113360 the union of all files: test_write.test_the_last_row_of_a_key_wins
+
+Not lakebed's yet, so without a test: #4906 (deletes by a filter), #5581 (marks of finished partitions), #5883 and
+#6760 (compaction of append tables), #8205 (streaming reads), #7710 (cleaning of orphans).
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import lakebed
+from lakebed.errors import CommitConflictError, LakebedError
+from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
+from tests.unit.paimon.conftest import Make, contents, rows
+
+
+def test_rows_one_by_one_and_all_at_once_plan_the_same_buckets(make: Make) -> None:
+    some = [("a", i, "v", i) for i in range(8)]
+    buckets = []
+    for pieces in ([some], [[row] for row in some]):
+        table = make(bucket="-1", dynamic__bucket_target__row__num="1")
+        writer = table.writer()
+        for piece in pieces:
+            writer.write(rows(*piece))
+        writer.commit(1, writer.prepare_commit())
+        buckets.append(sorted(split.bucket for split in table.plan_read().splits))
+    assert buckets[0] == buckets[1] == list(range(8))
+
+
+def test_a_delete_goes_to_the_bucket_that_holds_the_key(make: Make) -> None:
+    table = make(bucket="-1", dynamic__bucket_target__row__num="25")
+    table.write(rows(*[("a", i, "v", i) for i in range(100)]))
+    assert {split.bucket for split in table.plan_read().splits} == {0, 1, 2, 3}
+    table.write(rows(*[("a", i, "v", i) for i in range(0, 100, 10)]), "delete")
+    assert len(contents(table)) == 90
+
+
+def test_a_delete_in_partial_update_never_does_nothing_and_says_nothing(make: Make) -> None:
+    for more in ({}, {"fields_n_sequence__group": "v"}, {"partial__update_remove__record__on__delete": "true"}):
+        table = make(merge__engine="partial-update", **more)
+        table.write(rows(("a", 1, "v", 1), ("a", 2, "v", 1)))
+        try:
+            table.write(rows(("a", 1, "v", 2), kinds=["-D"]))
+            found = contents(table)
+        except LakebedError as error:
+            assert "-D" in str(error)
+            continue
+        assert found != [("a", 1, "v", 1), ("a", 2, "v", 1)]
+
+
+def _meanwhile(monkeypatch: pytest.MonkeyPatch, act: object) -> None:
+    """Let a compaction be planned, then `act` happen, then the compaction go on."""
+    compact = PostponeRewrite.compact
+
+    def after_it(self: PostponeRewrite, partition: object) -> object:
+        monkeypatch.setattr(PostponeRewrite, "compact", compact)
+        act()  # type: ignore[operator]
+        return compact(self, partition)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(PostponeRewrite, "compact", after_it)
+
+
+def test_rows_appended_during_a_compaction_stay(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make(bucket="-2")
+    table.write(rows(("a", 1, "v", 1)))
+    _meanwhile(monkeypatch, lambda: lakebed.open(table.location).write(rows(("a", 2, "w", 2))))
+    table.rewrite()
+    assert contents(table) == [("a", 1, "v", 1)]
+    table.rewrite()
+    assert contents(table) == [("a", 1, "v", 1), ("a", 2, "w", 2)]
+
+
+def test_a_compaction_whose_files_are_gone_is_one_clean_conflict(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make(bucket="-2")
+    table.write(rows(("a", 1, "v", 1)))
+    _meanwhile(monkeypatch, lambda: lakebed.open(table.location).write(rows(("a", 2, "w", 2)), "overwrite"))
+    with pytest.raises(CommitConflictError):
+        table.rewrite()
+    assert not list(Path(table.location).glob("dt=a/bucket-0/*"))
+    table.rewrite()
+    assert contents(table) == [("a", 2, "w", 2)]
+
+
+def test_two_tags_on_one_snapshot_stop_no_commit(make: Make) -> None:
+    table = make()
+    table.write(rows(("a", 1, "v", 1)))
+    table.tag("daily")
+    table.tag("monthly")
+    table.write(rows(("a", 1, "w", 2)))
+    for name in ("daily", "monthly"):
+        assert contents(table, as_of=f"tag:{name}") == [("a", 1, "v", 1)]
+
+
+def test_deletion_vectors_switched_on_later_hide_no_merge(make: Make) -> None:
+    table = make(bucket="1")
+    for version in range(6):
+        table.write(rows(("a", 1, f"v{version}", version)))
+    folder = Path(table.location) / "schema"
+    schema = json.loads((folder / "schema-0").read_text("utf-8"))
+    schema["id"], schema["options"]["deletion-vectors.enabled"] = 1, "true"
+    (folder / "schema-1").write_text(json.dumps(schema), "utf-8")
+    assert contents(lakebed.open(table.location)) == [("a", 1, "v5", 5)]
