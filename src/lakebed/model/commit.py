@@ -8,7 +8,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
-    """What one task wrote, small and picklable; a format's own message adds the files. Nothing in it is visible before commit."""
+    """What one task wrote, small and picklable; a format's own message adds the files. Nothing is visible before commit."""
 
 
 class Outcome(StrEnum):
@@ -24,8 +24,8 @@ class CommitResult:
     """The outcome of one commit.
 
     `instant` is the instant time or snapshot id as text, "" when skipped. A conflict or an unknown outcome is an error
-    (`CommitConflictError`, `CommitUnknownError`), never a result that could be overlooked. `notes` are sentences for people:
-    what was left out, what will be invisible until compaction, which callback is still owed.
+    (`CommitConflictError`, `CommitUnknownError`), never a result that could be overlooked. `notes` are sentences for
+    people: what was left out, what will be invisible until compaction, which callback is still owed.
     """
 
     instant: str

@@ -11,9 +11,10 @@ class Instant:
     """A Hudi instant, a Paimon snapshot or an Iceberg snapshot.
 
     `time` is the name that orders it and that `as_of`, `after` and `until` take: Hudi's requested time
-    (yyyyMMddHHmmssSSS in the table's time zone), else the snapshot id as text. `completed` is when it became visible: Hudi's completion
-    time in the same form ("" while pending or not recorded), else ISO 8601 in UTC. `action` and `state` are the format's words in lower case;
-    a snapshot is always "completed". `summary` holds what the format itself recorded, as text.
+    (yyyyMMddHHmmssSSS in the table's time zone), else the snapshot id as text. `completed` is when it became visible:
+    Hudi's completion time in the same form ("" while pending or not recorded), else ISO 8601 in UTC. `action` and
+    `state` are the format's words in lower case; a snapshot is always "completed". `summary` holds what the format
+    itself recorded, as text.
     """
 
     time: str

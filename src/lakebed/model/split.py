@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Split:
     """What every format's split has; the format adds what its reader needs.
 
-    `group` is the file group (Hudi) or partition and bucket (Paimon) or data file (Iceberg): splits of one group are read in
-    order by one task. `size` is the bytes of the files named, for packing splits into tasks.
+    `group` is the file group (Hudi), partition and bucket (Paimon) or data file (Iceberg): splits of one group are read
+    in order by one task. `size` is the bytes of the files named, for packing splits into tasks.
     """
 
     group: str

@@ -16,7 +16,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """Sizes are bytes on disk. With `dry_run` the `_after` figures are the plan's prediction and nothing was written."""
+    """Sizes are bytes on disk. With `dry_run` the `_after` figures are the plan's prediction; nothing was written."""
 
     files_before: int
     files_after: int
@@ -29,7 +29,7 @@ class RewriteResult:
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """`expired` are instants or snapshot ids, `deleted_files` paths inside the table, `kept` what stays and its reason."""
+    """`expired` are instants or snapshot ids, `deleted_files` paths inside the table, `kept` what stays, with reasons."""
 
     expired: tuple[str, ...]
     deleted_files: tuple[str, ...]
