@@ -8,7 +8,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
-    """What one task wrote, small and picklable; a format's own message adds the files. Nothing is visible before commit."""
+    """What one task wrote, small and picklable; a format's own message adds the files. Invisible before commit."""
 
 
 class Outcome(StrEnum):

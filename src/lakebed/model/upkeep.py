@@ -29,7 +29,7 @@ class RewriteResult:
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """`expired` are instants or snapshot ids, `deleted_files` paths inside the table, `kept` what stays, with reasons."""
+    """`expired` are instants or snapshot ids, `deleted_files` paths inside the table, `kept` what stays and why."""
 
     expired: tuple[str, ...]
     deleted_files: tuple[str, ...]

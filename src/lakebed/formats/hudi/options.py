@@ -302,7 +302,7 @@ MIN_INSTANTS: Option[int] = Option(
     "lakebed.archive.min-instants",
     at_least(0),
     0,
-    "A run that would move fewer instants does nothing; older releases of Hudi took hoodie.commits.archival.batch for it",
+    "A run that would move fewer instants does nothing; old releases took hoodie.commits.archival.batch for it",
 )
 BATCH_BYTES: Option[int] = Option(
     "lakebed.archive.batch-bytes", memory_size, 16 << 20, "How many bytes of instant files are held in memory at once"
