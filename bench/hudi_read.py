@@ -6,7 +6,8 @@ its own, in turn.
 The table has 12 columns in 4 partitions: one bulk insert and three upserts of a tenth of the rows into logs, nothing
 compacted; Hudi's Spark bundle writes it once. What is measured: a snapshot of all columns, a filtered count, and the
 changes of the last two commits; seconds on the clock and of processor time, warm (each process reads once before), and
-the process's peak memory. Figures go to bench/results/hudi_read.json.
+the process's peak memory; for lakebed also the plan of a table of 100,000 file groups and 1,000 instants, with its
+listings. Figures go to bench/results/hudi_read.json.
 
 hudi-rs and Spark need the environments that `./run setup interop` makes; an engine whose environment is missing is left
 out.
@@ -50,7 +51,8 @@ def main() -> None:
                 continue
             for line in _run(engine, options, "read"):
                 figures.setdefault(line["what"], {}).setdefault(engine, []).append(line)
-    _report(figures, options)
+    plans = _plans(options) if "lakebed" in options.engines else []
+    _report(figures, plans, options)
 
 
 def _options() -> argparse.Namespace:
@@ -92,7 +94,17 @@ def _run(engine: str, options: argparse.Namespace, work: str) -> list[dict[str, 
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def _report(figures: dict[str, dict[str, list[dict[str, Any]]]], options: argparse.Namespace) -> None:
+def _plans(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Planning alone, in a process of its own."""
+    table = Path(options.table).with_name("hudi_many_groups")
+    command = [str(_python("lakebed", options)), "-m", "bench.hudi_many_groups", str(table)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _report(
+    figures: dict[str, dict[str, list[dict[str, Any]]]], plans: list[dict[str, Any]], options: argparse.Namespace
+) -> None:
     summary: dict[str, Any] = {}
     for what, engines in figures.items():
         print(f"\n{what}")
@@ -116,11 +128,17 @@ def _report(figures: dict[str, dict[str, list[dict[str, Any]]]], options: argpar
                 f"  {engine:8} {min(seconds):7.2f} s (median {statistics.median(seconds):.2f})"
                 f"  {min(processor):6.2f} CPU s  {memory:5d} MB{ratio}"
             )
+    for plan in plans:
+        print(
+            f"\n{plan['what']}: {plan['splits']} splits in {plan['seconds']:.2f} s ({plan['cpu_seconds']:.2f} CPU s),"
+            f" {plan['listings']} listings"
+        )
     RESULTS.parent.mkdir(exist_ok=True)
     found = {
         "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]},
         "rows": options.rows,
         "figures": summary,
+        "plans": plans,
     }
     RESULTS.write_text(json.dumps(found, indent=2) + "\n")
 

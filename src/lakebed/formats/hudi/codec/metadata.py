@@ -12,7 +12,7 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 
@@ -23,8 +23,7 @@ SERVICE_OPERATIONS = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
 """Operations that only move rows that other commits wrote."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteStat:
+class WriteStat(NamedTuple):
     """One file that a commit wrote. `path` is relative to the table; `logs` are the names of the log files, a
     rolled-over append has several.
 
@@ -173,19 +172,20 @@ def parse_savepoint(data: bytes) -> Mapping[str, tuple[str, ...]]:
 
 
 def _stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
+    get = stat.get
     path = stat["path"]
     folder = path.rpartition("/")[0]
     return WriteStat(
-        file_id=stat.get("fileId") or "",
-        path=path,
-        partition=partition if folder == partition else folder,
-        size=stat.get("fileSizeInBytes") or 0,
-        writes=stat.get("numWrites") or 0,
-        inserts=stat.get("numInserts") or 0,
-        deletes=stat.get("numDeletes") or 0,
-        logs=tuple(stat.get("logFiles") or ()),
-        cdc=tuple(stat.get("cdcStats") or ()),
-        previous=stat.get("prevCommit") or "",
+        get("fileId") or "",
+        path,
+        partition if folder == partition else folder,
+        get("fileSizeInBytes") or 0,
+        get("numWrites") or 0,
+        get("numInserts") or 0,
+        get("numDeletes") or 0,
+        tuple(get("logFiles") or ()),
+        tuple(get("cdcStats") or ()),
+        get("prevCommit") or "",
     )
 
 

@@ -76,9 +76,8 @@ class TableState:
         The archive is asked only about groups that nothing of the active timeline wrote to: a commit that did would be
         newer than the replacement.
         """
-        instants = [*(base.instant for base in group.bases), *(log.instant for log in group.logs)]
-        newest = max(instants, default="")
-        if newest >= self.timeline.start:
+        start = self.timeline.start
+        if any(base.instant >= start for base in group.bases) or any(log.instant >= start for log in group.logs):
             return False
         if view.bound not in self._replaced:
             self._replaced[view.bound] = self.archived.replaced(view.bound)
