@@ -61,4 +61,4 @@ def test_a_table_of_another_format_has_no_archive(capsys: pytest.CaptureFixture[
     folder = unpack("paimon", names("paimon")[0])
     code, _, err = lakebed(capsys, str(folder))
     assert code == 1
-    assert "no archive for paimon tables" in err
+    assert "paimon tables have no archive" in err
