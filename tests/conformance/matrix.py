@@ -48,6 +48,9 @@ GRID = (
     Row("read changes", "`table.changes`", {
         "hudi": Cell((f"{HUDI}TestChanges", f"{GOLDEN_HUDI}test_range")),
     }),
+    Row("the row before and after each change", "`cdc.enabled`", {
+        "hudi": Cell((f"{HUDI}TestFullChanges", f"{HUDI}TestFullStream", "tests/golden/test_hudi_cdc.py::")),
+    }),
     Row("stream", "`table.stream`", {
         "hudi": Cell((f"{HUDI}TestStream",)),
     }),
@@ -81,6 +84,10 @@ GRID = (
     }),
     Row("expire", "`table.expire`", {}),
     Row("archive", "`table.archive`", {
+        "hudi": Cell((
+            "tests/golden/test_hudi_archive.py::", "tests/crash/test_hudi_archive.py::", "tests/unit/hudi_archive/",
+            "tests/interop/test_hudi_archive_outside.py::",
+        )),
         "paimon": Cell(none="the format has no such thing"),
         "iceberg": Cell(none="the format has no such thing"),
     }),
