@@ -1,5 +1,5 @@
-"""The options table of docs/paimon-sink.md says what the code declares. `python -m tests.unit.paimon.test_docs` writes it
-anew."""
+"""The options table of docs/paimon-sink.md says what the code declares. `python -m tests.unit.paimon.test_docs` writes
+it anew."""
 
 from pathlib import Path
 

@@ -12,6 +12,7 @@ from lakebed.errors import CommitConflictError
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.read.plan import plan_snapshot
 from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.table import PaimonTable
 from lakebed.verbs.write import Mode
 from tests.unit.paimon.conftest import Make, contents, rows
 
@@ -136,3 +137,12 @@ def test_postponed_rows_wait_for_a_compaction(make: Make) -> None:
     assert (entry.bucket, entry.total_buckets, entry.file.row_count) == (-2, -2, 3)
     assert (entry.file.min_sequence_number, entry.file.max_sequence_number) == (-1, -1)
     assert entry.file.file_name.startswith("data--u-")
+
+
+def test_fewer_tasks_may_assign_than_there_are(make: Make) -> None:
+    table = make(bucket="-1", dynamic__bucket_assigner__parallelism="2")
+    assert isinstance(table, PaimonTable)
+    batch = rows(*[("a", i, "v", i) for i in range(50)]).to_batches()[0]
+    channels = table.sink().channels(batch, 8)
+    assert channels is not None
+    assert len(set(channels.to_pylist())) == 2

@@ -74,7 +74,6 @@ FILE_FORMAT = Option("file.format", one_of("parquet", "orc", "avro"), "parquet",
 FILE_FORMAT_PER_LEVEL = _text("file.format.per.level", "Formats of single levels, as `0:avro,5:parquet`.")
 FILE_COMPRESSION = Option("file.compression", str, "zstd", "Compression of data files.")
 ZSTD_LEVEL = Option("file.compression.zstd-level", at_least(1), 1, "Level of zstd.")
-BLOCK_SIZE = _optional("file.block-size", memory_size, "Bytes of a row group or stripe.")
 TARGET_FILE_SIZE = _optional(
     "target-file-size", memory_size, "Bytes at which a file is closed: 128 mb with a primary key, 256 mb without."
 )
@@ -97,7 +96,6 @@ DATA_DIRECTORY = _text("data-file.path-directory", "Folder for data files below 
 STATS_MODE = Option(
     "metadata.stats-mode", str, "truncate(16)", "Statistics in manifests: none, counts, full or truncate(N)."
 )
-STATS_DENSE = Option("metadata.stats-dense-store", boolean, True, "Keep only the statistics that there are.")
 MANIFEST_TARGET_SIZE = Option("manifest.target-file-size", memory_size, 8 << 20, "Bytes at which a manifest is full.")
 MANIFEST_MERGE_COUNT = Option("manifest.merge-min-count", at_least(1), 30, "Small manifests before they are merged.")
 MANIFEST_FULL_SIZE = Option(
@@ -129,11 +127,6 @@ OVERWRITE_PARTITION = _text(
     "The partitions that an overwrite replaces, as `dt=2024-01-01,h=3`; `null` for null. Of one write only.",
 )
 DELETION_VECTORS = Option("deletion-vectors.enabled", boolean, False, "Deleted rows are marked beside the data files.")
-BITMAP64 = Option("deletion-vectors.bitmap64", boolean, False, "Use 64-bit bitmaps for deletion vectors.")
-NUM_LEVELS = _optional("num-levels", at_least(2), "Levels of the LSM tree.")
-COMPACTION_TRIGGER = Option(
-    "num-sorted-run.compaction-trigger", at_least(2), 5, "Sorted runs that trigger a compaction."
-)
 PARTIAL_UPDATE_REMOVE = Option("partial-update.remove-record-on-delete", boolean, False, "A -D removes the whole row.")
 PARTIAL_UPDATE_REMOVE_GROUP = _text(
     "partial-update.remove-record-on-sequence-group", "A -D that wins one of these sequence groups removes the row."
@@ -164,6 +157,7 @@ SCAN_TIMESTAMP_MILLIS = _optional(
 READ_TASKS = _optional("read.tasks", at_least(1), "Threads of a read in this process.")
 
 _OTHERS = """
+    file.block-size metadata.stats-dense-store deletion-vectors.bitmap64 num-levels
     alter-column-null-to-not-null.disabled async-file-write auto-create batch-scan-mode bucket-append-ordered
     cache-page-size changelog-file.compression changelog-file.format changelog-file.stats-mode
     changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields changelog.num-retained.max

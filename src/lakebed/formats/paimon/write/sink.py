@@ -109,8 +109,10 @@ class PaimonSink:
         """The task of each row, by (partition, bucket); None where rows need no routing."""
         if self.bucket_mode is BucketMode.BUCKET_UNAWARE:
             return None
-        self._tasks = count
-        channels = self.router.channels(self.target.fitted(pa.Table.from_batches([batch])), count, self._assigners)
+        most = self.options[opt.DYNAMIC_ASSIGNERS] if self.bucket_mode is BucketMode.HASH_DYNAMIC else None
+        self._tasks = min(count, most or count)
+        rows = self.target.fitted(pa.Table.from_batches([batch]))
+        channels = self.router.channels(rows, self._tasks, self._assigners)
         return None if channels is None else pa.array(channels, pa.int32())
 
     @property
