@@ -203,3 +203,17 @@ def test_of_eight_processes_one_wins_each_name(table: LocalStore) -> None:
     assert sorted(won) == sorted(table.read(f"snapshot/snapshot-{n}").decode() for n in range(names))
     assert os.listdir(table.location) == ["snapshot"]
     assert len(os.listdir(Path(table.location, "snapshot"))) == names
+
+
+def test_many_files_are_deleted_though_one_cannot_be(table: LocalStore, tmp_path: Path) -> None:
+    for name in ("a/1", "a/2", "b/3"):
+        table.write(name, b"x")
+    Path(table.location, "a/folder").mkdir()
+    with pytest.raises(StorageError, match="a/folder"):
+        table.delete_many(["a/1", "a/folder", "a/missing", "a/2", "b/3"])
+    assert [info.path for info in table.walk()] == []
+    os.symlink(tmp_path, Path(table.location, "out"))
+    (tmp_path / "secret").write_bytes(b"hush")
+    with pytest.raises(UnsupportedError, match="link out of the table"):
+        table.delete_many(["out/secret"])
+    assert (tmp_path / "secret").exists()
