@@ -3,39 +3,106 @@
     table.writer(callbacks=[RegisterPartitions("partitions.sqlite")])
     lakebed.open(location, {"commit.callbacks": "lakebed.callbacks:RegisterPartitions",
                             "commit.callback.lakebed.callbacks:RegisterPartitions.param": "partitions.sqlite"})
+    lakebed.open(location, {"tag.callbacks": "lakebed.callbacks:PublishIcebergTags",
+                            "tag.callback.lakebed.callbacks:PublishIcebergTags.param": "prod:shop.orders"})
 
 A commit callback is certainly called for each snapshot, also after a crash between the commit and the call, and
 possibly twice: it must be idempotent. When it fails the commit stands, its result says so, and the next commit calls
-it again.
+it again. A tag callback is called at best once.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
+from importlib import import_module
+from typing import Any
 
+from lakebed.errors import RuntimeMissingError, UsageError
 from lakebed.kernel.commit.callbacks import CommitCallback, Committed, TagCallback
 
-__all__ = ["CommitCallback", "Committed", "RegisterPartitions", "TagCallback"]
+__all__ = ["CommitCallback", "Committed", "PublishIcebergTags", "RegisterPartitions", "TagCallback"]
+
+_TAG_PROPERTY = "lakebed.tag."
 
 
 class RegisterPartitions:
-    """Keeps the partitions of tables in a SQLite database: one row a (table, partition), made once, with the snapshot
-    that brought it.
+    """Keeps the partitions of tables in a SQL database: one row a (table, partition), made once, with the snapshot that
+    brought it.
 
+    `database` is a SQLite file, or a function without arguments that gives a DB-API connection, with `mark` the
+    parameter mark of its SQL (`?` or `%s`). The table is `lakebed_partitions (location, partition, snapshot_id)`, where
     `partition` is a JSON object of texts, keys in the table's order.
     """
 
-    def __init__(self, database: str) -> None:
-        self.database = database
+    def __init__(self, database: str | Callable[[], Any], mark: str = "?") -> None:
+        self.database, self.mark = database, mark
 
     def call(self, commit: Committed) -> None:
         """Add the partitions of a commit that are not there yet."""
-        rows = [(commit.table, json.dumps(dict(partition)), commit.snapshot_id) for partition in commit.partitions]
-        with closing(sqlite3.connect(self.database, timeout=30)) as connection, connection:
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS lakebed_partitions (location TEXT NOT NULL, partition TEXT NOT NULL, "
-                "snapshot_id INTEGER NOT NULL, PRIMARY KEY (location, partition))"
+        added = (
+            "INSERT INTO lakebed_partitions (location, partition, snapshot_id) SELECT ?, ?, ? WHERE NOT EXISTS "
+            "(SELECT 1 FROM lakebed_partitions WHERE location = ? AND partition = ?)"
+        ).replace("?", self.mark)
+        with closing(self._connect()) as connection:
+            cursor = connection.cursor()
+            cursor.execute(
+                "CREATE TABLE IF NOT EXISTS lakebed_partitions (location VARCHAR(500) NOT NULL, "
+                "partition VARCHAR(500) NOT NULL, snapshot_id BIGINT NOT NULL, PRIMARY KEY (location, partition))"
             )
-            connection.executemany("INSERT OR IGNORE INTO lakebed_partitions VALUES (?, ?, ?)", rows)
+            for partition in commit.partitions:
+                name = json.dumps(dict(partition))
+                cursor.execute(added, (commit.table, name, commit.snapshot_id, commit.table, name))
+            connection.commit()
+
+    def _connect(self) -> Any:
+        if callable(self.database):
+            return self.database()
+        return sqlite3.connect(self.database, timeout=30)
+
+
+class PublishIcebergTags:
+    """Publishes a table's tags in an Iceberg catalog, through pyiceberg (`pip install pyiceberg`).
+
+    `target` is `CATALOG:NAMESPACE.TABLE`, the catalog by its name in pyiceberg's own configuration. The Iceberg table
+    gets a property `lakebed.tag.NAME` with the snapshot id; where it has a snapshot of that id, as tables have that
+    Paimon keeps Iceberg metadata for, it gets a tag too. Publishing again what is there changes nothing.
+    """
+
+    def __init__(self, target: str) -> None:
+        self.catalog, colon, self.table = target.partition(":")
+        if not colon or "." not in self.table:
+            raise UsageError(f"{target!r} names no Iceberg table", todo="Give CATALOG:NAMESPACE.TABLE")
+
+    def notify_creation(self, tag: str, snapshot_id: int) -> None:
+        """Publish a tag."""
+        table = self._load()
+        reference = table.metadata.refs.get(tag)
+        if table.snapshot_by_id(snapshot_id) is not None and (
+            reference is None or reference.snapshot_id != snapshot_id
+        ):
+            table.manage_snapshots().create_tag(snapshot_id, tag).commit()
+        if table.properties.get(_TAG_PROPERTY + tag) != str(snapshot_id):
+            with table.transaction() as transaction:
+                transaction.set_properties({_TAG_PROPERTY + tag: str(snapshot_id)})
+
+    def notify_deletion(self, tag: str) -> None:
+        """Take a tag back."""
+        table = self._load()
+        if tag in table.metadata.refs:
+            table.manage_snapshots().remove_tag(tag).commit()
+        if _TAG_PROPERTY + tag in table.properties:
+            with table.transaction() as transaction:
+                transaction.remove_properties(_TAG_PROPERTY + tag)
+
+    def _load(self) -> Any:
+        try:
+            catalogs = import_module("pyiceberg.catalog")  # an optional dependency, which only this class needs
+        except ImportError as error:
+            raise RuntimeMissingError(
+                "pyiceberg is not installed", why="tags are to be published in an Iceberg catalog",
+                todo="pip install pyiceberg, or take the callback out of tag.callbacks",
+            ) from error  # fmt: skip
+        return catalogs.load_catalog(self.catalog).load_table(self.table)
