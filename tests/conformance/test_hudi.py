@@ -57,6 +57,42 @@ class TestChanges(ChangesConformance):
         return readable_moments(table)
 
 
+class TestFullChanges(ChangesConformance):
+    """With the row before and after each commit; `_hoodie_commit_time` is that of the change."""
+
+    @pytest.fixture(params=("cdc_cow_v6", "cdc_mor_v9", "mor_bucket_v8", "merge_event_v9"))
+    def table(self, request: pytest.FixtureRequest) -> Table:
+        return lakebed.open(unpack("hudi", request.param), {"cdc.enabled": True})
+
+    @pytest.fixture
+    def key(self) -> tuple[str, ...]:
+        return KEY
+
+    @pytest.fixture
+    def bookkeeping(self) -> tuple[str, ...]:
+        return ("_hoodie_commit_seqno", "_hoodie_file_name")
+
+    @pytest.fixture
+    def moments(self, table: Table) -> list[Instant]:
+        return readable_moments(table)
+
+
+class TestFullStream(StreamConformance):
+    @pytest.fixture(params=("cdc_cow_v8", "cdc_mor_v9", "mor_rollback_v6"))
+    def table(self, request: pytest.FixtureRequest) -> Table:
+        folder = unpack("hudi", request.param)
+        first = next(i for i in lakebed.open(folder).history() if i.action in WRITES and i.state == "completed")
+        return lakebed.open(folder, {"read.start-commit": first.time, "cdc.enabled": True})
+
+    @pytest.fixture
+    def key(self) -> tuple[str, ...]:
+        return KEY
+
+    @pytest.fixture
+    def bookkeeping(self) -> tuple[str, ...]:
+        return ("_hoodie_commit_seqno", "_hoodie_file_name")
+
+
 class TestStream(StreamConformance):
     @pytest.fixture(params=("mor_bucket_v6", "mor_logonly_v8", "mor_rollback_v6", "mor_rollback_v8", "evo_v8"))
     def table(self, request: pytest.FixtureRequest) -> Table:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakebed.errors import OptionError
+from lakebed.formats.hudi.options import READ, SPARK
 from lakebed.formats.hudi.read.spark_options import plan_spark_read, spark_stream
 from lakebed.formats.hudi.table import HudiTable
 from lakebed.kernel.files import open_store
@@ -59,3 +60,11 @@ def test_streams_start_where_the_offset_says(table: HudiTable, start: str, wante
 def test_unknown_keys_name_the_nearest(table: HudiTable) -> None:
     with pytest.raises(OptionError, match=r"hoodie\.datasource\.query\.type"):
         plan_spark_read(table.state(), {"hoodie.datasource.query.typ": "snapshot"})
+
+
+def test_the_document_names_every_option() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "hudi-read.md").read_text().lower()
+    options = [
+        option for group in (READ, SPARK) for option in group.options if not option.doc.startswith("Accepted; it")
+    ]
+    assert [option.key for option in options if option.key.lower() not in text] == []
