@@ -9,12 +9,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from lakebed.errors import CorruptError, DataCleanedError
-from lakebed.formats.paimon.codec.manifest import (
-    ADD,
-    Identity,
-    IndexManifestEntry,
-    ManifestEntry,
-    ManifestFileMeta,
+from lakebed.formats.paimon.codec.manifest import ADD, Identity, IndexManifestEntry, ManifestEntry, ManifestFileMeta
+from lakebed.formats.paimon.codec.manifest_avro import (
     index_manifest_from_bytes,
     manifest_from_bytes,
     manifest_list_from_bytes,

@@ -11,12 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakebed.formats.paimon.codec.binary_row import decode_row, encode_row, with_arity, without_arity
-from lakebed.formats.paimon.codec.manifest import (
-    ADD,
-    IndexManifestEntry,
-    ManifestEntry,
-    ManifestFileMeta,
-    SimpleStats,
+from lakebed.formats.paimon.codec.manifest import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta, SimpleStats
+from lakebed.formats.paimon.codec.manifest_avro import (
     index_manifest_to_bytes,
     manifest_list_to_bytes,
     manifest_to_bytes,
