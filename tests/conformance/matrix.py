@@ -85,7 +85,8 @@ GRID = (
     Row("expire", "`table.expire`", {}),
     Row("archive", "`table.archive`", {
         "hudi": Cell((
-            "tests/golden/test_hudi_archive.py::", "tests/crash/test_hudi_archive.py::", "tests/unit/hudi_archive/test_plan.py::", "tests/unit/hudi_archive/test_write.py::",
+            "tests/golden/test_hudi_archive.py::", "tests/crash/test_hudi_archive.py::",
+            "tests/unit/hudi_archive/test_plan.py::", "tests/unit/hudi_archive/test_write.py::",
             "tests/unit/hudi_archive/test_docs.py::",
             "tests/interop/test_hudi_archive_outside.py::",
         )),
