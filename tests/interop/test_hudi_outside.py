@@ -39,7 +39,10 @@ def _rows(keys: range, ts: int, generation: str) -> list[Row]:
 
 
 def _steps(merge_on_read: bool) -> list[tuple[str, list[Row], dict[str, str]]]:
-    """Inserts, updates (late and tied ones among them), deletes, a compaction, and more of them after it."""
+    """Inserts, updates (late and tied ones among them), deletes, a compaction, and more of them after it.
+
+    No key is written again in the logs that delete it: 1.0.2 cannot read that.
+    """
     compacting = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
     return [
         ("bulk_insert", _rows(range(40), 100, "g0"), {}),
@@ -49,8 +52,12 @@ def _steps(merge_on_read: bool) -> list[tuple[str, list[Row], dict[str, str]]]:
             {},
         ),
         ("delete", _rows(range(3), 200, "gone"), {}),
-        ("upsert", _rows(range(2, 6), 300, "g3"), compacting if merge_on_read else {}),
-        ("upsert", [*_rows(range(5, 8), 250, "older"), *_rows(range(40, 44), 100, "new")], {}),
+        ("upsert", _rows(range(3, 6), 300, "g3"), compacting if merge_on_read else {}),
+        (
+            "upsert",
+            [*_rows(range(5, 8), 250, "older"), *_rows(range(1), 60, "back"), *_rows(range(40, 44), 100, "new")],
+            {},
+        ),
         ("delete", _rows(range(7, 9), 300, "gone"), {}),
     ]
 

@@ -211,10 +211,11 @@ def test_a_log_cut_or_doubled_anywhere_gives_the_rows_of_its_whole_blocks(tmp_pa
         assert read.num_rows == len(set(read["id"].to_pylist()))
         return dict(zip(*(column.to_pylist() for column in read.columns), strict=True))
 
-    for length in range(len(whole) + 1):
+    near = {end + off for end in (0, *ends) for off in range(-9, 10) if 0 <= end + off <= len(whole)}
+    for length in sorted({*near, *range(0, len(whole), 13)}):
         path.write_bytes(whole[:length])
         assert found() == states[sum(length >= end for end in ends)], length
-    for place in range(0, len(whole), 7):
+    for place in range(5, len(whole), 131):
         path.write_bytes(whole[:place] + whole)
         assert found() == states[3], f"a torn write of {place} bytes, then the whole"
         path.write_bytes(whole + whole[:place])
