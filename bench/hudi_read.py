@@ -19,7 +19,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -160,7 +159,7 @@ def _measure(options: argparse.Namespace) -> None:
             assert read() == rows
             seconds.append(round(time.perf_counter() - began, 3))
             processor.append(round(_processor_seconds() - used, 3))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        peak = _peak_mb()
         print(
             json.dumps({"what": what, "rows": rows, "seconds": seconds, "cpu_seconds": processor, "peak_mb": peak}),
             flush=True,
@@ -168,8 +167,22 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def _processor_seconds() -> float:
-    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    """Of this process and of Spark's JVM, which is a child that lives on."""
+    return sum(sum(map(int, _stat(pid)[11:13])) for pid in ("self", *_children())) / os.sysconf("SC_CLK_TCK")
+
+
+def _peak_mb() -> int:
+    lines = [line for pid in ("self", *_children()) for line in Path(f"/proc/{pid}/status").read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
+
+
+def _children() -> list[str]:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
+def _stat(pid: str) -> list[str]:
+    """The fields of a process behind its name."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def _last_two(options: argparse.Namespace) -> str:
