@@ -10,7 +10,10 @@ hypothesis.settings.load_profile("any-machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With pytest-xdist (--dist loadgroup), tests that use the Spark session share one worker."""
+    """With pytest-xdist (--dist loadgroup), all that starts a JVM shares one worker.
+
+    Two at once would slow each other down, and Spark gives the Python of a stream ten seconds to start, no more.
+    """
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        if "spark" in getattr(item, "fixturenames", ()) or item.nodeid.startswith("tests/spark/"):
             item.add_marker(pytest.mark.xdist_group("spark"))
