@@ -17,3 +17,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or item.nodeid.startswith("tests/spark/"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.timeout(900), append=False)  # a busy machine takes minutes to start a JVM

@@ -14,6 +14,7 @@ import lakebed
 from lakebed.cli.examples import example
 from tests.interop.conftest import PaimonJvm, Pypaimon
 
+pytestmark = pytest.mark.timeout(900)
 COLUMNS = ["order_id", "customer", "amount", "status", "ts", "dt"]
 
 
@@ -22,7 +23,7 @@ def sink(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The table of one demo run."""
     folder = tmp_path_factory.mktemp("demo")
     command = [sys.executable, "-m", "lakebed.cli", "demo", "--json", "--output", "shop"]
-    shown = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, check=True)
+    shown = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=800, check=True)
     return Path(json.loads(shown.stdout)["table"])
 
 

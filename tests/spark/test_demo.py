@@ -24,7 +24,7 @@ def lake(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
         check=False,
     )
 
