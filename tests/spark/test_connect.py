@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_a_connect_session_sees_and_writes_the_same(hudi: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.spark.over_connect", str(hudi), str(tmp_path)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=800, check=False)
     assert ran.returncode == 0, ran.stderr[-4000:]
     seen = json.loads(ran.stdout.strip().splitlines()[-1])
     table = lakebed.open(hudi)

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 def test_killed_between_the_two_commits_each_row_comes_once(spark: SparkSession, hudi: Path, tmp_path: Path) -> None:
     table, sink, checkpoint = orders(tmp_path / "t"), str(tmp_path / "t"), str(tmp_path / "checkpoint")
     command = [sys.executable, "-m", "tests.spark.killed_stream", str(hudi), sink, checkpoint, "1"]
-    died = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=240, check=False)
+    died = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=600, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
     assert len(table.history()) == 2  # the second is not in Spark's commit log
     assert sorted(path.name for path in Path(checkpoint, "commits").glob("[0-9]*")) == ["0"]
