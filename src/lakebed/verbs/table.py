@@ -19,6 +19,7 @@ from lakebed.kernel.files import Store
 from lakebed.kernel.predicates import Where, find_column
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
+from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult
 from lakebed.verbs.read import ReadPlan, run
 from lakebed.verbs.stream import StreamReader
@@ -128,7 +129,7 @@ class Table(ABC):
         """Remove such a name."""
         raise self._lacks("tags")
 
-    def inspect(self) -> Any:
+    def inspect(self) -> TableReport:
         """Health, blockers and advice."""
         raise self._lacks("inspect")
 
