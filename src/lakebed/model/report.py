@@ -40,8 +40,8 @@ class Finding:
 class TableReport:
     """What `table.inspect()` gives.
 
-    `figures` are named numbers and texts by section ("table", "timeline", "files", ...), sizes in bytes and times as the
-    format writes them. `blockers` name each instant or snapshot that upkeep cannot take, why, and what would free it.
+    `figures` are named numbers and texts by section ("table", "timeline", "files", ...), sizes in bytes and times as
+    the format writes them. `blockers` name each instant or snapshot that upkeep cannot take, why, and what frees it.
     """
 
     table: str
