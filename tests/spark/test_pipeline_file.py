@@ -47,6 +47,11 @@ def test_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.trigger == "available-now"
 
 
+def test_upkeep_is_kept_in_the_order_in_which_it_runs(tmp_path: Path) -> None:
+    found = loaded(tmp_path, WHOLE + "[upkeep]\nexpire = 20\nrewrite = 5\n")
+    assert list(found.upkeep.items()) == [("rewrite", 5), ("expire", 20)]
+
+
 def test_a_file_of_the_least(tmp_path: Path) -> None:
     found = loaded(tmp_path, '[source]\ntable="s3a://b/in"\n[sink]\ntable="file:/tmp/out"\nformat="PAIMON"\n')
     assert found.sql is None
@@ -69,7 +74,9 @@ def test_a_file_of_the_least(tmp_path: Path) -> None:
         (("bucket = 4", "bucket = [4]"), "sink.options.bucket", "expected a text, a number, true or false"),
         (('"select * from source"', '" "'), "transform.sql", "expected a text that is not empty"),
         (('table = "in/orders"', 'table = "hdfs://a/b"'), "source.table", "HDFS"),
-        (("[transform]", "[upkeep]\nrewrite = 5\n[transform]"), "upkeep", "not possible yet"),
+        (("[transform]", "[upkeep]\nrewrite = 0\n[transform]"), "upkeep.rewrite", "at least 1"),
+        (("[transform]", "[upkeep]\nexpire = true\n[transform]"), "upkeep.expire", "expected a number of commits"),
+        (("[transform]", "[upkeep]\nrewrites = 5\n[transform]"), "upkeep.rewrites", "Did you mean 'rewrite'"),
         (("[transform]", '[run]\ntrigger = "hourly"\n[transform]'), "run.trigger", '"continuous"'),
         (("[transform]", "[run]\ncheckpoint = true\n[transform]"), "run.checkpoint", "run.checkpoint is True"),
     ],
