@@ -3,6 +3,9 @@
 `FORMAT/NAME.tar.xz` holds the table's folder `NAME/` (Paimon: `golden.db/NAME/`, since its catalogs name tables by
 database) and beside it `NAME.expected/`, what the reference engine answered. `FORMAT/README.md` says what is in each.
 
+Iceberg's metadata holds absolute locations, which are rewritten to where the table is laid (`iceberg_place.py`); beside it
+lies `catalog.db`, a SQLite catalog `ice` that names it `db.NAME`.
+
     table = unpack("hudi", "mor_v6")                   # one copy a process, for tests that only read
     table = unpack("hudi", "mor_v6", into=tmp_path)    # a copy of one's own, for tests that write
     expected(table) / "snapshot.jsonl"
@@ -15,6 +18,8 @@ import tarfile
 import tempfile
 import threading
 from pathlib import Path
+
+from tests.golden import iceberg_place
 
 HERE = Path(__file__).parent
 DATABASE = "golden.db"
@@ -66,4 +71,7 @@ def _extract(table_format: str, name: str, into: Path) -> Path:
         tar.extraction_filter = getattr(tarfile, "data_filter", None)
         tar.extractall(into)
     in_database = into / DATABASE / name
-    return in_database if in_database.exists() else into / name
+    table = in_database if in_database.exists() else into / name
+    if table_format == "iceberg":
+        iceberg_place.place(table)
+    return table

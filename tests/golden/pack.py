@@ -26,7 +26,7 @@ def pack(table_format: str, folder: Path, name: str) -> Path:
     archive = HERE / table_format / f"{name}.tar.xz"
     archive.parent.mkdir(parents=True, exist_ok=True)
     with lzma.open(archive, "wb", preset=9 | lzma.PRESET_EXTREME) as xz, tarfile.open(fileobj=xz, mode="w") as tar:
-        for source, member in _members(folder, name):
+        for source, member in _members(table_format, folder, name):
             info = tarfile.TarInfo(member)
             info.mtime = _file_time(source)
             if source.is_dir():
@@ -46,11 +46,14 @@ def table_names(folder: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir() if path.is_dir() and path.suffix != ".expected")
 
 
-def _members(folder: Path, name: str) -> Iterator[tuple[Path, str]]:
+def _members(table_format: str, folder: Path, name: str) -> Iterator[tuple[Path, str]]:
     prefix = f"{DATABASE}/" if (folder / DATABASE / name).exists() else ""
     answers = f"{name}.expected"
     beside = folder / prefix / answers
-    for root in (folder / prefix / name, beside if beside.exists() else folder / answers):
+    roots = [folder / prefix / name, beside if beside.exists() else folder / answers]
+    if table_format == "iceberg" and name == "added_files":
+        roots.append(folder / "raw")  # the plain Parquet files that it took in
+    for root in roots:
         for source in (root, *sorted(root.rglob("*"))):
             yield source, f"{prefix}{root.name}{str(source)[len(str(root)) :]}"
 
