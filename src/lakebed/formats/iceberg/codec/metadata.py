@@ -1,0 +1,272 @@
+"""Table metadata, all format versions: the JSON document itself, with typed views of what it says.
+
+Rule: the specification's "Table Metadata and Snapshots" and its JSON appendix. The document is kept whole: a field
+that this build does not know (encryption keys, a later version's) passes through every rewrite of it. Schemas, partition
+specs and sort orders are pyiceberg's own classes.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
+
+from lakebed.errors import CorruptError, NotInHistoryError, UnsupportedError
+
+MAIN = "main"
+VERSIONS = (1, 2, 3)
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One snapshot. `manifest_list` is "" in old tables of version 1 that name their `manifests` themselves.
+
+    `sequence_number` is 0 in version 1; `first_row_id` and `added_rows` are None below version 3. `summary` has the
+    operation as "operation", "" where a snapshot does not say it.
+    """
+
+    snapshot_id: int
+    parent_id: int | None
+    sequence_number: int
+    timestamp_ms: int
+    manifest_list: str
+    summary: Mapping[str, str] = field(default_factory=dict)
+    schema_id: int | None = None
+    first_row_id: int | None = None
+    added_rows: int | None = None
+    manifests: tuple[str, ...] = ()
+
+    @property
+    def operation(self) -> str:
+        """append, replace, overwrite or delete."""
+        return self.summary.get("operation", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A branch or a tag. Ages are milliseconds, None where the table's own rule holds."""
+
+    name: str
+    snapshot_id: int
+    is_branch: bool
+    min_snapshots_to_keep: int | None = None
+    max_snapshot_age_ms: int | None = None
+    max_ref_age_ms: int | None = None
+
+
+class TableMetadata:
+    """One version of a table's metadata. `document` must not be changed; make a new one (`codec/updates.py`)."""
+
+    def __init__(self, document: Document) -> None:
+        version = document.get("format-version")
+        if version not in VERSIONS:
+            raise UnsupportedError(
+                f"the table has format version {version}", why="lakebed knows versions 1 to 3",
+                todo="Open it with a newer lakebed",
+            )  # fmt: skip
+        self.document = document
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TableMetadata, (self.document,)
+
+    @property
+    def format_version(self) -> int:
+        """1, 2 or 3."""
+        return int(self.document["format-version"])
+
+    @property
+    def location(self) -> str:
+        """The table's root as the metadata spells it."""
+        return str(self.document["location"]).rstrip("/")
+
+    @property
+    def uuid(self) -> str:
+        """The table's UUID, "" in old tables of version 1."""
+        return str(self.document.get("table-uuid", ""))
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Table properties."""
+        return self.document.get("properties") or {}
+
+    @property
+    def last_sequence_number(self) -> int:
+        """The highest sequence number given; 0 in version 1."""
+        return int(self.document.get("last-sequence-number", 0))
+
+    @property
+    def next_row_id(self) -> int | None:
+        """The first row id not given yet; None below version 3."""
+        return int(self.document.get("next-row-id", 0)) if self.format_version >= 3 else None
+
+    # ---- schemas, specs, sort orders ----
+
+    @functools.cached_property
+    def schemas(self) -> Mapping[int, Schema]:
+        """All schemas by id."""
+        return {int(s.get("schema-id", 0)): _model(Schema, s) for s in self.schema_documents.values()}
+
+    @property
+    def schema_documents(self) -> Mapping[int, Document]:
+        """All schemas by id, as JSON has them."""
+        found = self.document.get("schemas") or [self.document["schema"]]
+        return {int(s.get("schema-id", 0)): s for s in found}
+
+    @property
+    def current_schema_id(self) -> int:
+        """The id of the current schema."""
+        if "current-schema-id" in self.document:
+            return int(self.document["current-schema-id"])
+        return next(iter(self.schema_documents))
+
+    @property
+    def schema(self) -> Schema:
+        """The current schema."""
+        return self.schemas[self.current_schema_id]
+
+    @functools.cached_property
+    def specs(self) -> Mapping[int, PartitionSpec]:
+        """All partition specs by id."""
+        if "partition-specs" in self.document:
+            return {int(s["spec-id"]): _model(PartitionSpec, s) for s in self.document["partition-specs"]}
+        fields = [{"field-id": 1000 + n, **f} for n, f in enumerate(self.document.get("partition-spec", ()))]
+        return {0: _model(PartitionSpec, {"spec-id": 0, "fields": fields})}
+
+    @property
+    def default_spec_id(self) -> int:
+        """The id of the spec that writers use."""
+        return int(self.document.get("default-spec-id", 0))
+
+    @property
+    def spec(self) -> PartitionSpec:
+        """The spec that writers use."""
+        return self.specs[self.default_spec_id]
+
+    @functools.cached_property
+    def sort_orders(self) -> Mapping[int, SortOrder]:
+        """All sort orders by id; 0 is none."""
+        orders = self.document.get("sort-orders") or [{"order-id": 0, "fields": []}]
+        return {int(o["order-id"]): _model(SortOrder, o) for o in orders}
+
+    @property
+    def default_sort_order_id(self) -> int:
+        """The id of the order that writers use; 0 is none."""
+        return int(self.document.get("default-sort-order-id", 0))
+
+    # ---- snapshots and refs ----
+
+    @functools.cached_property
+    def snapshots(self) -> Mapping[int, Snapshot]:
+        """All snapshots by id, in the order of the document."""
+        return {int(s["snapshot-id"]): _snapshot(s) for s in self.document.get("snapshots") or ()}
+
+    @functools.cached_property
+    def refs(self) -> Mapping[str, Ref]:
+        """Branches and tags by name; `main` is there as soon as the table has a current snapshot."""
+        refs = {name: _ref(name, ref) for name, ref in (self.document.get("refs") or {}).items()}
+        current = self.document.get("current-snapshot-id")
+        if MAIN not in refs and current is not None and current != -1:
+            refs[MAIN] = Ref(MAIN, int(current), True)
+        return refs
+
+    def snapshot(self, snapshot_id: int) -> Snapshot:
+        """One snapshot; NotInHistoryError when the table does not have it (any more)."""
+        if snapshot_id not in self.snapshots:
+            raise NotInHistoryError(
+                f"snapshot {snapshot_id} is not in the history", table=self.location, instant=str(snapshot_id),
+                todo=f"Snapshots: {', '.join(map(str, [*self.snapshots][-10:])) or 'none'}",
+            )  # fmt: skip
+        return self.snapshots[snapshot_id]
+
+    def head(self, branch: str = MAIN) -> Snapshot | None:
+        """The newest snapshot of a branch, None for an empty table; NotInHistoryError when there is no such branch."""
+        ref = self.refs.get(branch)
+        if ref is not None and ref.is_branch:
+            return self.snapshot(ref.snapshot_id)
+        if branch == MAIN:
+            return None
+        names = ", ".join(sorted(name for name, known in self.refs.items() if known.is_branch)) or "none"
+        what = "is a tag, not a branch" if ref is not None else "does not exist"
+        raise NotInHistoryError(f"branch {branch!r} {what}", table=self.location, todo=f"Branches: {names}")
+
+    @property
+    def snapshot_log(self) -> tuple[tuple[int, int], ...]:
+        """(time in milliseconds, snapshot id) of each change of the current snapshot, oldest first."""
+        return tuple((int(e["timestamp-ms"]), int(e["snapshot-id"])) for e in self.document.get("snapshot-log") or ())
+
+    @property
+    def metadata_log(self) -> tuple[tuple[int, str], ...]:
+        """(time in milliseconds, location) of earlier metadata files, oldest first."""
+        return tuple((int(e["timestamp-ms"]), e["metadata-file"]) for e in self.document.get("metadata-log") or ())
+
+    @property
+    def statistics_files(self) -> tuple[tuple[int, str], ...]:
+        """(snapshot id, location) of table and partition statistics."""
+        found = [*(self.document.get("statistics") or ()), *(self.document.get("partition-statistics") or ())]
+        return tuple((int(s["snapshot-id"]), s["statistics-path"]) for s in found)
+
+
+def metadata_from_json(data: bytes, file: str = "") -> TableMetadata:
+    """The metadata that a file holds, compressed or not. CorruptError when it is no table metadata."""
+    try:
+        text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+        document = json.loads(text)
+        if not isinstance(document, dict) or "location" not in document:
+            raise ValueError("it is no table metadata")
+    except (ValueError, OSError, EOFError) as error:
+        raise CorruptError("a metadata file cannot be read", file=file, why=str(error)) from error
+    return TableMetadata(document)
+
+
+def metadata_to_json(document: Document, compressed: bool = False) -> bytes:
+    """The bytes of a metadata file."""
+    data = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    return gzip.compress(data) if compressed else data
+
+
+def _snapshot(found: Document) -> Snapshot:
+    parent = found.get("parent-snapshot-id")
+    return Snapshot(
+        snapshot_id=int(found["snapshot-id"]),
+        parent_id=None if parent is None or parent == -1 else int(parent),
+        sequence_number=int(found.get("sequence-number", 0)),
+        timestamp_ms=int(found["timestamp-ms"]),
+        manifest_list=found.get("manifest-list", ""),
+        summary=found.get("summary") or {},
+        schema_id=found.get("schema-id"),
+        first_row_id=found.get("first-row-id"),
+        added_rows=found.get("added-rows"),
+        manifests=tuple(found.get("manifests") or ()),
+    )
+
+
+def _ref(name: str, found: Document) -> Ref:
+    return Ref(
+        name,
+        int(found["snapshot-id"]),
+        str(found["type"]).lower() == "branch",
+        found.get("min-snapshots-to-keep"),
+        found.get("max-snapshot-age-ms"),
+        found.get("max-ref-age-ms"),
+    )
+
+
+def _model(kind: Any, document: Document) -> Any:
+    try:
+        return kind.model_validate(document)
+    except (ValidationError, ValueError, TypeError) as error:
+        why = str(error).splitlines()[0]
+        raise UnsupportedError(
+            f"a {kind.__name__} of the table cannot be understood", why=why,
+            todo="It may use a type or transform of a later version of the format",
+        ) from error  # fmt: skip

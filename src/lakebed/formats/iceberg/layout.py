@@ -1,0 +1,117 @@
+"""Names of an Iceberg table: metadata files, manifests, data files, partition paths.
+
+Rules: HadoopTableOperations (`vN.metadata.json`), BaseMetastoreTableOperations (`NNNNN-uuid.metadata.json`),
+SnapshotProducer (manifests), LocationProviders and PartitionSpec.partitionToPath of the reference engine.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote_plus
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table.locations import load_location_provider
+
+from lakebed.errors import UnsupportedError
+
+VERSION_HINT = "version-hint.text"
+_PATH_TABLE = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
+_OF_CATALOG = re.compile(r"^(\d+)-.*\.metadata\.json(?:\.gz)?$")
+_EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def path_table_version(name: str) -> int | None:
+    """N of `vN.metadata.json`, the metadata of a table without a catalog; None for another name."""
+    match = _PATH_TABLE.match(name)
+    return int(match[1]) if match else None
+
+
+def catalog_version(name: str) -> int | None:
+    """N of `N-uuid.metadata.json`, the metadata that catalogs write; None for another name."""
+    match = _OF_CATALOG.match(name)
+    return int(match[1]) if match else None
+
+
+def path_table_metadata(version: int, compressed: bool = False) -> str:
+    """The name of version N of a table without a catalog."""
+    return f"v{version}{'.gz' if compressed else ''}.metadata.json"
+
+
+def catalog_metadata(version: int, compressed: bool = False) -> str:
+    """A new name of version N of a catalog's table."""
+    return f"{version:05d}-{uuid.uuid4()}{'.gz' if compressed else ''}.metadata.json"
+
+
+def metadata_folder(location: str, properties: Mapping[str, str]) -> str:
+    """Where new metadata goes."""
+    return properties.get("write.metadata.path", "").rstrip("/") or f"{location}/metadata"
+
+
+def data_folder(location: str, properties: Mapping[str, str]) -> str:
+    """Where new data goes."""
+    for key in ("write.data.path", "write.folder-storage.path"):
+        if properties.get(key):
+            return properties[key].rstrip("/")
+    return f"{location}/data"
+
+
+def data_location(location: str, properties: Mapping[str, str], partition: str, name: str) -> str:
+    """Where a new data file goes; `partition` is the partition's path, "" without.
+
+    UnsupportedError for a location provider that is a Java class.
+    """
+    if "write.location-provider.impl" in properties:
+        raise UnsupportedError(
+            f"the table's files are named by the Java class {properties['write.location-provider.impl']}",
+            table=location, todo="Name one for Python in write.py-location-provider.impl, or remove the property",
+        )  # fmt: skip
+    given = {**properties, "write.data.path": data_folder(location, properties)}
+    path = f"{partition}/{name}" if partition else name
+    return load_location_provider(location, given).new_data_location(path)
+
+
+def manifest_list_name(snapshot_id: int, attempt: int, commit: str) -> str:
+    """The name of a snapshot's manifest list; `commit` is the commit's UUID."""
+    return f"snap-{snapshot_id}-{attempt}-{commit}.avro"
+
+
+def manifest_name(commit: str, number: int) -> str:
+    """The name of manifest number `number` of a commit."""
+    return f"{commit}-m{number}.avro"
+
+
+def partition_path(spec: PartitionSpec, partition: tuple[Any, ...]) -> str:
+    """`name=value/...` of a partition's values in the spec's order, escaped; "" for an unpartitioned spec.
+
+    Values are as Arrow gives them to Python. The path is for people and listings: readers take values from manifests.
+    """
+    return "/".join(
+        f"{quote_plus(field.name)}={quote_plus(_human(str(field.transform), value))}"
+        for field, value in zip(spec.fields, partition, strict=True)
+    )
+
+
+def _human(transform: str, value: Any) -> str:
+    """TransformUtil's words for a value."""
+    if value is None:
+        return "null"
+    if transform == "year":
+        return f"{1970 + value:04d}"
+    if transform == "month":
+        return f"{1970 + value // 12:04d}-{value % 12 + 1:02d}"
+    if transform == "hour":
+        return (_EPOCH + datetime.timedelta(hours=value)).strftime("%Y-%m-%d-%H")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (bytes, memoryview)):
+        return base64.b64encode(bytes(value)).decode()
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, int) and transform == "day":
+        return (_EPOCH + datetime.timedelta(days=value)).strftime("%Y-%m-%d")
+    return str(value)

@@ -1,0 +1,149 @@
+"""What is committed, as of when: snapshots by id, time, tag and branch, and the history that they make.
+
+Rules: the reference engine's SnapshotUtil. A time is looked up in the snapshot log of `main`, so that a rolled back
+snapshot is found for the time when it was current; on another branch it is looked up among the ancestors of its head.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+from pyiceberg.schema import Schema
+
+from lakebed.errors import NotInHistoryError
+from lakebed.formats.iceberg.codec.metadata import MAIN, Snapshot, TableMetadata
+from lakebed.model.instant import Instant
+
+Position = str | int | Instant | None
+
+
+def snapshot_at(metadata: TableMetadata, position: Position, branch: str = MAIN) -> Snapshot | None:
+    """The snapshot that a position means; None is the head of the branch (None for an empty table).
+
+    A position is an instant, a snapshot id, an ISO time (UTC unless it says otherwise), `tag:NAME` or `branch:NAME`.
+    Raises NotInHistoryError.
+    """
+    if position is None:
+        return metadata.head(branch)
+    if isinstance(position, Instant):
+        position = position.time
+    if isinstance(position, int):
+        return metadata.snapshot(position)
+    if position.startswith("tag:"):
+        return _tagged(metadata, position.removeprefix("tag:"))
+    if position.startswith("branch:"):
+        return metadata.head(position.removeprefix("branch:"))
+    if position.isdigit():
+        return metadata.snapshot(int(position))
+    return snapshot_at_time(metadata, milliseconds(position, metadata.location), branch)
+
+
+def snapshot_at_time(metadata: TableMetadata, millis: int, branch: str = MAIN) -> Snapshot:
+    """The snapshot that was current at a time in milliseconds since 1970; NotInHistoryError when there was none."""
+    found: int | None = None
+    if branch == MAIN:
+        found = next((id for time, id in reversed(metadata.snapshot_log) if time <= millis), None)
+    else:
+        head = metadata.head(branch)
+        line = ancestors(metadata, head) if head else iter(())
+        found = next((s.snapshot_id for s in line if s.timestamp_ms <= millis), None)
+    if found is None:
+        oldest = min((s.timestamp_ms for s in metadata.snapshots.values()), default=None)
+        raise NotInHistoryError(
+            "no snapshot is that old", table=metadata.location, instant=iso_time(millis),
+            todo=f"The oldest is {iso_time(oldest)}" if oldest is not None else "The table has no snapshot yet",
+        )  # fmt: skip
+    return metadata.snapshot(found)
+
+
+def schema_at(metadata: TableMetadata, position: Position, branch: str = MAIN) -> Schema:
+    """The schema that a read as of a position has: the table's own at the head of a branch, else the snapshot's."""
+    if position is None or (isinstance(position, str) and position.startswith("branch:")):
+        return metadata.schema
+    snapshot = snapshot_at(metadata, position, branch)
+    if snapshot is None or snapshot.schema_id is None:
+        return metadata.schema
+    return metadata.schemas[snapshot.schema_id]
+
+
+def ancestors(metadata: TableMetadata, snapshot: Snapshot) -> Iterator[Snapshot]:
+    """A snapshot and its ancestors, newest first, as far as they are not expired."""
+    here: Snapshot | None = snapshot
+    while here is not None:
+        yield here
+        here = metadata.snapshots.get(here.parent_id) if here.parent_id is not None else None
+
+
+def between(metadata: TableMetadata, after: int | None, until: Snapshot) -> list[Snapshot]:
+    """The snapshots in (after, until] of one line of history, oldest first; None is its begin.
+
+    Raises NotInHistoryError when `after` is no ancestor of `until`, or one between them is expired.
+    """
+    line: list[Snapshot] = []
+    for snapshot in ancestors(metadata, until):
+        if snapshot.snapshot_id == after:
+            return line[::-1]
+        line.append(snapshot)
+    if after is None and (not line or line[-1].parent_id is None):
+        return line[::-1]
+    missing = line[-1].parent_id if line else None
+    raise NotInHistoryError(
+        f"there is no line of snapshots from {after if after is not None else 'the first one'} to {until.snapshot_id}",
+        table=metadata.location, instant=str(after or missing),
+        why=f"snapshot {missing} is expired" if missing is not None else "it is not among its ancestors",
+        todo="Start from a snapshot of the same branch that is still there",
+    )  # fmt: skip
+
+
+def history(metadata: TableMetadata) -> list[Instant]:
+    """All snapshots, also of other branches and staged ones, oldest first; `summary` has what the snapshot itself
+    recorded, and its parent, schema and refs."""
+    refs: dict[int, list[str]] = {}
+    for ref in metadata.refs.values():
+        refs.setdefault(ref.snapshot_id, []).append(("branch:" if ref.is_branch else "tag:") + ref.name)
+    ordered = sorted(metadata.snapshots.values(), key=lambda s: (s.sequence_number, s.timestamp_ms))
+    return [_instant(snapshot, refs.get(snapshot.snapshot_id, [])) for snapshot in ordered]
+
+
+def iso_time(millis: int) -> str:
+    """ISO 8601 in UTC for milliseconds since 1970."""
+    return datetime.datetime.fromtimestamp(millis / 1000, datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def milliseconds(text: str, table: str) -> int:
+    """Milliseconds since 1970 of an ISO time; NotInHistoryError when it is none."""
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise NotInHistoryError(
+            f"{text!r} names no snapshot", table=table,
+            todo="Give a snapshot id, an ISO timestamp, tag:NAME or branch:NAME",
+        ) from error  # fmt: skip
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def _tagged(metadata: TableMetadata, name: str) -> Snapshot:
+    ref = metadata.refs.get(name)
+    if ref is None or ref.is_branch:
+        tags = ", ".join(sorted(known.name for known in metadata.refs.values() if not known.is_branch)) or "none"
+        raise NotInHistoryError(
+            f"there is no tag {name!r}", table=metadata.location, instant=f"tag:{name}", todo=f"Tags: {tags}"
+        )
+    return metadata.snapshot(ref.snapshot_id)
+
+
+def _instant(snapshot: Snapshot, refs: list[str]) -> Instant:
+    summary = {key: str(value) for key, value in snapshot.summary.items()}
+    if snapshot.parent_id is not None:
+        summary["parent-id"] = str(snapshot.parent_id)
+    if snapshot.schema_id is not None:
+        summary["schema-id"] = str(snapshot.schema_id)
+    if refs:
+        summary["refs"] = ", ".join(sorted(refs))
+    return Instant(
+        str(snapshot.snapshot_id), iso_time(snapshot.timestamp_ms), snapshot.operation or "append", "completed",
+        summary=summary,
+    )  # fmt: skip
