@@ -15,8 +15,27 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class RewriteGroup:
+    """Files that are rewritten together: of which partition (`what`), how many, and why they are.
+
+    Sizes are bytes on disk; `files_after` and `size_after` are predicted.
+    """
+
+    what: str
+    files: int
+    size: int
+    files_after: int
+    size_after: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """Sizes are bytes on disk. With `dry_run` the `_after` figures are the plan's prediction; nothing was written."""
+    """Sizes are bytes on disk. With `dry_run` the `_after` figures are the plan's prediction; nothing was written.
+
+    `plan` holds the groups, each with why it is in; `failed` those that failed, each with the reason, where the others
+    were committed all the same; `instants` the commits made, `removed_deletes` the delete files that went with them.
+    """
 
     files_before: int
     files_after: int
@@ -25,6 +44,11 @@ class RewriteResult:
     groups: int
     skipped: tuple[Skipped, ...] = ()
     dry_run: bool = False
+    plan: tuple[RewriteGroup, ...] = ()
+    failed: tuple[Skipped, ...] = ()
+    instants: tuple[str, ...] = ()
+    removed_deletes: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Rewriting Iceberg tables: data files into files of the target size."""

@@ -1,0 +1,1 @@
+"""Writing Iceberg data files."""
