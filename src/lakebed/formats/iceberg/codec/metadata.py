@@ -20,6 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
 from lakebed.errors import CorruptError, NotInHistoryError, UnsupportedError
+from lakebed.formats.iceberg.codec.schema import with_variants
 
 MAIN = "main"
 VERSIONS = (1, 2, 3)
@@ -114,7 +115,7 @@ class TableMetadata:
     @functools.cached_property
     def schemas(self) -> Mapping[int, Schema]:
         """All schemas by id."""
-        return {int(s.get("schema-id", 0)): _model(Schema, s) for s in self.schema_documents.values()}
+        return {int(s.get("schema-id", 0)): _model(Schema, with_variants(s)) for s in self.schema_documents.values()}
 
     @property
     def schema_documents(self) -> Mapping[int, Document]:

@@ -1,0 +1,121 @@
+"""Puffin files and the deletion vectors in them, both ways.
+
+Rules: the Puffin specification (magic, blobs, footer) and its blob type `deletion-vector-v1`: the length of what
+follows up to the checksum as 4 bytes, big-endian; the magic number D1 D3 39 64; a 64-bit Roaring bitmap in its portable
+form; the CRC-32 of magic and bitmap, big-endian.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from lakebed.errors import CorruptError
+
+DELETION_VECTOR = "deletion-vector-v1"
+_MAGIC = b"PFA1"
+_VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
+_COMPRESSED_FOOTER = 1
+
+Positions = npt.NDArray[np.int64]
+"""Row positions in a data file, ascending, each once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A blob of a Puffin file, as the footer describes it; offset and length in bytes."""
+
+    type: str
+    offset: int
+    length: int
+    fields: tuple[int, ...] = ()
+    snapshot_id: int = -1
+    sequence_number: int = -1
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def decode_vector(data: bytes, file: str) -> Positions:
+    """The deleted positions of a deletion vector; CorruptError when length, magic or checksum do not hold."""
+    try:
+        (length,) = struct.unpack_from(">I", data)
+        body = data[4 : 4 + length]
+        (checksum,) = struct.unpack_from(">I", data, 4 + length)
+        if len(body) != length or body[:4] != _VECTOR_MAGIC:
+            raise CorruptError("a deletion vector has a wrong length or magic number", file=file)
+        if zlib.crc32(body) != checksum:
+            raise CorruptError("a deletion vector has a wrong checksum", file=file)
+        return np.array(BitMap64.deserialize(body[4:]).to_array(), np.int64)
+    except (struct.error, ValueError) as error:
+        raise CorruptError("a deletion vector cannot be read", file=file, why=str(error)) from error
+
+
+def encode_vector(positions: Positions) -> bytes:
+    """The blob of a deletion vector."""
+    bitmap = BitMap64(positions.tolist())
+    bitmap.run_optimize()
+    body = _VECTOR_MAGIC + bitmap.serialize()
+    return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def write_puffin(
+    blobs: Sequence[tuple[Blob, bytes]], properties: Mapping[str, str] = {}
+) -> tuple[bytes, tuple[Blob, ...]]:
+    """A whole Puffin file, and its blobs with the offsets and lengths that they got."""
+    out = bytearray(_MAGIC)
+    placed: list[Blob] = []
+    for blob, data in blobs:
+        placed.append(
+            Blob(blob.type, len(out), len(data), blob.fields, blob.snapshot_id, blob.sequence_number, blob.properties)
+        )
+        out += data
+    payload = json.dumps({"blobs": [_json(blob) for blob in placed], "properties": dict(properties)}).encode()
+    out += _MAGIC + payload + struct.pack("<II", len(payload), 0) + _MAGIC
+    return bytes(out), tuple(placed)
+
+
+def read_footer(data: bytes, file: str) -> tuple[tuple[Blob, ...], Mapping[str, str]]:
+    """The blobs and properties that the end of a Puffin file names; `data` is the file or enough of its end.
+
+    CorruptError when it is no Puffin file.
+    """
+    try:
+        if data[-4:] != _MAGIC:
+            raise ValueError("it does not end with the magic bytes")
+        size, flags = struct.unpack("<II", data[-12:-4])
+        footer = data[-12 - size - 4 : -12]
+        if len(footer) != size + 4 or footer[:4] != _MAGIC:
+            raise ValueError("its footer does not begin with the magic bytes")
+        payload = _unpacked(footer[4:]) if flags & _COMPRESSED_FOOTER else footer[4:]
+        found = json.loads(payload)
+        return tuple(_blob(blob) for blob in found["blobs"]), found.get("properties") or {}
+    except (struct.error, ValueError, KeyError, TypeError, OSError) as error:
+        raise CorruptError("a Puffin file cannot be read", file=file, why=str(error)) from error
+
+
+def _unpacked(data: bytes) -> bytes:
+    with pa.CompressedInputStream(pa.BufferReader(data), "lz4") as stream:
+        return bytes(stream.read())
+
+
+def _json(blob: Blob) -> dict[str, Any]:
+    return {
+        "type": blob.type, "fields": list(blob.fields), "snapshot-id": blob.snapshot_id,
+        "sequence-number": blob.sequence_number, "offset": blob.offset, "length": blob.length,
+        "properties": dict(blob.properties),
+    }  # fmt: skip
+
+
+def _blob(found: Mapping[str, Any]) -> Blob:
+    return Blob(
+        found["type"], int(found["offset"]), int(found["length"]), tuple(found.get("fields") or ()),
+        int(found["snapshot-id"]), int(found["sequence-number"]), found.get("properties") or {},
+    )  # fmt: skip

@@ -1,0 +1,132 @@
+"""Iceberg's types and schemas as Arrow has them, and the columns that every table has besides its own.
+
+Rules: the specification's "Schemas and Data Types", "Reserved Field IDs" and "Row Lineage". A variant is its two binary
+parts, `metadata` and `value`; geometry and geography are their well-known binary form.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import pyarrow as pa
+from pydantic import Field
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    GeographyType,
+    GeometryType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UnknownType,
+    UUIDType,
+)
+
+from lakebed.errors import UnsupportedError
+
+FIELD_ID = b"PARQUET:field_id"
+"""The metadata key in which Arrow's Parquet reader and writer keep a field's id."""
+
+ROW_ID = NestedField(2147483540, "_row_id", LongType())
+LAST_UPDATED = NestedField(2147483539, "_last_updated_sequence_number", LongType())
+FILE = NestedField(2147483646, "_file", StringType(), required=True)
+POS = NestedField(2147483645, "_pos", LongType(), required=True)
+SPEC_ID = NestedField(2147483643, "_spec_id", IntegerType(), required=True)
+METADATA_COLUMNS: Mapping[str, NestedField] = {f.name: f for f in (FILE, POS, SPEC_ID, ROW_ID, LAST_UPDATED)}
+"""Columns that a read gives when they are asked for by name: where a row lies, its spec, its id, its last change."""
+
+
+class VariantType(PrimitiveType):
+    """Semi-structured values of format version 3, which pyiceberg's own types leave out."""
+
+    root: Literal["variant"] = Field(default="variant")
+
+    def minimum_format_version(self) -> Literal[1, 2, 3]:
+        """Version 3."""
+        return 3
+
+
+def with_variants(found: Any) -> Any:
+    """The JSON form of a schema, with objects in the place of the type names that pyiceberg does not know."""
+    if isinstance(found, Mapping):
+        return {key: _type(value) if key in _TYPE_KEYS else with_variants(value) for key, value in found.items()}
+    return [with_variants(item) for item in found] if isinstance(found, list) else found
+
+
+_TYPE_KEYS = ("type", "element", "key", "value")
+
+
+def _type(found: Any) -> Any:
+    return VariantType() if found == "variant" else with_variants(found)
+
+
+def arrow_type(kind: IcebergType, ids: bool = False) -> pa.DataType:
+    """The Arrow type of an Iceberg type; with `ids` the fields inside carry their ids, as Parquet files need them.
+
+    Raises UnsupportedError for a type that lakebed does not know.
+    """
+    if isinstance(kind, DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, FixedType):
+        return pa.binary(len(kind))
+    if isinstance(kind, StructType):
+        return pa.struct([arrow_field(field, ids) for field in kind.fields])
+    if isinstance(kind, ListType):
+        return pa.list_(arrow_field(kind.element_field, ids))
+    if isinstance(kind, MapType):
+        return pa.map_(arrow_field(kind.key_field, ids), arrow_field(kind.value_field, ids))
+    found = _PRIMITIVES.get(type(kind))
+    if found is None:
+        raise UnsupportedError(f"a column has the type {kind}, which lakebed does not know")
+    return found
+
+
+_PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
+    BooleanType: pa.bool_(), IntegerType: pa.int32(), LongType: pa.int64(), FloatType: pa.float32(),
+    DoubleType: pa.float64(), DateType: pa.date32(), TimeType: pa.time64("us"), TimestampType: pa.timestamp("us"),
+    TimestamptzType: pa.timestamp("us", "UTC"), TimestampNanoType: pa.timestamp("ns"),
+    TimestamptzNanoType: pa.timestamp("ns", "UTC"), StringType: pa.string(), BinaryType: pa.binary(),
+    UUIDType: pa.uuid(), UnknownType: pa.null(), GeometryType: pa.binary(), GeographyType: pa.binary(),
+    VariantType: pa.struct([pa.field("metadata", pa.binary()), pa.field("value", pa.binary())]),
+}  # fmt: skip
+
+
+def arrow_field(field: NestedField, ids: bool = False) -> pa.Field:
+    """The Arrow field of a column or of a part of one."""
+    metadata = {FIELD_ID: str(field.field_id).encode()} if ids else None
+    return pa.field(field.name, arrow_type(field.field_type, ids), not field.required, metadata)
+
+
+def arrow_schema(columns: Schema | Iterable[NestedField], ids: bool = False) -> pa.Schema:
+    """The Arrow schema of a table, or of some of its columns; with `ids` the one that Parquet files are written
+    with."""
+    fields = columns.fields if isinstance(columns, Schema) else columns
+    return pa.schema([arrow_field(field, ids) for field in fields])
+
+
+def scalar(value: Any, kind: IcebergType) -> pa.Scalar:
+    """A default or a partition value as an Arrow scalar of that type."""
+    target = arrow_type(kind)
+    if isinstance(kind, UUIDType):
+        raw = value.bytes if isinstance(value, uuid.UUID) else value
+        return pa.array([raw], pa.uuid())[0]
+    return pa.scalar(value, target)
