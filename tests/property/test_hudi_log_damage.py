@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from lakebed.errors import CorruptError, SchemaError, UnsupportedError
 from lakebed.formats.hudi.codec.avro import decode_blocks, decode_records
-from lakebed.formats.hudi.codec.delete import OrderingBranch, decode_deletes
+from lakebed.formats.hudi.codec.delete import decode_deletes
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, parse_log
+from lakebed.formats.hudi.codec.ordering import OrderingBranch
 from lakebed.kernel.scratch import Scratch
 from lakebed.testing.hudi_log import Delete, avro_content, avro_data_block, delete_block, delete_content, rollback_block
 

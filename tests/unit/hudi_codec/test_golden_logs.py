@@ -11,9 +11,11 @@ import pytest
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.avro import decode_blocks, record_run
 from lakebed.formats.hudi.codec.cdc import CdcMode, cdc_mode
-from lakebed.formats.hudi.codec.delete import _decode_singly, decode_deletes, natural_order
+from lakebed.formats.hudi.codec.delete import decode_deletes
+from lakebed.formats.hudi.codec.delete_avro import _decode_singly
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
 from lakebed.formats.hudi.codec.lsm import parse_manifest, parse_version, read_instants, read_payloads
+from lakebed.formats.hudi.codec.ordering import natural_order
 from lakebed.formats.hudi.codec.parquet_block import decode_parquet_block
 from lakebed.formats.hudi.codec.schema import arrow_schema
 from lakebed.kernel.scratch import Scratch

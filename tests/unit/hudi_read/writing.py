@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lakebed
-from lakebed.formats.hudi.codec.delete import OrderingBranch
 from lakebed.formats.hudi.codec.log import HeaderKey
+from lakebed.formats.hudi.codec.ordering import OrderingBranch
 from lakebed.testing.hudi_log import Delete, avro_data_block, delete_block, write_block
 from lakebed.verbs.table import Table
 

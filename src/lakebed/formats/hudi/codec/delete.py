@@ -1,72 +1,21 @@
 """Delete blocks: keys to remove, each with the ordering value that the delete was written with.
 
 The content is an int32 content version, an int32 length and that many bytes (`HoodieDeleteBlock`). Version 3 holds one
-Avro datum, a `HoodieDeleteRecordList`: an array of records {recordKey, partitionPath, orderingVal}, where orderingVal
-is a union of null and one wrapper record for each type. Versions 1 and 2 hold Java objects serialised by Kryo.
-
-On disk a wrapper record is its value, and a union is the branch's number and the value. So each delete is
-(key, partition, branch, value), and where the branches of a block all have values of one shape on disk, DataFusion
-decodes it as a record of just these four, whatever their number. The branches that come out prove that the shape was
-right, and a record of ours behind the last delete proves that none was left out. Kinds of several shapes are decoded as
-a union up to branch 7, DataFusion cannot do more; the rest (several ordering fields above all) goes record by record.
+Avro datum; versions 1 and 2, of releases before 0.13, hold Java objects serialised by Kryo.
 """
 
 from __future__ import annotations
 
-import io
 import struct
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any
 
-import fastavro
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError, UnsupportedError
-from lakebed.formats.hudi.codec.container import avro_long, decode_run
+from lakebed.formats.hudi.codec.delete_avro import decode_delete_list
+from lakebed.formats.hudi.codec.delete_kryo import decode_delete_objects
 from lakebed.kernel.scratch import Scratch
 
-
-class OrderingBranch(IntEnum):
-    """The kind of an ordering value; the numbers are those on disk."""
-
-    NULL = 0
-    BOOLEAN = 1
-    INT = 2
-    LONG = 3
-    FLOAT = 4
-    DOUBLE = 5
-    BYTES = 6
-    STRING = 7
-    DATE = 8
-    DECIMAL = 9
-    TIME = 10
-    TIMESTAMP = 11
-    ARRAY = 12
-
-
-ORDERING_TYPES = {
-    OrderingBranch.BOOLEAN: pa.bool_(),
-    OrderingBranch.INT: pa.int32(),
-    OrderingBranch.LONG: pa.int64(),
-    OrderingBranch.FLOAT: pa.float32(),
-    OrderingBranch.DOUBLE: pa.float64(),
-    OrderingBranch.BYTES: pa.binary(),
-    OrderingBranch.STRING: pa.string(),
-    OrderingBranch.DATE: pa.date32(),
-    OrderingBranch.DECIMAL: pa.decimal128(30, 15),
-    OrderingBranch.TIME: pa.time64("us"),
-    OrderingBranch.TIMESTAMP: pa.timestamp("us", "UTC"),
-}
-"""The Arrow type of each single ordering value."""
-
-
-def ordering_column(branch: OrderingBranch) -> str:
-    """The column of `decode_deletes` that holds the ordering values of a kind."""
-    return f"ordering_{branch.name.lower()}"
+_HEAD = struct.Struct(">ii")
 
 
 def decode_deletes(content: bytes | memoryview, scratch: Scratch) -> pa.Table:
@@ -77,290 +26,20 @@ def decode_deletes(content: bytes | memoryview, scratch: Scratch) -> pa.Table:
     branches. `ordering_array`, several ordering fields, is a list of structs {branch: int8, and a field for each branch
     that occurs anywhere, named as its kind: long, string, ...}, again null but in the branch's own.
 
-    Raises CorruptError for bytes that are no delete block, UnsupportedError for a content version it does not know.
+    Raises CorruptError for bytes that are no delete block, UnsupportedError for a content version, or a Java class of
+    ordering values, that it does not know.
     """
     view = memoryview(content)
     if len(view) < _HEAD.size:
         raise CorruptError("a delete block is too short for its version and length")
     version, length = _HEAD.unpack_from(view)
     body = view[_HEAD.size :]
-    if version != _AVRO_VERSION:
+    if version not in (1, 2, 3):
         raise UnsupportedError(
             f"the delete block has content version {version}",
-            why="versions 1 and 2 hold serialised Java objects" if version in (1, 2) else "it is not a known one",
+            why="known are 1 to 3",
             todo="Compact the table with the Hudi release that wrote it, then read it again",
         )
     if length != len(body):
         raise CorruptError("bad length of a delete block", why=f"it says {length} bytes, there are {len(body)}")
-    return _decode_list(body, scratch)
-
-
-def natural_order(deletes: pa.Table) -> pa.BooleanArray:
-    """Which deletes have no ordering value of their own: null, or the int 0 that the delete operation writes.
-
-    Such a delete wins over whatever is older and loses to whatever is newer, by commit order.
-    """
-    natural = pc.equal(deletes["ordering_branch"], pa.scalar(OrderingBranch.NULL.value, pa.int8()))
-    if ordering_column(OrderingBranch.INT) in deletes.column_names:
-        zero = pc.fill_null(pc.equal(deletes[ordering_column(OrderingBranch.INT)], 0), False)
-        natural = pc.or_(natural, zero)
-    return natural.combine_chunks() if isinstance(natural, pa.ChunkedArray) else natural
-
-
-_HEAD = struct.Struct(">ii")
-_AVRO_VERSION = 3
-
-# A record behind the last delete: key of branch 1 and this text, no partition, ordering value of branch 0 or what
-# follows it. No key of a table looks like that by chance.
-_END_KEY = "\x00lakebed end of deletes\x00"
-_END = b"\x02" + avro_long(len(_END_KEY)) + _END_KEY.encode() + b"\x00"
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """How values lie on disk: branches, the Avro type that reads them, the bytes of a value for the last record."""
-
-    branches: tuple[OrderingBranch, ...]
-    value: Any
-    filler: bytes
-
-    def finish(self) -> bytes:
-        return _END + avro_long(self.branches[0]) + self.filler
-
-
-_SHAPES = (
-    _Shape(
-        (
-            OrderingBranch.INT,
-            OrderingBranch.LONG,
-            OrderingBranch.DATE,
-            OrderingBranch.TIME,
-            OrderingBranch.TIMESTAMP,
-        ),
-        "long",
-        b"\x00",
-    ),
-    _Shape((OrderingBranch.STRING, OrderingBranch.BYTES), "bytes", b"\x00"),
-    _Shape((OrderingBranch.DOUBLE,), "double", bytes(8)),
-    _Shape((OrderingBranch.FLOAT,), "float", bytes(4)),
-    _Shape(
-        (OrderingBranch.DECIMAL,),
-        {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 15},
-        b"\x02\x00",
-    ),
-    _Shape((OrderingBranch.NULL,), "null", b""),
-    _Shape((OrderingBranch.BOOLEAN,), "boolean", b"\x00"),
-)
-
-
-_TEXT = ["null", "string"]
-_UNION = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
-
-
-def _decode_list(body: memoryview, scratch: Scratch) -> pa.Table:
-    """One Avro datum: an array, mostly as one run with its count before and a zero behind."""
-    count, start = _read_long(body, 0)
-    if count == 0 and start == len(body):
-        return _table(pa.array([], pa.string()), pa.array([], pa.string()), np.empty(0, np.int8), {})
-    if 0 < count <= len(body) and body[-1] == 0:
-        first = _first_branch(body, start)
-        shape = next((shape for shape in _SHAPES if first in shape.branches), None)
-        found = _decode_shape(body[start:-1], count, shape, scratch) if shape else None
-        if found is None and first < len(_UNION):
-            found = _decode_union(body[start:-1], count, scratch)
-        if found is not None:
-            return found
-    return _decode_singly(body)
-
-
-def _decode_shape(items: memoryview, count: int, shape: _Shape, scratch: Scratch) -> pa.Table | None:
-    """The deletes, when all their values have this shape; None when they have not."""
-    fields = [_TEXT, _TEXT, "long", shape.value]
-    try:
-        batch = decode_run(fields, range(4), count + 1, [items, shape.finish()], scratch)
-    except CorruptError:
-        return None
-    keys, partitions, branches, values = batch.columns
-    of_shape = pc.all(pc.is_in(branches, value_set=pa.array([int(branch) for branch in shape.branches], pa.int64())))
-    if not of_shape.as_py() or keys[count].as_py() != _END_KEY:
-        return None
-    numbers = branches.slice(0, count).to_numpy().astype(np.int8)
-    typed: dict[OrderingBranch, pa.Array] = {}
-    for branch in shape.branches:
-        if branch != OrderingBranch.NULL and (numbers == branch).any():
-            typed[branch] = _only(values.slice(0, count), numbers, branch)
-    return _table(keys.slice(0, count), partitions.slice(0, count), numbers, typed)
-
-
-def _decode_union(items: memoryview, count: int, scratch: Scratch) -> pa.Table | None:
-    """The deletes, when all their values are of the first branches, in any mixture; None when they are not."""
-    try:
-        batch = decode_run([_TEXT, _TEXT, _UNION], range(3), count + 1, [items, _END + b"\x00"], scratch)
-    except CorruptError:
-        return None
-    keys, partitions, union = batch.columns
-    if keys[count].as_py() != _END_KEY:
-        return None
-    numbers = union.type_codes.to_numpy()[:count]
-    offsets = union.offsets.to_numpy()[:count]
-    typed: dict[OrderingBranch, pa.Array] = {}
-    for branch in OrderingBranch:
-        of_branch = numbers == branch.value
-        if branch != OrderingBranch.NULL and of_branch.any():
-            typed[branch] = union.field(branch.value).take(pa.array(offsets, mask=~of_branch))
-    return _table(keys.slice(0, count), partitions.slice(0, count), numbers, typed)
-
-
-def _only(values: pa.Array, numbers: np.ndarray[Any, np.dtype[np.int8]], branch: OrderingBranch) -> pa.Array:
-    """The values of one branch with its own type, null elsewhere."""
-    kept = pc.if_else(pa.array(numbers == branch), values, pa.scalar(None, values.type))
-    kind = ORDERING_TYPES[branch]
-    try:
-        return kept.cast(pa.int32()).cast(kind) if kind == pa.date32() else kept.cast(kind)
-    except pa.ArrowInvalid as error:
-        raise CorruptError(f"an ordering value of kind {branch.name} is out of range", why=str(error)) from error
-
-
-def _table(
-    keys: pa.Array,
-    partitions: pa.Array,
-    numbers: np.ndarray[Any, np.dtype[np.int8]],
-    values: dict[OrderingBranch, pa.Array],
-) -> pa.Table:
-    columns = {"record_key": keys, "partition_path": partitions, "ordering_branch": pa.array(numbers, pa.int8())}
-    columns |= {ordering_column(branch): values[branch] for branch in sorted(values)}
-    return pa.table(columns)
-
-
-def _first_branch(body: memoryview, place: int) -> int:
-    """The branch of the first delete's ordering value; -1 when the bytes are not so."""
-    for _ in range(2):
-        branch, place = _read_long(body, place)
-        if branch == 1:
-            length, place = _read_long(body, place)
-            if length < 0:
-                return -1
-            place += length
-        elif branch != 0:
-            return -1
-    return _read_long(body, place)[0]
-
-
-def _read_long(body: memoryview, place: int) -> tuple[int, int]:
-    """Avro's zig-zag variable-length integer, and the place behind it."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if place >= len(body):
-            break
-        byte = body[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), place
-    raise CorruptError("the deletes cannot be decoded", why="a number has no end")
-
-
-def _wrappers() -> list[dict[str, Any]]:
-    plain: Sequence[tuple[str, Any]] = (
-        ("Boolean", "boolean"),
-        ("Int", "int"),
-        ("Long", "long"),
-        ("Float", "float"),
-        ("Double", "double"),
-        ("Bytes", "bytes"),
-        ("String", "string"),
-        ("Date", "int"),
-        ("Decimal", {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 15}),
-        ("TimeMicros", "long"),
-        ("TimestampMicros", "long"),
-        ("LocalDate", "int"),
-    )
-    return [
-        {"type": "record", "name": f"{name}Wrapper", "fields": [{"name": "value", "type": kind}]}
-        for name, kind in plain
-    ]
-
-
-def _list_schema() -> Any:
-    *single, local_date = _wrappers()
-    items = ["null", *(wrapper["name"] for wrapper in single), local_date]
-    wrapped = {"name": "wrappedValues", "type": ["null", {"type": "array", "items": items}]}
-    array = {"type": "record", "name": "ArrayWrapper", "fields": [wrapped]}
-    delete = {
-        "type": "record",
-        "name": "HoodieDeleteRecord",
-        "fields": [
-            {"name": "recordKey", "type": _TEXT},
-            {"name": "partitionPath", "type": _TEXT},
-            {"name": "orderingVal", "type": ["null", *single, array]},
-        ],
-    }
-    deletes = {"name": "deleteRecordList", "type": {"type": "array", "items": delete}}
-    return fastavro.parse_schema({"type": "record", "name": "HoodieDeleteRecordList", "fields": [deletes]})
-
-
-LIST_SCHEMA = _list_schema()
-"""`HoodieDeleteRecordList` as fastavro takes it; date, time and timestamp wrappers hold plain numbers."""
-_BRANCHES = {
-    "BooleanWrapper": OrderingBranch.BOOLEAN,
-    "IntWrapper": OrderingBranch.INT,
-    "LongWrapper": OrderingBranch.LONG,
-    "FloatWrapper": OrderingBranch.FLOAT,
-    "DoubleWrapper": OrderingBranch.DOUBLE,
-    "BytesWrapper": OrderingBranch.BYTES,
-    "StringWrapper": OrderingBranch.STRING,
-    "DateWrapper": OrderingBranch.DATE,
-    "DecimalWrapper": OrderingBranch.DECIMAL,
-    "TimeMicrosWrapper": OrderingBranch.TIME,
-    "TimestampMicrosWrapper": OrderingBranch.TIMESTAMP,
-    "ArrayWrapper": OrderingBranch.ARRAY,
-    "LocalDateWrapper": OrderingBranch.DATE,
-}
-
-
-def _decode_singly(body: memoryview) -> pa.Table:
-    stream = io.BytesIO(body)
-    try:
-        found: Any = fastavro.schemaless_reader(stream, LIST_SCHEMA, None, return_record_name=True)
-        rows = found["deleteRecordList"]
-    # fastavro lets whatever its C code meets through: EOFError, IndexError, UnicodeDecodeError, struct.error, ...
-    except Exception as error:
-        raise CorruptError("the deletes cannot be decoded", why=f"{type(error).__name__}: {error}") from error
-    if stream.tell() != len(body):
-        raise CorruptError("the deletes cannot be decoded", why=f"{len(body) - stream.tell()} bytes are left over")
-    orderings = [_unwrapped(row["orderingVal"]) for row in rows]
-    numbers = np.array([branch for branch, _ in orderings], np.int8)
-    present = sorted({branch for branch, _ in orderings} - {OrderingBranch.NULL})
-    array_type = _array_type(value for branch, value in orderings if branch == OrderingBranch.ARRAY)
-    values = {
-        branch: pa.array(
-            [_storable(branch, value) if kind == branch else None for kind, value in orderings],
-            array_type if branch == OrderingBranch.ARRAY else ORDERING_TYPES[branch],
-        )
-        for branch in present
-    }
-    keys = pa.array([row["recordKey"] for row in rows], pa.string())
-    return _table(keys, pa.array([row["partitionPath"] for row in rows], pa.string()), numbers, values)
-
-
-def _unwrapped(ordering: Any) -> tuple[OrderingBranch, Any]:
-    if ordering is None:
-        return OrderingBranch.NULL, None
-    name, record = ordering
-    branch = _BRANCHES[name]
-    if branch != OrderingBranch.ARRAY:
-        return branch, record["value"]
-    wrapped = record["wrappedValues"]
-    return (OrderingBranch.NULL, None) if wrapped is None else (branch, [_unwrapped(value) for value in wrapped])
-
-
-def _array_type(arrays: Iterable[list[tuple[OrderingBranch, Any]]]) -> pa.DataType:
-    present = sorted({branch for array in arrays for branch, _ in array} - {OrderingBranch.NULL})
-    kinds = [pa.field(branch.name.lower(), ORDERING_TYPES[branch]) for branch in present]
-    return pa.list_(pa.struct([pa.field("branch", pa.int8()), *kinds]))
-
-
-def _storable(branch: OrderingBranch, value: Any) -> Any:
-    if branch != OrderingBranch.ARRAY:
-        return value
-    return [{"branch": int(kind), kind.name.lower(): item} for kind, item in value]
+    return decode_delete_list(body, scratch) if version == 3 else decode_delete_objects(body)

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
-from lakebed.formats.hudi.codec.delete import OrderingBranch, decode_deletes, natural_order, ordering_column
+from lakebed.formats.hudi.codec.delete import decode_deletes
 from lakebed.formats.hudi.codec.log import LogBlock
+from lakebed.formats.hudi.codec.ordering import OrderingBranch, natural_order, ordering_column
 from lakebed.formats.hudi.merge import Bools
 from lakebed.kernel.scratch import Scratch
 

@@ -1,0 +1,74 @@
+"""Deleted keys with the ordering values that they were written with: the form in which every delete block comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+class OrderingBranch(IntEnum):
+    """The kind of an ordering value; the numbers are those on disk."""
+
+    NULL = 0
+    BOOLEAN = 1
+    INT = 2
+    LONG = 3
+    FLOAT = 4
+    DOUBLE = 5
+    BYTES = 6
+    STRING = 7
+    DATE = 8
+    DECIMAL = 9
+    TIME = 10
+    TIMESTAMP = 11
+    ARRAY = 12
+
+
+ORDERING_TYPES = {
+    OrderingBranch.BOOLEAN: pa.bool_(),
+    OrderingBranch.INT: pa.int32(),
+    OrderingBranch.LONG: pa.int64(),
+    OrderingBranch.FLOAT: pa.float32(),
+    OrderingBranch.DOUBLE: pa.float64(),
+    OrderingBranch.BYTES: pa.binary(),
+    OrderingBranch.STRING: pa.string(),
+    OrderingBranch.DATE: pa.date32(),
+    OrderingBranch.DECIMAL: pa.decimal128(30, 15),
+    OrderingBranch.TIME: pa.time64("us"),
+    OrderingBranch.TIMESTAMP: pa.timestamp("us", "UTC"),
+}
+"""The Arrow type of each single ordering value."""
+
+
+def ordering_column(branch: OrderingBranch) -> str:
+    """The column of `decode_deletes` that holds the ordering values of a kind."""
+    return f"ordering_{branch.name.lower()}"
+
+
+def delete_table(
+    keys: pa.Array,
+    partitions: pa.Array,
+    numbers: np.ndarray[Any, np.dtype[np.int8]],
+    values: Mapping[OrderingBranch, pa.Array],
+) -> pa.Table:
+    """Deletes as `decode_deletes` gives them: keys, partition paths, branches, and the values of each branch."""
+    columns = {"record_key": keys, "partition_path": partitions, "ordering_branch": pa.array(numbers, pa.int8())}
+    columns |= {ordering_column(branch): values[branch] for branch in sorted(values)}
+    return pa.table(columns)
+
+
+def natural_order(deletes: pa.Table) -> pa.BooleanArray:
+    """Which deletes have no ordering value of their own: null, or the int 0 that the delete operation writes.
+
+    Such a delete wins over whatever is older and loses to whatever is newer, by commit order.
+    """
+    natural = pc.equal(deletes["ordering_branch"], pa.scalar(OrderingBranch.NULL.value, pa.int8()))
+    if ordering_column(OrderingBranch.INT) in deletes.column_names:
+        zero = pc.fill_null(pc.equal(deletes[ordering_column(OrderingBranch.INT)], 0), False)
+        natural = pc.or_(natural, zero)
+    return natural.combine_chunks() if isinstance(natural, pa.ChunkedArray) else natural
