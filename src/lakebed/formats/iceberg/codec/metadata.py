@@ -1,8 +1,8 @@
 """Table metadata, all format versions: the JSON document itself, with typed views of what it says.
 
 Rule: the specification's "Table Metadata and Snapshots" and its JSON appendix. The document is kept whole: a field
-that this build does not know (encryption keys, a later version's) passes through every rewrite of it. Schemas, partition
-specs and sort orders are pyiceberg's own classes.
+that this build does not know (encryption keys, a later version's) passes through every rewrite of it. Schemas,
+partition specs and sort orders are pyiceberg's own classes.
 """
 
 from __future__ import annotations
