@@ -29,6 +29,11 @@ from lakebed.kernel.predicates import find_column
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 
 _RESERVED = (SEQUENCE_NUMBER, VALUE_KIND, "_LEVEL", "_ROW_ID", "rowkind", ROW_KIND_COLUMN)
+_OF_FIELDS = (
+    "aggregate-function", "ignore-retract", "sequence-group", "distinct", "list-agg-delimiter", "nested-key",
+    "count-limit", "default-aggregate-function", "default-value",
+)  # fmt: skip
+"""What options `fields.NAME.…` may end with."""
 
 
 class BucketMode(StrEnum):
@@ -142,6 +147,10 @@ def _spelled(options: dict[str, str], schema: pa.Schema, table: str) -> dict[str
     made: dict[str, str] = {}
     for key, value in options.items():
         parts = key.split(".")
+        if parts[0].lower() == "fields" and parts[-1].lower() not in _OF_FIELDS:
+            raise OptionError.unknown(
+                key, (".".join((*parts[:-1], word)) for word in _OF_FIELDS), where="Paimon tables"
+            )
         if parts[0].lower() == "fields" and len(parts) == 3:
             known = [find_column(name, schema.names) for name in parts[1].split(",")]
             if None in known:

@@ -14,6 +14,7 @@ from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER, Snapsho
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, new_schema
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
+from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.read.bucket import PaimonSplit
 from lakebed.formats.paimon.read.plan import plan_snapshot
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
@@ -56,6 +57,8 @@ class PaimonTable(Table):
         one was faster.
         """
         made = new_schema(schema, primary_key, partition_by, options, store.location)
+        if made.primary_keys:
+            merge_function(made, opt.table_options(made.options))
         outcome = store.put_if_absent(schema_path(MAIN_BRANCH, made.id), schema_to_json(made))
         if outcome is PutOutcome.EXISTS:
             raise TableExistsError(

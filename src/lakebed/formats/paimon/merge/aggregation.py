@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.formats.paimon import options as opt
@@ -15,7 +16,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND
 from lakebed.formats.paimon.definition import split_names
 from lakebed.formats.paimon.merge.aggregates import Aggregate
-from lakebed.formats.paimon.merge.order import Runs
+from lakebed.formats.paimon.merge.order import Indices, Runs
 from lakebed.formats.paimon.merge.settings import aggregate_of
 from lakebed.kernel.options import Options
 from lakebed.model.rowkind import RowKind
@@ -46,6 +47,10 @@ class Aggregation:
             else:
                 found = aggregate_of(schema, options, name, "last_non_null_value")
                 made.append(found or Aggregate(name, "last_non_null_value"))
+        for item in made:
+            if options[opt.AGGREGATION_REMOVE] and item.ignore_retract:
+                key = f"fields.{item.column}.ignore-retract"
+                raise opt.refuse(opt.AGGREGATION_REMOVE, "true", f"it does not go with {key}")
         return cls(tuple(made), options[opt.AGGREGATION_REMOVE])
 
     def needs(self, columns: set[str]) -> set[str]:
@@ -75,12 +80,19 @@ class Aggregation:
         return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
-def after_deletes(rows: pa.Table, kinds: np.ndarray, runs: Runs) -> tuple[pa.Table, np.ndarray, Runs]:
+def after_deletes(
+    rows: pa.Table, kinds: npt.NDArray[np.int8], runs: Runs
+) -> tuple[pa.Table, npt.NDArray[np.int8], Runs]:
     """Only the rows from each run's last -D on, which is the first of them; what came before it is forgotten."""
     deletes = np.where(kinds == RowKind.DELETE, np.arange(len(kinds)), -1)
-    last = np.maximum.reduceat(deletes, runs.starts)
+    return rows_after(np.maximum.reduceat(deletes, runs.starts), rows, kinds, runs)
+
+
+def rows_after(
+    last: Indices, rows: pa.Table, kinds: npt.NDArray[np.int8], runs: Runs
+) -> tuple[pa.Table, npt.NDArray[np.int8], Runs]:
+    """Each run from the place `last` on (-1: whole). The row at that place stays only where nothing follows it."""
     begins = np.where(last >= 0, last, runs.starts)
-    # a delete followed by other rows leaves no trace
     begins = np.where((last >= 0) & (last < runs.last), last + 1, begins)
     if (begins == runs.starts).all():
         return rows, kinds, runs

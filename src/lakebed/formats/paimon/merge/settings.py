@@ -6,7 +6,7 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import split_names
 from lakebed.formats.paimon.merge.aggregates import Aggregate
-from lakebed.kernel.options import Options, boolean
+from lakebed.kernel.options import Options, at_least, boolean
 
 
 def field_option(options: Options, name: str, what: str) -> str:
@@ -24,13 +24,18 @@ def aggregate_of(schema: TableSchema, options: Options, name: str, fallback: str
     )
     if not function:
         return None
-    return Aggregate(
+    limit = field_option(options, name, "count-limit")
+    made = Aggregate(
         name,
         function,
         boolean(field_option(options, name, "ignore-retract") or "false"),
         field_option(options, name, "list-agg-delimiter") or ",",
         boolean(field_option(options, name, "distinct") or "false"),
+        split_names(field_option(options, name, "nested-key")),
+        at_least(0)(limit) if limit else None,
     )
+    made.check(schema.field(name).type)
+    return made
 
 
 def sequence_groups(options: Options) -> dict[tuple[str, ...], tuple[str, ...]]:
