@@ -1,0 +1,226 @@
+"""Joined Parquet files hold the rows, page indexes and Bloom filters of their inputs."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datafusion import SessionConfig, SessionContext
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakebed.errors import CorruptError
+from lakebed.kernel.parquet.join import NotJoinable, ParquetJoin, key_values
+from lakebed.kernel.parquet.thrift import (
+    BINARY,
+    BYTE,
+    DOUBLE,
+    I64,
+    LIST,
+    MAP,
+    SET,
+    STRUCT,
+    TRUE,
+    Struct,
+    decode,
+    encode,
+)
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"}),
+        pa.field("name", pa.string(), metadata={"PARQUET:field_id": "2"}),
+        pa.field("flag", pa.bool_(), metadata={"PARQUET:field_id": "3"}),
+        pa.field("tags", pa.list_(pa.field("element", pa.string(), metadata={"PARQUET:field_id": "5"}))),
+        pa.field("price", pa.decimal128(30, 4)),
+    ],
+)
+
+
+def rows(start: int, count: int) -> pa.Table:
+    numbers = np.arange(start, start + count)
+    return pa.table(
+        {
+            "id": numbers * 3,
+            "name": [None if n % 7 == 0 else f"name {n % 50}" for n in numbers],
+            "flag": [bool(n % 3) for n in numbers],
+            "tags": [[f"t{n}"] * (n % 4) for n in numbers],
+            "price": pa.array(numbers).cast(pa.decimal128(30, 4)),
+        },
+        SCHEMA,
+    )
+
+
+def written(table: pa.Table, **how: Any) -> bytes:
+    out = io.BytesIO()
+    how = {"compression": "zstd", "write_page_index": True, "max_rows_per_page": 64, **how}
+    pq.write_table(table, out, **how)
+    return out.getvalue()
+
+
+def joined(files: list[bytes], codec: str | None = None) -> tuple[bytes, ParquetJoin]:
+    out = pa.BufferOutputStream()
+    join = ParquetJoin(out, codec)
+    for data in files:
+        join.add(pa.BufferReader(data))
+    size = join.finish()
+    found = out.getvalue().to_pybytes()
+    assert size == len(found)
+    return found, join
+
+
+def test_rows_in_order_and_row_groups_as_they_were() -> None:
+    parts = [rows(0, 300), rows(300, 150), rows(450, 1)]
+    data, join = joined([written(part, row_group_size=100) for part in parts])
+    assert pq.read_table(io.BytesIO(data)).equals(pa.concat_tables(parts))
+    footer = pq.read_metadata(io.BytesIO(data))
+    assert footer.num_rows == join.rows == 451
+    assert [footer.row_group(n).num_rows for n in range(footer.num_row_groups)] == [100, 100, 100, 100, 50, 1]
+    starts = []
+    for number in range(footer.num_row_groups):
+        column = footer.row_group(number).column(0)
+        starts.append(column.dictionary_page_offset or column.data_page_offset)
+        assert footer.row_group(number).column(1).has_column_index
+    assert join.split_offsets == starts
+    assert footer.row_group(5).column(0).statistics.min == 450 * 3
+    assert data.count(b"ARROW:schema") == 1
+
+
+@pytest.mark.parametrize("how", [{}, {"compression": "snappy", "data_page_version": "2.0"}, {"use_dictionary": False}])
+def test_page_indexes_and_bloom_filters_are_right(tmp_path: Path, how: dict[str, Any]) -> None:
+    """DataFusion skips row groups by Bloom filters and pages by page indexes; any that is wrong loses rows."""
+    blooms = {"bloom_filter_options": {"id": True, "name": True}} if _has_blooms() else {}
+    parts = [rows(0, 1000), rows(1000, 1000), rows(2000, 500)]
+    data, _ = joined([written(part, row_group_size=400, **how, **blooms) for part in parts])
+    (tmp_path / "joined.parquet").write_bytes(data)
+    config = SessionConfig(
+        {
+            "datafusion.execution.parquet.pushdown_filters": "true",
+            "datafusion.execution.parquet.bloom_filter_on_read": "true",
+            "datafusion.execution.parquet.enable_page_index": "true",
+        }
+    )
+    context = SessionContext(config)
+    context.register_parquet("joined", str(tmp_path / "joined.parquet"))
+    whole = pa.concat_tables(parts)
+    for number in (0, 63, 64, 999, 1000, 1399, 1400, 2499):
+        found = context.sql(f"select * from joined where id = {number * 3}").to_arrow_table()
+        assert found.num_rows == 1 and found["name"].to_pylist() == whole["name"].slice(number, 1).to_pylist()
+        assert not context.sql(f"select * from joined where id = {number * 3 + 1}").to_arrow_table().num_rows
+    between = context.sql("select count(*) as n from joined where id between 1000 and 4000").to_arrow_table()
+    assert between["n"].to_pylist() == [1000]
+    by_name = context.sql("select count(*) as n from joined where name = 'name 3'").to_arrow_table()
+    assert by_name["n"].to_pylist() == [whole["name"].to_pylist().count("name 3")]
+    if blooms:
+        assert context.sql("explain analyze select * from joined where id = 7498").to_arrow_table().num_rows
+
+
+def _has_blooms() -> bool:
+    try:
+        written(rows(0, 1), bloom_filter_options={"id": True})
+    except TypeError:
+        return False
+    return True
+
+
+def test_only_equal_metadata_pairs_stay() -> None:
+    files = []
+    for number in (1, 2):
+        out = io.BytesIO()
+        with pq.ParquetWriter(out, SCHEMA, store_schema=False) as writer:
+            writer.write_table(rows(0, 5))
+            writer.add_key_value_metadata({"both": "x", "one": str(number)})
+        files.append(out.getvalue())
+    assert key_values(pa.BufferReader(joined(files)[0])) == {b"both": b"x"}
+
+
+def test_files_that_differ_are_not_joined() -> None:
+    base = written(rows(0, 5))
+    for other, why in (
+        (written(rows(0, 5).select(["id"])), "schemas"),
+        (written(rows(0, 5), compression="snappy"), "compressed by snappy, not by zstd"),
+        (written(rows(0, 5), version="1.0"), "schemas|versions"),
+    ):
+        with pytest.raises(NotJoinable, match=why):
+            joined([base, other], "zstd")
+
+
+def test_an_encrypted_file_is_not_joined() -> None:
+    with pytest.raises(NotJoinable, match="encrypted"):
+        joined([written(rows(0, 5))[:-4] + b"PARE"])
+
+
+@pytest.mark.parametrize("keep", [0, 3, 11, 60])
+def test_damage_is_named(keep: int) -> None:
+    data = written(rows(0, 50))
+    with pytest.raises(CorruptError):
+        joined([data[-keep:] if keep else b""])
+
+
+def test_a_large_footer_is_read_whole() -> None:
+    data = written(rows(0, 4000), row_group_size=20)
+    found, join = joined([data, data])
+    assert join.rows == 8000
+    assert pq.read_table(io.BytesIO(found)).equals(pa.concat_tables([rows(0, 4000)] * 2))
+
+
+def test_files_without_rows_add_nothing() -> None:
+    data, join = joined([written(rows(0, 0)), written(rows(0, 5)), written(rows(0, 0))])
+    assert join.rows == 5 and pq.read_table(io.BytesIO(data)).equals(rows(0, 5))
+
+
+# ---- thrift ----------------------------------------------------------------------------------------------------------
+
+_LEAF = st.one_of(
+    st.tuples(st.just(I64), st.integers(-(2**63), 2**63 - 1)),
+    st.tuples(st.just(BINARY), st.binary(max_size=20)),
+    st.tuples(st.just(DOUBLE), st.binary(min_size=8, max_size=8)),
+    st.tuples(st.just(BYTE), st.integers(0, 255)),
+    st.tuples(st.just(LIST), st.tuples(st.just(I64), st.lists(st.integers(-5, 2**40), max_size=30))),
+    st.tuples(st.just(SET), st.tuples(st.just(TRUE), st.lists(st.booleans(), max_size=30))),
+    st.tuples(
+        st.just(MAP),
+        st.tuples(st.just(BINARY), st.just(I64), st.lists(st.tuples(st.binary(), st.integers(0, 9)), min_size=1)),
+    ),
+    st.booleans().map(lambda value: (1 if value else 2, value)),
+)
+_STRUCTS = st.recursive(
+    st.dictionaries(st.integers(1, 300), _LEAF, max_size=6),
+    lambda inner: st.dictionaries(
+        st.integers(1, 40),
+        st.one_of(
+            _LEAF,
+            st.tuples(st.just(STRUCT), inner),
+            st.tuples(st.just(LIST), st.tuples(st.just(STRUCT), st.lists(inner, max_size=20))),
+        ),
+        max_size=6,
+    ),
+    max_leaves=8,
+)
+
+
+@given(_STRUCTS)
+def test_structs_of_any_shape_come_back(struct: Struct) -> None:
+    data = encode(struct)
+    assert decode(data) == (struct, len(data))
+
+
+@given(_STRUCTS, st.data())
+def test_a_cut_struct_is_refused(struct: Struct, draw: st.DataObject) -> None:
+    data = encode(struct)
+    with pytest.raises(CorruptError):
+        decode(data[: draw.draw(st.integers(0, len(data) - 1))])
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    try:
+        struct, end = decode(data)
+    except CorruptError:
+        return
+    assert end <= len(data) and isinstance(struct, dict)
