@@ -1,0 +1,169 @@
+"""Staged rows become as many files as their bytes want, at any parallelism, whatever a sample says; each row once."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import uuid
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakebed.kernel.engine import LocalEngine
+from lakebed.kernel.files import open_store
+from lakebed.kernel.files.store import Store
+from lakebed.kernel.ranges import Direction, comparable, thinned, with_ties
+from lakebed.kernel.routing import in_bounds
+from lakebed.kernel.staging import Grouped, Place, Run, Staged, StagedBuckets, Stager, grouped
+from lakebed.verbs.settling import FileSize, settle
+from lakebed.verbs.splitting import RangeSplitter
+
+SCHEMA = pa.schema([("bucket", pa.int64()), ("id", pa.int64()), ("text", pa.string())])
+TARGET, GREATEST = 100_000, 140_000
+
+
+def group(rows: pa.Table) -> Grouped:
+    codes = rows["bucket"].to_numpy()
+    found, inverse = np.unique(codes, return_inverse=True)
+    return grouped(inverse.astype(np.int64), found.tolist())
+
+
+def keys(rows: pa.Table) -> pa.Table:
+    return comparable([rows["id"].combine_chunks()], [Direction(descending=True)])
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Parquet files in a folder; `lie` is how wrong its samples are."""
+
+    store: Store
+    lie: float = 1.0
+    fail_at: int = -1
+
+    @property
+    def place(self) -> Place:
+        return self.store
+
+    def measure(self, bucket: Hashable, run: Run) -> FileSize:
+        rows = pa.Table.from_batches(run.batches(self.store), SCHEMA)
+        return FileSize(0, self.lie * len(encoded(rows)) / len(rows), thinned(with_ties(keys(rows)), 1000))
+
+    def make(self, bucket: Hashable, run: Run) -> tuple[str, int, int]:
+        rows = pa.Table.from_batches(run.batches(self.store), SCHEMA)
+        assert len(rows) == run.rows
+        first = rows["id"][0].as_py()
+        path, data = f"{bucket}/{first}-{uuid.uuid4()}.parquet", encoded(rows)
+        if bucket == self.fail_at:
+            raise RuntimeError("no")
+        self.store.write(path, data)
+        return path, len(data), len(rows)
+
+    def size(self, made: tuple[str, int, int]) -> int:
+        return made[1]
+
+    def remove(self, made: Sequence[tuple[str, int, int]]) -> None:
+        self.store.delete_many([one[0] for one in made])
+
+
+def encoded(rows: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, compression="zstd", use_dictionary=False)
+    return sink.getvalue()
+
+
+def rows_of(count: int, seed: int, skew: float = 0.0) -> pa.Table:
+    random = np.random.default_rng(seed)
+    buckets = np.where(random.random(count) < skew, 0, random.integers(0, 6, count))
+    texts = [f"{number:x}" for number in random.integers(0, 2**60, count)]
+    return pa.table({"bucket": buckets, "id": random.permutation(count), "text": texts})
+
+
+def stage(store: Store, parts: Iterable[pa.Table], inline: int = 0, buffer: int = 200_000) -> list[Staged]:
+    found = []
+    for number, part in enumerate(parts):
+        stager = Stager(store, f"staging/{number}.arrow", SCHEMA, group, buffer, inline, 20_000)
+        for batch in part.to_batches(max_chunksize=1000):
+            stager.write(batch)
+        one = stager.finish()
+        if one is not None:
+            found.append(one)
+    return found
+
+
+def bag(store: Store) -> pa.Table:
+    root = store.local_path("")
+    assert root
+    files = list(Path(root).glob("*/*.parquet"))
+    return pa.concat_tables([pq.read_table(path, partitioning=None) for path in files]).sort_by("id")
+
+
+@pytest.mark.parametrize("parallelism", [2, 8])
+@pytest.mark.parametrize("lie", [1.0, 0.3, 4.0])
+@pytest.mark.parametrize("ranges", [False, True])
+def test_files_follow_bytes(tmp_path: Path, parallelism: int, lie: float, ranges: bool) -> None:
+    store = open_store(tmp_path / "t")
+    whole = rows_of(60_000, 1, 0.8)
+    size = -(-len(whole) // parallelism)
+    staged = stage(store, [whole.slice(at, size) for at in range(0, len(whole), size)], inline=1000)
+    buckets = StagedBuckets(staged, SCHEMA)
+    assert int(buckets.rows.sum()) == len(whole)
+    splitter = RangeSplitter(store, "again", SCHEMA, keys) if ranges else None
+    files = settle(buckets, Maker(store, lie), LocalEngine(2), TARGET, GREATEST, splitter)
+    for bucket in range(6):
+        mine = [file for file in files if file[0].startswith(f"{bucket}/")]
+        assert in_bounds(len(mine), sum(file[1] for file in mine), TARGET, GREATEST), mine
+    store.delete_many(buckets.paths)
+    assert not list((tmp_path / "t" / "staging").glob("*")) and not list((tmp_path / "t").glob("again/*"))
+    assert len(list((tmp_path / "t").glob("*/*.parquet"))) == len(files) >= 10
+    assert bag(store).equals(whole.sort_by("id"))
+    if ranges:
+        spans = []
+        for path in (tmp_path / "t" / "0").glob("*.parquet"):
+            ids = pq.read_table(path, partitioning=None)["id"].to_numpy()
+            spans.append((ids.min(), ids.max()))
+        spans.sort()
+        assert all(before[1] < after[0] for before, after in itertools.pairwise(spans))
+
+
+def test_little_data_needs_no_staged_file_and_keeps_its_order(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "t")
+    whole = rows_of(500, 3)
+    staged = stage(store, [whole.slice(0, 250), whole.slice(250)], inline=1 << 20)
+    assert [one.path for one in staged] == ["", ""] and not (tmp_path / "t" / "staging").exists()
+    buckets = StagedBuckets(staged, SCHEMA)
+    for at, bucket in enumerate(buckets.buckets):
+        run = buckets.run(at, 0, int(buckets.rows[at]))
+        found = pa.Table.from_batches(run.batches(store), SCHEMA)
+        assert found.equals(whole.filter(pa.compute.equal(whole["bucket"], bucket)).combine_chunks())
+        assert sum(map(len, run.inline)) < sum(len(one.inline) for one in staged)
+
+
+def test_any_run_of_rows(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "t")
+    whole = rows_of(9000, 4)
+    buckets = StagedBuckets(stage(store, [whole.slice(0, 4000), whole.slice(4000)]), SCHEMA)
+    mine = whole.filter(pa.compute.equal(whole["bucket"], buckets.buckets[2])).combine_chunks()
+    for start, end in ((0, 1), (0, len(mine)), (777, 1200), (len(mine) - 1, len(mine)), (5, 5)):
+        found = pa.Table.from_batches(buckets.run(2, start, end).batches(store), SCHEMA)
+        assert found.equals(mine.slice(start, end - start))
+
+
+def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "t")
+    buckets = StagedBuckets(stage(store, [rows_of(20_000, 5)]), SCHEMA)
+    with pytest.raises(RuntimeError, match="no"):
+        settle(buckets, Maker(store, fail_at=3), LocalEngine(2), TARGET, GREATEST)
+    assert not list((tmp_path / "t").glob("*/*.parquet"))
+
+
+def test_an_aborted_task_leaves_nothing(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "t")
+    stager = Stager(store, "staging/1.arrow", SCHEMA, group, 1000)
+    stager.write(rows_of(3000, 6))
+    stager.abort()
+    assert not list((tmp_path / "t" / "staging").glob("*"))
