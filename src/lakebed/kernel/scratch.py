@@ -1,6 +1,7 @@
-"""Short-lived files for libraries that read paths only: in memory where the system can, else in a temporary folder.
+"""Short-lived files: for libraries that read paths only, and for rows that memory has no room for.
 
-DataFusion decodes Avro from a path and from nothing else. What it shall decode is written here, read once, and gone.
+DataFusion decodes Avro from a path and from nothing else. What it shall decode is written here, read once, and gone:
+in memory where the system can, else in a temporary folder. Rows that wait for the end of a write are spilled to disk.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ import os
 import tempfile
 import urllib.parse
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+
+import pyarrow as pa
 
 from lakebed.errors import StorageError
 from lakebed.kernel.options import Option
@@ -19,7 +22,7 @@ SCRATCH_DIR = Option(
     "lakebed.scratch.dir",
     str,
     "",
-    "Folder for short-lived files while Avro is decoded; none given, they lie in memory (Linux) or the system's own.",
+    "Folder for short-lived files; none given, Avro lies in memory (Linux), spilled rows in the system's own.",
     expected="a folder that exists",
 )
 
@@ -96,3 +99,66 @@ class _ScratchFile:
         finally:
             if self._path:
                 os.unlink(self._path)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Where batches lie in a spill file, in bytes."""
+
+    start: int
+    length: int
+
+
+class SpillFile:
+    """A file on disk for batches that memory has no room for: written once, read once or more, gone with `close`.
+
+    On Linux it has no name in any folder, so that nothing is left even by a killed process. `size` is in bytes.
+    """
+
+    def __init__(self, folder: str = "", compression: str | None = "lz4") -> None:
+        self._options = pa.ipc.IpcWriteOptions(compression=compression)
+        self._folder = folder
+        with self._room():
+            descriptor, path = tempfile.mkstemp(prefix="lakebed-", suffix=".arrows", dir=folder or None)
+            self._file = os.fdopen(descriptor, "wb")
+            self._path = "" if _BY_DESCRIPTOR else path
+            if _BY_DESCRIPTOR:
+                os.unlink(path)
+        self.size = 0
+
+    def write(self, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Stretch:
+        """Append batches as one stretch. StorageError when the disk does not take them."""
+        start = self.size
+        with self._room():
+            sink = pa.PythonFile(self._file, mode="w")
+            with pa.ipc.new_stream(sink, schema, options=self._options) as writer:
+                for batch in rows:
+                    writer.write_batch(batch)
+            self._file.flush()
+            self.size = os.fstat(self._file.fileno()).st_size
+        return Stretch(start, self.size - start)
+
+    def read(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+        """The batches of a stretch, one in memory at a time. Several stretches may be read at once, in threads too."""
+        with pa.OSFile(self._path or f"/proc/self/fd/{self._file.fileno()}") as source:
+            source.seek(stretch.start)
+            yield from pa.ipc.open_stream(source)
+
+    def close(self) -> None:
+        """Remove the file."""
+        with suppress(OSError):
+            self._file.close()
+        if self._path:
+            with suppress(OSError):
+                os.unlink(self._path)
+
+    @contextmanager
+    def _room(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(
+                f"cannot write a scratch file in {self._folder or 'the temporary folder'}",
+                why=str(error),
+                todo=f"Name a folder with room in the option {SCRATCH_DIR.key!r}",
+            ) from error

@@ -10,6 +10,7 @@ from typing import Any
 
 from lakebed.errors import OptionError
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, duration_ms, memory_size, one_of
+from lakebed.kernel.scratch import SCRATCH_DIR
 
 
 def _text(key: str, doc: str, default: str = "") -> Option[str]:
@@ -78,8 +79,15 @@ TARGET_FILE_SIZE = _optional(
     "target-file-size", memory_size, "Bytes at which a file is closed: 128 mb with a primary key, 256 mb without."
 )
 WRITE_BUFFER_SIZE = Option(
-    "write-buffer-size", memory_size, 256 << 20, "Bytes of rows held in memory before they are written."
+    "write-buffer-size", memory_size, 256 << 20, "Bytes of rows that a task holds in memory before it spills them."
 )
+WRITE_BUFFER_SPILLABLE = Option(
+    "write-buffer-spillable", boolean, True, "Spill a full buffer to disk; if not, it becomes files of its own."
+)
+SPILL_DISK_SIZE = _optional(
+    "write-buffer-spill.max-disk-size", memory_size, "Bytes that a task spills at most before it writes files."
+)
+SPILL_COMPRESSION = Option("spill-compression", one_of("zstd", "lz4", "none"), "zstd", "Compression of spilled rows.")
 PARTITION_DEFAULT_NAME = _text(
     "partition.default-name", "Folder name of null and empty partition values.", "__DEFAULT_PARTITION__"
 )
@@ -148,6 +156,28 @@ POSTPONE_DEFAULT_BUCKETS = Option(
 ROW_TRACKING = Option("row-tracking.enabled", boolean, False, "Give each row an id.")
 DATA_EVOLUTION = Option("data-evolution.enabled", boolean, False, "Columns of one row may lie in several files.")
 INDEX_IN_DATA_DIR = Option("index-file-in-data-file-dir", boolean, False, "Index files lie in the bucket's folder.")
+SNAPSHOTS_MIN = Option("snapshot.num-retained.min", at_least(1), 10, "The newest snapshots that never expire.")
+SNAPSHOTS_MAX = _optional(
+    "snapshot.num-retained.max", at_least(1), "Snapshots beyond this number expire whatever their age."
+)
+SNAPSHOT_TIME = Option("snapshot.time-retained", duration_ms, 3_600_000, "Snapshots expire when they are older: 1 h.")
+EXPIRE_LIMIT = Option("snapshot.expire.limit", at_least(1), 50, "Most snapshots that expire at a time.")
+USER_TIME = Option(
+    "lakebed.stream-user.time-retained",
+    duration_ms,
+    7 * 86_400_000,
+    "How long the newest snapshot of a stream that stopped is kept, by which a replay of it is known: 7 d.",
+)
+WRITE_ONLY = Option("write-only", boolean, False, "Commits expire no snapshots.")
+CHANGELOG_MIN = _optional("changelog.num-retained.min", at_least(1), "Changelogs kept beyond snapshots.")
+CHANGELOG_MAX = _optional("changelog.num-retained.max", at_least(1), "Changelogs kept beyond snapshots.")
+CHANGELOG_TIME = _optional("changelog.time-retained", duration_ms, "How long changelogs outlive snapshots.")
+LAST_SAFE_SNAPSHOT = _optional(
+    "commit.strict-mode.last-safe-snapshot",
+    at_least(-1),
+    "A commit fails when another user compacted, overwrote or wrote to real buckets after this snapshot; -1: since the "
+    "writer's own first commit.",
+)
 BRANCH = Option("branch", str, "main", "The branch to read and write.")
 SCAN_SNAPSHOT_ID = _optional("scan.snapshot-id", at_least(1), "Read as of this snapshot.")
 SCAN_TAG_NAME = _text("scan.tag-name", "Read as of this tag.")
@@ -160,10 +190,9 @@ _OTHERS = """
     file.block-size metadata.stats-dense-store deletion-vectors.bitmap64 num-levels
     alter-column-null-to-not-null.disabled async-file-write auto-create batch-scan-mode bucket-append-ordered
     cache-page-size changelog-file.compression changelog-file.format changelog-file.stats-mode
-    changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields changelog.num-retained.max
-    changelog.num-retained.min changelog.time-retained clustering.columns
+    changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields     clustering.columns
     clustering.history-partition.idle-to-full-sort clustering.history-partition.limit clustering.incremental
-    clustering.strategy commit.force-compact commit.strict-mode.last-safe-snapshot compaction.delete-ratio-threshold
+    clustering.strategy commit.force-compact compaction.delete-ratio-threshold
     compaction.force-rewrite-all-files compaction.force-up-level-0 compaction.max-size-amplification-percent
     compaction.min.file-num compaction.offpeak-ratio compaction.offpeak.end.hour compaction.offpeak.start.hour
     compaction.optimization-interval compaction.size-ratio compaction.total-size-threshold consumer-id
@@ -195,16 +224,15 @@ _OTHERS = """
     record-level.time-field scan.bounded.watermark scan.creation-time-millis scan.fallback-branch
     scan.file-creation-time-millis scan.manifest.parallelism scan.max-splits-per-task scan.mode
     scan.plan-sort-partition scan.timestamp scan.version scan.watermark sink.process-time-zone
-    sink.watermark-time-zone snapshot.clean-empty-directories snapshot.expire.execution-mode snapshot.expire.limit
-    snapshot.num-retained.max snapshot.num-retained.min snapshot.time-retained snapshot.watermark-idle-timeout
+    sink.watermark-time-zone snapshot.clean-empty-directories snapshot.expire.execution-mode     snapshot.watermark-idle-timeout
     sort-compaction.local-sample.magnification sort-compaction.range-strategy sort-engine sort-spill-buffer-size
-    sort-spill-threshold source.split.open-file-cost source.split.target-size spill-compression
+    sort-spill-threshold source.split.open-file-cost source.split.target-size
     spill-compression.zstd-level stream-scan-mode streaming-read-append-overwrite streaming-read-mode
     streaming-read-overwrite streaming.read.snapshot.delay tag.automatic-completion tag.automatic-creation
     tag.batch.customized-name tag.create-success-file tag.creation-delay tag.creation-period
     tag.creation-period-duration tag.default-time-retained tag.num-retained-max tag.period-formatter type upsert-key
-    write-buffer-for-append write-buffer-spill.max-disk-size write-buffer-spillable write-max-writers-to-spill
-    write-only write.batch-memory write.batch-size zorder.var-length-contribution
+    write-buffer-for-append write-max-writers-to-spill
+    write.batch-memory write.batch-size zorder.var-length-contribution
 """
 """Keys that Paimon knows and lakebed keeps for it without acting on them."""
 
@@ -218,7 +246,7 @@ OPTIONS = OptionSet(
 )
 """Every key that may be given."""
 
-CALL_ONLY = ("lakebed.storage.", "read.tasks", "branch", "path", "overwrite.partition")
+CALL_ONLY = ("lakebed.storage.", SCRATCH_DIR.key, "read.tasks", "branch", "path", "overwrite.partition")
 """Keys that say how to reach a table and are no property of it."""
 
 

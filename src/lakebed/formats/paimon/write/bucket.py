@@ -1,16 +1,20 @@
 """The rows of one bucket on their way into files: sorted by key, merged, numbered, written, described.
 
-Rules: Paimon's MergeTreeWriter (tables with a primary key) and AppendOnlyWriter (tables without).
+Rules: Paimon's MergeTreeWriter (tables with a primary key), AppendOnlyWriter (tables without) and
+PostponeBucketWriter.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.avro_columns import can_hold
@@ -18,20 +22,60 @@ from lakebed.formats.paimon.codec.binary_row import EMPTY_ROW, encode_row, plain
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD, file_fields, file_schema
 from lakebed.formats.paimon.codec.manifest import SOURCE_APPEND, DataFileMeta, SimpleStats
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.codec.types import file_field
+from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND, arrow_schema, file_field
 from lakebed.formats.paimon.definition import split_names
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, NameFactory
-from lakebed.formats.paimon.merge import key_runs, merge_function, sort_order
-from lakebed.formats.paimon.write.files import FileFormat, WrittenFile, write_files
+from lakebed.formats.paimon.merge import Runs, key_runs, merge_function, sort_order
+from lakebed.formats.paimon.write.files import FileFormat, RollingWriter, WrittenFile
+from lakebed.formats.paimon.write.formats import FOOTER_TEXT_BYTES
 from lakebed.formats.paimon.write.kinds import Kinds
-from lakebed.formats.paimon.write.stats import KEY_TRUNCATION, StatsMode, column_stats, value_stats
+from lakebed.formats.paimon.write.stats import (
+    KEY_TRUNCATION,
+    ColumnFacts,
+    StatsMode,
+    column_stats,
+    joined_facts,
+    value_stats,
+)
 from lakebed.kernel.files import Store
+from lakebed.kernel.merge.runs import merge_sorted
 from lakebed.kernel.options import Options
 from lakebed.model.rowkind import RowKind
 
 Numbers = npt.NDArray[np.int64]
 SEQUENCE_COLUMN, KIND_COLUMN = file_field(SEQUENCE_FIELD), file_field(KIND_FIELD)
 _NO_KEY = with_arity(EMPTY_ROW, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Rows of one bucket: those at `indices` of fitted `rows`, in order of arrival. `sequence` is the number of the
+    first, `kinds` the kind of each row of `rows` (None: all +I), `repeats` the columns worth a dictionary."""
+
+    rows: pa.Table
+    indices: Numbers
+    kinds: Kinds | None
+    sequence: int
+    repeats: Collection[str] | None = None
+
+    def kinds_at(self, chosen: Numbers) -> Kinds:
+        """The kinds of some rows."""
+        return np.zeros(len(chosen), np.int8) if self.kinds is None else self.kinds[chosen]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What the manifest needs of some rows of a file: facts of columns, the first and last key, the least and greatest
+    sequence number, and how many rows delete."""
+
+    facts: dict[str, ColumnFacts]
+    first: tuple[Any, ...]
+    last: tuple[Any, ...]
+    sequences: tuple[int, int]
+    deletes: int
+
+
+Writer = RollingWriter[Part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,101 +86,112 @@ class BucketFiles:
     schema: TableSchema
     options: Options
 
+    @property
+    def sorts(self) -> bool:
+        """Whether rows are sorted by key and merged; else files have them in order of arrival."""
+        return bool(self.schema.primary_keys) and not self._postpones
+
+    @property
+    def keeps_changes(self) -> bool:
+        """Whether every row is also written as it came, into changelog files."""
+        return self.sorts and bool(self.options[opt.CHANGELOG_PRODUCER] == "input")
+
     def write(
-        self,
-        folder: str,
-        rows: pa.Table,
-        indices: Numbers,
-        kinds: Kinds | None,
-        sequence: int,
-        names: NameFactory,
-    ) -> tuple[DataFileMeta, ...]:
-        """Write the rows at `indices` (in order of arrival) of fitted `rows` as new level-0 files; `sequence` is the
-        first row's number."""
-        if self.options[opt.BUCKET] == POSTPONE_BUCKET:
-            return self._write_postponed(folder, rows, indices, kinds, names)
-        if self.schema.primary_keys:
-            return self._write_keyed(folder, rows, indices, kinds, sequence, names)
-        return self._write_appended(folder, rows.take(pa.array(indices)), sequence, names)
+        self, folder: str, arrivals: Arrivals, names: NameFactory
+    ) -> tuple[tuple[DataFileMeta, ...], tuple[DataFileMeta, ...]]:
+        """Sorted buckets: new level-0 files of the rows, merged; and changelog files of them, not merged."""
+        order, keys = self._order(arrivals)
+        changes: tuple[DataFileMeta, ...] = ()
+        made = self._written(folder, names, [self._merged(arrivals, order, keys)], False, arrivals.repeats)
+        if self.keeps_changes:
+            every = self._sorted(arrivals, order)
+            changes = self._written(folder, names, [every], True, arrivals.repeats)
+        return made, changes
 
-    def _write_keyed(
-        self,
-        folder: str,
-        rows: pa.Table,
-        indices: Numbers,
-        kinds: Kinds | None,
-        sequence: int,
-        names: NameFactory,
-    ) -> tuple[DataFileMeta, ...]:
-        values, sequences, kind = self._merged(rows, indices, kinds, sequence)
-        return self._write_rows(folder, values, sequences, kind, names, self.options[opt.STATS_MODE])
+    def run(self, arrivals: Arrivals) -> pa.Table:
+        """The rows sorted by key but not merged, with their numbers and kinds: what `write_runs` takes."""
+        return self._sorted(arrivals, self._order(arrivals)[0])
 
-    def _write_rows(
-        self, folder: str, values: pa.Table, sequences: Numbers, kind: Kinds, names: NameFactory, stats: str
+    def write_runs(
+        self, folder: str, runs: Sequence[Iterator[pa.RecordBatch]], names: NameFactory
+    ) -> tuple[tuple[DataFileMeta, ...], tuple[DataFileMeta, ...]]:
+        """As `write`, for sorted runs, oldest first. Holds a batch of each run in memory and the row group under
+        way."""
+        files, changes = self.writer(folder, names), self.writer(folder, names, changelog=self.keeps_changes)
+        try:
+            for piece in merge_sorted(runs, self.schema.trimmed_primary_keys):
+                order, bounds = self._piece_order(piece)
+                if self.keeps_changes:
+                    changes.write(self._file_table(piece.take(pa.array(order))))
+                files.write(self._file_table(self._fold(piece, order, bounds)))
+            return self.metas(files.close()), self.metas(changes.close())
+        except BaseException:
+            self.store.delete_many([*files.abort(), *changes.abort()])
+            raise
+
+    def joined(self, runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
+        """Sorted runs as one, nothing merged."""
+        for piece in merge_sorted(runs, self.schema.trimmed_primary_keys):
+            yield piece.take(pa.array(self._piece_order(piece)[0]))
+
+    def write_changes(
+        self, folder: str, runs: Sequence[Iterator[pa.RecordBatch]], names: NameFactory
     ) -> tuple[DataFileMeta, ...]:
-        thin = self.options[opt.THIN_MODE]
-        keys = [values.column(name) for name in self.schema.trimmed_primary_keys]
-        made = pa.Table.from_arrays(
-            [*([] if thin else keys), pa.array(sequences), pa.array(kind), *values.columns],
-            schema=file_schema(file_fields(self.schema, thin)),
-        )
-        how = FileFormat.of(self.options, True)
-        if self.options[opt.BUCKET] == POSTPONE_BUCKET and can_hold(made.schema):
+        """Changelog files of sorted runs, nothing merged."""
+        return self._written(folder, names, self.joined(runs), True)
+
+    def writer(
+        self, folder: str, names: NameFactory, *, changelog: bool = False, sequence: int = 0,
+        repeats: Collection[str] | None = None,
+    ) -> Writer:  # fmt: skip
+        """A writer of the bucket's files. Of tables without a key `sequence` is the first row's number."""
+        how = FileFormat.of(self.options, bool(self.schema.primary_keys))
+        if self._postpones and can_hold(file_schema(file_fields(self.schema, self.options[opt.THIN_MODE]))):
             how = replace(how, name="avro")  # whatever the table's format is, as the reference's writer does
-        return tuple(
-            self._keyed_meta(file, values, sequences, kind, StatsMode.parse(stats))
-            for file in write_files(self.store, folder, made, how, names)
-        )
+        if changelog:
+            names = names.under(self.options[opt.CHANGELOG_FILE_PREFIX])
+        describe = _Describer(self.schema, self._stats_mode, how.name == "parquet", sequence)
+        return RollingWriter(self.store, folder, how, names, describe, repeats)
 
-    def write_changelog(
-        self, folder: str, rows: pa.Table, indices: Numbers, kinds: Kinds | None, sequence: int, names: NameFactory
-    ) -> tuple[DataFileMeta, ...]:
-        """With changelog-producer=input every row as it came, sorted by key like the data but not merged; else
-        nothing."""
-        if self.options[opt.CHANGELOG_PRODUCER] != "input" or self.options[opt.BUCKET] == POSTPONE_BUCKET:
-            return ()
-        order = self._order(rows, indices)[0]
-        chosen = indices[order]
-        kind = np.zeros(len(chosen), np.int8) if kinds is None else kinds[chosen]
-        values = rows.take(pa.array(chosen))
-        named = names.under(self.options[opt.CHANGELOG_FILE_PREFIX])
-        return self._write_rows(folder, values, sequence + order, kind, named, self.options[opt.STATS_MODE])
+    def arrived(self, arrivals: Arrivals) -> pa.Table:
+        """The rows as they are written where nothing is sorted."""
+        values = arrivals.rows.take(pa.array(arrivals.indices))
+        if not self.schema.primary_keys:
+            return pa.Table.from_arrays(values.columns, schema=file_schema(file_fields(self.schema)))
+        unnumbered = np.full(len(values), -1, np.int64)  # the compaction that gives them buckets numbers them
+        return self._file_table(_with_system(values, unnumbered, arrivals.kinds_at(arrivals.indices)))
 
-    def _write_postponed(
-        self, folder: str, rows: pa.Table, indices: Numbers, kinds: Kinds | None, names: NameFactory
-    ) -> tuple[DataFileMeta, ...]:
-        """Rows as they come, neither sorted nor merged nor numbered: the compaction that gives them buckets does it."""
-        values = rows.take(pa.array(indices))
-        kind = np.zeros(len(indices), np.int8) if kinds is None else kinds[indices]
-        return self._write_rows(folder, values, np.full(len(indices), -1, np.int64), kind, names, "none")
+    def metas(self, files: Sequence[WrittenFile[Part]]) -> tuple[DataFileMeta, ...]:
+        """Files as manifests name them."""
+        return tuple(self._meta(file) for file in files)
 
-    def _merged(
-        self, rows: pa.Table, indices: Numbers, kinds: Kinds | None, sequence: int
-    ) -> tuple[pa.Table, Numbers, Kinds]:
-        """The rows at `indices`, sorted by key and merged: values, sequence numbers and kinds."""
-        order, keys = self._order(rows, indices)
-        at = pa.array(order)
-        runs = key_runs([key.take(at) for key in keys])
-        engine = merge_function(self.schema, self.options)
-        deduplicates = self.options[opt.MERGE_ENGINE] == "deduplicate"
-        if deduplicates:  # the winner is known before any value is fetched
-            order = order if len(runs) == len(order) else order[runs.last]
-        chosen = indices[order]
-        values = rows.take(pa.array(chosen))
-        kind = np.zeros(len(chosen), np.int8) if kinds is None else kinds[chosen]
-        if deduplicates:
-            return values, sequence + order, kind
-        whole = values.add_column(0, KIND_COLUMN, pa.array(kind)).add_column(
-            0, SEQUENCE_COLUMN, pa.array(sequence + order)
-        )
-        made = engine.merge(whole.combine_chunks(), runs).combine_chunks()
-        numbers, codes = made.column(0).to_numpy(), made.column(1).to_numpy()
-        return made.select(list(values.column_names)), numbers, codes
+    @property
+    def _postpones(self) -> bool:
+        return bool(self.options[opt.BUCKET] == POSTPONE_BUCKET)
 
-    def _order(self, rows: pa.Table, indices: Numbers) -> tuple[Numbers, list[pa.Array]]:
+    @property
+    def _stats_mode(self) -> StatsMode:
+        return StatsMode.parse("none" if self._postpones else self.options[opt.STATS_MODE])
+
+    def _written(
+        self, folder: str, names: NameFactory, pieces: Sequence[pa.Table] | Iterator[pa.Table], changelog: bool,
+        repeats: Collection[str] | None = None,
+    ) -> tuple[DataFileMeta, ...]:  # fmt: skip
+        writer = self.writer(folder, names, changelog=changelog, repeats=repeats)
+        try:
+            for piece in pieces:
+                writer.write(self._file_table(piece))
+            return self.metas(writer.close())
+        except BaseException:
+            self.store.delete_many(writer.abort())
+            raise
+
+    # ---- order and merge ----
+
+    def _order(self, arrivals: Arrivals) -> tuple[Numbers, list[pa.Array]]:
         """Positions in `indices` in the order of keys, sequence fields and arrival; and the key columns at
         `indices`."""
-        down = self.options[opt.SEQUENCE_ORDER] == "descending"
+        rows, indices = arrivals.rows, arrivals.indices
         picked = None if len(indices) == len(rows) else pa.array(indices)
 
         def column(name: str) -> pa.Array:
@@ -144,74 +199,144 @@ class BucketFiles:
             return whole if picked is None else whole.take(picked)
 
         keys = [column(name) for name in self.schema.trimmed_primary_keys]
-        then = [(column(name), down) for name in split_names(self.options[opt.SEQUENCE_FIELD])]
-        return sort_order(keys, then), keys
+        return sort_order(keys, [(column(name), down) for name, down in self._sequence_fields]), keys
 
-    def _write_appended(
-        self, folder: str, rows: pa.Table, sequence: int, names: NameFactory
-    ) -> tuple[DataFileMeta, ...]:
-        made = pa.Table.from_arrays(rows.columns, schema=file_schema(file_fields(self.schema)))
-        how = FileFormat.of(self.options, False)
-        mode = StatsMode.parse(self.options[opt.STATS_MODE])
-        return tuple(
-            self._meta(
-                file,
-                rows,
-                (_NO_KEY, _NO_KEY),
-                SimpleStats(),
-                mode,
-                (sequence + file.start, sequence + file.start + file.rows - 1),
-                0,
-            )
-            for file in write_files(self.store, folder, made, how, names)
-        )
+    @property
+    def _sequence_fields(self) -> list[tuple[str, bool]]:
+        down = self.options[opt.SEQUENCE_ORDER] == "descending"
+        return [(name, down) for name in split_names(self.options[opt.SEQUENCE_FIELD])]
 
-    def _keyed_meta(
-        self, file: WrittenFile, values: pa.Table, sequences: Numbers, kinds: Kinds, mode: StatsMode
-    ) -> DataFileMeta:
-        part = slice(file.start, file.start + file.rows)
-        fields = self.schema.project(self.schema.trimmed_primary_keys)
-        types = [field.type for field in fields]
-        keys = [_piece(values, field.name, file) for field in fields]
-        first, last = (
-            with_arity(encode_row([plain(key[at]) for key in keys], types), len(types)) for at in (0, file.rows - 1)
-        )
-        mode = StatsMode.parse(self.options[opt.STATS_MODE])
-        stats = column_stats(keys, types, StatsMode(True, KEY_TRUNCATION)) if mode.counts else SimpleStats(
-            *(with_arity(encode_row([None] * len(types), types), len(types)),) * 2, (None,) * len(types)
-        )  # fmt: skip
-        deletes = int(((kinds[part] == RowKind.DELETE) | (kinds[part] == RowKind.UPDATE_BEFORE)).sum())
-        numbers = int(sequences[part].min()), int(sequences[part].max())
-        return self._meta(file, values, (first, last), stats, mode, numbers, deletes)
+    def _piece_order(self, piece: pa.Table) -> tuple[Numbers, Runs]:
+        """The order of rows that have their numbers, and the runs of each key in it."""
+        keys = [piece.column(name).chunk(0) for name in self.schema.trimmed_primary_keys]
+        then = [(piece.column(name).chunk(0), down) for name, down in self._sequence_fields]
+        order = sort_order(keys, [*then, (piece.column(SEQUENCE_NUMBER).chunk(0), False)])
+        at = pa.array(order)
+        return order, key_runs([key.take(at) for key in keys])
 
-    def _meta(
-        self,
-        file: WrittenFile,
-        values: pa.Table,
-        keys: tuple[bytes, bytes],
-        key_stats: SimpleStats,
-        mode: StatsMode,
-        numbers: tuple[int, int],
-        deletes: int,
-    ) -> DataFileMeta:
-        columns = [_piece(values, field.name, file) for field in self.schema.fields]
-        stats, covered = value_stats(columns, self.schema.fields, mode)
+    def _sorted(self, arrivals: Arrivals, order: Numbers) -> pa.Table:
+        """The rows in an order, with numbers and kinds."""
+        chosen = arrivals.indices[order]
+        values = arrivals.rows.take(pa.array(chosen))
+        return _with_system(values, arrivals.sequence + order, arrivals.kinds_at(chosen))
+
+    def _merged(self, arrivals: Arrivals, order: Numbers, keys: Sequence[pa.Array]) -> pa.Table:
+        """One row a key, with numbers and kinds."""
+        at = pa.array(order)
+        runs = key_runs([key.take(at) for key in keys])
+        if len(runs) == len(order):  # nothing to merge
+            return self._sorted(arrivals, order)
+        if self._deduplicates:  # the winner is known before any value is fetched
+            return self._sorted(arrivals, order[runs.last])
+        engine = merge_function(self.schema, self.options)
+        return engine.merge(self._sorted(arrivals, order).combine_chunks(), runs).combine_chunks()
+
+    def _fold(self, piece: pa.Table, order: Numbers, runs: Runs) -> pa.Table:
+        if self._deduplicates:
+            return piece.take(pa.array(order[runs.last]))
+        ordered = piece.take(pa.array(order)).combine_chunks()
+        return merge_function(self.schema, self.options).merge(ordered, runs).combine_chunks()
+
+    @property
+    def _deduplicates(self) -> bool:
+        return bool(self.options[opt.MERGE_ENGINE] == "deduplicate")
+
+    def _file_table(self, rows: pa.Table) -> pa.Table:
+        """Rows with numbers and kinds as the columns of a data file."""
+        thin = self.options[opt.THIN_MODE]
+        keys = [] if thin else [rows.column(name) for name in self.schema.trimmed_primary_keys]
+        return pa.Table.from_arrays([*keys, *rows.columns], schema=file_schema(file_fields(self.schema, thin)))
+
+    # ---- manifests ----
+
+    def _meta(self, file: WrittenFile[Part]) -> DataFileMeta:
+        mode, parts = self._stats_mode, file.parts
+        texts = [
+            {name: ColumnFacts(low, high) for name, pairs in file.texts.items() for low, high in pairs[at : at + 1]}
+            for at in range(max(map(len, file.texts.values()), default=0))
+        ]
+        facts = joined_facts([*(part.facts for part in parts), *texts])
+        stats, covered = value_stats(facts, self.schema.fields, mode)
+        low, high, key_stats = self._key_range(parts, facts, mode)
+        numbers = min(part.sequences[0] for part in parts), max(part.sequences[1] for part in parts)
+        if not self.schema.primary_keys and self.options[opt.BUCKET] < 0:
+            numbers = 0, file.rows - 1  # without buckets each file counts for itself
         return DataFileMeta(
             file.name,
             file.size,
             file.rows,
-            *keys,
+            low,
+            high,
             key_stats,
             stats,
             *numbers,
             self.schema.id,
             level=0,
             creation_time=int(time.time() * 1000),
-            delete_row_count=deletes,
+            delete_row_count=sum(part.deletes for part in parts),
             file_source=SOURCE_APPEND,
             value_stats_cols=covered,
         )
 
+    def _key_range(
+        self, parts: Sequence[Part], facts: dict[str, ColumnFacts], mode: StatsMode
+    ) -> tuple[bytes, bytes, SimpleStats]:
+        """The first and last key, and the statistics of the key's columns."""
+        if not self.schema.primary_keys:
+            return _NO_KEY, _NO_KEY, SimpleStats()
+        fields = self.schema.project(self.schema.trimmed_primary_keys)
+        types = [field.type for field in fields]
+        low, high = (with_arity(encode_row(row, types), len(types)) for row in (parts[0].first, parts[-1].last))
+        if mode.counts:
+            return low, high, column_stats(facts, fields, StatsMode(True, KEY_TRUNCATION))
+        nothing = with_arity(encode_row([None] * len(types), types), len(types))
+        return low, high, SimpleStats(nothing, nothing, (None,) * len(types))
 
-def _piece(values: pa.Table, name: str, file: WrittenFile) -> pa.Array:
-    return values.column(name).chunk(0).slice(file.start, file.rows)
+
+class _Describer:
+    """Looks at the rows of a file as they are written. The bounds of texts are left to the footer of a Parquet file
+    where it will have them."""
+
+    def __init__(self, schema: TableSchema, mode: StatsMode, parquet: bool, sequence: int) -> None:
+        self._schema, self._mode, self._parquet, self._next = schema, mode, parquet, sequence
+        self._keys = schema.trimmed_primary_keys if schema.primary_keys else ()
+
+    def __call__(self, rows: pa.Table) -> Part:
+        facts = {
+            field.name: self._facts(_column(rows, field.name), field.name)
+            for field in self._schema.fields
+            if not field.type.is_nested
+        } if self._mode.counts else {}  # fmt: skip
+        if not self._keys:
+            start, self._next = self._next, self._next + len(rows)
+            return Part(facts, (), (), (start, self._next - 1), 0)
+        keys = [_column(rows, name) for name in self._keys]
+        first, last = (tuple(plain(key[at]) for key in keys) for at in (0, len(rows) - 1))
+        numbers = _column(rows, SEQUENCE_NUMBER).to_numpy()
+        kinds = _column(rows, VALUE_KIND).to_numpy()
+        deletes = int(((kinds == RowKind.DELETE) | (kinds == RowKind.UPDATE_BEFORE)).sum())
+        return Part(facts, first, last, (int(numbers.min()), int(numbers.max())), deletes)
+
+    def _facts(self, column: pa.Array, name: str) -> ColumnFacts:
+        if not self._mode.characters and name not in self._keys:
+            return ColumnFacts(nulls=column.null_count)
+        if self._parquet and pa.types.is_string(column.type):
+            longest = pc.max(pc.binary_length(column)).as_py() or 0
+            if longest <= FOOTER_TEXT_BYTES:
+                return ColumnFacts(nulls=column.null_count)
+        return ColumnFacts.of(column, next(field.type for field in self._schema.fields if field.name == name))
+
+
+def run_schema(schema: TableSchema) -> pa.Schema:
+    """The columns of sorted runs: numbers, kinds, then the table's columns."""
+    return arrow_schema([SEQUENCE_FIELD, KIND_FIELD, *schema.fields])
+
+
+def _with_system(values: pa.Table, sequences: Numbers, kinds: Kinds) -> pa.Table:
+    columns = [pa.array(sequences), pa.array(kinds), *values.columns]
+    return pa.Table.from_arrays(columns, schema=pa.schema([SEQUENCE_COLUMN, KIND_COLUMN, *values.schema]))
+
+
+def _column(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,33 +1,30 @@
-"""Writing rows of a bucket into data files: format, compression, rolling at the target size.
+"""Data files of a bucket: format, compression, and a new file where the target size is reached.
 
-Rules: Paimon's RollingFileWriter and KeyValueDataFileWriter. A file is closed when it has reached `target-file-size`.
+Rules: Paimon's RollingFileWriter. A file is closed when it has reached `target-file-size`; a row group or stripe is
+written whole, so the last one of a file is cut to what the bytes so far say of a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.orc as orc
-import pyarrow.parquet as pq
 
-from lakebed.errors import OptionError, UnsupportedError
+from lakebed.errors import OptionError
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.avro_columns import avro_schema, encode_records
-from lakebed.formats.paimon.codec.avro_file import Framing
 from lakebed.formats.paimon.layout import NameFactory
+from lakebed.formats.paimon.write.formats import ENCODERS, Encoder, TextBounds, check_values, repeating_columns
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 
-_SAMPLE_ROWS = 512
 _PIECES_A_FILE = 4
+_SLACK = 64
+"""A file that lacks less than this part of the target is full."""
 _LEAST_PIECE_BYTES = 64 << 10
 _GREATEST_PIECE_BYTES = 128 << 20
-_AVRO_BLOCK_ROWS = 8192
-_NANOSECONDS = 2**63 - 1
 _COMPRESSIONS = {
     "zstd": "zstd",
     "snappy": "snappy",
@@ -38,6 +35,8 @@ _COMPRESSIONS = {
 }
 _DEFAULT_TARGET = {True: 128 << 20, False: 256 << 20}
 """Bytes of a file of a table with and without a primary key."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,151 +64,131 @@ class FileFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A closed file: `rows` of the table given, from `start` on; `size` in bytes."""
+class WrittenFile(Generic[T]):
+    """A closed file: `size` in bytes, what `describe` said of each part of its rows in order, and the bounds of text
+    columns that its footer has."""
 
     name: str
     size: int
-    start: int
     rows: int
+    parts: tuple[T, ...]
+    texts: TextBounds
 
 
-def write_files(
-    store: Store, folder: str, table: pa.Table, how: FileFormat, names: NameFactory
-) -> Iterator[WrittenFile]:
-    """Write a table into as many files as the target size asks for, in order."""
-    start = 0
-    while start < len(table):
-        name = names(f".{how.name}")
-        rows, size = _WRITERS[how.name](store, f"{folder}/{name}", table.slice(start), how)
-        yield WrittenFile(name, size, start, rows)
-        start += rows
+class RollingWriter(Generic[T]):
+    """Rows of one bucket into files, in the order given. `describe` is asked once for the rows that one call gives to
+    one file; `repeats` names the columns worth a dictionary, judged by the rows when not given."""
+
+    def __init__(
+        self, store: Store, folder: str, how: FileFormat, names: NameFactory, describe: Callable[[pa.Table], T],
+        repeats: Collection[str] | None = None,
+    ) -> None:  # fmt: skip
+        self._store, self._folder, self._how, self._names = store, folder, how, names
+        self._describe, self._repeats = describe, repeats
+        self._open: _OpenFile[T] | None = None
+        self._closed: list[WrittenFile[T]] = []
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows. When it fails, the file that was open is gone; those before it stay."""
+        check_values(table, self._how.name, self._store.location)
+        start = 0
+        while start < len(table):
+            rest = table.slice(start)
+            if self._open is None:
+                repeats = repeating_columns(rest) if self._repeats is None else self._repeats
+                self._open = _OpenFile(self._store, self._folder, table.schema, self._how, self._names, repeats)
+            with self._open.undone_on_error():
+                taken = self._open.fill(rest)
+                self._open.parts.append(self._describe(rest.slice(0, taken)))
+                start += taken
+                if self._open.is_full:
+                    self._roll()
+
+    def close(self) -> tuple[WrittenFile[T], ...]:
+        """All files since the last call, closed. More may be written."""
+        self._roll()
+        closed, self._closed = tuple(self._closed), []
+        return closed
+
+    def abort(self) -> tuple[str, ...]:
+        """Remove the open file; the paths of the closed ones, which are the caller's to remove."""
+        if self._open is not None:
+            self._open.discard()
+            self._open = None
+        return tuple(f"{self._folder}/{file.name}" for file in self._closed)
+
+    def _roll(self) -> None:
+        if self._open is not None:
+            opened, self._open = self._open, None
+            self._closed.append(opened.close())
 
 
-def _write_parquet(store: Store, path: str, table: pa.Table, how: FileFormat) -> tuple[int, int]:
-    """Write rows until the target size is reached: the rows written and the file's bytes.
+class _OpenFile(Generic[T]):
+    """A file on its way. Leaving the store's block by an error is what removes it."""
 
-    Paimon's own reader wants timestamps of nanoseconds as INT96. Arrow then writes every timestamp of the file so, and
-    that reader takes them.
-    """
-    piece = _rows_a_piece(table, how.target_size)
-    nanoseconds = any("timestamp[ns" in str(kind) for kind in table.schema.types)
-    if nanoseconds:
-        _refuse_far_times(table, store.location)
-    done = 0
-    with store.open_output(path) as sink:
-        with pq.ParquetWriter(
-            sink,
-            table.schema,
-            compression=how.compression,
-            compression_level=how.zstd_level if how.compression == "zstd" else None,
-            use_dictionary=_dictionary_columns(table),
-            use_deprecated_int96_timestamps=nanoseconds,
-            store_decimal_as_integer=True,
-            store_schema=False,
-            write_page_index=False,
-        ) as writer:
-            while done < len(table) and sink.tell() < how.target_size:
-                some = table.slice(done, piece)
-                writer.write_table(some, row_group_size=len(some))
-                done += len(some)
-        size = sink.tell()
-    return done, size
-
-
-def _write_orc(store: Store, path: str, table: pa.Table, how: FileFormat) -> tuple[int, int]:
-    """As `_write_parquet`. ORC has no time of day: it is kept as its number of milliseconds, as Paimon does."""
-    _refuse_early_times(table, store.location)
-    piece = _rows_a_piece(table, how.target_size)
-    done = 0
-    with store.open_output(path) as sink:
-        with orc.ORCWriter(sink, compression=how.compression.replace("none", "uncompressed")) as writer:
-            while done < len(table) and sink.tell() < how.target_size:
-                some = table.slice(done, piece)
-                for place, field in enumerate(some.schema):
-                    if pa.types.is_time(field.type):
-                        numbers = [chunk.view(pa.int32()) for chunk in some.column(place).chunks]
-                        some = some.set_column(place, field.name, pa.chunked_array(numbers, pa.int32()))
-                writer.write(some)
-                done += len(some)
-        size = sink.tell()
-    return done, size
-
-
-def _refuse_early_times(table: pa.Table, location: str) -> None:
-    """Times before 1970 with a fraction of a second: the C++ library writes them so that Paimon's own ORC reader
-    fails."""
-    for field in table.schema:
-        if pa.types.is_nested(field.type) and "timestamp" in str(field.type):
-            raise UnsupportedError(
-                f"lakebed does not write times inside {field.name!r} to ORC files",
-                table=location,
-                todo="Use file.format=parquet",
+    def __init__(
+        self, store: Store, folder: str, schema: pa.Schema, how: FileFormat, names: NameFactory,
+        repeats: Collection[str],
+    ) -> None:  # fmt: skip
+        self.name = names(f".{how.name}")
+        self.parts: list[T] = []
+        self._target, self._rows = how.target_size, 0
+        self._block = ExitStack()
+        self._sink = self._block.enter_context(store.open_output(f"{folder}/{self.name}"))
+        with self.undone_on_error():
+            self._encoder: Encoder = ENCODERS[how.name](
+                self._sink, schema, how.compression, how.zstd_level, how.target_size, repeats
             )
-        if pa.types.is_timestamp(field.type):
-            least = pc.min(table.column(field.name))
-            if least.is_valid and least.value < 0:
-                raise UnsupportedError(
-                    f"column {field.name!r} has times before 1970, which ORC files of lakebed would not carry "
-                    f"to Paimon's reader",
-                    table=location,
-                    todo="Use file.format=parquet",
-                )
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the target size is reached, or nearly."""
+        return bool(self._sink.tell() >= self._target - self._target // _SLACK)
+
+    def fill(self, table: pa.Table) -> int:
+        """Write rows until the file is full; how many they were."""
+        done = 0
+        while done < len(table) and not (done and self.is_full):
+            some = table.slice(done, self._rows_to_write(table))
+            self._encoder.write(some)
+            done += len(some)
+            self._rows += len(some)
+        return done
+
+    def close(self) -> WrittenFile[T]:
+        """End the file."""
+        with self.undone_on_error():
+            texts = self._encoder.close()
+            size = self._sink.tell()
+        self._block.close()
+        return WrittenFile(self.name, size, self._rows, tuple(self.parts), texts)
+
+    def discard(self) -> None:
+        """Remove the file."""
+        with suppress(_Discarded), self.undone_on_error():
+            raise _Discarded
+
+    @contextmanager
+    def undone_on_error(self) -> Iterator[None]:
+        """A block; an error that leaves it removes the file and goes on."""
+        try:
+            yield
+        except BaseException as error:
+            with suppress(Exception):  # an Arrow writer that is not closed would close itself much later
+                self._encoder.close()
+            if not self._block.__exit__(type(error), error, error.__traceback__):
+                raise
+
+    def _rows_to_write(self, table: pa.Table) -> int:
+        """A fraction of the target by the bytes in memory, and no more than the file still takes by the bytes that its
+        rows took so far."""
+        wanted = min(max(self._target // _PIECES_A_FILE, _LEAST_PIECE_BYTES), _GREATEST_PIECE_BYTES)
+        rows = int(len(table) * wanted / max(1, table.nbytes))
+        size = self._sink.tell()
+        if self._rows and size > self._rows // 64:  # less: the encoder holds rows back, and the size says nothing
+            rows = min(rows, int((self._target - size) * self._rows / size) + 1)
+        return max(1, rows)
 
 
-def _refuse_far_times(table: pa.Table, location: str) -> None:
-    """INT96 is read in nanoseconds, which end in the years 1677 and 2262; nested times are taken as they are."""
-    for field in table.schema:
-        if pa.types.is_timestamp(field.type) and field.type.unit != "ns":
-            found = pc.min_max(table.column(field.name))
-            most = _NANOSECONDS // {"ms": 10**6, "us": 10**3}[field.type.unit]
-            if found["min"].is_valid and not -most <= found["min"].value <= found["max"].value <= most:
-                raise UnsupportedError(
-                    f"column {field.name!r} has times outside the years 1678 to 2261, which a Parquet file with "
-                    f"nanosecond columns beside it does not carry",
-                    table=location,
-                    todo="Use timestamps of at most six digits in all columns of the table",
-                )
-
-
-def _write_avro(store: Store, path: str, table: pa.Table, how: FileFormat) -> tuple[int, int]:
-    """As `_write_parquet`."""
-    if how.compression not in ("zstd", "none"):
-        raise OptionError.ill_typed(opt.FILE_COMPRESSION.key, how.compression, "zstd or none, for Avro files")
-    framing = Framing.new(how.zstd_level if how.compression == "zstd" else 0)
-    done = 0
-    with store.open_output(path) as sink:
-        sink.write(framing.header(avro_schema(table.schema)))
-        for batch in table.to_batches(max_chunksize=_AVRO_BLOCK_ROWS):
-            sink.write(framing.block(len(batch), encode_records(batch)))
-            done += len(batch)
-            if sink.tell() >= how.target_size:
-                break
-        size = sink.tell()
-    return done, size
-
-
-def _rows_a_piece(table: pa.Table, target: int) -> int:
-    """Rows of a row group: files end between row groups, so these are a fraction of the target, before compression."""
-    wanted = min(max(target // _PIECES_A_FILE, _LEAST_PIECE_BYTES), _GREATEST_PIECE_BYTES)
-    return max(1, int(len(table) * wanted / max(1, table.nbytes)))
-
-
-def _dictionary_columns(table: pa.Table) -> list[str]:
-    """The columns whose values repeat, judged by a small sample: for others a dictionary only costs.
-
-    Of a column of some 2,500 values, nine in ten of the sampled rows differ.
-    """
-    step = -(-len(table) // _SAMPLE_ROWS)
-    sample = table.take(pa.array(np.arange(0, len(table), step))) if step > 1 else table
-    limit = len(sample) * 9 // 10
-    return [
-        field.name
-        for field in table.schema
-        if not pa.types.is_nested(field.type)
-        and not pa.types.is_boolean(field.type)
-        and pc.count_distinct(sample.column(field.name), mode="all").as_py() <= limit
-    ]
-
-
-_WRITERS = {"parquet": _write_parquet, "orc": _write_orc, "avro": _write_avro}
+class _Discarded(Exception):
+    """Leaves the block of a file that nobody wants."""

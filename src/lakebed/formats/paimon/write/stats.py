@@ -2,16 +2,19 @@
 makes them.
 
 Rules: Paimon's TruncateSimpleColStatsCollector, StatsCollectorFactories, and what its Parquet footers give: nothing
-for bytes and nanosecond timestamps, nothing for floats with a NaN, zeros signed outwards.
+for bytes and nanosecond timestamps, nothing for floats with a NaN, zeros signed outwards. They are gathered part by
+part, since a file may be written in many.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +26,8 @@ from lakebed.formats.paimon.codec.types import DataField, DataType
 KEY_TRUNCATION = 128
 _FULL = 2**31 - 1
 _SURROGATES = range(0xD800, 0xE000)
+_LONG_DIGITS = 18
+_WIDE = Context(prec=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,47 +49,84 @@ class StatsMode:
         raise OptionError.ill_typed("metadata.stats-mode", text, "none, counts, full or truncate(N)")
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """Bounds and nulls of a column in some rows. Bounds are None where there is no value; when not `known`, the format
+    has none for such rows."""
+
+    low: Any = None
+    high: Any = None
+    nulls: int = 0
+    known: bool = True
+
+    @classmethod
+    def of(cls, column: pa.Array, kind: DataType) -> ColumnFacts:
+        """Bounds by looking at each value."""
+        nulls = column.null_count
+        if nulls == len(column):
+            return cls(nulls=nulls)
+        match kind.root:
+            case "BINARY" | "VARBINARY":
+                return cls(nulls=nulls, known=False)
+            case "TIMESTAMP" | "TIMESTAMP_LTZ" if kind.precision > 6:
+                return cls(nulls=nulls, known=False)
+            case "FLOAT" | "DOUBLE":
+                return _float_facts(column, nulls)
+            case "DECIMAL" if kind.precision <= _LONG_DIGITS and not nulls:
+                return cls(*_short_decimal_bounds(column, kind.scale))
+        found = pc.min_max(column)
+        return cls(plain(found["min"]), plain(found["max"]), nulls)
+
+    def joined(self, other: ColumnFacts) -> ColumnFacts:
+        """The facts of the rows of both."""
+        lows = [low for low in (self.low, other.low) if low is not None]
+        highs = [high for high in (self.high, other.high) if high is not None]
+        return ColumnFacts(
+            min(lows, default=None), max(highs, default=None), self.nulls + other.nulls, self.known and other.known
+        )
+
+    def bounds(self, kind: DataType, characters: int) -> tuple[Any, Any]:
+        """What the manifest says, texts cut to so many characters (0: nothing at all)."""
+        if not characters or not self.known or self.low is None:
+            return None, None
+        match kind.root:
+            case "FLOAT" | "DOUBLE":
+                return (-0.0 if self.low == 0 else self.low), (0.0 if self.high == 0 else self.high)
+            case "CHAR" | "VARCHAR":
+                cut = truncated_max(self.high, characters)
+                return (None, None) if cut is None else (self.low[:characters], cut)
+        return self.low, self.high
+
+
+def joined_facts(parts: Iterable[Mapping[str, ColumnFacts]]) -> dict[str, ColumnFacts]:
+    """The facts of each column over all parts."""
+    made: dict[str, ColumnFacts] = {}
+    for part in parts:
+        for name, facts in part.items():
+            made[name] = made[name].joined(facts) if name in made else facts
+    return made
+
+
 def value_stats(
-    columns: Sequence[pa.Array], fields: Sequence[DataField], mode: StatsMode
+    facts: Mapping[str, ColumnFacts], fields: Sequence[DataField], mode: StatsMode
 ) -> tuple[SimpleStats, tuple[str, ...] | None]:
     """Statistics of value columns, and the names they cover (None: all)."""
     if not mode.counts:
         return SimpleStats(), ()
-    kept = [(column, field) for column, field in zip(columns, fields, strict=True) if not field.type.is_nested]
-    stats = column_stats([column for column, _ in kept], [field.type for _, field in kept], mode)
-    names = tuple(field.name for _, field in kept)
-    return stats, None if len(names) == len(fields) else names
+    kept = [field for field in fields if not field.type.is_nested]
+    names = tuple(field.name for field in kept)
+    return column_stats(facts, kept, mode), None if len(names) == len(fields) else names
 
 
-def column_stats(columns: Sequence[pa.Array], types: Sequence[DataType], mode: StatsMode) -> SimpleStats:
+def column_stats(facts: Mapping[str, ColumnFacts], fields: Sequence[DataField], mode: StatsMode) -> SimpleStats:
     """Statistics of columns, all of them covered."""
-    bounds = [_bounds(column, kind, mode.characters) for column, kind in zip(columns, types, strict=True)]
+    types = [field.type for field in fields]
+    bounds = [facts[field.name].bounds(field.type, mode.characters) for field in fields]
     return SimpleStats(
         with_arity(encode_row([low for low, _ in bounds], types), len(types)),
         with_arity(encode_row([high for _, high in bounds], types), len(types)),
-        tuple(column.null_count for column in columns),
+        tuple(facts[field.name].nulls for field in fields),
     )
-
-
-def _bounds(column: pa.Array, kind: DataType, characters: int) -> tuple[Any, Any]:
-    if not characters or column.null_count == len(column):
-        return None, None
-    match kind.root:
-        case "BINARY" | "VARBINARY":
-            return None, None
-        case "TIMESTAMP" | "TIMESTAMP_LTZ" if kind.precision > 6:
-            return None, None
-        case "FLOAT" | "DOUBLE" if pc.any(pc.is_nan(column)).as_py():
-            return None, None
-    found = pc.min_max(column)
-    low, high = plain(found["min"]), plain(found["max"])
-    match kind.root:
-        case "FLOAT" | "DOUBLE":
-            return (-0.0 if low == 0 else low), (0.0 if high == 0 else high)
-        case "CHAR" | "VARCHAR":
-            cut = truncated_max(high, characters)
-            return (None, None) if cut is None else (low[:characters], cut)
-    return low, high
 
 
 def truncated_max(text: str, characters: int) -> str | None:
@@ -98,3 +140,16 @@ def truncated_max(text: str, characters: int) -> str | None:
         if following <= 0x10FFFF:
             return text[:end] + chr(following)
     return None
+
+
+def _float_facts(column: pa.Array, nulls: int) -> ColumnFacts:
+    numbers = (column.drop_null() if nulls else column).to_numpy()
+    low, high = float(np.min(numbers)), float(np.max(numbers))  # a NaN makes both NaN
+    return ColumnFacts(nulls=nulls, known=False) if low != low else ColumnFacts(low, high, nulls)
+
+
+def _short_decimal_bounds(column: pa.Array, scale: int) -> tuple[Decimal, Decimal]:
+    """Of decimals that fit eight bytes, which are the low halves of Arrow's sixteen."""
+    words = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset : 2 * (column.offset + len(column)) : 2]
+    low, high = int(words.min()), int(words.max())
+    return Decimal(low).scaleb(-scale, _WIDE), Decimal(high).scaleb(-scale, _WIDE)

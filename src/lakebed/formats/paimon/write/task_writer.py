@@ -7,28 +7,32 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import UsageError
+from lakebed.errors import StorageError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.binary_row import plain
+from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.message import PaimonMessage
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import BucketMode
 from lakebed.formats.paimon.layout import NameFactory, bucket_folder, partition_folder
-from lakebed.formats.paimon.write.assigning import Assigner, Bucket
-from lakebed.formats.paimon.write.bucket import BucketFiles
+from lakebed.formats.paimon.write.assigning import Assigned, Assigner, Bucket
+from lakebed.formats.paimon.write.bucket import Arrivals, BucketFiles, Writer
 from lakebed.formats.paimon.write.commit import remove_files
 from lakebed.formats.paimon.write.fit import check_fit, fit
+from lakebed.formats.paimon.write.formats import repeating_columns
 from lakebed.formats.paimon.write.hash_dynamic import index_bytes
 from lakebed.formats.paimon.write.kinds import KindRule, Kinds
-from lakebed.formats.paimon.write.routing import Ints, Partitions, Router
+from lakebed.formats.paimon.write.routing import Ints, Router
+from lakebed.formats.paimon.write.spill import Spill
 from lakebed.formats.paimon.write.state import WriteState
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
@@ -40,6 +44,10 @@ TOTAL_BUCKETS = {
     BucketMode.POSTPONE_MODE: -2,
 }
 """What manifests say for the number of buckets where it is not fixed."""
+_MOST_OPEN = 64
+"""Files of tables without a key that stay open for more rows; with more buckets some get more files."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +77,22 @@ class TaskTarget:
         return prefix
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the files of a bucket lie, and what manifests say of its partition's number of buckets."""
+
+    bucket: Bucket
+    folder: str
+    total: int
+
+
 class PaimonTaskWriter:
-    """Implements `lakebed.verbs.write.TaskWriter`: holds rows until they fill `write-buffer-size`, then writes them
-    bucket by bucket."""
+    """Implements `lakebed.verbs.write.TaskWriter`.
+
+    Holds rows until they fill `write-buffer-size`. Then those of tables with a key are sorted bucket by bucket and
+    spilled, to be merged into files at the end; those of other tables go on into files that stay open, so that
+    either way a bucket gets no more files than its bytes fill.
+    """
 
     def __init__(self, target: TaskTarget, assigner: Assigner, threads: int = 1) -> None:
         self._target, self._assigner, self._threads = target, assigner, threads
@@ -81,6 +102,9 @@ class PaimonTaskWriter:
         self._held: list[tuple[pa.Table, Kinds | None]] = []
         self._held_bytes = 0
         self._limit = target.options[opt.WRITE_BUFFER_SIZE]
+        self._spill = Spill(self._files, target.options)
+        self._places: dict[Bucket, _Place] = {}
+        self._open: dict[Bucket, Writer] = {}
         self._next: dict[Bucket, int] = {}
         self._written: dict[Bucket, PaimonMessage] = {}
         self._hashes: dict[Bucket, Ints] = {}
@@ -105,11 +129,14 @@ class PaimonTaskWriter:
             self._held.append((rows, kinds))
             self._held_bytes += rows.nbytes
         if self._held_bytes >= self._limit:
-            self._flush()
+            self._flush(last=False)
 
     def finish(self) -> tuple[PaimonMessage, ...]:
         """Write what is held and say what was written since the last call. The writer may be used on."""
-        self._flush()
+        self._flush(last=True)
+        self._drain()
+        for bucket in list(self._open):
+            self._close(bucket)
         self._hashes = dict(self._assigner.new_hashes())
         messages = tuple(self._with_index(message) for message in self._written.values())
         self._written = {}
@@ -118,6 +145,11 @@ class PaimonTaskWriter:
     def abort(self) -> None:
         """Remove what was written since the last `finish`."""
         self._held, self._held_bytes = [], 0
+        self._spill.close()
+        left = [path for writer in self._open.values() for path in writer.abort()]
+        self._open = {}
+        with suppress(StorageError):
+            self._target.store.delete_many(left)
         remove_files(self._target.store, tuple(self._written.values()))
         self._written = {}
 
@@ -136,7 +168,10 @@ class PaimonTaskWriter:
                 todo="Filter on _row_kind, or create the table with a primary key",
             )  # fmt: skip
 
-    def _flush(self) -> None:
+    # ---- held rows, bucket by bucket ----
+
+    def _flush(self, last: bool) -> None:
+        """Take the rows held to their buckets: into files, or, when more may come, to where they wait for it."""
         if not self._held:
             return
         rows = pa.concat_tables([table for table, _ in self._held]).combine_chunks()
@@ -147,61 +182,92 @@ class PaimonTaskWriter:
         assigned = self._assigner.assign(rows, kinds)
         if not len(assigned.rows):
             return
-        jobs = self._jobs(assigned.rows.combine_chunks(), assigned.kinds, assigned.partitions, assigned.buckets)
-        if self._threads > 1 and len(jobs) > 1:
-            with ThreadPoolExecutor(self._threads) as pool:
-                done = list(pool.map(lambda job: job(), jobs))
-        else:
-            done = [job() for job in jobs]
-        for message in done:
-            known = self._written.get((message.partition, message.bucket))
-            self._written[message.partition, message.bucket] = message if known is None else _joined(known, message)
+        if not self._files.sorts:
+            for place, arrivals in self._arrivals(assigned):
+                self._append(place, arrivals)
+            return
+        spills = not last and self._spill.is_on
+        spilled = set(self._spill.buckets)
 
-    def _jobs(
-        self, rows: pa.Table, kinds: Any, partitions: Partitions, buckets: Any
-    ) -> list[Callable[[], PaimonMessage]]:
-        """One call for each bucket that has rows: writes them and gives the message."""
+        def take(one: tuple[_Place, Arrivals]) -> None:
+            place, arrivals = one
+            if spills or place.bucket in spilled:
+                self._spill.add(place.bucket, self._files.run(arrivals))
+            else:
+                self._wrote(place, *self._files.write(place.folder, arrivals, self._names))
+
+        self._each(take, list(self._arrivals(assigned)))
+        if self._spill.is_full:
+            self._drain()
+
+    def _drain(self) -> None:
+        """The spilled rows into files."""
+
+        def write(bucket: Bucket) -> None:
+            place = self._places[bucket]
+            self._wrote(place, *self._files.write_runs(place.folder, self._spill.runs(bucket), self._names))
+
+        self._each(write, self._spill.buckets)
+        self._spill.close()
+
+    def _append(self, place: _Place, arrivals: Arrivals) -> None:
+        """Rows in order of arrival, into the bucket's open file."""
+        writer = self._open.pop(place.bucket, None)
+        if writer is None:
+            if len(self._open) >= _MOST_OPEN:
+                self._close(next(iter(self._open)))  # the one without rows for the longest time
+            writer = self._files.writer(place.folder, self._names, sequence=arrivals.sequence, repeats=arrivals.repeats)
+        self._open[place.bucket] = writer
+        writer.write(self._files.arrived(arrivals))
+
+    def _close(self, bucket: Bucket) -> None:
+        self._wrote(self._places[bucket], self._files.metas(self._open[bucket].close()), ())
+        del self._open[bucket]
+
+    def _each(self, act: Callable[[T], None], items: Sequence[T]) -> None:
+        if self._threads > 1 and len(items) > 1:
+            with ThreadPoolExecutor(self._threads) as pool:
+                list(pool.map(act, items))
+        else:
+            for item in items:
+                act(item)
+
+    def _wrote(self, place: _Place, files: tuple[DataFileMeta, ...], changes: tuple[DataFileMeta, ...]) -> None:
+        known = self._written.get(place.bucket)
+        if known is not None:
+            files, changes = known.new_files + files, known.changelog_files + changes
+        self._written[place.bucket] = PaimonMessage(
+            *place.bucket, place.total, place.folder, files, changelog_files=changes
+        )
+
+    def _arrivals(self, assigned: Assigned) -> Iterator[tuple[_Place, Arrivals]]:
+        """The rows of each bucket that has any, with its place."""
+        rows, partitions, buckets = assigned.rows.combine_chunks(), assigned.partitions, assigned.buckets
+        repeats = repeating_columns(rows)
         least = int(buckets.min())
         span = int(buckets.max()) - least + 1
         groups = partitions.codes.astype(np.int64) * span + (buckets - least)
-        order = np.argsort(groups, kind="stable")
+        small = len(partitions.keys) * span <= np.iinfo(np.int16).max
+        order = np.argsort(groups.astype(np.int16) if small else groups, kind="stable")  # numpy counts small ones
         ordered = groups[order]
         starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
         counts = self._target.router.bucket_counts(partitions)
-        jobs: list[Callable[[], PaimonMessage]] = []
         for start, end in zip(starts, np.append(starts[1:], len(order)), strict=True):
-            code, bucket = divmod(int(ordered[start]), span)
-            jobs.append(self._job(rows, kinds, order[start:end], partitions, code, bucket + least, int(counts[code])))
-        return jobs
-
-    def _job(
-        self, rows: pa.Table, kinds: Any, indices: Any, partitions: Partitions, code: int, bucket: int, count: int
-    ) -> Callable[[], PaimonMessage]:
-        key = (partitions.keys[code], bucket)
-        folder = bucket_folder(self._partition_folder(rows, int(partitions.first[code])), bucket)
-        sequence = self._next.get(key)
-        if sequence is None:
-            sequence = self._target.state.sequences.get(key, -1) + 1
-        self._next[key] = sequence + len(indices)
-        total = TOTAL_BUCKETS.get(self._target.mode, count)
-
-        def write() -> PaimonMessage:
-            files = self._files.write(folder, rows, indices, kinds, sequence, self._names)
-            changes = self._files.write_changelog(folder, rows, indices, kinds, sequence, self._names)
-            return PaimonMessage(key[0], bucket, total, folder, files, changelog_files=changes)
-
-        return write
+            code, number = divmod(int(ordered[start]), span)
+            bucket = (partitions.keys[code], number + least)
+            place = self._places.get(bucket)
+            if place is None:
+                folder = bucket_folder(self._partition_folder(rows, int(partitions.first[code])), bucket[1])
+                total = TOTAL_BUCKETS.get(self._target.mode, int(counts[code]))
+                place = self._places[bucket] = _Place(bucket, folder, total)
+            sequence = self._next.get(bucket)
+            if sequence is None:
+                sequence = self._target.state.sequences.get(bucket, -1) + 1
+            self._next[bucket] = sequence + int(end - start)
+            yield place, Arrivals(rows, order[start:end], assigned.kinds, sequence, repeats)
 
     def _partition_folder(self, rows: pa.Table, row: int) -> str:
         fields = self._target.schema.project(self._target.schema.partition_keys)
         values = [plain(rows.column(item.name)[row]) for item in fields]
         options = self._target.options
         return partition_folder(fields, values, options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME])
-
-
-def _joined(first: PaimonMessage, second: PaimonMessage) -> PaimonMessage:
-    return dataclasses.replace(
-        first,
-        new_files=first.new_files + second.new_files,
-        changelog_files=first.changelog_files + second.changelog_files,
-    )

@@ -1,0 +1,226 @@
+"""Rows in the bytes of one data file: Parquet and ORC through Arrow, Avro by our own encoder.
+
+Rules: Paimon's KeyValueDataFileWriter and its format writers; what each of Paimon's own readers cannot take is refused
+before a byte is written. The counterpart of `read.formats`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+
+from lakebed.errors import OptionError, UnsupportedError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.avro_columns import avro_schema, encode_records
+from lakebed.formats.paimon.codec.avro_file import Framing
+from lakebed.formats.paimon.codec.types import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
+
+FOOTER_TEXT_BYTES = 4096
+"""Parquet footers leave out the bounds of a column chunk with longer values."""
+_SAMPLE_ROWS = 512
+_PAGE_ROWS = 32_768
+_AVRO_BLOCK_ROWS = 8192
+_LEAST_STRIPE_BYTES = 64 << 10
+_NANOSECONDS = 2**63 - 1
+
+TextBounds = Mapping[str, tuple[tuple[str, str], ...]]
+"""Of text columns, pairs of a least and a greatest value, one for each part of a file that its format gave one for."""
+
+
+class Encoder(Protocol):
+    """One open data file."""
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows, as a row group where the format has such."""
+        ...
+
+    def close(self) -> TextBounds:
+        """Write what ends the file."""
+        ...
+
+
+class ParquetEncoder:
+    """A row group a call.
+
+    Paimon's own reader wants timestamps of nanoseconds as INT96. Arrow then writes every timestamp of the file so, and
+    that reader takes them. Values are plain or in dictionaries: several engines that read Paimon tables know no other
+    encoding.
+    """
+
+    def __init__(
+        self,
+        sink: pa.NativeFile,
+        schema: pa.Schema,
+        compression: str,
+        level: int,
+        target: int,
+        repeats: Collection[str],
+    ) -> None:
+        self._schema, self._footers = schema, list[pq.FileMetaData]()
+        self._writer = pq.ParquetWriter(
+            sink,
+            schema,
+            compression=compression,
+            compression_level=level if compression == "zstd" else None,
+            use_dictionary=[name for name in schema.names if name in repeats],
+            use_deprecated_int96_timestamps=_has_nanoseconds(schema),
+            store_decimal_as_integer=True,
+            store_schema=False,
+            write_page_index=False,
+            write_batch_size=_PAGE_ROWS,
+            metadata_collector=self._footers,
+        )
+
+    def write(self, table: pa.Table) -> None:
+        """Append one row group."""
+        self._writer.write_table(table, row_group_size=len(table))
+
+    def close(self) -> TextBounds:
+        """The footer's bounds of text columns, which the writer has made anyway."""
+        self._writer.close()
+        footer = self._footers[0]
+        texts = {field.name for field in self._schema if pa.types.is_string(field.type)}
+        found: dict[str, tuple[tuple[str, str], ...]] = {}
+        for place in range(footer.num_columns):
+            name = footer.schema.column(place).path
+            if name in texts:
+                chunks = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
+                found[name] = tuple((chunk.min, chunk.max) for chunk in chunks if chunk and chunk.has_min_max)
+        return found
+
+
+class OrcEncoder:
+    """ORC has no time of day: it is kept as its number of milliseconds, as Paimon does."""
+
+    def __init__(
+        self,
+        sink: pa.NativeFile,
+        schema: pa.Schema,
+        compression: str,
+        level: int,
+        target: int,
+        repeats: Collection[str],
+    ) -> None:
+        stripe = max(_LEAST_STRIPE_BYTES, min(64 << 20, target // 4))
+        self._writer = orc.ORCWriter(sink, compression=compression.replace("none", "uncompressed"), stripe_size=stripe)
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows."""
+        for place, field in enumerate(table.schema):
+            if pa.types.is_time(field.type):
+                numbers = [chunk.view(pa.int32()) for chunk in table.column(place).chunks]
+                table = table.set_column(place, field.name, pa.chunked_array(numbers, pa.int32()))
+        self._writer.write(table)
+
+    def close(self) -> TextBounds:
+        """Nothing is known of text columns."""
+        self._writer.close()
+        return {}
+
+
+class AvroEncoder:
+    """Blocks of some thousand rows."""
+
+    def __init__(
+        self,
+        sink: pa.NativeFile,
+        schema: pa.Schema,
+        compression: str,
+        level: int,
+        target: int,
+        repeats: Collection[str],
+    ) -> None:
+        if compression not in ("zstd", "none"):
+            raise OptionError.ill_typed(opt.FILE_COMPRESSION.key, compression, "zstd or none, for Avro files")
+        self._sink, self._framing = sink, Framing.new(level if compression == "zstd" else 0)
+        sink.write(self._framing.header(avro_schema(schema)))
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows."""
+        for batch in table.to_batches(max_chunksize=_AVRO_BLOCK_ROWS):
+            self._sink.write(self._framing.block(len(batch), encode_records(batch)))
+
+    def close(self) -> TextBounds:
+        """Nothing ends an Avro file."""
+        return {}
+
+
+ENCODERS: dict[str, type[ParquetEncoder] | type[OrcEncoder] | type[AvroEncoder]] = {
+    "parquet": ParquetEncoder,
+    "orc": OrcEncoder,
+    "avro": AvroEncoder,
+}
+
+
+def check_values(table: pa.Table, format_name: str, location: str) -> None:
+    """Raise UnsupportedError for values that a file of that format would not carry to Paimon's own reader."""
+    if format_name == "orc":
+        _refuse_early_times(table, location)
+    if format_name == "parquet" and _has_nanoseconds(table.schema):
+        _refuse_far_times(table, location)
+
+
+def repeating_columns(table: pa.Table) -> frozenset[str]:
+    """The columns whose values repeat, judged by a small sample: for others a dictionary only costs. The file's own
+    columns are among them by name, those of the key too.
+
+    Of a column of some 2,500 values, nine in ten of the sampled rows differ.
+    """
+    step = -(-len(table) // _SAMPLE_ROWS)
+    sample = table.take(pa.array(np.arange(0, len(table), step))) if step > 1 else table
+    limit = len(sample) * 9 // 10
+    found = {
+        field.name
+        for field in table.schema
+        if not pa.types.is_nested(field.type)
+        and not pa.types.is_boolean(field.type)
+        and field.name not in (SEQUENCE_NUMBER, VALUE_KIND)
+        and pc.count_distinct(sample.column(field.name), mode="all").as_py() <= limit
+    }
+    return frozenset({*found, *(KEY_PREFIX + name for name in found), VALUE_KIND})
+
+
+def _has_nanoseconds(schema: pa.Schema) -> bool:
+    return any("timestamp[ns" in str(kind) for kind in schema.types)
+
+
+def _refuse_early_times(table: pa.Table, location: str) -> None:
+    """Times before 1970 with a fraction of a second: the C++ library writes them so that Paimon's own ORC reader
+    fails."""
+    for field in table.schema:
+        if pa.types.is_nested(field.type) and "timestamp" in str(field.type):
+            raise UnsupportedError(
+                f"lakebed does not write times inside {field.name!r} to ORC files",
+                table=location,
+                todo="Use file.format=parquet",
+            )
+        if pa.types.is_timestamp(field.type):
+            least = pc.min(table.column(field.name))
+            if least.is_valid and least.value < 0:
+                raise UnsupportedError(
+                    f"column {field.name!r} has times before 1970, which ORC files of lakebed would not carry "
+                    f"to Paimon's reader",
+                    table=location,
+                    todo="Use file.format=parquet",
+                )
+
+
+def _refuse_far_times(table: pa.Table, location: str) -> None:
+    """INT96 is read in nanoseconds, which end in the years 1677 and 2262; nested times are taken as they are."""
+    for field in table.schema:
+        if pa.types.is_timestamp(field.type) and field.type.unit != "ns":
+            found = pc.min_max(table.column(field.name))
+            most = _NANOSECONDS // {"ms": 10**6, "us": 10**3}[field.type.unit]
+            if found["min"].is_valid and not -most <= found["min"].value <= found["max"].value <= most:
+                raise UnsupportedError(
+                    f"column {field.name!r} has times outside the years 1678 to 2261, which a Parquet file with "
+                    f"nanosecond columns beside it does not carry",
+                    table=location,
+                    todo="Use timestamps of at most six digits in all columns of the table",
+                )

@@ -1,0 +1,84 @@
+"""Sorted runs of batches brought together by key, some rows of each run in memory at a time.
+
+Which row of a key wins is the caller's: it gets all rows of a key at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def merge_sorted(runs: Sequence[Iterator[pa.RecordBatch]], keys: Sequence[str]) -> Iterator[pa.Table]:
+    """Tables of one chunk a column: each holds all rows of its keys, run after run in the order given, and keys ascend
+    from table to table. Within a table rows are not sorted.
+
+    Each run is sorted ascending by `keys`, columns without nulls, as Arrow sorts them. Memory holds one batch of each
+    run, and more only where a key has more rows than a batch.
+    """
+    heads = [_Head(run, keys) for run in runs]
+    while True:
+        heads = [head for head in heads if head.fetch()]
+        unfinished = [head for head in heads if not head.ended]
+        if not unfinished:
+            if heads:
+                yield pa.concat_tables([head.rest() for head in heads]).combine_chunks()
+            return
+        cut = pa.concat_tables([head.last() for head in unfinished]).sort_by([(key, "ascending") for key in keys])
+        bound = [cut.column(key)[0] for key in keys]
+        ready = [rows for rows in (head.before(bound) for head in heads) if len(rows)]
+        if ready:
+            yield pa.concat_tables(ready).combine_chunks()
+        else:  # some run has but one key in memory, and more of it may follow
+            for head in unfinished:
+                head.grow()
+
+
+class _Head:
+    """The rows of a run that are in memory: the next ones of it."""
+
+    def __init__(self, run: Iterator[pa.RecordBatch], keys: Sequence[str]) -> None:
+        self._run, self._keys = run, keys
+        self._rows: pa.Table | None = None
+        self.ended = False
+        """Whether the run has no rows beyond those in memory."""
+
+    def fetch(self) -> bool:
+        """Have rows in memory; whether there are any."""
+        while not self.ended and not self._rows:
+            self.grow()
+        return bool(self._rows)
+
+    def grow(self) -> None:
+        """Take one batch more."""
+        batch = next(self._run, None)
+        if batch is None:
+            self.ended = True
+            return
+        rows = pa.Table.from_batches([batch])
+        self._rows = pa.concat_tables([self._rows, rows]) if self._rows else rows
+
+    def last(self) -> pa.Table:
+        """The keys of the last row in memory."""
+        assert self._rows is not None
+        return self._rows.slice(len(self._rows) - 1).select(list(self._keys))
+
+    def before(self, bound: Sequence[pa.Scalar]) -> pa.Table:
+        """Give away the rows whose key is less than a bound."""
+        assert self._rows is not None
+        less: pa.ChunkedArray | None = None
+        for name, value in zip(reversed(self._keys), reversed(bound), strict=True):
+            column = self._rows.column(name)
+            lower = pc.less(column, value)
+            less = lower if less is None else pc.or_(lower, pc.and_(pc.equal(column, value), less))
+        count = pc.sum(less).as_py() or 0
+        taken, self._rows = self._rows.slice(0, count), self._rows.slice(count)
+        return taken
+
+    def rest(self) -> pa.Table:
+        """Give away all rows in memory."""
+        assert self._rows is not None
+        taken, self._rows = self._rows, None
+        return taken
