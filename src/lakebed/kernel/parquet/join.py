@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import CorruptError
-from lakebed.kernel.parquet.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Struct, decode, encode
+from lakebed.kernel.parquet.thrift import BINARY, I16, I32, I64, LIST, Struct, binary, decode, encode
 
 _MAGIC = b"PAR1"
 _TAIL = 64 << 10
@@ -36,6 +36,22 @@ _CODEC, _COMPRESSED_SIZE, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE, _BLOOM, _BL
 _BLOOM_BYTES = 1
 # OffsetIndex, PageLocation
 _PAGES, _PAGE_OFFSET = 1, 1
+# KeyValue
+_KEY, _VALUE = 1, 2
+
+
+def _whole(*numbers: int) -> dict[int, Any]:
+    return dict.fromkeys(numbers)
+
+
+_META_SHAPE = _whole(_CODEC, _COMPRESSED_SIZE, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE, _BLOOM, _BLOOM_LENGTH)
+_CHUNK_SHAPE = _whole(_CHUNK_OFFSET, _OFFSET_INDEX, _OFFSET_INDEX_LENGTH, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH)
+_CHUNK_SHAPE[_CHUNK_META] = _META_SHAPE
+_GROUP_SHAPE = {**_whole(_GROUP_ROWS, _GROUP_OFFSET), _COLUMNS: _CHUNK_SHAPE}
+_FOOTER_SHAPE = {_ROWS: None, _ROW_GROUPS: _GROUP_SHAPE, _KEY_VALUES: {}}
+_PAGES_SHAPE = {_PAGES: {_PAGE_OFFSET: None}}
+_BLOOM_SHAPE = {_BLOOM_BYTES: None}
+"""What is looked at or changed; all else passes through undecoded."""
 
 
 class NotJoinable(Exception):
@@ -85,10 +101,10 @@ class ParquetJoin:
             self._put(indexes.offset_index, indexes.chunk, _OFFSET_INDEX, _OFFSET_INDEX_LENGTH)
         for indexes in self._indexes:
             self._put(indexes.bloom, indexes.meta, _BLOOM, _BLOOM_LENGTH)
-        footer = {**self._first, _ROWS: (I64, self.rows), _ROW_GROUPS: (LIST, (STRUCT, self._groups))}
+        footer = {**self._first, _ROWS: (I64, self.rows), _ROW_GROUPS: (LIST, self._groups)}
         footer.pop(_KEY_VALUES, None)
         if self._pairs:
-            footer[_KEY_VALUES] = LIST, (STRUCT, [decode(pair)[0] for pair in self._pairs])
+            footer[_KEY_VALUES] = LIST, [decode(pair, 0, {})[0] for pair in self._pairs]
         data = encode(footer)
         self.out.write(data + struct.pack("<I", len(data)) + _MAGIC)
         return int(self.out.tell())
@@ -159,7 +175,7 @@ def _move(read: _Source, chunk: Struct, shift: int) -> _Indexes:
     if chunk.get(_CHUNK_OFFSET, (I64, 0))[1] > 0:
         chunk[_CHUNK_OFFSET] = I64, chunk[_CHUNK_OFFSET][1] + shift
     if offset_index:
-        pages, _ = decode(offset_index)
+        pages, _ = decode(offset_index, 0, _PAGES_SHAPE)
         for page in _items(pages, _PAGES):
             page[_PAGE_OFFSET] = I64, _get(page, _PAGE_OFFSET) + shift
         offset_index = encode(pages)
@@ -191,7 +207,7 @@ class _Source:
         if at < start:
             start = at
             tail = bytes(file.read_at(size - start, start))
-        footer, _ = decode(tail, at - start)
+        footer, _ = decode(tail, at - start, _FOOTER_SHAPE)
         return cls(file, size, footer, tail, start)
 
     def pieces(self, start: int, end: int) -> Iterator[Any]:
@@ -222,7 +238,7 @@ class _Source:
         length = meta.get(_BLOOM_LENGTH, (I64, 0))[1]
         if not length:
             head = bytes(self.read(start, min(256, self.size - start)))
-            found, end = decode(head)
+            found, end = decode(head, 0, _BLOOM_SHAPE)
             length = end + _get(found, _BLOOM_BYTES)
         return bytes(self.read(start, length))
 
@@ -246,7 +262,7 @@ def _pairs(footer: Struct) -> list[bytes]:
 
 
 def _items(holder: Struct, number: int) -> list[Any]:
-    found: list[Any] = holder.get(number, (LIST, (STRUCT, [])))[1][1]
+    found: list[Any] = holder[number][1] if number in holder else []
     return found
 
 
@@ -259,4 +275,4 @@ def _get(holder: Struct, number: int) -> Any:
 def key_values(source: pa.NativeFile) -> dict[bytes, bytes]:
     """The key-value metadata of a file."""
     pairs = _items(_Source.open(source).footer, _KEY_VALUES)
-    return {pair[1][1]: pair.get(2, (BINARY, b""))[1] for pair in pairs}
+    return {binary(pair[_KEY][1]): binary(pair.get(_VALUE, (BINARY, b"\0"))[1]) for pair in pairs}

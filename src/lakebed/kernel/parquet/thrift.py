@@ -1,11 +1,12 @@
-"""Thrift's compact protocol, both ways, without a schema: what is read can be changed and written again, and fields
-that this build does not know pass through.
+"""Thrift's compact protocol, both ways, without a schema and as lazily as can be: of a struct only what a caller names
+is decoded, all else passes through as the bytes that it is, fields unknown to this build too.
 
 Rule: thrift-compact-protocol.md of Apache Thrift. Parquet's footers and page indexes are such structs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from lakebed.errors import CorruptError
@@ -13,172 +14,179 @@ from lakebed.errors import CorruptError
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 """Types of the protocol. A boolean field has its value as its type."""
 
+Shape = Mapping[int, Any]
+"""What to decode of a struct: field id -> None for an integer, or the shape of a struct or of the structs of a list."""
+
 Struct = dict[int, tuple[int, Any]]
-"""Field id -> (type, value). Integers are Python's, doubles their eight bytes, lists and sets (element type, values),
-maps (key type, value type, pairs)."""
-
-_INTEGERS = frozenset((I16, I32, I64))
+"""Field id -> (type, value). What a shape named is an int, a Struct or a list of Structs; all else is encoded bytes."""
 
 
-def decode(data: bytes | memoryview, start: int = 0) -> tuple[Struct, int]:
+def decode(data: bytes, start: int, shape: Shape) -> tuple[Struct, int]:
     """The struct that starts there, and where it ends. CorruptError for bytes that are none."""
-    reader = _Reader(data, start)
     try:
-        return reader.struct(), reader.at
+        found, end = _struct(data, start, shape)
     except (IndexError, RecursionError) as error:
         raise CorruptError("a Thrift struct is cut off", why=str(error)) from error
+    if end > len(data):
+        raise CorruptError("a Thrift struct is cut off", why=f"it would end {end - len(data)} bytes later")
+    return found, end
 
 
 def encode(struct: Struct) -> bytes:
     """The bytes of a struct, fields in the order of their ids."""
     out = bytearray()
-    _write_struct(out, struct)
+    _write(out, struct)
     return bytes(out)
 
 
-class _Reader:
-    """A position in bytes."""
+def binary(encoded: bytes) -> bytes:
+    """The content of an encoded text or binary field."""
+    length, at = _varint(encoded, 0)
+    return encoded[at : at + length]
 
-    __slots__ = ("at", "data")
 
-    def __init__(self, data: bytes | memoryview, at: int) -> None:
-        self.data, self.at = data, at
-
-    def varint(self) -> int:
-        data, at = self.data, self.at
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    byte = data[at]
+    if byte < 0x80:
+        return byte, at + 1
+    found, shift = byte & 0x7F, 7
+    while byte & 0x80:
+        at += 1
         byte = data[at]
-        found, shift = byte & 0x7F, 7
-        while byte & 0x80:
+        found |= (byte & 0x7F) << shift
+        shift += 7
+    return found, at + 1
+
+
+def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
+    """The type, id and end of a field's head; type 0 ends the struct."""
+    head = data[at]
+    if head > 0x0F:
+        return head & 0x0F, last + (head >> 4), at + 1
+    if not head:
+        return 0, last, at + 1
+    number, at = _varint(data, at + 1)
+    return head, number >> 1 ^ -(number & 1), at
+
+
+def _struct(data: bytes, at: int, shape: Shape) -> tuple[Struct, int]:
+    found: Struct = {}
+    kind, number, at = _field(data, at, 0)
+    while kind:
+        if number in shape:
+            value, end = _value(data, at, kind, shape[number])
+            found[number] = kind, value
+        else:
+            end = _skip(data, at, kind)
+            found[number] = kind, data[at:end]
+        kind, number, at = _field(data, end, number)
+    return found, at
+
+
+def _value(data: bytes, at: int, kind: int, shape: Shape | None) -> tuple[Any, int]:
+    """A field that a shape names; CorruptError when it is of another kind."""
+    if shape is None and kind in (I16, I32, I64):
+        number, at = _varint(data, at)
+        return number >> 1 ^ -(number & 1), at
+    if shape is not None and kind == STRUCT:
+        return _struct(data, at, shape)
+    if shape is not None and kind == LIST:
+        count, item, at = _head(data, at)
+        if item == STRUCT or not count:
+            found = []
+            for _ in range(count):
+                one, at = _struct(data, at, shape)
+                found.append(one)
+            return found, at
+    raise CorruptError("a Thrift struct holds a field of another type than the format says", why=f"type {kind}")
+
+
+def _head(data: bytes, at: int) -> tuple[int, int, int]:
+    """The count, item type and end of a list's head."""
+    head = data[at]
+    if head >> 4 != 15:
+        return head >> 4, head & 0x0F, at + 1
+    count, end = _varint(data, at + 1)
+    return count, head & 0x0F, end
+
+
+def _skip(data: bytes, at: int, kind: int) -> int:
+    """Where a field of that type ends."""
+    if kind in (I16, I32, I64):
+        while data[at] & 0x80:
             at += 1
-            byte = data[at]
-            found |= (byte & 0x7F) << shift
-            shift += 7
-        self.at = at + 1
-        return found
-
-    def integer(self) -> int:
-        found = self.varint()
-        return found >> 1 ^ -(found & 1)
-
-    def take(self, length: int) -> bytes:
-        end = self.at + length
-        if end > len(self.data):
-            raise IndexError(f"{length} bytes are announced, {len(self.data) - self.at} are there")
-        found = bytes(self.data[self.at : end])
-        self.at = end
-        return found
-
-    def struct(self) -> Struct:
-        found: Struct = {}
-        number = 0
-        while True:
-            head = self.data[self.at]
-            self.at += 1
-            kind = head & 0x0F
-            if not kind:
-                return found
-            number = number + (head >> 4) if head >> 4 else self.integer()
-            found[number] = kind, self.value(kind)
-
-    def value(self, kind: int) -> Any:
-        if kind in _INTEGERS:
-            return self.integer()
-        if kind == BINARY:
-            return self.take(self.varint())
-        if kind == STRUCT:
-            return self.struct()
-        if kind in (LIST, SET):
-            return self.items()
-        if kind in (TRUE, FALSE):
-            return kind == TRUE
-        if kind == BYTE:
-            return self.take(1)[0]
-        if kind == DOUBLE:
-            return self.take(8)
-        if kind == MAP:
-            return self.pairs()
-        raise CorruptError("a Thrift struct holds a field of an unknown type", why=f"type {kind}")
-
-    def items(self) -> tuple[int, list[Any]]:
-        head = self.data[self.at]
-        self.at += 1
-        count = head >> 4 if head >> 4 != 15 else self.varint()
-        kind = head & 0x0F
-        return kind, [self.item(kind) for _ in range(count)]
-
-    def item(self, kind: int) -> Any:
-        return self.take(1)[0] == TRUE if kind in (TRUE, FALSE) else self.value(kind)
-
-    def pairs(self) -> tuple[int, int, list[tuple[Any, Any]]]:
-        count = self.varint()
-        if not count:
-            return 0, 0, []
-        kinds = self.take(1)[0]
-        key, value = kinds >> 4, kinds & 0x0F
-        return key, value, [(self.item(key), self.item(value)) for _ in range(count)]
+        return at + 1
+    if kind == BINARY:
+        length, at = _varint(data, at)
+        return at + length
+    if kind == STRUCT:
+        kind, number, at = _field(data, at, 0)
+        while kind:
+            kind, number, at = _field(data, _skip(data, at, kind), number)
+        return at
+    if kind in (LIST, SET):
+        count, item, at = _head(data, at)
+        return _skip_items(data, at, item, count)
+    if kind == MAP:
+        return _skip_pairs(data, at)
+    if kind in _WIDTHS:
+        return at + _WIDTHS[kind]
+    raise CorruptError("a Thrift struct holds a field of an unknown type", why=f"type {kind}")
 
 
-def _write_varint(out: bytearray, number: int) -> None:
+_WIDTHS = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}
+
+
+def _skip_items(data: bytes, at: int, kind: int, count: int) -> int:
+    if kind in (TRUE, FALSE, BYTE):
+        return at + count
+    if kind == DOUBLE:
+        return at + 8 * count
+    for _ in range(count):
+        at = _skip(data, at, kind)
+    return at
+
+
+def _skip_pairs(data: bytes, at: int) -> int:
+    count, at = _varint(data, at)
+    if count:
+        kinds = data[at]
+        at += 1
+        for _ in range(count):
+            at = _skip_items(data, at, kinds >> 4, 1)
+            at = _skip_items(data, at, kinds & 0x0F, 1)
+    return at
+
+
+def _put_varint(out: bytearray, number: int) -> None:
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     out.append(number)
 
 
-def _write_integer(out: bytearray, number: int) -> None:
-    _write_varint(out, (number << 1) ^ (number >> 63))
-
-
-def _write_struct(out: bytearray, struct: Struct) -> None:
+def _write(out: bytearray, struct: Struct) -> None:
     last = 0
     for number in sorted(struct):
         kind, value = struct[number]
-        if kind in (TRUE, FALSE):
-            kind = TRUE if value else FALSE
         if 0 < number - last < 16:
             out.append((number - last) << 4 | kind)
         else:
             out.append(kind)
-            _write_integer(out, number)
-        if kind not in (TRUE, FALSE):
-            _write_value(out, kind, value)
+            _put_varint(out, (number << 1) ^ (number >> 63))
         last = number
-    out.append(0)
-
-
-def _write_value(out: bytearray, kind: int, value: Any) -> None:
-    if kind in _INTEGERS:
-        _write_integer(out, value)
-    elif kind == BINARY:
-        _write_varint(out, len(value))
-        out += value
-    elif kind == STRUCT:
-        _write_struct(out, value)
-    elif kind in (LIST, SET):
-        item, values = value
-        if len(values) < 15:
-            out.append(len(values) << 4 | item)
+        if isinstance(value, bytes):
+            out += value
+        elif isinstance(value, int):
+            _put_varint(out, (value << 1) ^ (value >> 63))
+        elif isinstance(value, dict):
+            _write(out, value)
         else:
-            out.append(0xF0 | item)
-            _write_varint(out, len(values))
-        for one in values:
-            _write_item(out, item, one)
-    elif kind == BYTE:
-        out.append(value)
-    elif kind == DOUBLE:
-        out += value
-    else:
-        key_kind, value_kind, pairs = value
-        _write_varint(out, len(pairs))
-        if pairs:
-            out.append(key_kind << 4 | value_kind)
-        for key, one in pairs:
-            _write_item(out, key_kind, key)
-            _write_item(out, value_kind, one)
-
-
-def _write_item(out: bytearray, kind: int, value: Any) -> None:
-    if kind in (TRUE, FALSE):
-        out.append(TRUE if value else FALSE)
-    else:
-        _write_value(out, kind, value)
+            if len(value) < 15:
+                out.append(len(value) << 4 | STRUCT)
+            else:
+                out.append(0xF0 | STRUCT)
+                _put_varint(out, len(value))
+            for one in value:
+                _write(out, one)
+    out.append(0)
