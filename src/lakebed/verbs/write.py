@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from lakebed.errors import SchemaError, UsageError
+from lakebed.kernel.engine import Engine
 from lakebed.model.commit import CommitMessage, CommitResult
+
+BATCH_IDENTIFIER = (1 << 63) - 1
+"""The identifier of a commit that no stream numbers, as Paimon's BatchWriteBuilder has it."""
 
 
 class Mode(StrEnum):
@@ -75,6 +79,34 @@ class Sink(Protocol):
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         """Remove files of messages that were certainly not committed."""
         ...
+
+
+class TwoPhaseSink(Sink, Protocol):
+    """A sink whose commits the caller numbers, in one process."""
+
+    commit_user: str
+
+    def task_writer(self, threads: int = 1) -> TaskWriter:
+        """A writer that writes files of different buckets at once; it may be used on after `finish`."""
+        ...
+
+    def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
+        """Commit those identifiers that this user has not committed yet, in their order; how many they were."""
+        ...
+
+
+@runtime_checkable
+class SettlingSink(Protocol):
+    """A sink whose tasks stage rows, which become files of the right size once all of them are known."""
+
+    def settle(self, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
+        """Make files of what tasks have staged, on an engine; what was staged is removed, also when it fails."""
+        ...
+
+
+def settled(sink: Sink, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
+    """The messages to commit, of what all tasks of a write have given: as they are, or once files are made of them."""
+    return sink.settle(messages, engine) if isinstance(sink, SettlingSink) else messages
 
 
 def check_input(given: pa.Schema, wanted: pa.Schema, *, table: str, extra: Mapping[str, pa.DataType] = {}) -> None:

@@ -1,0 +1,98 @@
+"""The two-phase write of one process: rows to files, messages to a snapshot, each when the caller says so.
+
+Counterpart of Paimon's StreamTableWrite and StreamTableCommit in one object.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.errors import UsageError
+from lakebed.kernel.engine import LocalEngine
+from lakebed.model.commit import CommitMessage, CommitResult
+from lakebed.verbs.write import BATCH_IDENTIFIER, TaskWriter, TwoPhaseSink, settled
+
+
+class TableWriter:
+    """Write rows, take the commit messages, commit them under an identifier. Also a context manager that aborts what
+    was not committed."""
+
+    def __init__(self, sink: TwoPhaseSink, threads: int | None = None) -> None:
+        self._sink = sink
+        self._threads = threads or os.cpu_count() or 1
+        self._writer: TaskWriter | None = None
+        self._prepared: list[CommitMessage] = []
+
+    @property
+    def commit_user(self) -> str:
+        """The commit user: give the same one to a later writer, and its replays are recognised."""
+        return self._sink.commit_user
+
+    def write(self, data: Any) -> None:
+        """Take rows: a pyarrow Table, RecordBatch or RecordBatchReader, or anything with `__arrow_c_stream__`."""
+        if self._writer is None:
+            self._writer = self._sink.task_writer(self._threads)
+        for batch in batches_of(data):
+            self._writer.write(batch)
+
+    def prepare_commit(self) -> list[CommitMessage]:
+        """Write all rows into files and say which; nothing is visible yet."""
+        finished = self._writer.finish() if self._writer is not None else ()
+        messages = list(settled(self._sink, finished, LocalEngine(self._threads)))
+        self._prepared += messages
+        return messages
+
+    def commit(
+        self, identifier: int = BATCH_IDENTIFIER, messages: Sequence[CommitMessage] | None = None
+    ) -> CommitResult:
+        """Publish messages (all prepared ones when not given), exactly once for this commit user and identifier."""
+        result = self._sink.commit(identifier, self._prepared if messages is None else messages)
+        self._forget(self._prepared if messages is None else messages)
+        return result
+
+    def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
+        """Commit those identifiers that this user has not committed yet, in their order; how many they were."""
+        done = self._sink.filter_and_commit(commits)
+        for messages in commits.values():
+            self._forget(messages)
+        return done
+
+    def abort(self, messages: Sequence[CommitMessage] | None = None) -> None:
+        """Remove the files of messages (all that were not committed, when not given)."""
+        if messages is None and self._writer is not None:
+            self._writer.abort()
+        self._sink.abort(self._prepared if messages is None else messages)
+        self._forget(self._prepared if messages is None else messages)
+
+    def _forget(self, messages: Sequence[CommitMessage]) -> None:
+        done = {id(message) for message in messages}
+        self._prepared = [message for message in self._prepared if id(message) not in done]
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer is not None:
+            self._writer.abort()
+
+
+def batches_of(data: Any) -> Sequence[pa.RecordBatch] | pa.RecordBatchReader | Sequence[pa.Table]:
+    """Rows as a sequence of pieces; UsageError for what is no Arrow data."""
+    if isinstance(data, pa.Table):
+        return [data]
+    if isinstance(data, pa.RecordBatch):
+        return [data]
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    raise UsageError(
+        f"cannot write a {type(data).__name__}", todo="Give a pyarrow Table, RecordBatch or RecordBatchReader"
+    )
