@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakebed.kernel.engine import Engine
-from lakebed.kernel.ranges import boundaries, range_codes, with_ties
 from lakebed.kernel.routing import even_cuts
+from lakebed.kernel.sort_keys import boundaries, range_codes, with_ties
 from lakebed.kernel.staging import Grouped, Place, Run, Staged, StagedBuckets, Stager, grouped
 from lakebed.verbs.settling import FileSize
 

@@ -17,8 +17,8 @@ import pytest
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.files import open_store
 from lakebed.kernel.files.store import Store
-from lakebed.kernel.ranges import Direction, comparable, thinned, with_ties
 from lakebed.kernel.routing import in_bounds
+from lakebed.kernel.sort_keys import Direction, comparable, thinned, with_ties
 from lakebed.kernel.staging import Grouped, Place, Run, Staged, StagedBuckets, Stager, grouped
 from lakebed.verbs.settling import FileSize, settle
 from lakebed.verbs.splitting import RangeSplitter
