@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 
@@ -10,10 +11,11 @@ import pyarrow as pa
 
 from lakebed.errors import TableExistsError, TableNotFoundError, UnsupportedError, UsageError
 from lakebed.kernel.files import Store, open_store
+from lakebed.kernel.files.location import REMOTE_SCHEMES
 from lakebed.kernel.options import option_text
 from lakebed.verbs.table import Table
 
-FORMATS: Mapping[str, str] = {"hudi": "HudiTable", "paimon": "PaimonTable"}
+FORMATS: Mapping[str, str] = {"hudi": "HudiTable", "paimon": "PaimonTable", "iceberg": "IcebergTable"}
 """The formats of this build, each with the class in its `table` module, which is loaded when a table of it is met."""
 
 
@@ -28,18 +30,32 @@ def format_of(store: Store) -> str | None:
         return "hudi"
     if "schema" in folders and any(info.name.startswith("schema-") for info in store.list("schema").files):
         return "paimon"
-    if "metadata" in folders and any(info.name.endswith(".metadata.json") for info in store.list("metadata").files):
+    if "metadata" in folders and any(info.name.endswith(_METADATA) for info in store.list("metadata").files):
         return "iceberg"
     return None
 
 
+_METADATA = (".metadata.json", ".metadata.json.gz")
+_CATALOG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]+:[^/\\:]+\.[^/\\:]+")
+
+
+def is_catalog_name(location: str | os.PathLike[str] | Store) -> bool:
+    """Whether this is `catalog:namespace.table`, an Iceberg table's name, and not a path that looks like one."""
+    if not isinstance(location, str) or not _CATALOG_NAME.fullmatch(location):
+        return False
+    return location.partition(":")[0].lower() not in (*REMOTE_SCHEMES, "file", "hdfs") and not os.path.exists(location)
+
+
 def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, object] = {}) -> Table:
-    """The table at a location.
+    """The table at a location: a path, a URL, or the name `catalog:namespace.table` of an Iceberg table.
 
     Raises TableNotFoundError when nothing or no table lies there, UnsupportedError for a format or table version that
     this build does not read, OptionError for an unknown or ill-typed option.
     """
     texts = {key: option_text(value) for key, value in options.items()}
+    if is_catalog_name(location):
+        named: Table = _class_of("iceberg").of_catalog(location, texts)  # type: ignore[attr-defined]  # Iceberg's only
+        return named
     store = location if isinstance(location, Store) else open_store(location, texts)
     found = format_of(store)
     if found is None:
@@ -80,10 +96,6 @@ def _class_of(name: str) -> Callable[[Store, Mapping[str, str]], Table]:
         module = import_module(f"lakebed.formats.{name.lower()}.table")
         found: Callable[[Store, Mapping[str, str]], Table] = getattr(module, FORMATS[name.lower()])
         return found
-    if name.lower() == "iceberg":
-        raise UnsupportedError(
-            "lakebed does not serve iceberg tables yet", todo="The support grid of the README says what works"
-        )
     raise UsageError(f"unknown format {name!r}", todo=f"Formats: {', '.join(FORMATS)}")
 
 

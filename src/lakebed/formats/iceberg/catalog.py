@@ -24,6 +24,7 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     NoSuchTableError,
 )
+from pyiceberg.exceptions import ValidationError as InvalidMetadata
 from pyiceberg.table import CommitTableRequest, StagedTable
 from pyiceberg.table import Table as CatalogEntry
 from pyiceberg.table.metadata import TableMetadataUtil
@@ -329,7 +330,7 @@ class CatalogTable:
                 f"the catalog {self.identifier.catalog!r} has no table {'.'.join(self.identifier.table)!r}",
                 why=_first_line(error), todo="Check the spelling, as catalog:namespace.table",
             ) from error  # fmt: skip
-        except ValidationError as error:
+        except (ValidationError, InvalidMetadata) as error:
             raise UnsupportedError(
                 "pyiceberg cannot read the table", table=self.name, why=_first_line(error)
             ) from error

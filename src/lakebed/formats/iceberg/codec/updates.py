@@ -1,9 +1,9 @@
 """Changes of table metadata, in the words of the REST catalog: requirements that must hold, updates to make.
 
 Rule: the REST specification's `TableRequirement` and `TableUpdate`, and what the reference engine's
-TableMetadata.Builder makes of them. The document is edited, never rebuilt, so that nothing that this build does not know
-is lost. A REST catalog is sent the same words; every other catalog and a table without one gets the document that they
-make.
+TableMetadata.Builder makes of them. The document is edited, never rebuilt, so that nothing that this build does not
+know is lost. A REST catalog is sent the same words; every other catalog and a table without one gets the document that
+they make.
 """
 
 from __future__ import annotations

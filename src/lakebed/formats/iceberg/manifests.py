@@ -1,0 +1,142 @@
+"""The manifests of a snapshot and their entries, read from the table's files.
+
+Entries stay columns: a table of a million data files is planned without one Python object a file. Manifests are
+fetched several at a time and decoded many at once, in pieces of bounded size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.errors import CorruptError
+from lakebed.formats.iceberg.codec.avro_file import open_container
+from lakebed.formats.iceberg.codec.manifest import (
+    COLUMNS,
+    STATS,
+    ManifestFile,
+    decode_entries,
+    decode_manifest_list,
+    entry_schema,
+    partition_type,
+)
+from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.files import Files
+
+_FETCHES = 8
+_PIECE_BYTES = 16 << 20
+"""Bytes of compressed manifests that are decoded at once."""
+
+Entries = dict[int, pa.Table]
+"""Entries by the id of their partition spec."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The live files of a snapshot: entries of data files and of delete files, by spec id, in manifest order."""
+
+    data: Entries
+    deletes: Entries
+
+
+def read_manifest_list(files: Files, snapshot: Snapshot) -> list[ManifestFile]:
+    """The manifests of a snapshot, in order. CorruptError when its list is missing or damaged."""
+    if not snapshot.manifest_list:
+        return [_bare(files, path) for path in snapshot.manifests]
+    try:
+        return decode_manifest_list(files.read(snapshot.manifest_list), snapshot.manifest_list)
+    except FileNotFoundError as error:
+        raise CorruptError("a manifest list is missing", file=snapshot.manifest_list) from error
+
+
+def iter_entries(
+    files: Files, metadata: TableMetadata, manifests: Sequence[ManifestFile], columns: Collection[str] = COLUMNS,
+    stats: bool = False, live_only: bool = True,
+) -> Iterator[pa.Table]:  # fmt: skip
+    """The entries of manifests of one spec, in order, in pieces of bounded size.
+
+    `columns` are names of `codec.manifest.COLUMNS` and `STATS`; `stats` adds all of the latter. Entries that record a
+    removal are left out unless `live_only` is False. What entries inherit is filled in.
+    """
+    if not manifests:
+        return
+    spec = metadata.specs[manifests[0].spec_id]
+    kind = partition_type(metadata, spec)
+    names = {*columns, *(STATS if stats else ())}
+    group: list[ManifestFile] = []
+    contents: list[bytes] = []
+    for manifest, data in _fetched(files, manifests):
+        if manifest.spec_id != spec.spec_id:
+            raise ValueError(f"manifests of specs {spec.spec_id} and {manifest.spec_id} in one table of entries")
+        group.append(manifest)
+        contents.append(data)
+        if sum(map(len, contents)) >= _PIECE_BYTES:
+            yield decode_entries(group, contents, spec, kind, names, live_only)
+            group, contents = [], []
+    if group:
+        yield decode_entries(group, contents, spec, kind, names, live_only)
+
+
+def read_entries(
+    files: Files, metadata: TableMetadata, manifests: Sequence[ManifestFile], columns: Collection[str] = COLUMNS,
+    stats: bool = False, live_only: bool = True, spec_id: int | None = None,
+) -> pa.Table:  # fmt: skip
+    """The same as one table. Without manifests it is empty, of spec `spec_id` or the table's default."""
+    pieces = list(iter_entries(files, metadata, manifests, columns, stats, live_only))
+    if pieces:
+        return pa.concat_tables(pieces)
+    spec = metadata.specs[metadata.default_spec_id if spec_id is None else spec_id]
+    return entry_schema({*columns, *(STATS if stats else ())}, partition_type(metadata, spec)).empty_table()
+
+
+def scan(
+    files: Files, metadata: TableMetadata, snapshot: Snapshot | None,
+    keep: Callable[[ManifestFile], bool] | None = None, columns: Collection[str] = COLUMNS, stats: bool = False,
+    delete_stats: bool = True,
+) -> Scan:  # fmt: skip
+    """The live files of a snapshot; None has none. `keep` rules manifests out by their partition summaries.
+
+    `stats` adds the per-column figures of data files, `delete_stats` those of delete files.
+    """
+    data: dict[int, list[ManifestFile]] = {}
+    deletes: dict[int, list[ManifestFile]] = {}
+    for manifest in read_manifest_list(files, snapshot) if snapshot is not None else ():
+        if manifest.has_live and (keep is None or keep(manifest)):
+            (deletes if manifest.content else data).setdefault(manifest.spec_id, []).append(manifest)
+    return Scan(
+        {spec: read_entries(files, metadata, some, columns, stats) for spec, some in data.items()},
+        {spec: read_entries(files, metadata, some, columns, delete_stats) for spec, some in deletes.items()},
+    )
+
+
+def _fetched(files: Files, manifests: Iterable[ManifestFile]) -> Iterator[tuple[ManifestFile, bytes]]:
+    """Each manifest with its bytes, in order; a few are fetched ahead."""
+
+    def fetch(manifest: ManifestFile) -> bytes:
+        try:
+            return files.read(manifest.path)
+        except FileNotFoundError as error:
+            raise CorruptError("a manifest is missing", file=manifest.path) from error
+
+    waiting = list(manifests)
+    if len(waiting) == 1:
+        yield waiting[0], fetch(waiting[0])
+        return
+    with ThreadPoolExecutor(_FETCHES) as pool:
+        for start in range(0, len(waiting), _FETCHES):
+            some = waiting[start : start + _FETCHES]
+            yield from zip(some, pool.map(fetch, some), strict=True)
+
+
+def _bare(files: Files, path: str) -> ManifestFile:
+    """A manifest that a version 1 snapshot names itself, without a list: its spec is in its own header."""
+    data = files.read(path)
+    return ManifestFile(path, len(data), _spec_of(data, path))
+
+
+def _spec_of(data: bytes, path: str) -> int:
+    """The id of the partition spec that a manifest says it has."""
+    return int(open_container(data, path).metadata.get("partition-spec-id", b"0"))

@@ -1,0 +1,67 @@
+"""Options of `lakebed.open` for Iceberg tables, and table properties that lakebed honours, with their defaults.
+
+Rule: the reference engine's TableProperties. A table keeps its properties as text in its metadata; options given to a
+call lie over them for that call. Unknown table properties are kept and ignored, as every Iceberg reader does; an
+unknown option is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean
+
+BRANCH = Option("branch", str, "main", "The branch to read and to commit to.")
+READ_TASKS = Option("read.tasks", at_least(1), None, "Files read at once; as many as there are processors.")
+
+RETRIES = Option("commit.retry.num-retries", at_least(0), 4, "How often a commit that lost a race is tried again.")
+RETRY_MIN_WAIT = Option("commit.retry.min-wait-ms", at_least(0), 100, "Shortest wait before a retry, milliseconds.")
+RETRY_MAX_WAIT = Option("commit.retry.max-wait-ms", at_least(0), 60_000, "Longest wait before a retry, milliseconds.")
+RETRY_TIMEOUT = Option("commit.retry.total-timeout-ms", at_least(0), 1_800_000, "When retries end, milliseconds.")
+CHECKS = Option(
+    "commit.status-check.num-retries", at_least(0), 3, "How often the table is looked at after an unknown outcome."
+)
+CHECK_MIN_WAIT = Option("commit.status-check.min-wait-ms", at_least(0), 1_000, "Wait before a look, milliseconds.")
+CHECK_MAX_WAIT = Option("commit.status-check.max-wait-ms", at_least(0), 60_000, "Longest wait, milliseconds.")
+MERGE = Option("commit.manifest-merge.enabled", boolean, True, "Whether commits merge small manifests.")
+MERGE_COUNT = Option(
+    "commit.manifest.min-count-to-merge", at_least(0), 100, "Manifests that gather before they are merged."
+)
+MANIFEST_SIZE = Option("commit.manifest.target-size-bytes", at_least(1), 8 << 20, "Size of merged manifests, bytes.")
+GC_ENABLED = Option("gc.enabled", boolean, True, "Whether files may be deleted by upkeep.")
+MAX_SNAPSHOT_AGE = Option(
+    "history.expire.max-snapshot-age-ms", at_least(0), 432_000_000, "Age at which snapshots expire, milliseconds."
+)
+MIN_SNAPSHOTS = Option(
+    "history.expire.min-snapshots-to-keep", at_least(1), 1, "Snapshots of a branch that stay, however old."
+)
+MAX_REF_AGE = Option("history.expire.max-ref-age-ms", at_least(0), None, "Age at which refs but main go, milliseconds.")
+
+OPENING = OptionSet((BRANCH, READ_TASKS), "an iceberg table", ("lakebed.storage.", "lakebed.catalog."))
+"""What `lakebed.open` takes beside the properties below."""
+PROPERTIES = (
+    RETRIES, RETRY_MIN_WAIT, RETRY_MAX_WAIT, RETRY_TIMEOUT, CHECKS, CHECK_MIN_WAIT, CHECK_MAX_WAIT, MERGE, MERGE_COUNT,
+    MANIFEST_SIZE, GC_ENABLED, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE,
+)  # fmt: skip
+OPTIONS = OPENING + OptionSet(PROPERTIES, "an iceberg table", ())
+
+
+def properties(found: Mapping[str, str], given: Mapping[str, str] = {}) -> Options:
+    """The table properties of this module, typed; options of the call lie over them.
+
+    OptionError for a value that is not of its type.
+    """
+    known = OptionSet(PROPERTIES, "an iceberg table", ("",))
+    return known.parse({**{k: v for k, v in found.items() if known_property(k)}, **_only_known(given)})
+
+
+def known_property(key: str) -> bool:
+    """Whether a table property is one of this module's."""
+    return key.lower() in _KEYS
+
+
+def _only_known(given: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in given.items() if known_property(key)}
+
+
+_KEYS = frozenset(option.key for option in PROPERTIES)
