@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import TableExistsError, UnsupportedError, UsageError
+from lakebed.errors import CorruptError, TableExistsError, UnsupportedError, UsageError
+from lakebed.formats.opening import is_catalog_name
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("dt", pa.string())])
 
@@ -37,8 +38,25 @@ def test_formats_that_cannot_be_made_are_refused_by_name(tmp_path: Path, name: s
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_iceberg_table_is_recognised_and_refused(tmp_path: Path) -> None:
+def test_an_iceberg_table_is_recognised_by_its_metadata(tmp_path: Path) -> None:
     (tmp_path / "metadata").mkdir()
     (tmp_path / "metadata" / "00000-a.metadata.json").write_text("{}")
-    with pytest.raises(UnsupportedError, match="iceberg"):
+    with pytest.raises(CorruptError, match=r"00000-a\.metadata\.json"):
         lakebed.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("location", "is_name"),
+    [
+        ("ice:db.t", True), ("my-cat:a.b.c", True), ("ice:t", False), ("s3:db.t", False), ("c:db.t", False),
+        ("ice://db.t", False), ("./ice:db.t", False), ("hdfs:a.b", False),
+    ],
+)  # fmt: skip
+def test_names_of_catalogs_are_no_paths(location: str, is_name: bool) -> None:
+    assert is_catalog_name(location) is is_name
+
+
+def test_a_path_that_looks_like_a_name_stays_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ice:db.t").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert not is_catalog_name("ice:db.t")
