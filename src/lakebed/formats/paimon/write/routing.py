@@ -20,6 +20,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import BucketMode
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
 from lakebed.formats.paimon.write.fit import one_chunk
+from lakebed.kernel.keys.distinct import distinct
 
 Ints = npt.NDArray[np.int32]
 
@@ -141,28 +142,6 @@ def absolute_mod(hashes: Ints, count: int) -> Ints:
 def assigner_tasks(partition_hashes: Ints, key_hashes: Ints, tasks: int, assigners: int) -> Ints:
     """The task that assigns dynamic buckets: `(abs(partition % tasks) + abs(key % assigners)) % tasks`."""
     return ((absolute_mod(partition_hashes, tasks) + absolute_mod(key_hashes, assigners)) % tasks).astype(np.int32)
-
-
-def distinct(columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
-    """The distinct combinations of columns (null is a value): a code for each row, and the first row of each code."""
-    codes = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        encoded = column.dictionary_encode(null_encoding="encode")
-        indices = encoded.indices.to_numpy().astype(np.int64)
-        codes = codes * max(1, len(encoded.dictionary)) + indices
-        if len(columns) > 1:  # keep codes small, so that no product overflows
-            _, codes = np.unique(codes, return_inverse=True)
-    _, first, inverse = (
-        np.unique(codes, return_index=True, return_inverse=True) if len(columns) > 1 else _first_seen(codes)
-    )
-    return inverse.astype(np.int32), first.astype(np.int32)
-
-
-def _first_seen(codes: npt.NDArray[np.int64]) -> tuple[None, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Codes of a dictionary are dense already: the first row of each by one backward assignment."""
-    first = np.empty(int(codes.max()) + 1, np.int64)
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
-    return None, first, codes
 
 
 def partition_bucket_counts(

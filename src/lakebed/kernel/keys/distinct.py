@@ -1,0 +1,33 @@
+"""Distinct combinations of columns, whole columns at a time: the partition of each row, numbered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int32]
+
+
+def distinct(columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
+    """The distinct combinations of columns (null is a value): a code for each row, and the first row of each code."""
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        indices = encoded.indices.to_numpy().astype(np.int64)
+        codes = codes * max(1, len(encoded.dictionary)) + indices
+        if len(columns) > 1:  # keep codes small, so that no product overflows
+            _, codes = np.unique(codes, return_inverse=True)
+    _, first, inverse = (
+        np.unique(codes, return_index=True, return_inverse=True) if len(columns) > 1 else _first_seen(codes)
+    )
+    return inverse.astype(np.int32), first.astype(np.int32)
+
+
+def _first_seen(codes: npt.NDArray[np.int64]) -> tuple[None, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Codes of a dictionary are dense already: the first row of each by one backward assignment."""
+    first = np.empty(int(codes.max()) + 1, np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return None, first, codes
