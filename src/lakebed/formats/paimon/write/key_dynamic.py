@@ -24,6 +24,7 @@ from lakebed.formats.paimon.write.fit import one_chunk
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings
 from lakebed.formats.paimon.write.kinds import Kinds
 from lakebed.formats.paimon.write.routing import Ints, Partitions, Router, absolute_mod
+from lakebed.kernel.keys.distinct import distinct
 from lakebed.model.rowkind import RowKind
 
 _PIECE_ROWS = 1 << 20
