@@ -21,7 +21,6 @@ from dataclasses import replace
 
 from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
-from lakebed.formats.hudi.merge import check_known
 from lakebed.formats.hudi.options import CDC_FROM_CHANGELOG
 from lakebed.formats.hudi.read.cdc_task import FullChangesTask, RowChanges
 from lakebed.formats.hudi.read.changes import (
@@ -37,6 +36,7 @@ from lakebed.formats.hudi.read.partitions import list_named, list_partitions
 from lakebed.formats.hudi.read.snapshot import complete_slices, reader_of
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.rules import check_known
 from lakebed.formats.hudi.slices import FileGroup, file_groups, slice_of
 from lakebed.formats.hudi.timeline import View, view_of
 from lakebed.kernel.options import Options

@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
-from lakebed.formats.hudi.merge import check_known
 from lakebed.formats.hudi.options import CDC, CHANGELOG, FALLBACK
 from lakebed.formats.hudi.read.change_task import ChangesTask
 from lakebed.formats.hudi.read.cleaned import Completeness
@@ -30,6 +29,7 @@ from lakebed.formats.hudi.read.partitions import list_named, list_partitions
 from lakebed.formats.hudi.read.snapshot import reader_of
 from lakebed.formats.hudi.read.split import HudiSplit, SlicePaths, split_of
 from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.rules import check_known
 from lakebed.formats.hudi.slices import FileGroup, FileSlice, file_groups, live_slices, slice_of
 from lakebed.formats.hudi.timeline import View, view_of
 from lakebed.kernel.files import FileInfo

@@ -16,7 +16,7 @@ from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.codec.delete import decode_deletes
 from lakebed.formats.hudi.codec.log import LogBlock
 from lakebed.formats.hudi.codec.ordering import OrderingBranch, natural_order, ordering_column
-from lakebed.formats.hudi.merge import Bools
+from lakebed.formats.hudi.ranks import Bools
 from lakebed.kernel.scratch import Scratch
 
 _SINGLE = tuple(branch for branch in OrderingBranch if branch not in (OrderingBranch.NULL, OrderingBranch.ARRAY))
@@ -34,6 +34,8 @@ class Deletes:
     def of(cls, block: LogBlock, types: tuple[pa.DataType, ...], scratch: Scratch) -> Deletes:
         """Decoded from its block. Raises UnsupportedError for an ordering value that cannot be the column's."""
         found = decode_deletes(block.content, scratch)
+        if found["record_key"].null_count:  # a delete of no key removes nothing
+            found = found.filter(found["record_key"].is_valid())
         try:
             ordering = _ordering(found, types)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

@@ -22,9 +22,11 @@ from lakebed.formats.hudi.codec.internal_schema import NO_HISTORY, SchemaHistory
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
 from lakebed.formats.hudi.codec.parquet_block import decode_parquet_block
 from lakebed.formats.hudi.codec.schema import writer_schema
-from lakebed.formats.hudi.merge import Bools, Ints, LogEntries, MergeRules
+from lakebed.formats.hudi.merge import LogEntries
+from lakebed.formats.hudi.ranks import Bools, Ints
 from lakebed.formats.hudi.read.deletes import Deletes
 from lakebed.formats.hudi.read.files import fitted
+from lakebed.formats.hudi.rules import MergeRules
 from lakebed.formats.hudi.timeline import Blocks
 from lakebed.kernel.files import Store
 from lakebed.kernel.scratch import Scratch
@@ -161,7 +163,7 @@ class LogReader:
 
     def _thin(self, blocks: Sequence[LogBlock]) -> frozenset[str]:
         """Instants whose rows are wanted for who wins alone. Rows of partial updates can show up in any other's."""
-        if self.instants is None or self.rules.keep_defaults or any(block.is_partial for block in blocks):
+        if self.instants is None or self.rules.fills or any(block.is_partial for block in blocks):
             return frozenset()
         return frozenset(block.instant_time for block in blocks) - self.instants
 
@@ -201,7 +203,10 @@ class LogReader:
             field = self.target.field(name)
             parts = [*rows.column(name).chunks, *(found.ordering[place] for _, found, _ in deletes)]
             ordering.append(pa.concat_arrays(parts) if parts else pa.nulls(0, field.type))
-        keys = [*row_keys(rows, self.keys).chunks, *(found.keys for _, found, _ in deletes)]
+        row_key = row_keys(rows, self.keys)
+        if row_key.null_count:
+            raise CorruptError("a row of a log has no record key", why=f"{', '.join(self.keys)} is null")
+        keys = [*row_key.chunks, *(found.keys for _, found, _ in deletes)]
         natural = [found.natural for _, found, _ in deletes]
         return LogEntries(
             rows=rows,

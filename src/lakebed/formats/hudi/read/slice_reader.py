@@ -18,20 +18,13 @@ from lakebed.formats.hudi.codec.evolve import Renames
 from lakebed.formats.hudi.codec.internal_schema import NO_HISTORY, SchemaHistory
 from lakebed.formats.hudi.codec.log import BlockKind
 from lakebed.formats.hudi.layout import parse_base_name
-from lakebed.formats.hudi.merge import (
-    BaseMerge,
-    Bools,
-    MergedLog,
-    MergeRules,
-    log_rows,
-    merge_base,
-    merge_log,
-    overlaid,
-)
+from lakebed.formats.hudi.merge import BaseMerge, MergedLog, log_rows, merge_base, merge_log, overlaid
+from lakebed.formats.hudi.ranks import Bools
 from lakebed.formats.hudi.read.files import base_batches, fitted, row_groups
 from lakebed.formats.hudi.read.logs import LogReader, deleting, row_keys, scan_logs
 from lakebed.formats.hudi.read.partitions import PartitionColumns
 from lakebed.formats.hudi.read.split import SlicePaths
+from lakebed.formats.hudi.rules import MergeRules
 from lakebed.formats.hudi.timeline import Blocks
 from lakebed.kernel.files import Store
 from lakebed.kernel.scratch import Scratch
@@ -169,7 +162,7 @@ class MergedSlice:
         groups: list[int] | None = None
         if self.prune is not None and not self._renames():
             groups, _ = row_groups(self.reader.store, self.paths.base, self.prune)
-        if self.merged is None or self.narrow is None or self.merged.sources:
+        if self.merged is None or self.narrow is None or self.merged.sources or self.reader.rules.fills:
             return groups, []
         kept, others = row_groups(self.reader.store, self.paths.base, self.narrow)
         others = self._that_could_win(self.merged, others)
@@ -190,7 +183,7 @@ class MergedSlice:
         if self._renames():
             return groups
         first = merged.entries.ordering[0].take(open_winners)
-        if first.null_count or pa.types.is_floating(first.type):
+        if first.null_count or pa.types.is_floating(first.type) or self.reader.rules.sequences:
             return groups
         least, column = pc.min(first), pc.field(ordering[0])
         could = column > least if len(ordering) == 1 else column >= least
@@ -227,7 +220,7 @@ class MergedSlice:
             rules, rows = self.reader.rules, pa.array(found.updated)
             base = pa.Table.from_batches([batch.take(rows)])
             ordering = [batch.column(name).take(rows) for name in rules.ordering]
-            yield from overlaid(merged, base, found.updating, ordering, rules).combine_chunks().to_batches()
+            yield from overlaid(merged, base, found, ordering, rules).combine_chunks().to_batches()
 
     def _filled(self, table: pa.Table) -> pa.Table:
         """Log rows of a table whose files leave the partition columns out get them from the path."""

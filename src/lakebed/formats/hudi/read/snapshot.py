@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import NotInHistoryError
-from lakebed.formats.hudi.merge import check_known, rules_of
 from lakebed.formats.hudi.options import MERGE_TYPE, QUERY_TYPE
 from lakebed.formats.hudi.read.cleaned import Completeness
 from lakebed.formats.hudi.read.partitions import list_partitions
 from lakebed.formats.hudi.read.slice_reader import SliceReader
 from lakebed.formats.hudi.read.split import HudiSplit, split_of
 from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.rules import check_known, rules_of, with_defaults
 from lakebed.formats.hudi.slices import FileGroup, FileSlice, WrittenFiles, file_groups, live_slices, slice_of
 from lakebed.formats.hudi.timeline import View
 from lakebed.kernel.files import FileInfo
@@ -96,12 +96,12 @@ def snapshot_task(
 def reader_of(state: TableState, options: Options, schema: pa.Schema, view: View) -> SliceReader:
     """How slices of a view are read."""
     merge = options[MERGE_TYPE] == "payload_combine"
-    schemas = state.schema_history(view)
+    schemas, rules = state.schema_history(view), rules_of(state.config)
     return SliceReader(
         state.store,
         schema,
         state.keys,
-        rules_of(state.config),
+        with_defaults(rules, state.avro_schema(view)) if rules.keep_defaults else rules,
         view.blocks(),
         state.partitions,
         merge,

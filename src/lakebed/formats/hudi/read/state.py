@@ -99,6 +99,10 @@ class TableState:
         meta = [pa.field(name, pa.string()) for name in META] if self.config.meta_fields else []
         return pa.schema([*meta, *fields])
 
+    def avro_schema(self, view: View) -> str:
+        """The Avro schema of the table in a view as JSON text, "" where nothing names one."""
+        return self._schema_text(view.entries)
+
     def schema_history(self, view: View) -> SchemaHistory:
         """Column ids over time, where writers keep them (schema on read): what renamed columns were called."""
         commits = self.commits(view)
