@@ -9,10 +9,49 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, memory_size
 
 BRANCH = Option("branch", str, "main", "The branch to read and to commit to.")
 READ_TASKS = Option("read.tasks", at_least(1), None, "Files read at once; as many as there are processors.")
+SNAPSHOT_ID = Option("snapshot-id", int, None, "The snapshot that `read` gives where it is not told another.")
+AS_OF_TIMESTAMP = Option(
+    "as-of-timestamp", int, None, "`read` gives the snapshot that was current then, milliseconds since 1970."
+)
+TAG = Option("tag", str, None, "The tag whose snapshot `read` gives.")
+SPLIT_SIZE = Option(
+    "read.split.target-size", at_least(1), 128 << 20, "Larger Parquet files are read in several tasks, bytes.",
+    aliases=("split-size",),
+)  # fmt: skip
+DELETE_MEMORY = Option(
+    "lakebed.read.equality-delete-memory", memory_size, 256 << 20,
+    "What the equality deletes of one data file hold at a time; more of them are applied in several passes.",
+)  # fmt: skip
+START_COMMIT = Option(
+    "read.start-commit", str, "",
+    "Where a stream starts: a snapshot id or ISO time, inclusive, or earliest; none given, the newest snapshot only.",
+)  # fmt: skip
+STREAM_FROM = Option(
+    "stream-from-timestamp", int, None, "A stream starts with the first snapshot from then on, milliseconds since 1970."
+)
+MAX_FILES = Option(
+    "streaming-max-files-per-micro-batch",
+    at_least(1),
+    None,
+    "A batch ends with the snapshot that reaches so many files.",
+)
+MAX_ROWS = Option(
+    "streaming-max-rows-per-micro-batch", at_least(1), None, "A batch ends with the snapshot that reaches so many rows."
+)
+SKIP_DELETES = Option(
+    "streaming-skip-delete-snapshots", boolean, False, "Whether a stream passes over snapshots that only delete."
+)
+SKIP_OVERWRITES = Option(
+    "streaming-skip-overwrite-snapshots", boolean, False, "Whether a stream passes over snapshots that overwrite."
+)
+READING = (
+    SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG, SPLIT_SIZE, DELETE_MEMORY, START_COMMIT, STREAM_FROM, MAX_FILES, MAX_ROWS,
+    SKIP_DELETES, SKIP_OVERWRITES,
+)  # fmt: skip
 
 RETRIES = Option("commit.retry.num-retries", at_least(0), 4, "How often a commit that lost a race is tried again.")
 RETRY_MIN_WAIT = Option("commit.retry.min-wait-ms", at_least(0), 100, "Shortest wait before a retry, milliseconds.")
@@ -37,7 +76,7 @@ MIN_SNAPSHOTS = Option(
 )
 MAX_REF_AGE = Option("history.expire.max-ref-age-ms", at_least(0), None, "Age at which refs but main go, milliseconds.")
 
-OPENING = OptionSet((BRANCH, READ_TASKS), "an iceberg table", ("lakebed.storage.", "lakebed.catalog."))
+OPENING = OptionSet((BRANCH, READ_TASKS, *READING), "an iceberg table", ("lakebed.storage.", "lakebed.catalog."))
 """What `lakebed.open` takes beside the properties below."""
 PROPERTIES = (
     RETRIES, RETRY_MIN_WAIT, RETRY_MAX_WAIT, RETRY_TIMEOUT, CHECKS, CHECK_MIN_WAIT, CHECK_MAX_WAIT, MERGE, MERGE_COUNT,

@@ -6,13 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
+from pyiceberg.schema import Schema
 
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog import CatalogTable, PathTable, TableAccess, parse_identifier
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
-from lakebed.formats.iceberg.snapshot import history
+from lakebed.formats.iceberg.codec.schema import arrow_schema
+from lakebed.formats.iceberg.read.context import ReadContext
+from lakebed.formats.iceberg.read.data import predicate_schema
+from lakebed.formats.iceberg.read.plan import plan_snapshot
+from lakebed.formats.iceberg.snapshot import history, iso_time, schema_at, snapshot_at
 from lakebed.kernel.files import Store
-from lakebed.kernel.predicates import Where
+from lakebed.kernel.options import Options
+from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.instant import Instant
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table
@@ -48,7 +54,7 @@ class IcebergTable(Table):
     @property
     def schema(self) -> pa.Schema:
         """The columns as Arrow has them."""
-        raise self._lacks("schema")
+        return arrow_schema(self.metadata.schema)
 
     def history(self, archived: bool = False) -> list[Instant]:
         """All snapshots, oldest first, also those of other branches; `summary["refs"]` names branches and tags."""
@@ -57,5 +63,30 @@ class IcebergTable(Table):
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
     ) -> ReadPlan[Any]:
-        """The splits of a snapshot."""
-        raise self._lacks("reads")
+        """One split a data file of the snapshot, several for a large one.
+
+        A read as of a snapshot, time or tag has the schema of that time. Metadata columns (`_file`, `_pos`, `_spec_id`,
+        `_row_id`, `_last_updated_sequence_number`) come when they are asked for by name.
+        """
+        metadata, options = self.metadata, opt.OPTIONS.parse(self.options)
+        position = as_of if as_of is not None else _given_position(options)
+        snapshot = snapshot_at(metadata, position, self.branch)
+        context = self._context(metadata, schema_at(metadata, position, self.branch))
+        predicate = parse_where(where, predicate_schema(context))
+        split_size = opt.SPLIT_SIZE.read(metadata.properties.get(opt.SPLIT_SIZE.key, str(opt.SPLIT_SIZE.default)))
+        if options.given(opt.SPLIT_SIZE):
+            split_size = options[opt.SPLIT_SIZE]
+        return plan_snapshot(self.access.files, metadata, snapshot, context, columns, predicate, split_size)
+
+    def _context(self, metadata: TableMetadata, schema: Schema) -> ReadContext:
+        return ReadContext.of(metadata, schema, opt.OPTIONS.parse(self.options)[opt.DELETE_MEMORY])
+
+
+def _given_position(options: Options) -> Position:
+    """The snapshot that options name."""
+    if options[opt.TAG] is not None:
+        return f"tag:{options[opt.TAG]}"
+    moment = options[opt.AS_OF_TIMESTAMP]
+    if moment is not None:
+        return iso_time(moment)
+    return options[opt.SNAPSHOT_ID]

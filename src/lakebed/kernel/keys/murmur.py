@@ -1,7 +1,8 @@
 """MurmurHash3 (x86, 32 bit) of many rows at once.
 
 The rows are 32-bit words, as table formats hash them: word by word over all rows, so that numpy does the work. The
-algorithm is Austin Appleby's public one; a row has no tail, since its length is a multiple of four bytes.
+algorithm is Austin Appleby's public one. Rows of words have no tail, since their length is a multiple of four bytes;
+bytes of any length have one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 _C1, _C2, _M = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B64)
 
@@ -27,6 +29,42 @@ def hash_words(words: Sequence[npt.NDArray[np.uint64]], seed: int) -> Hashes:
         _step(state, word.astype(np.uint32), scratch)
         _step(state, (word >> np.uint64(32)).astype(np.uint32), scratch)
     _finish(state, np.uint32(len(words) * 8), scratch[0])
+    return state.view(np.int32)
+
+
+def hash_bytes(values: pa.BinaryArray, seed: int) -> Hashes:
+    """The hash of each value, 0 for null. Values of one length are hashed together."""
+    _, offset_buffer, data_buffer = values.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
+    starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets)
+    hashes = np.zeros(len(values), np.int32)
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    for length in np.unique(lengths[valid]):
+        rows = np.flatnonzero(valid & (lengths == length))
+        hashes[rows] = _hash_equal(data[starts[rows][:, None] + np.arange(length)], seed)
+    return hashes
+
+
+def _hash_equal(rows: npt.NDArray[np.uint8], seed: int) -> Hashes:
+    """The hash of each row of a matrix of bytes."""
+    count, length = rows.shape
+    state = np.full(count, seed, np.uint32)
+    scratch = np.empty((2, count), np.uint32)
+    whole = length // 4
+    words = np.ascontiguousarray(rows[:, : whole * 4]).view("<u4")
+    for number in range(whole):
+        _step(state, words[:, number].astype(np.uint32), scratch)
+    if length % 4:
+        tail = np.zeros(count, np.uint32)
+        for place in range(length % 4):
+            tail |= rows[:, whole * 4 + place].astype(np.uint32) << np.uint32(8 * place)
+        mixed, spare = scratch
+        np.multiply(tail, _C1, out=mixed)
+        _rotate(mixed, 15, spare)
+        np.multiply(mixed, _C2, out=mixed)
+        np.bitwise_xor(state, mixed, out=state)
+    _finish(state, np.uint32(length), scratch[0])
     return state.view(np.int32)
 
 

@@ -1,0 +1,209 @@
+"""Partition transforms on whole Arrow columns, and what a transformed value says of the values it came from.
+
+Rule: the specification's "Partition Transforms" and "32-bit Hash Requirements". Hashes are murmur3 with seed 0: whole
+numbers, dates and times as 8 bytes, little-endian; decimals as the fewest bytes of their unscaled number, big-endian;
+texts as UTF-8. Null stays null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    VoidTransform,
+    YearTransform,
+)
+from pyiceberg.types import IcebergType
+
+from lakebed.errors import UnsupportedError
+from lakebed.formats.iceberg.codec.schema import arrow_type
+from lakebed.kernel.keys.murmur import hash_bytes, hash_words
+
+Numbers = npt.NDArray[Any]
+_UNITS = {YearTransform: "Y", MonthTransform: "M", DayTransform: "D", HourTransform: "h"}
+
+
+def result_type(transform: Transform[Any, Any], source: IcebergType) -> pa.DataType:
+    """The Arrow type of a partition field."""
+    return arrow_type(transform.result_type(source))
+
+
+def transformed(transform: Transform[Any, Any], column: pa.Array, source: IcebergType) -> pa.Array:
+    """The partition values of a column of the Iceberg type `source`, as Arrow has that.
+
+    Raises UnsupportedError for a transform that lakebed does not know.
+    """
+    target = result_type(transform, source)
+    if isinstance(transform, IdentityTransform):
+        return column
+    if isinstance(transform, VoidTransform):
+        return pa.nulls(len(column), target)
+    if isinstance(transform, BucketTransform):
+        numbers = hashed(column).to_numpy(zero_copy_only=False) & np.int32(0x7FFFFFFF)
+        return pa.array(numbers % np.int32(transform.num_buckets), target, mask=_mask(column))
+    if isinstance(transform, TruncateTransform):
+        return _truncated(column, transform.width)
+    for kind, unit in _UNITS.items():
+        if isinstance(transform, kind):
+            moments = _moments(column).astype(f"datetime64[{unit}]").astype(np.int64)
+            whole = pa.array(moments.astype(np.int32), pa.int32(), mask=_mask(column))
+            return whole.cast(target) if pa.types.is_date(target) else whole
+    raise UnsupportedError(f"lakebed does not know the partition transform {transform}")
+
+
+def hashed(column: pa.Array) -> pa.Int32Array:
+    """The murmur3 hash of each value, 0 for null."""
+    plain = column.storage if isinstance(column, pa.ExtensionArray) else column
+    kind = plain.type
+    if pa.types.is_decimal(kind):
+        return pa.array(_by_distinct(plain, lambda values: [_decimal_bytes(v.as_py(), kind.scale) for v in values]))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pa.array(hash_bytes(plain.cast(pa.binary()), 0))
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.array(hash_bytes(plain.cast(pa.binary()), 0))
+    return pa.array(hash_words([_whole(plain).view(np.uint64)], 0))
+
+
+def _by_distinct(column: pa.Array, encode: Callable[[pa.Array], list[bytes]]) -> Numbers:
+    """Hashes of the distinct values, given to each row."""
+    coded = column.dictionary_encode()
+    hashes = hash_bytes(pa.array(encode(coded.dictionary), pa.binary()), 0)
+    places = pc.fill_null(coded.indices, 0).to_numpy(zero_copy_only=False)
+    return hashes[places] if len(hashes) else np.zeros(len(column), np.int32)
+
+
+def _decimal_bytes(value: Decimal, scale: int) -> bytes:
+    number = _unscaled(value, scale)
+    return number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
+def _unscaled(value: Decimal, scale: int) -> int:
+    """Exact whatever the precision of the decimal context."""
+    sign, digits, exponent = value.as_tuple()
+    number: int = int("".join(map(str, digits))) * 10 ** (scale + int(exponent))
+    return -number if sign else number
+
+
+def _whole(column: pa.Array) -> Numbers:
+    """The 8-byte number that a value is hashed as; nanoseconds as microseconds."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        numbers = pc.fill_null(column.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        return np.floor_divide(numbers, 1000) if kind.unit == "ns" else np.ascontiguousarray(numbers)
+    if pa.types.is_date(kind):
+        column = column.view(pa.int32())
+    elif pa.types.is_time(kind):
+        column = column.view(pa.int64())
+    if not (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
+        raise UnsupportedError(f"a column of type {kind} cannot be bucketed")
+    return np.ascontiguousarray(pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False))
+
+
+def _moments(column: pa.Array) -> npt.NDArray[Any]:
+    if pa.types.is_date(column.type):
+        days: Numbers = pc.fill_null(column.view(pa.int32()), 0).to_numpy(zero_copy_only=False)
+        return days.astype("datetime64[D]")
+    numbers: Numbers = pc.fill_null(column.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return numbers.astype(f"datetime64[{column.type.unit}]")
+
+
+def _truncated(column: pa.Array, width: int) -> pa.Array:
+    kind = column.type
+    if pa.types.is_integer(kind):
+        numbers = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+        return pa.array(numbers - numbers % np.array(width, numbers.dtype), kind, mask=_mask(column))
+    if pa.types.is_decimal(kind):
+        return _truncated_decimal(column, width)
+    if pa.types.is_string(kind):
+        return pc.utf8_slice_codeunits(column, 0, width)
+    return pc.binary_slice(column, 0, width)
+
+
+def _truncated_decimal(column: pa.Array, width: int) -> pa.Array:
+    """By the distinct values: Arrow has no remainder of decimals."""
+    coded = column.dictionary_encode()
+    scale = column.type.scale
+    numbers = [_unscaled(value.as_py(), scale) for value in coded.dictionary]
+    cut = [Decimal(f"{number - number % width}e{-scale}") for number in numbers]
+    return pa.array(cut, column.type).take(coded.indices)
+
+
+def _mask(column: pa.Array) -> npt.NDArray[np.bool_] | None:
+    if not column.null_count:
+        return None
+    mask: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def source_bounds(
+    transform: Transform[Any, Any], low: pa.Array, high: pa.Array, source: pa.DataType
+) -> tuple[pa.Array, pa.Array] | None:
+    """Between which source values all lie whose partition values are between `low` and `high`; null is unknown.
+
+    None where a transform keeps no order.
+    """
+    if isinstance(transform, IdentityTransform):
+        return low, high
+    if isinstance(transform, TruncateTransform):
+        return _untruncated(low, high, transform.width)
+    for kind, unit in _UNITS.items():
+        if isinstance(transform, kind):
+            return _moment(low, unit, source, False), _moment(high, unit, source, True)
+    return None
+
+
+def _moment(column: pa.Array, unit: str, source: pa.DataType, last: bool) -> pa.Array:
+    """The first or last moment of a year, month, day or hour. Old writers rounded moments before 1970 up, so the first
+    one of these is a unit earlier."""
+    plain = column.cast(pa.int32()) if not pa.types.is_date(column.type) else column.view(pa.int32())
+    numbers = pc.fill_null(plain, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    begin = numbers + 1 if last else numbers - (numbers <= 0)
+    fine = "D" if pa.types.is_date(source) else source.unit
+    moments = begin.astype(f"datetime64[{unit}]").astype(f"datetime64[{fine}]").astype(np.int64) - last
+    if fine == "ns":
+        return pa.nulls(len(column), source)  # half of the years do not fit; what is unknown rules out nothing
+    whole = moments.astype(np.int32) if fine == "D" else moments
+    return pa.array(whole, mask=_mask(column)).view(source)
+
+
+def _untruncated(low: pa.Array, high: pa.Array, width: int) -> tuple[pa.Array, pa.Array]:
+    kind = high.type
+    if pa.types.is_integer(kind):
+        top = pc.min_element_wise(
+            pc.add(high.cast(pa.int64()), width - 1), pa.scalar(2 ** (kind.bit_width - 1) - 1, pa.int64()),
+            skip_nulls=False,
+        )  # fmt: skip
+        return low, top.cast(kind)
+    if pa.types.is_decimal(kind):
+        wide = pa.decimal256(40, kind.scale)
+        return low, pc.add(high.cast(wide), pa.scalar(Decimal(width - 1).scaleb(-kind.scale), wide))
+    coded = high.dictionary_encode()
+    after = [_after(value.as_py(), width) for value in coded.dictionary]
+    return low, pa.array(after, kind).take(coded.indices)
+
+
+def _after(prefix: str | bytes, width: int) -> str | bytes | None:
+    """A value that none is above which begins so; the value itself where it is too short to have been cut."""
+    if len(prefix) < width:
+        return prefix
+    if isinstance(prefix, bytes):
+        kept = prefix.rstrip(b"\xff")
+        return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+    kept_text = prefix.rstrip("\U0010ffff")
+    if not kept_text:
+        return None
+    following = ord(kept_text[-1]) + 1
+    return kept_text[:-1] + chr(0xE000 if 0xD800 <= following <= 0xDFFF else following)

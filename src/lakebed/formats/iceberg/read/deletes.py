@@ -1,0 +1,232 @@
+"""The rows of a data file that its deletes remove, in bounded memory.
+
+Rule: the specification's "Delete Formats". Position deletes and deletion vectors are positions in the file. Equality
+deletes are rows of some columns, found by field id in the data file, also when the column was renamed or dropped since:
+one set for each combination of columns, tried on each batch as it comes. A set that is too large for that is tried in a
+pass of its own over those columns only, a part of the set at a time, which gives positions.
+
+What was read of delete files is kept for the next data file of this process, up to a bound.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.types import LongType, NestedField, StringType
+
+from lakebed.errors import CorruptError
+from lakebed.formats.iceberg.codec.projection import fitted, missing
+from lakebed.formats.iceberg.codec.puffin import Positions, decode_vector
+from lakebed.formats.iceberg.entries import DELETE_FILE_PATH, DELETE_FILE_POS, Content, DeleteFile, FileTask
+from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.read.context import KeyColumn, ReadContext
+from lakebed.formats.iceberg.read.formats import OpenFile, opened
+from lakebed.formats.iceberg.read.key_sets import KeySet, distinct_rows
+
+INLINE_ROWS = 256 << 10
+"""A set of more rows is not tried batch by batch, since each try prepares the set anew."""
+_KEPT_BYTES = 128 << 20
+_KEPT_POSITIONS = 4 << 20
+_DELETE_COLUMNS = (
+    NestedField(DELETE_FILE_PATH, "file_path", StringType()), NestedField(DELETE_FILE_POS, "pos", LongType()),
+)  # fmt: skip
+
+Mask = npt.NDArray[np.bool_]
+
+
+def deleted_positions(files: Files, task: FileTask) -> Positions | None:
+    """The positions that deletion vectors and position delete files remove, ascending; None when there are none."""
+    found = [_positions(files, d, task.data.path) for d in task.deletes if d.content is Content.POSITION_DELETES]
+    found = [positions for positions in found if len(positions)]
+    if not found:
+        return None
+    return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+
+
+def without_positions(gone: Positions, start: int, rows: int) -> Mask | None:
+    """Which of `rows` rows from position `start` on stay; None when all do."""
+    first, last = np.searchsorted(gone, [start, start + rows])
+    if first == last:
+        return None
+    kept = np.ones(rows, np.bool_)
+    kept[gone[first:last] - start] = False
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class EqualityGroup:
+    """The equality deletes of a task that name the same columns."""
+
+    columns: tuple[KeyColumn, ...]
+    deletes: tuple[DeleteFile, ...]
+
+
+def equality_groups(context: ReadContext, task: FileTask) -> list[EqualityGroup]:
+    """The equality deletes of a task by the columns that they name."""
+    by_ids: dict[tuple[int, ...], list[DeleteFile]] = {}
+    for delete in task.deletes:
+        if delete.content is Content.EQUALITY_DELETES:
+            if not delete.equality_ids:
+                raise CorruptError("an equality delete file names no columns", file=delete.path)
+            by_ids.setdefault(tuple(sorted(delete.equality_ids)), []).append(delete)
+    return [EqualityGroup(tuple(map(context.key, ids)), tuple(deletes)) for ids, deletes in by_ids.items()]
+
+
+def small_set(files: Files, context: ReadContext, group: EqualityGroup) -> KeySet | None:
+    """The group's rows as one set, None when that is too large to be tried on each batch."""
+    if sum(delete.record_count for delete in group.deletes) > 4 * INLINE_ROWS:
+        return None
+    name = ("set", tuple(column.id for column in group.columns), tuple(d.path for d in group.deletes))
+    known = _kept.get(name)
+    if known is None:
+        sets = list(key_sets(files, context, group))
+        if len(sets) != 1 or sets[0].rows > INLINE_ROWS:
+            return None
+        known = sets[0]
+        _kept.put(name, known, known.nbytes)
+    found: KeySet = known
+    return found
+
+
+def key_sets(files: Files, context: ReadContext, group: EqualityGroup) -> Iterator[KeySet]:
+    """The group's rows in sets that each take at most `context.delete_memory` bytes, about."""
+    held: list[pa.Table] = []
+    size = distinct = 0
+    for delete in group.deletes:
+        for rows in _key_rows(files, context, group, delete):
+            held.append(rows)
+            size += rows.nbytes
+            if size > max(2 * distinct, context.delete_memory // 4):
+                held = [distinct_rows(pa.concat_tables(held))]
+                size = distinct = held[0].nbytes
+                if distinct > context.delete_memory // 4:
+                    yield KeySet.of(held[0].columns)
+                    held, size, distinct = [], 0, 0
+    if held:
+        yield KeySet.of(distinct_rows(pa.concat_tables(held)).columns)
+
+
+def _key_rows(
+    files: Files, context: ReadContext, group: EqualityGroup, delete: DeleteFile
+) -> Iterator[pa.Table]:  # fmt: skip
+    """The distinct rows of one delete file, in pieces; those of a small one are kept."""
+    name = ("rows", tuple(column.id for column in group.columns), delete.path)
+    known = _kept.get(name)
+    if known is not None:
+        yield from known
+        return
+    made: list[pa.Table] = []
+    small = delete.record_count <= INLINE_ROWS
+    with opened(files, delete.path, delete.format, context.mapping) as file:
+        read = key_reader(file, group.columns, {})
+        for piece in file.pieces(read.wanted):
+            columns = read.columns(piece.rows, piece.columns)
+            rows = distinct_rows(pa.table(columns, names=[str(column.id) for column in group.columns]))
+            yield rows
+            if small:
+                made.append(rows)
+    if small:
+        _kept.put(name, made, sum(rows.nbytes for rows in made))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReader:
+    """How the key columns come out of the columns `wanted` of a file."""
+
+    wanted: tuple[int, ...]
+    makers: tuple[Callable[[int, Sequence[pa.Array]], pa.Array], ...]
+
+    def columns(self, rows: int, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """The key columns of a piece."""
+        return [make(rows, columns) for make in self.makers]
+
+
+def key_reader(file: OpenFile, keys: Sequence[KeyColumn], constants: Mapping[int, pa.Scalar]) -> KeyReader:
+    """The key columns in a file; those that it lacks have what partitions or defaults say."""
+    places = {field.id: number for number, field in enumerate(file.fields) if field.id is not None}
+    wanted = tuple(dict.fromkeys(places[key.root.field_id] for key in keys if key.root.field_id in places))
+
+    def maker(key: KeyColumn) -> Callable[[int, Sequence[pa.Array]], pa.Array]:
+        place = places.get(key.root.field_id)
+        if place is None:
+            constant = constants.get(key.root.field_id)
+            if constant is not None:
+                return lambda rows, columns: pa.repeat(constant, rows)
+            return lambda rows, columns: key.inner(missing(key.root, rows))
+        source, at = file.fields[place], wanted.index(place)
+        return lambda rows, columns: key.inner(fitted(columns[at], source, key.root))
+
+    return KeyReader(wanted, tuple(map(maker, keys)))
+
+
+def _positions(files: Files, delete: DeleteFile, path: str) -> Positions:
+    if delete.is_vector:
+        if delete.content_offset is None or delete.content_size is None:
+            raise CorruptError("a deletion vector has no place in its file", file=delete.path)
+        return decode_vector(files.read(delete.path, delete.content_offset, delete.content_size), delete.path)
+    if delete.record_count > _KEPT_POSITIONS:
+        return _all_positions(files, delete, path).get(path, np.empty(0, np.int64))
+    name = ("positions", delete.path)
+    known: dict[str, Positions] | None = _kept.get(name)
+    if known is None:
+        known = _all_positions(files, delete, None)
+        _kept.put(name, known, sum(positions.nbytes + 200 for positions in known.values()))
+    return known.get(path, np.empty(0, np.int64))
+
+
+def _all_positions(files: Files, delete: DeleteFile, only: str | None) -> dict[str, Positions]:
+    """The positions that a position delete file holds, by data file; of `only` one where that is given."""
+    found: dict[str, list[Positions]] = {}
+    with opened(files, delete.path, delete.format, dictionaries=["file_path"]) as file:
+        places = {field.id: number for number, field in enumerate(file.fields)}
+        try:
+            wanted = [places[column.field_id] for column in _DELETE_COLUMNS]
+        except KeyError as error:
+            raise CorruptError("a position delete file lacks its columns", file=delete.path) from error
+        for piece in file.pieces(wanted):
+            paths, positions = piece.columns
+            if not pa.types.is_dictionary(paths.type):
+                paths = paths.dictionary_encode()
+            codes = paths.indices.to_numpy(zero_copy_only=False)
+            numbers = positions.cast(pa.int64()).to_numpy(zero_copy_only=False)
+            for code in np.unique(codes):
+                path = str(paths.dictionary[int(code)])
+                if only is None or path == only:
+                    found.setdefault(path, []).append(numbers[codes == code])
+    return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
+
+
+class _Kept:
+    """What was read lately, up to a bound in bytes; the least lately used goes first. Safe to use from threads."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._bytes, self._lock = most, 0, threading.Lock()
+        self._held: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+
+    def get(self, name: Any) -> Any:
+        with self._lock:
+            found = self._held.get(name)
+            if found is None:
+                return None
+            self._held.move_to_end(name)
+            return found[0]
+
+    def put(self, name: Any, value: Any, size: int) -> None:
+        with self._lock:
+            if size > self._most // 4 or name in self._held:
+                return
+            self._held[name] = (value, size)
+            self._bytes += size
+            while self._bytes > self._most:
+                _, (_, freed) = self._held.popitem(last=False)
+                self._bytes -= freed
+
+
+_kept = _Kept(_KEPT_BYTES)

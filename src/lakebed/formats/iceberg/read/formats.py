@@ -1,0 +1,239 @@
+"""Data and delete files as they are: fields with their ids, and batches of whole columns with the rows' positions.
+
+Parquet and ORC are decoded by Arrow, Avro by DataFusion. Ids are Parquet's field ids, ORC's attribute `iceberg.id` and
+Avro's `field-id`; a file that has none takes them from the table's name mapping.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+from pyiceberg.table.name_mapping import NameMapping
+
+from lakebed.errors import CorruptError, DataCleanedError, LakebedError, UnsupportedError
+from lakebed.formats.iceberg.codec.projection import FileField, avro_fields, file_fields, is_list, with_mapping
+from lakebed.formats.iceberg.codec.schema import FIELD_ID
+from lakebed.formats.iceberg.files import Files
+from lakebed.kernel.datafusion import ordered_session
+from lakebed.kernel.scratch import Scratch
+
+BATCH_ROWS = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of a file: the position of the first, how many they are, and the columns asked for."""
+
+    start: int
+    rows: int
+    columns: list[pa.Array]
+
+
+class OpenFile:
+    """An open file: its top-level `fields`, and its rows."""
+
+    fields: tuple[FileField, ...]
+
+    def pieces(self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS) -> Iterator[Piece]:
+        """All rows in order, with the columns of those numbers in that order."""
+        raise NotImplementedError
+
+
+class ParquetData(OpenFile):
+    """A Parquet file, of which some row groups can be read alone."""
+
+    def __init__(self, source: pa.NativeFile, dictionaries: Sequence[str] = ()) -> None:
+        self._file = pq.ParquetFile(
+            source, coerce_int96_timestamp_unit="us", read_dictionary=list(dictionaries) or None
+        )  # fmt: skip
+        self.metadata: pq.FileMetaData = self._file.metadata
+        self.arrow: pa.Schema = self._file.schema_arrow
+        self.fields = file_fields(self.arrow, FIELD_ID)
+        self._leaves = _leaves_of(self.arrow)
+
+    def leaf(self, column: int) -> int | None:
+        """The number of the only leaf of a top-level column, None when it is nested."""
+        leaves = self._leaves[column]
+        return leaves.start if len(leaves) == 1 and not _is_nested(self.arrow.field(column).type) else None
+
+    def groups_in(self, start: int, end: int) -> list[int]:
+        """The row groups that begin at a byte in [start, end)."""
+        return [n for n in range(self.metadata.num_row_groups) if start <= _offset(self.metadata, n) < end]
+
+    def pieces(
+        self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS, groups: Sequence[int] | None = None
+    ) -> Iterator[Piece]:
+        """As said above, of some row groups only where `groups` is given; positions are those in the whole file."""
+        starts = [0]
+        for n in range(self.metadata.num_row_groups):
+            starts.append(starts[-1] + self.metadata.row_group(n).num_rows)
+        leaves = [leaf for column in sorted(set(wanted)) for leaf in self._leaves[column]]
+        places = {column: place for place, column in enumerate(sorted(set(wanted)))}
+        for run in _runs(range(self.metadata.num_row_groups) if groups is None else groups):
+            position = starts[run[0]]
+            if not wanted:
+                yield from _rowless(position, starts[run[-1] + 1], batch_rows)
+                continue
+            for batch in self._file.reader.iter_batches(batch_rows, run, leaves, use_threads=False):
+                yield Piece(position, len(batch), [batch.column(places[column]) for column in wanted])
+                position += len(batch)
+
+
+class OrcData(OpenFile):
+    """An ORC file, read stripe by stripe."""
+
+    def __init__(self, source: pa.NativeFile) -> None:
+        self._file = orc.ORCFile(source)
+        self._names = list(self._file.schema.names)
+        self.fields = file_fields(self._file.schema, b"iceberg.id")
+
+    def pieces(self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS) -> Iterator[Piece]:
+        """As said above."""
+        if not wanted:
+            yield from _rowless(0, self._file.nrows, batch_rows)
+            return
+        position = 0
+        names = [self._names[column] for column in wanted]
+        for stripe in range(self._file.nstripes):
+            found = self._file.read_stripe(stripe, columns=names).select(names)
+            for start in range(0, len(found), batch_rows):
+                batch = found.slice(start, batch_rows)
+                yield Piece(position, len(batch), batch.columns)
+                position += len(batch)
+
+
+class AvroData(OpenFile):
+    """An Avro file, which DataFusion reads by its path `url`."""
+
+    def __init__(self, url: str, schema: Any) -> None:
+        self._url = url
+        self.fields = avro_fields(schema)
+
+    def pieces(self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS) -> Iterator[Piece]:
+        """As said above."""
+        position = 0
+        # DataFusion has no error type of its own: what Rust says arrives as a bare Exception.
+        try:
+            frame = ordered_session(batch_rows).read_avro(self._url)
+            if wanted:
+                frame = frame.select(*['"' + self.fields[n].name.replace('"', '""') + '"' for n in wanted])
+            for found in frame.execute_stream():
+                batch = found.to_pyarrow()
+                yield Piece(position, len(batch), batch.columns if wanted else [])
+                position += len(batch)
+        except LakebedError:
+            raise
+        except Exception as error:
+            raise pa.ArrowInvalid(str(error).splitlines()[0]) from error
+
+
+@contextmanager
+def opened(
+    files: Files, path: str, format: str, mapping: NameMapping | None = None, dictionaries: Sequence[str] = ()
+) -> Iterator[OpenFile]:
+    """A file, open. `dictionaries` names text columns of Parquet to leave dictionary encoded.
+
+    Raises DataCleanedError when the file is gone, CorruptError when it cannot be read, UnsupportedError for a format
+    that lakebed does not read, and for a file without field ids in a table without a name mapping.
+    """
+    openers: dict[str, Callable[[], AbstractContextManager[OpenFile]]] = {
+        "PARQUET": lambda: nullcontext(ParquetData(files.open_input(path), dictionaries)),
+        "ORC": lambda: nullcontext(OrcData(files.open_input(path))),
+        "AVRO": lambda: _avro(files, path),
+    }
+    if format not in openers:
+        raise UnsupportedError(f"lakebed does not read {format} files", table=files.home.location, file=path)
+    try:
+        with openers[format]() as file:
+            if not any(field.has_ids for field in file.fields):
+                file.fields = _named(file.fields, mapping, path)
+            yield file
+    except FileNotFoundError as error:
+        raise DataCleanedError(
+            "a data or delete file is gone", table=files.home.location, file=path,
+            why="the snapshot that names it has expired, or something removed it", todo="Read a newer snapshot",
+        ) from error  # fmt: skip
+    except (pa.ArrowInvalid, OSError, EOFError) as error:
+        raise CorruptError("a file cannot be read", table=files.home.location, file=path, why=str(error)) from error
+    except LakebedError as error:
+        error.table, error.file = error.table or files.home.location, error.file or path
+        raise
+
+
+def _named(fields: tuple[FileField, ...], mapping: NameMapping | None, path: str) -> tuple[FileField, ...]:
+    if mapping is None:
+        raise UnsupportedError(
+            "a data file has no field ids", file=path, why="the table has no name mapping for such files",
+            todo="Set the table property schema.name-mapping.default",
+        )  # fmt: skip
+    return with_mapping(fields, mapping)
+
+
+@contextmanager
+def _avro(files: Files, path: str) -> Iterator[AvroData]:
+    with files.open_input(path) as source:
+        try:
+            schema = fastavro.reader(source).writer_schema
+        except (ValueError, KeyError) as error:
+            raise CorruptError("an Avro file cannot be read", file=path, why=str(error)) from error
+    local = files.local_path(path)
+    if local is not None:
+        yield AvroData("file://" + urllib.parse.quote(local), schema)
+        return
+    with Scratch().holding([files.read(path)]) as url:
+        yield AvroData(url, schema)
+
+
+def _leaves_of(schema: pa.Schema) -> list[range]:
+    found: list[range] = []
+    start = 0
+    for field in schema:
+        count = _leaf_count(field.type)
+        found.append(range(start, start + count))
+        start += count
+    return found
+
+
+def _leaf_count(kind: pa.DataType) -> int:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _leaf_count(kind.storage_type)
+    if pa.types.is_struct(kind):
+        return sum(_leaf_count(kind.field(n).type) for n in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return _leaf_count(kind.key_type) + _leaf_count(kind.item_type)
+    return _leaf_count(kind.value_type) if is_list(kind) else 1
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.BaseExtensionType) or bool(pa.types.is_nested(kind))
+
+
+def _offset(metadata: pq.FileMetaData, group: int) -> int:
+    """The byte at which a row group begins."""
+    first = metadata.row_group(group).column(0)
+    places = [place for place in (first.dictionary_page_offset, first.data_page_offset) if place]
+    return int(min(places))
+
+
+def _runs(groups: Sequence[int]) -> list[list[int]]:
+    """Row groups as runs of neighbours."""
+    runs: list[list[int]] = []
+    for group in groups:
+        if runs and runs[-1][-1] + 1 == group:
+            runs[-1].append(group)
+        else:
+            runs.append([group])
+    return runs
+
+
+def _rowless(start: int, end: int, batch_rows: int) -> Iterator[Piece]:
+    for position in range(start, end, batch_rows):
+        yield Piece(position, min(batch_rows, end - position), [])

@@ -1,0 +1,89 @@
+"""Sets of rows by some key columns: what equality deletes name, and which rows of a batch are among them.
+
+Null equals null, and NaN equals NaN, as the specification has it for equality deletes. Each column's distinct values
+are numbered, and a row is the number that its columns' numbers make, so that rows are compared as numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class KeySet:
+    """Distinct rows. `values` are the distinct values of each column, `codes[n]` the sorted numbers that the first
+    n + 2 columns make."""
+
+    values: tuple[pa.Array, ...]
+    codes: tuple[Numbers, ...]
+    rows: int
+
+    @classmethod
+    def of(cls, columns: Sequence[pa.Array]) -> KeySet:
+        """The set of the rows of some columns of equal length; there must be a column."""
+        values = tuple(_distinct(column) for column in columns)
+        numbers = _numbers(columns[0], values[0])
+        codes: list[Numbers] = []
+        for column, known in zip(columns[1:], values[1:], strict=True):
+            joint = numbers * len(known) + _numbers(column, known)
+            codes.append(np.unique(joint))
+            numbers = np.searchsorted(codes[-1], joint)
+        return cls(values, tuple(codes), len(codes[-1]) if codes else len(values[0]))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the set takes, its columns' values and numbers."""
+        return sum(int(part.nbytes) for part in (*self.values, *self.codes))
+
+    def contains(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+        """For each row of a batch whether it is in the set."""
+        if not self.rows:
+            return np.zeros(len(columns[0]), np.bool_)
+        if not self.codes:
+            found: npt.NDArray[np.bool_] = pc.is_in(_plain(columns[0]), value_set=self.values[0]).to_numpy(
+                zero_copy_only=False
+            )
+            return found
+        numbers = _numbers(columns[0], self.values[0])
+        inside = numbers >= 0
+        for column, known, codes in zip(columns[1:], self.values[1:], self.codes, strict=True):
+            number = _numbers(column, known)
+            joint = numbers * len(known) + number
+            place = np.minimum(np.searchsorted(codes, joint), len(codes) - 1)
+            inside &= (number >= 0) & (codes[place] == joint)
+            numbers = place
+        return inside
+
+
+def distinct_rows(table: pa.Table) -> pa.Table:
+    """The table without repeated rows."""
+    plain = pa.table([_plain(column) for column in table.columns], names=table.column_names)
+    return plain.group_by(plain.column_names, use_threads=False).aggregate([])
+
+
+def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """One array of a type that kernels know."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return column.storage if isinstance(column, pa.ExtensionArray) else column
+
+
+def _distinct(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return pc.unique(_plain(column))
+
+
+def _numbers(column: pa.Array | pa.ChunkedArray, known: pa.Array) -> Numbers:
+    """The place of each value among the known ones, -1 for others."""
+    found = pc.index_in(_plain(column), value_set=known)
+    numbers: Numbers = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
