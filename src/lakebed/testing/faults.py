@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -117,6 +117,10 @@ class FaultyStore(Store):
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Counted as a read."""
         return self._reading("read", path, lambda: self.real.read(path, start, length))
+
+    def read_many(self, paths: Sequence[str]) -> list[bytes]:
+        """Each file counts; they are read one after the other, so that the same run gives the same calls."""
+        return [self.read(path) for path in paths]
 
     def open_input(self, path: str) -> pa.NativeFile:
         """Counted as a read when it opens."""

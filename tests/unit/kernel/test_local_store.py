@@ -68,10 +68,10 @@ def test_a_file_that_goes_while_its_folder_is_listed_hides_no_other(
     class Racing:
         """Removes `b` after it was seen."""
 
-        def __init__(self, path: str) -> None:
+        def __init__(self, path: int) -> None:
             with real(path) as entries:
                 self.entries = list(entries)
-            os.unlink(Path(path, "b"))
+            os.unlink("b", dir_fd=path)
 
         def __enter__(self) -> object:
             return iter(self.entries)
@@ -217,3 +217,27 @@ def test_many_files_are_deleted_though_one_cannot_be(table: LocalStore, tmp_path
     with pytest.raises(UnsupportedError, match="link out of the table"):
         table.delete_many(["out/secret"])
     assert (tmp_path / "secret").exists()
+
+
+def test_files_deleted_in_order_stop_at_one_that_cannot_be(table: LocalStore) -> None:
+    for name in ("a/1", "a/3"):
+        table.write(name, b"x")
+    Path(table.location, "a/2").mkdir()
+    with pytest.raises(StorageError, match="a/2"):
+        table.delete_in_order(["a/0", "a/1", "a/2", "a/3"])
+    assert [info.path for info in table.walk()] == ["a/3"]
+
+
+def test_many_files_are_read_and_none_through_a_link_out_of_the_table(table: LocalStore, tmp_path: Path) -> None:
+    for name in ("a/1", "a/2"):
+        table.write(name, name.encode())
+    os.symlink("1", Path(table.location, "a/again"))
+    assert table.read_many(["a/2", "a/again", "a/1"]) == [b"a/2", b"a/1", b"a/1"]
+    (tmp_path / "secret").write_bytes(b"hush")
+    os.symlink(tmp_path / "secret", Path(table.location, "a/out"))
+    os.symlink(tmp_path, Path(table.location, "out"))
+    for path in ("a/out", "out/secret"):
+        with pytest.raises(UnsupportedError, match="link out of the table"):
+            table.read_many([path])
+    with pytest.raises(StorageError, match="cannot read a"):
+        table.read_many(["a"])

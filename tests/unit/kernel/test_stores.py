@@ -95,6 +95,19 @@ def test_deletes(store: Store) -> None:
     store.delete_folder("d")
     store.delete_many(["k/4", "k/5"])
     assert [info.path for info in store.walk()] == ["dd/3"]
+    store.delete_in_order(["dd/1", "dd/3"])
+    assert list(store.walk()) == []
+
+
+def test_many_files_are_read_in_the_order_asked(store: Store) -> None:
+    names = [f"m/{number}" for number in range(20)]
+    for name in names:
+        store.write(name, name.encode())
+    store.write("m/empty", b"")
+    assert [*store.read_many([*names[::-1], "m/empty"])] == [*(name.encode() for name in names[::-1]), b""]
+    assert [*store.read_many([])] == []
+    with pytest.raises(FileNotFoundError, match="m/x"):
+        store.read_many(["m/0", "m/x"])
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a\0b"])

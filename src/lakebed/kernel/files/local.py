@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
@@ -62,21 +62,22 @@ class LocalStore(Store):
     def list(self, folder: str = "") -> Listing:
         """The direct content of a folder; empty when there is no such folder."""
         folders: list[str] = []
-        files: list[FileInfo] = []
-        prefix = f"{folder}/" if folder else ""
+        files: list[tuple[str, int]] = []
         try:
-            with os.scandir(self.local_path(folder)) as entries:
+            with _opened(self.local_path(folder)) as opened, os.scandir(opened) as entries:
                 for entry in entries:
                     if entry.is_dir():
                         if entry.name != STAGING:
                             folders.append(entry.name)
                     elif (size := _size_of(entry)) is not None:
-                        files.append(FileInfo(prefix + entry.name, size))
+                        files.append((entry.name, size))
         except (FileNotFoundError, NotADirectoryError):
             return Listing((), ())
         except OSError as error:
             raise failed("list", self._root, folder, error) from error
-        return Listing(tuple(sorted(folders)), tuple(sorted(files, key=lambda info: info.path)))
+        prefix = f"{folder}/" if folder else ""
+        files.sort()
+        return Listing(tuple(sorted(folders)), tuple(FileInfo(prefix + name, size) for name, size in files))
 
     def walk(self, folder: str = "") -> Iterator[FileInfo]:
         """All files below a folder, hidden ones too; a link to a folder above itself is passed over."""
@@ -159,23 +160,59 @@ class LocalStore(Store):
             todo = "Commits need a file system with hard links" if error.errno in _NO_LINKS else ""
             raise failed("write", self._root, path, error, todo=todo) from error
 
+    def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
+        """The bytes of whole files, one after the other: threads would cost more than the disk takes.
+
+        A folder is looked at once for links out of the table, and a file that is a link is looked at by itself.
+        """
+        folders: dict[str, str] = {}
+        return [self._read_in(folders, path) for path in paths]
+
+    def _read_in(self, folders: dict[str, str], path: str) -> bytes:
+        try:
+            with open(self._in_folder(folders, path), "rb", buffering=0, opener=_no_link) as file:
+                return file.readall()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return self.read(path)
+            raise failed("read", self._root, path, error) from error
+
+    def _in_folder(self, folders: dict[str, str], path: str) -> str:
+        """The absolute path of a file, whose folder was looked at once; the file itself may be a link."""
+        folder, _, name = path.rpartition("/")
+        if folder not in folders:
+            folders[folder] = self.local_path(folder)
+        return f"{folders[folder]}/{inside(name)}"
+
+    def delete_in_order(self, paths: Iterable[str]) -> None:
+        """Remove files one after the other; the first error ends it. A folder is looked at once for links out of the
+        table."""
+        folders: dict[str, str] = {}
+        for path in paths:
+            self._delete_in(folders, path)
+
     def delete_many(self, paths: Iterable[str]) -> None:
         """Remove files, one after the other: threads would cost more than the disk takes. The first error is raised
         after all were tried. A folder is looked at once for links out of the table."""
         folders: dict[str, str] = {}
         first: StorageError | None = None
         for path in paths:
-            folder, _, name = path.rpartition("/")
-            if folder not in folders:
-                folders[folder] = self.local_path(folder)
             try:
-                os.unlink(os.path.join(folders[folder], inside(name)))
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                first = first or failed("delete", self._root, path, error)
+                self._delete_in(folders, path)
+            except StorageError as error:
+                first = first or error
         if first is not None:
             raise first
+
+    def _delete_in(self, folders: dict[str, str], path: str) -> None:
+        try:
+            os.unlink(self._in_folder(folders, path))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise failed("delete", self._root, path, error) from error
 
     def delete(self, path: str) -> None:
         """Remove a file; a missing one is no error."""
@@ -238,6 +275,20 @@ class LocalStore(Store):
         above = os.path.realpath(os.path.dirname(full))
         real = os.path.realpath(full)
         return above == real or above.startswith(real + os.sep)
+
+
+@contextmanager
+def _opened(folder: str) -> Iterator[int]:
+    """A folder as a descriptor, by which its files are looked at without walking down to them each time."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW)
 
 
 def _size_of(entry: os.DirEntry[str]) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakebed.errors import StorageError, UsageError
 
-_DELETE_THREADS = 16
+_THREADS = 16
 _SIGNED = re.compile(r"(?i)([?&](?:sig|signature|token|x-amz-signature|x-amz-security-token|x-goog-signature)=)[^&\s]+")
 
 
@@ -112,9 +112,21 @@ class Store(ABC):
             return False
         return True
 
+    def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
+        """The bytes of whole files, in the order of the paths, read several at a time: for small ones, as all are held."""
+        if len(paths) < 2:
+            return [self.read(path) for path in paths]
+        with ThreadPoolExecutor(min(_THREADS, len(paths))) as pool:
+            return [*pool.map(self.read, paths)]
+
+    def delete_in_order(self, paths: Iterable[str]) -> None:
+        """Remove files one after the other, each only when those before it are gone; the first error ends it."""
+        for path in paths:
+            self.delete(path)
+
     def delete_many(self, paths: Iterable[str]) -> None:
         """Remove files, several at a time; the first error is raised after all were tried."""
-        with ThreadPoolExecutor(_DELETE_THREADS) as pool:
+        with ThreadPoolExecutor(_THREADS) as pool:
             failures = [future for future in [pool.submit(self.delete, path) for path in paths] if future.exception()]
         if failures:
             failures[0].result()
