@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.formats.hudi.codec.archive_entry import archived_entry, entry_schema
+from lakebed.formats.hudi.codec.archive_entry import archived_entry
+from lakebed.formats.hudi.codec.archive_schema import entry_schema
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
 from lakebed.formats.hudi.codec.log_write import record_content, write_block
 from lakebed.formats.hudi.codec.lsm import LsmFile, lsm_batch, lsm_name, lsm_writer, manifest_json

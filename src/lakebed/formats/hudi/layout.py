@@ -7,7 +7,6 @@ Rules: Hudi's `FSUtils` (base and log file names), `HoodieInstant` with its file
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -66,8 +65,7 @@ class LogFile(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class StateFile:
+class StateFile(NamedTuple):
     """One file of the active timeline. `state` is requested, inflight or completed; `completed` the completion time in
     its name, "" where layout 1 has none."""
 
@@ -101,12 +99,12 @@ def parse_state_name(name: str) -> StateFile | None:
     match = _INSTANT.fullmatch(name)
     if not match:
         return None
-    time, completed, first, second = match[1], match[2] or "", match[3], match[4]
+    time, completed, first, second = match.groups()
     if first == "inflight" and second is None:
         return StateFile(time, "", "commit", "inflight", name)
     if first not in ACTIONS or second not in (None, "requested", "inflight"):
         return None
-    return StateFile(time, completed, first, second or "completed", name)
+    return StateFile(time, completed or "", first, second or "completed", name)
 
 
 def write_attempt(token: str) -> tuple[int, ...]:

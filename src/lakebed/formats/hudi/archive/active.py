@@ -8,7 +8,7 @@ last one is named commit.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES, parse_state_name
 from lakebed.kernel.files import FileInfo, Store
@@ -17,8 +17,7 @@ STATES = ("requested", "inflight", "completed")
 """The states of an instant, in the order that it passes through them."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateInfo:
+class StateInfo(NamedTuple):
     """One state file: `action` is the word in its name, `completed` the completion time there ("" without one), `size`
     in bytes."""
 
@@ -29,8 +28,7 @@ class StateInfo:
     completed: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveInstant:
+class ActiveInstant(NamedTuple):
     """One instant with its state files, in the order of states; `action` is the comparable one."""
 
     time: str
@@ -83,11 +81,11 @@ def active_from(files: Iterable[FileInfo]) -> tuple[ActiveInstant, ...]:
     for info in files:
         named = parse_state_name(info.name)
         if named is not None:
-            key = (named.time, COMPLETES_AS.get(named.action, named.action))
-            found.setdefault(key, []).append(
-                StateInfo(named.state, named.action, info.path, info.size, named.completed)
-            )
-    return tuple(
-        ActiveInstant(*key, tuple(sorted(found[key], key=lambda file: STATES.index(file.state))))
-        for key in sorted(found)
-    )
+            time, completed, action, state, _ = named
+            file = StateInfo(state, action, info.path, info.size, completed)
+            found.setdefault((time, COMPLETES_AS.get(action, action)), []).append(file)
+    return tuple(ActiveInstant(*key, tuple(sorted(found[key], key=_state_of))) for key in sorted(found))
+
+
+def _state_of(file: StateInfo) -> int:
+    return STATES.index(file.state)

@@ -34,10 +34,9 @@ def delete_instants(store: Store, instants: Iterable[ActiveInstant], held: Still
     held()
     store.delete_many(instant.last.path for instant in services[:-1])
     last = services[-1:] + [instant for instant in done if instant.writes]
-    for number, instant in enumerate(last):
-        if number % _LOOK == 0:
-            held()
-        store.delete(instant.last.path)
+    for at in range(0, len(last), _LOOK):
+        held()
+        store.delete_in_order(instant.last.path for instant in last[at : at + _LOOK])
 
 
 def delete_leftovers(store: Store, stay: Sequence[ActiveInstant]) -> None:

@@ -1,17 +1,18 @@
 """Reads the state files of instants that are to be archived, some at a time, and turns them to what is written.
 
 The work is cut into waves whose files together have at most so many bytes; inside a wave an engine's tasks read in
-parallel. A task answers with an error as a value, since whether an unreadable file stops the run is for the driver.
+parallel, each some files at a time, and what was read goes as soon as it is turned. A task answers with an error as a
+value, since whether an unreadable file stops the run is for the driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from lakebed.errors import CorruptError
-from lakebed.formats.hudi.archive.active import ActiveInstant, StateInfo
+from lakebed.formats.hudi.archive.active import STATES, ActiveInstant, StateInfo
 from lakebed.formats.hudi.codec.archive_entry import archived_entry, check_readable
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
@@ -19,10 +20,11 @@ from lakebed.kernel.files import Store
 T = TypeVar("T")
 _TASKS_PER_WAVE = 4
 """How many tasks a wave gives each of an engine's workers, so that all stay busy to its end."""
+_READ_AT_ONCE = 4 << 20
+"""How many bytes of files a task reads together; a larger instant's files are read by themselves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded(Generic[T]):
+class Encoded(NamedTuple, Generic[T]):
     """One instant's archived form, or the error that stands for it."""
 
     instant: ActiveInstant
@@ -30,8 +32,7 @@ class Encoded(Generic[T]):
     error: CorruptError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """Layout 1: one state file as an Avro datum."""
 
     time: str
@@ -40,8 +41,7 @@ class Record:
     datum: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """Layout 2: one instant with the bytes of its completed file, and of its plan where that is not empty."""
 
     time: str
@@ -55,21 +55,26 @@ def records(
     store: Store, instants: Sequence[ActiveInstant], engine: Engine, wave_bytes: int
 ) -> Iterator[list[Encoded[tuple[Record, ...]]]]:
     """Layout 1: the records of the instants' state files, wave after wave, in the order given."""
-    return _waves(store, instants, engine, wave_bytes, _records_of)
+    return _waves(store, instants, engine, wave_bytes, STATES, _records_of)
 
 
 def rows(
     store: Store, instants: Sequence[ActiveInstant], engine: Engine, wave_bytes: int
 ) -> Iterator[list[Encoded[Row]]]:
     """Layout 2: the rows of the instants, wave after wave, in the order given."""
-    return _waves(store, instants, engine, wave_bytes, _row_of)
+    return _waves(store, instants, engine, wave_bytes, ("requested", "completed"), _row_of)
+
+
+Contents = Mapping[str, bytes]
+"""The bytes of an instant's state files by state."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Task(Generic[T]):
     store: Store
     instants: tuple[ActiveInstant, ...]
-    make: Callable[[Store, ActiveInstant], T]
+    states: tuple[str, ...]
+    make: Callable[[Store, ActiveInstant, Contents], T]
 
 
 def _waves(
@@ -77,44 +82,57 @@ def _waves(
     instants: Sequence[ActiveInstant],
     engine: Engine,
     wave_bytes: int,
-    make: Callable[[Store, ActiveInstant], T],
+    states: tuple[str, ...],
+    make: Callable[[Store, ActiveInstant, Contents], T],
 ) -> Iterator[list[Encoded[T]]]:
-    wave: list[ActiveInstant] = []
+    for wave in _cut(instants, wave_bytes):
+        share = max(1, -(-len(wave) // (engine.parallelism * _TASKS_PER_WAVE)))
+        tasks = [_Task(store, tuple(wave[at : at + share]), states, make) for at in range(0, len(wave), share)]
+        del wave
+        yield [one for found in engine.map(_encode, tasks) for one in found]
+
+
+def _cut(instants: Iterable[ActiveInstant], most: int) -> Iterator[list[ActiveInstant]]:
+    """Neighbours whose files have together at most so many bytes; an instant with more is alone."""
+    found: list[ActiveInstant] = []
     size = 0
     for instant in instants:
         own = sum(file.size for file in instant.files)
-        if wave and size + own > wave_bytes:
-            yield _run(store, wave, engine, make)
-            wave, size = [], 0
-        wave.append(instant)
+        if found and size + own > most:
+            yield found
+            found, size = [], 0
+        found.append(instant)
         size += own
-    if wave:
-        yield _run(store, wave, engine, make)
-
-
-def _run(
-    store: Store, wave: Sequence[ActiveInstant], engine: Engine, make: Callable[[Store, ActiveInstant], T]
-) -> list[Encoded[T]]:
-    share = max(1, -(-len(wave) // (engine.parallelism * _TASKS_PER_WAVE)))
-    tasks = [_Task(store, tuple(wave[at : at + share]), make) for at in range(0, len(wave), share)]
-    return [one for found in engine.map(_encode, tasks) for one in found]
+    if found:
+        yield found
 
 
 def _encode(task: _Task[T]) -> list[Encoded[T]]:
-    return [_one(task, instant) for instant in task.instants]
+    made: list[Encoded[T]] = []
+    for some in _cut(task.instants, _READ_AT_ONCE):
+        wanted = [(n, file) for n, i in enumerate(some) for file in i.files if file.size and file.state in task.states]
+        read = task.store.read_many([file.path for _, file in wanted])
+        contents: list[dict[str, bytes]] = [{} for _ in some]
+        for (number, file), data in zip(wanted, read, strict=True):
+            contents[number][file.state] = data
+        del read
+        for number, instant in enumerate(some):
+            made.append(_one(task, instant, contents[number]))
+            contents[number] = {}
+    return made
 
 
-def _one(task: _Task[T], instant: ActiveInstant) -> Encoded[T]:
+def _one(task: _Task[T], instant: ActiveInstant, contents: Contents) -> Encoded[T]:
     try:
-        return Encoded(instant, task.make(task.store, instant))
+        return Encoded(instant, task.make(task.store, instant, contents))
     except CorruptError as error:
         return Encoded(instant, None, error)
 
 
-def _records_of(store: Store, instant: ActiveInstant) -> tuple[Record, ...]:
+def _records_of(store: Store, instant: ActiveInstant, contents: Contents) -> tuple[Record, ...]:
     found = []
     for file in instant.files:
-        data = _content(store, instant, file)
+        data = _content(store, instant, file, contents)
         try:
             datum = archived_entry(instant.time, file.action, file.state, data)
         except CorruptError as error:
@@ -123,24 +141,20 @@ def _records_of(store: Store, instant: ActiveInstant) -> tuple[Record, ...]:
     return tuple(found)
 
 
-def _row_of(store: Store, instant: ActiveInstant) -> Row:
-    done = instant.last
-    metadata = _content(store, instant, done)
+def _row_of(store: Store, instant: ActiveInstant, contents: Contents) -> Row:
+    metadata = _content(store, instant, instant.last, contents)
     try:
         check_readable(metadata)
     except CorruptError as error:
-        raise _unreadable(store, instant, done, error.why or error.what) from error
-    requested = instant.file("requested")
-    plan = _content(store, instant, requested) if requested else b""
-    return Row(instant.time, instant.completed, instant.action, metadata, plan or None)
+        raise _unreadable(store, instant, instant.last, error.why or error.what) from error
+    return Row(instant.time, instant.completed, instant.action, metadata, contents.get("requested") or None)
 
 
-def _content(store: Store, instant: ActiveInstant, file: StateInfo) -> bytes:
-    if file.size:
-        return store.read(file.path)
-    if file.state == "completed":
+def _content(store: Store, instant: ActiveInstant, file: StateInfo, contents: Contents) -> bytes:
+    data = contents.get(file.state, b"")
+    if not data and file.state == "completed":
         raise _unreadable(store, instant, file, "it is empty, as a crash leaves it")
-    return b""
+    return data
 
 
 def _unreadable(store: Store, instant: ActiveInstant, file: StateInfo, why: str) -> CorruptError:

@@ -21,7 +21,7 @@ from lakebed.errors import CommitConflictError, CommitUnknownError, CorruptError
 from lakebed.formats.hudi.archive.active import ActiveInstant
 from lakebed.formats.hudi.archive.encode import Record
 from lakebed.formats.hudi.archive.lock import StillHeld
-from lakebed.formats.hudi.codec.archive_entry import entry_schema
+from lakebed.formats.hudi.codec.archive_schema import entry_schema
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.log import MAGIC, BlockKind, HeaderKey
 from lakebed.formats.hudi.codec.log_write import record_content, write_block

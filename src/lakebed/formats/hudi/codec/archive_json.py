@@ -1,0 +1,203 @@
+"""From commit metadata in JSON to the Avro datum of a record type of the archive's schema.
+
+Commit metadata can be hundreds of megabytes. msgspec cuts it into slices of its own bytes; write stats are decoded and
+encoded one at a time, so that the text and the Avro bytes are all that is held.
+
+Encoders are made from the schema once. An Avro writer that asks of each value which branch of a union it is takes
+several times as long; here every field is a union of null and one other type, and most fields of most records are null,
+so that a record begins as the bytes of its nulls and only what is there is put in.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from lakebed.formats.hudi.codec.archive_schema import record_types
+from lakebed.formats.hudi.codec.container import avro_long
+
+Encode = Callable[[Any], bytes]
+
+_STATS = "partitionToWriteStats"
+_STAT = "HoodieWriteStat"
+_LONGS = (-(1 << 63), (1 << 63) - 1)
+
+
+def commit_datum(name: str, data: bytes) -> bytes:
+    """The datum of commit metadata: `name` is the record type, `data` the JSON text.
+
+    What the type has no field for is left out, and `version`, which JSON does not have, is null. Raises
+    msgspec.DecodeError for bytes that are no JSON object, and ValueError, KeyError, IndexError, TypeError or
+    AttributeError for values that are not of their fields' types.
+    """
+    parts = list(_nulls(name))
+    places = _places(name)
+    for field, raw in _members(data).items():
+        known = places.get(field)
+        if known is None or field == "version":
+            continue
+        place, encode = known
+        if field == _STATS:
+            parts[place] = _stats(raw, parts[place])
+        elif (value := msgspec.json.decode(raw)) is not None:
+            parts[place] = encode(value)
+    return b"".join(parts)
+
+
+def check_json(data: bytes) -> None:
+    """Raises msgspec.DecodeError unless the bytes are one JSON value; nothing is made of it."""
+    _raw(data)
+
+
+_raw = msgspec.json.Decoder(msgspec.Raw).decode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_partitions = msgspec.json.Decoder(dict[str, list[msgspec.Raw]] | None).decode
+
+
+def _stats(raw: msgspec.Raw, null: bytes) -> bytes:
+    """The map from partition to an array of write stats; each stat's text is decoded by itself."""
+    partitions = _partitions(raw)
+    if partitions is None:
+        return null
+    encode, decode = encoder(_STAT), msgspec.json.decode
+    parts = [b"\x02"]
+    if partitions:
+        parts.append(avro_long(len(partitions)))
+    for partition, stats in partitions.items():
+        parts.append(_text(partition))
+        if stats:
+            parts.append(avro_long(len(stats)))
+            parts += [encode(decode(stat)) for stat in stats]
+        parts.append(b"\x00")
+    parts.append(b"\x00")
+    return b"".join(parts)
+
+
+# ---- encoders, made from the schema once -----------------------------------------------------------------------------
+
+
+@cache
+def encoder(record: str) -> Encode:
+    """The encoder of a record type from a mapping; a field that the value lacks is null."""
+    return _record(_nulls(record), _places(record))
+
+
+@cache
+def _nulls(record: str) -> tuple[bytes, ...]:
+    """What each field of a record is when it is null."""
+    kinds = (field["type"] for field in record_types()[record]["fields"])
+    return tuple(avro_long(kind.index("null")) if isinstance(kind, list) else b"" for kind in kinds)
+
+
+@cache
+def _places(record: str) -> Mapping[str, tuple[int, Encode]]:
+    """By a field's name its place in the record and the encoder of a value that is not null."""
+    fields = record_types()[record]["fields"]
+    return {field["name"]: (place, _made(field["type"])) for place, field in enumerate(fields)}
+
+
+def _record(nulls: tuple[bytes, ...], places: Mapping[str, tuple[int, Encode]]) -> Encode:
+    required = [place for place, null in enumerate(nulls) if not null]
+
+    def record(value: Any) -> bytes:
+        parts = list(nulls)
+        for name, one in value.items():
+            if one is not None and name in places:
+                place, encode = places[name]
+                parts[place] = encode(one)
+        if required and not all(parts[place] for place in required):
+            raise KeyError("a field that may not be null is missing")
+        return b"".join(parts)
+
+    return record
+
+
+def _made(kind: Any, head: bytes = b"") -> Encode:
+    """The encoder of a type; `head` is put before, which is how a union says its branch."""
+    if isinstance(kind, list):
+        (other,) = (branch for branch in kind if branch != "null")
+        return _made(other, avro_long(kind.index(other)))
+    if isinstance(kind, str):
+        plain = _PLAIN.get(kind)
+        return plain(head) if plain else _after(head, encoder(kind.rpartition(".")[2]))
+    inner = kind["type"]
+    if inner == "record":
+        return _after(head, encoder(kind["name"]))
+    if inner == "array":
+        return _array(head, _item(kind["items"]))
+    return _map(head, _item(kind["values"])) if inner == "map" else _made(inner, head)
+
+
+def _item(kind: Any) -> Encode:
+    """The encoder of a member of an array or map, which may be null where its type is a union."""
+    encode = _made(kind)
+    if not isinstance(kind, list):
+        return encode
+    null = avro_long(kind.index("null"))
+    return lambda value: null if value is None else encode(value)
+
+
+def _after(head: bytes, encode: Encode) -> Encode:
+    return (lambda value: head + encode(value)) if head else encode
+
+
+def _array(head: bytes, encode: Encode) -> Encode:
+    def array(value: Any) -> bytes:
+        if not value:
+            return head + b"\x00"
+        return b"".join([head, avro_long(len(value)), *map(encode, value), b"\x00"])
+
+    return array
+
+
+def _map(head: bytes, encode: Encode) -> Encode:
+    def entries(value: Any) -> bytes:
+        if not value:
+            return head + b"\x00"
+        return b"".join([head, avro_long(len(value)), *(_text(k) + encode(v) for k, v in value.items()), b"\x00"])
+
+    return entries
+
+
+def _string(head: bytes) -> Encode:
+    heads = [head + length for length in _ZIGZAG]
+
+    def string(value: Any) -> bytes:
+        data: bytes = value.encode()
+        size = len(data)
+        return (heads[size] if size < _SMALL else head + avro_long(size)) + data
+
+    return string
+
+
+def _long(head: bytes) -> Encode:
+    small: Sequence[bytes] = [head + number for number in _ZIGZAG]
+
+    def long(value: int) -> bytes:
+        if 0 <= value < _SMALL:
+            return small[value]
+        if not isinstance(value, int) or not _LONGS[0] <= value <= _LONGS[1]:
+            raise TypeError(f"{value!r} is no whole number of 64 bits")
+        return head + avro_long(value)
+
+    return long
+
+
+def _boolean(head: bytes) -> Encode:
+    return lambda value: head + (b"\x01" if value else b"\x00")
+
+
+def _double(head: bytes) -> Encode:
+    return lambda value: head + struct.pack("<d", value)
+
+
+_SMALL = 1024
+_ZIGZAG = tuple(avro_long(number) for number in range(_SMALL))
+_PLAIN: Mapping[str, Callable[[bytes], Encode]] = {
+    "string": _string, "int": _long, "long": _long, "boolean": _boolean, "double": _double,
+}  # fmt: skip
+_text = _string(b"")
