@@ -11,7 +11,7 @@ import pytest
 from lakebed.errors import OptionError
 from lakebed.formats.iceberg.rewrite.options import PlanRules, parse, plan_rules
 from lakebed.formats.iceberg.rewrite.plan import PLAN_SCHEMA, Plan, plan_groups
-from lakebed.formats.iceberg.rewrite.sizes import FileSizes
+from lakebed.formats.iceberg.sizes import FileSizes
 
 MB = 1 << 20
 

@@ -1,0 +1,131 @@
+"""The Avro schema of Iceberg data files, and columns in the form in which its records hold them.
+
+Rule: the specification's appendix "Avro": ids are attributes of fields, elements, keys and values; decimals, UUIDs and
+fixed bytes are `fixed`; a map whose keys are no text is an array of records with the logical type `map`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.errors import UnsupportedError
+from lakebed.formats.iceberg.codec.schema import FIELD_ID
+
+
+def avro_data_schema(schema: pa.Schema) -> dict[str, Any]:
+    """The Avro schema of files with those columns, which carry their field ids."""
+    return _record("table", list(schema))
+
+
+def plain_avro_field(field: pa.Field) -> pa.Field:
+    """The field as `plain_avro` gives its column."""
+    return pa.field(field.name, _plain_type(field.type), field.nullable)
+
+
+def plain_avro(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """A column with decimals and UUIDs as the fixed bytes that Avro stores."""
+    kind = field.type
+    if pa.types.is_decimal(kind):
+        return pa.chunked_array([_decimal_bytes(chunk, kind) for chunk in column.chunks], _plain_type(kind))
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
+    if pa.types.is_nested(kind) and _plain_type(kind) != kind:
+        raise UnsupportedError(
+            f"lakebed does not write decimals or UUIDs inside {field.name!r} to Avro files",
+            todo="Set write.format.default=parquet for this table",
+        )
+    return column
+
+
+def _decimal_bytes(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Big-endian two's complement of the least width that the precision needs."""
+    width = decimal_width(kind.precision)
+    raw = np.frombuffer(column.buffers()[1], np.uint8)[16 * column.offset : 16 * (column.offset + len(column))]
+    data = np.ascontiguousarray(raw.reshape(-1, 16)[:, :width][:, ::-1])
+    mask = column.is_null().to_numpy(zero_copy_only=False)
+    found = pa.Array.from_buffers(pa.binary(width), len(column), [None, pa.py_buffer(data)])
+    return found if not mask.any() else pa.array(found).filter(pa.array(~mask)).take(_places(mask))
+
+
+def _places(mask: Any) -> pa.Array:
+    """Where each value that is there lies among those, null for those that are not."""
+    return pa.array(np.cumsum(~mask) - 1, mask=mask)
+
+
+def decimal_width(precision: int) -> int:
+    """Bytes of an unscaled decimal."""
+    return int((10**precision - 1).bit_length() // 8 + 1)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_decimal(kind):
+        return pa.binary(decimal_width(kind.precision))
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.storage_type
+    if pa.types.is_struct(kind):
+        return pa.struct([plain_avro_field(kind.field(n)) for n in range(kind.num_fields)])
+    if pa.types.is_map(kind):
+        return pa.map_(plain_avro_field(kind.key_field), plain_avro_field(kind.item_field))
+    return pa.list_(plain_avro_field(kind.value_field)) if pa.types.is_list(kind) else kind
+
+
+def _record(name: str, fields: list[pa.Field]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [_field(field) for field in fields]}
+
+
+def _field(field: pa.Field) -> dict[str, Any]:
+    id = _id(field)
+    found: dict[str, Any] = {"name": field.name, "type": _optional(field, id)}
+    if field.nullable:
+        found["default"] = None
+    return {**found, "field-id": id}
+
+
+def _id(field: pa.Field) -> int:
+    return int((field.metadata or {})[FIELD_ID])
+
+
+def _optional(field: pa.Field, id: int) -> Any:
+    kind = _type(field.type, id)
+    return ["null", kind] if field.nullable else kind
+
+
+def _type(kind: pa.DataType, id: int) -> Any:
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if pa.types.is_timestamp(kind):
+        word = f"timestamp-{'nanos' if kind.unit == 'ns' else 'micros'}"
+        return {"type": "long", "logicalType": word, "adjust-to-utc": kind.tz is not None}
+    if pa.types.is_decimal(kind):
+        name = f"decimal_{kind.precision}_{kind.scale}_{id}"
+        fixed = {"type": "fixed", "name": name, "size": decimal_width(kind.precision)}
+        return {**fixed, "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    if isinstance(kind, pa.BaseExtensionType):
+        return {"type": "fixed", "name": f"uuid_fixed_{id}", "size": 16, "logicalType": "uuid"}
+    if pa.types.is_fixed_size_binary(kind):
+        return {"type": "fixed", "name": f"fixed_{id}", "size": kind.byte_width}
+    if pa.types.is_struct(kind):
+        return _record(f"r{id}", [kind.field(n) for n in range(kind.num_fields)])
+    if pa.types.is_map(kind):
+        return _map(kind)
+    if pa.types.is_list(kind):
+        element = kind.value_field
+        return {"type": "array", "items": _optional(element, _id(element)), "element-id": _id(element)}
+    raise UnsupportedError(f"Avro files cannot hold {kind}")
+
+
+def _map(kind: pa.MapType) -> dict[str, Any]:
+    key, value = kind.key_field, kind.item_field
+    if pa.types.is_string(kind.key_type):
+        return {"type": "map", "values": _optional(value, _id(value)), "key-id": _id(key), "value-id": _id(value)}
+    return {"type": "array", "logicalType": "map", "items": _record(f"k{_id(key)}_v{_id(value)}", [key, value])}
+
+
+_PLAIN: dict[pa.DataType, Any] = {
+    pa.bool_(): "boolean", pa.int32(): "int", pa.int64(): "long", pa.float32(): "float", pa.float64(): "double",
+    pa.string(): "string", pa.binary(): "bytes", pa.date32(): {"type": "int", "logicalType": "date"},
+    pa.time64("us"): {"type": "long", "logicalType": "time-micros"},
+}  # fmt: skip

@@ -1,0 +1,343 @@
+"""One open data file of each format: rows in, then its size, figures and row groups.
+
+Rules: the table properties `write.parquet.*`, `write.orc.*` and `write.avro.*` of the reference engine. Parquet files
+carry field ids and page indexes, ORC files the attributes `iceberg.id` and `iceberg.required`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
+
+from lakebed.errors import OptionError, UnsupportedError
+from lakebed.formats.iceberg.codec.avro_data import avro_data_schema, plain_avro, plain_avro_field
+from lakebed.formats.iceberg.codec.avro_file import avro_long, header
+from lakebed.formats.iceberg.codec.schema import FIELD_ID
+from lakebed.formats.iceberg.entries import Metrics
+from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.write.metrics import (
+    ColumnMetrics,
+    Leaf,
+    MetricsMode,
+    nan_counts,
+    parquet_metrics,
+    split_offsets,
+)
+from lakebed.kernel.avro import encode_records
+from lakebed.kernel.parquet.dictionaries import repeating_columns
+
+_CODECS = {
+    "PARQUET": {"zstd": "zstd", "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "brotli": "brotli"},
+    "ORC": {"zstd": "zstd", "zlib": "zlib", "snappy": "snappy", "lz4": "lz4"},
+    "AVRO": {"zstd": "zstd", "gzip": "zstd", "snappy": "zstd"},
+}
+_DEFAULT_CODECS = {"PARQUET": "zstd", "ORC": "zlib", "AVRO": "gzip"}
+_LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
+_DEFAULT_LEVEL = {"zstd": 3}
+_HAS_BLOOMS = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters
+_BLOOM = "write.parquet.bloom-filter-enabled.column."
+_BLOOM_FPP = "write.parquet.bloom-filter-fpp.column."
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How files of a table are written. `group_bytes` bounds the rows of a row group, in memory."""
+
+    format: str
+    codec: str
+    level: int | None
+    group_bytes: int
+    page_bytes: int
+    page_rows: int
+    dictionary_bytes: int
+    blooms: Mapping[str, float]
+    """Column -> share of false positives."""
+    schema_json: str
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], schema: Schema) -> Layout:
+        """The layout that the table properties ask for; OptionError for one out of range."""
+        kind = properties.get("write.format.default", "parquet").strip().upper()
+        if kind not in _CODECS:
+            raise OptionError.ill_typed("write.format.default", kind.lower(), "parquet, orc or avro")
+        codec, level = _compression(kind, properties)
+        blooms = {
+            key.removeprefix(_BLOOM): float(properties.get(_BLOOM_FPP + key.removeprefix(_BLOOM), 0.01))
+            for key, value in properties.items()
+            if key.startswith(_BLOOM) and value.strip().lower() == "true"
+        }
+        return cls(
+            kind, codec, level,
+            _number(properties, "write.parquet.row-group-size-bytes", 128 << 20),
+            _number(properties, "write.parquet.page-size-bytes", 1 << 20),
+            _number(properties, "write.parquet.page-row-limit", 20_000),
+            _number(properties, "write.parquet.dict-size-bytes", 2 << 20),
+            blooms, schema.model_dump_json(),
+        )  # fmt: skip
+
+    @property
+    def ending(self) -> str:
+        """The end of a file's name."""
+        return self.format.lower()
+
+
+def _number(properties: Mapping[str, str], key: str, default: int) -> int:
+    text = properties.get(key, str(default))
+    if not text.strip().isdigit() or int(text) < 1:
+        raise OptionError.ill_typed(key, text, "a table property with a whole number above 0")
+    return int(text)
+
+
+def _compression(kind: str, properties: Mapping[str, str]) -> tuple[str, int | None]:
+    """The codec as Arrow names it, and its level."""
+    key = f"write.{kind.lower()}.compression-codec"
+    word = properties.get(key, _DEFAULT_CODECS[kind]).strip().lower()
+    if word in ("uncompressed", "none"):
+        return "none", None
+    if word not in _CODECS[kind]:
+        raise OptionError.ill_typed(key, word, ", ".join([*_CODECS[kind], "uncompressed"]))
+    codec = _CODECS[kind][word]
+    level_key = f"write.{kind.lower()}.compression-level"
+    text = properties.get(level_key)
+    level = _DEFAULT_LEVEL.get(codec)
+    if text is not None and codec in _LEVELS:
+        low, high = _LEVELS[codec]
+        if not text.strip().lstrip("-").isdigit() or not low <= int(text) <= high:
+            raise OptionError.ill_typed(level_key, text, f"a level of {codec} from {low} to {high}")
+        level = int(text)
+    return codec, level
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A closed file; sizes are bytes."""
+
+    rows: int
+    size: int
+    metrics: Metrics
+    split_offsets: tuple[int, ...] = ()
+
+
+class OpenData:
+    """A file that rows are written to."""
+
+    def __init__(
+        self, files: Files, url: str, schema: pa.Schema, leaves: Sequence[Leaf], modes: Mapping[int, MetricsMode],
+        layout: Layout,
+    ) -> None:  # fmt: skip
+        self._schema, self._leaves, self._modes, self._layout = schema, leaves, modes, layout
+        self._held: AbstractContextManager[pa.NativeFile] = files.open_output(url)
+        self._sink = self._held.__enter__()
+        self.rows = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return int(self._sink.tell())
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows, as a row group where the format has such."""
+        try:
+            self._write(table)
+        except pa.ArrowException as error:
+            raise UnsupportedError(f"rows cannot be written as {self._layout.format}", why=str(error)) from error
+        self.rows += len(table)
+
+    def close(self) -> Written:
+        """End the file."""
+        metrics, offsets = self._finish()
+        size = self.size
+        self._held.__exit__(None, None, None)
+        return Written(self.rows, size, metrics, offsets)
+
+    def abort(self) -> None:
+        """Give up: the file is removed."""
+        error = _Abandoned()
+        try:
+            self._held.__exit__(_Abandoned, error, None)
+        except _Abandoned:
+            return
+
+    def _write(self, table: pa.Table) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> tuple[Metrics, tuple[int, ...]]:
+        raise NotImplementedError
+
+
+class _Abandoned(Exception):
+    """Tells the store that a file is not wanted."""
+
+
+class ParquetOut(OpenData):
+    """A Parquet file; what its columns are like is judged by the first row group."""
+
+    _writer: pq.ParquetWriter | None = None
+
+    def _write(self, table: pa.Table) -> None:
+        if self._writer is None:
+            self._nans: dict[int, int] = {}
+            self._footers: list[pq.FileMetaData] = []
+            self._writer = self._started(table)
+        nan_counts(table, self._leaves, self._nans)
+        named = pa.Table.from_arrays(table.columns, schema=self._schema)
+        self._writer.write_table(named, row_group_size=max(1, len(named)))
+
+    def _started(self, table: pa.Table) -> pq.ParquetWriter:
+        layout = self._layout
+        more: dict[str, Any] = {}
+        if _HAS_BLOOMS and layout.blooms:
+            known = {name: fpp for name, fpp in layout.blooms.items() if name in self._schema.names}
+            more["bloom_filter_options"] = {name: {"fpp": fpp, "ndv": 1 << 20} for name, fpp in known.items()}
+        return pq.ParquetWriter(
+            self._sink, self._schema, compression=layout.codec, compression_level=layout.level,
+            use_dictionary=repeating_columns(table), data_page_size=layout.page_bytes,
+            dictionary_pagesize_limit=layout.dictionary_bytes, max_rows_per_page=layout.page_rows,
+            store_decimal_as_integer=True, store_schema=False, write_page_index=True,
+            metadata_collector=self._footers, **more,
+        )  # fmt: skip
+
+    def _finish(self) -> tuple[Metrics, tuple[int, ...]]:
+        assert self._writer is not None  # a file is opened for its first rows
+        self._writer.add_key_value_metadata({"iceberg.schema": self._layout.schema_json})
+        self._writer.close()
+        footer = self._footers[0]
+        return parquet_metrics(footer, self._leaves, self._modes, self._nans), split_offsets(footer)
+
+
+class OrcOut(OpenData):
+    """An ORC file. ORC has no time of day: it is kept as its number of microseconds, as the reference engine does."""
+
+    _writer: orc.ORCWriter | None = None
+
+    def _write(self, table: pa.Table) -> None:
+        named = pa.Table.from_arrays(
+            [_orc_column(column) for column in table.columns], schema=_orc_schema(self._schema)
+        )
+        _refuse_early_times(named)
+        if self._writer is None:
+            self._metrics = ColumnMetrics(self._leaves, self._modes)
+            self._writer = orc.ORCWriter(self._sink, compression=self._layout.codec.replace("none", "uncompressed"))
+        self._metrics.add(table)
+        self._writer.write(named)
+
+    def _finish(self) -> tuple[Metrics, tuple[int, ...]]:
+        assert self._writer is not None  # as above
+        self._writer.close()
+        return self._metrics.finish(), ()
+
+
+def _orc_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([_orc_field(field) for field in schema])
+
+
+def _orc_field(field: pa.Field) -> pa.Field:
+    kind, more = field.type, {}
+    if pa.types.is_time(kind):
+        kind, more = pa.int64(), {"iceberg.long-type": "TIME"}
+    elif pa.types.is_int64(kind):
+        more = {"iceberg.long-type": "LONG"}
+    elif isinstance(kind, pa.BaseExtensionType):
+        kind, more = pa.binary(), {"iceberg.binary-type": "UUID"}
+    elif pa.types.is_fixed_size_binary(kind):
+        more = {"iceberg.binary-type": "FIXED", "iceberg.length": str(kind.byte_width)}
+        kind = pa.binary()
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_orc_field(kind.field(n)) for n in range(kind.num_fields)])
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_orc_field(kind.key_field), _orc_field(kind.item_field))
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_orc_field(kind.value_field))
+    id = (field.metadata or {}).get(FIELD_ID, b"").decode()
+    return pa.field(
+        field.name,
+        kind,
+        field.nullable,
+        {"iceberg.id": id, "iceberg.required": str(not field.nullable).lower(), **more},
+    )
+
+
+def _orc_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.chunked_array([chunk.storage.cast(pa.binary()) for chunk in column.chunks], pa.binary())
+    if pa.types.is_time(kind):
+        return pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks], pa.int64())
+    if pa.types.is_fixed_size_binary(kind):
+        return column.cast(pa.binary())
+    if pa.types.is_nested(kind) and _has_odd_parts(kind):
+        raise UnsupportedError(
+            f"lakebed does not write {kind} to ORC files", todo="Set write.format.default=parquet for this table"
+        )
+    return column
+
+
+def _has_odd_parts(kind: pa.DataType) -> bool:
+    """Whether times of day, UUIDs or fixed bytes lie inside."""
+    inner = [kind.field(n).type for n in range(kind.num_fields)]
+    return any(
+        pa.types.is_time(one) or pa.types.is_fixed_size_binary(one) or isinstance(one, pa.BaseExtensionType)
+        or (pa.types.is_nested(one) and _has_odd_parts(one))
+        for one in inner
+    )  # fmt: skip
+
+
+def _refuse_early_times(table: pa.Table) -> None:
+    """Times before 1970 with a part of a second: Arrow's ORC writer stores them so that Java reads others."""
+    for field in table.schema:
+        if pa.types.is_timestamp(field.type):
+            least = pc.min(table.column(field.name))
+            if least.is_valid and least.value < 0:
+                raise UnsupportedError(
+                    f"column {field.name!r} has times before 1970, which ORC files of lakebed would not carry to "
+                    "other readers", todo="Set write.format.default=parquet for this table",
+                )  # fmt: skip
+
+
+class AvroOut(OpenData):
+    """An Avro file. It has no figures but its number of rows, as in the reference engine."""
+
+    _sync: bytes = b""
+
+    def _write(self, table: pa.Table) -> None:
+        schema = avro_data_schema(self._schema)
+        if not self._sync:
+            self._sync = secrets.token_bytes(16)
+            codec = b"null" if self._layout.codec == "none" else b"zstandard"
+            metadata = {
+                "avro.schema": json.dumps(schema).encode(), "avro.codec": codec,
+                "iceberg.schema": self._layout.schema_json.encode(),
+            }  # fmt: skip
+            self._sink.write(header(metadata, self._sync))
+        plain = pa.Table.from_arrays(
+            [plain_avro(column, field) for column, field in zip(table.columns, self._schema, strict=True)],
+            schema=pa.schema([plain_avro_field(field) for field in self._schema]),
+        )
+        for batch in plain.combine_chunks().to_batches(max_chunksize=_AVRO_BLOCK_ROWS):
+            records: Any = encode_records(batch)
+            if self._layout.codec != "none":
+                records = pa.Codec("zstd", compression_level=self._layout.level or 3).compress(records, asbytes=True)
+            self._sink.write(avro_long(len(batch)) + avro_long(len(records)))
+            self._sink.write(records)
+            self._sink.write(self._sync)
+
+    def _finish(self) -> tuple[Metrics, tuple[int, ...]]:
+        return Metrics(), ()
+
+
+_AVRO_BLOCK_ROWS = 8192
+
+
+FORMATS: Mapping[str, Callable[..., OpenData]] = {"PARQUET": ParquetOut, "ORC": OrcOut, "AVRO": AvroOut}
+"""The formats that lakebed writes."""

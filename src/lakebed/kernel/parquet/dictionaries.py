@@ -1,0 +1,43 @@
+"""Which columns of a Parquet file are worth a dictionary."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_SAMPLE = 512
+
+
+def repeating_columns(table: pa.Table) -> list[str]:
+    """The columns whose values repeat, judged by a small sample: for others a dictionary only costs.
+
+    Of a column of some 2,500 values, nine in ten of the sampled rows differ. Nested columns are taken to repeat.
+    """
+    step = max(1, len(table) // _SAMPLE)
+    sample = table.take(pa.array(np.arange(0, len(table), step)))
+    found = []
+    for field in table.schema:
+        column = sample.column(field.name)
+        if pa.types.is_nested(field.type):
+            found += _leaf_paths(field.name, field.type)
+        elif pa.types.is_boolean(field.type):
+            continue
+        elif (
+            isinstance(field.type, pa.BaseExtensionType)
+            or pa.types.is_null(field.type)
+            or pc.count_distinct(column, mode="all").as_py() <= len(sample) * 9 // 10
+        ):
+            found.append(field.name)
+    return found
+
+
+def _leaf_paths(path: str, kind: pa.DataType) -> list[str]:
+    """The paths of the columns inside a nested one, as Parquet names them."""
+    if pa.types.is_struct(kind):
+        inner = [(f"{path}.{kind.field(n).name}", kind.field(n).type) for n in range(kind.num_fields)]
+    elif pa.types.is_map(kind):
+        inner = [(f"{path}.key_value.key", kind.key_type), (f"{path}.key_value.value", kind.item_type)]
+    else:
+        inner = [(f"{path}.list.element", kind.value_type)]
+    return [leaf for name, one in inner for leaf in (_leaf_paths(name, one) if pa.types.is_nested(one) else [name])]
