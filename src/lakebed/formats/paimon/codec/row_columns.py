@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon.codec.binary_row import NANOS, PER_MILLI, SEED, header_words
-from lakebed.formats.paimon.codec.decimals import decimal_bytes
 from lakebed.formats.paimon.codec.types import DataType, timestamp_unit
+from lakebed.kernel.decimals import decimal_bytes
 from lakebed.kernel.keys.murmur import hash_words
 
 _INLINE_BYTES = 7
