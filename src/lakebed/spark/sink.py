@@ -24,10 +24,10 @@ from lakebed.kernel.predicates import find_column
 from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.model.rowkind import ROW_KIND_COLUMN, ROW_KIND_FIELD
 from lakebed.spark import worker
-from lakebed.spark.engine import default_parallelism
+from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.failures import spoken_plainly
 from lakebed.spark.types import arrow_schema, conform, fits
-from lakebed.verbs.write import Mode, Sink, check_input
+from lakebed.verbs.write import Mode, Sink, check_input, settled
 
 PARALLELISM_OPTION = "sink.parallelism"
 """How many tasks write (Flink's name for it); default: the session's parallelism."""
@@ -51,7 +51,7 @@ def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[s
     table = formats.open_table(location, {k: v for k, v in options.items() if k.lower() != PARALLELISM_OPTION})
     sink = table.sink(Mode.parse(mode))
     written = write_files(df, sink, table.location, parallelism)
-    return sink.commit(BATCH_IDENTIFIER, written.messages)
+    return sink.commit(BATCH_IDENTIFIER, settled(sink, written.messages, SparkEngine(df.sparkSession)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ schema and kept. Everything that a task needs is packed into its partition.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from lakebed.errors import OptionError, SchemaError, UnsupportedError, UsageError
+from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.options import boolean
 from lakebed.kernel.predicates import parse_where
 from lakebed.model.commit import CommitMessage
@@ -31,7 +33,9 @@ from lakebed.spark.types import arrow_schema, spark_schema
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
-from lakebed.verbs.write import Mode, Sink
+from lakebed.verbs.write import Mode, Sink, settled
+
+_log = logging.getLogger("lakebed.spark")
 
 LAKEBED = "lakebed"
 """The name whose rows and keys are lakebed's own."""
@@ -137,7 +141,7 @@ class Loaded:
         """The writer of one commit."""
         mode = Mode.OVERWRITE if overwrite else Mode.APPEND
         sink = self.table().sink(mode)
-        return WriteJob(sink, SinkInput.of(arrow_schema(schema), sink, self.location))
+        return WriteJob(sink, SinkInput.of(arrow_schema(schema), sink, self.location), self.location)
 
     def stream_sink(self) -> NoReturn:
         """Refuse: rows would not be routed, and nothing tells a source which checkpoint it belongs to."""
@@ -217,10 +221,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """One commit of a DataFrame without routing: each task writes its own files of each bucket."""
+    """One commit of a DataFrame without routing: each task writes its own files of each bucket, and the driver brings
+    together what is small. What it leaves is said in the log, since a DataFrame's writer gives nothing back."""
 
     sink: Sink
     taken: SinkInput
+    location: str
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> bytes:
         """A task's commit messages, packed."""
@@ -229,7 +235,9 @@ class WriteJob:
 
     def commit(self, messages: Sequence[Sequence[CommitMessage]]) -> None:
         """Publish all tasks' messages."""
-        self.sink.commit(BATCH_IDENTIFIER, [message for task in messages for message in task])
+        every = settled(self.sink, [message for task in messages for message in task], LocalEngine())
+        for note in self.sink.commit(BATCH_IDENTIFIER, every).notes:
+            _log.warning("%s: %s", self.location, note)
 
     def abort(self, messages: Sequence[Sequence[CommitMessage]]) -> None:
         """Remove the files of tasks that ended well in a job that did not."""

@@ -21,10 +21,10 @@ from lakebed.errors import StorageError, UsageError
 from lakebed.kernel.files import PutOutcome, Store, open_store
 from lakebed.kernel.options import option_text
 from lakebed.spark import worker
-from lakebed.spark.engine import default_parallelism
+from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, write_files
 from lakebed.spark.types import arrow_schema
-from lakebed.verbs.write import Mode
+from lakebed.verbs.write import Mode, settled
 
 USER_FILE = "lakebed-commit-user"
 """In the checkpoint folder: the commit user of the query."""
@@ -108,7 +108,7 @@ class StreamSink:
         """Write, commit, and leave a report beside the checkpoint."""
         sink = formats.open_table(self.location, self.options).sink(Mode.APPEND, commit_user=self.user)
         written = write_files(df, sink, self.location, self.parallelism)
-        result = sink.commit(batch_id, written.messages)
+        result = sink.commit(batch_id, settled(sink, written.messages, SparkEngine(df.sparkSession)))
         report = BatchReport(batch_id, written.rows, result.instant, str(result.outcome), result.notes)
         _keep(open_store(self.checkpoint, self.options), report)
 

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.avro_columns import can_hold
@@ -129,6 +128,13 @@ class BucketFiles:
             self.store.delete_many([*files.abort(), *changes.abort()])
             raise
 
+    def write_merged(
+        self, folder: str, runs: Sequence[Iterator[pa.RecordBatch]], names: NameFactory
+    ) -> tuple[DataFileMeta, ...]:
+        """Only the files of `write_runs`, without changelog."""
+        pieces = merge_sorted(runs, self.schema.trimmed_primary_keys)
+        return self._written(folder, names, (self._fold(piece, *self._piece_order(piece)) for piece in pieces), False)
+
     def joined(self, runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
         """Sorted runs as one, nothing merged."""
         for piece in merge_sorted(runs, self.schema.trimmed_primary_keys):
@@ -157,9 +163,13 @@ class BucketFiles:
         """The rows as they are written where nothing is sorted."""
         values = arrivals.rows.take(pa.array(arrivals.indices))
         if not self.schema.primary_keys:
-            return pa.Table.from_arrays(values.columns, schema=file_schema(file_fields(self.schema)))
+            return self.file_rows(values)
         unnumbered = np.full(len(values), -1, np.int64)  # the compaction that gives them buckets numbers them
         return self._file_table(_with_system(values, unnumbered, arrivals.kinds_at(arrivals.indices)))
+
+    def file_rows(self, values: pa.Table) -> pa.Table:
+        """Rows of a table without a key as the columns of a data file."""
+        return pa.Table.from_arrays(values.columns, schema=file_schema(file_fields(self.schema)))
 
     def metas(self, files: Sequence[WrittenFile[Part]]) -> tuple[DataFileMeta, ...]:
         """Files as manifests name them."""
@@ -300,6 +310,7 @@ class _Describer:
     def __init__(self, schema: TableSchema, mode: StatsMode, parquet: bool, sequence: int) -> None:
         self._schema, self._mode, self._parquet, self._next = schema, mode, parquet, sequence
         self._keys = schema.trimmed_primary_keys if schema.primary_keys else ()
+        self._types = {field.name: field.type for field in schema.fields}
 
     def __call__(self, rows: pa.Table) -> Part:
         facts = {
@@ -320,11 +331,9 @@ class _Describer:
     def _facts(self, column: pa.Array, name: str) -> ColumnFacts:
         if not self._mode.characters and name not in self._keys:
             return ColumnFacts(nulls=column.null_count)
-        if self._parquet and pa.types.is_string(column.type):
-            longest = pc.max(pc.binary_length(column)).as_py() or 0
-            if longest <= FOOTER_TEXT_BYTES:
-                return ColumnFacts(nulls=column.null_count)
-        return ColumnFacts.of(column, next(field.type for field in self._schema.fields if field.name == name))
+        if self._parquet and pa.types.is_string(column.type) and _longest(column) <= FOOTER_TEXT_BYTES:
+            return ColumnFacts(nulls=column.null_count)
+        return ColumnFacts.of(column, self._types[name])
 
 
 def run_schema(schema: TableSchema) -> pa.Schema:
@@ -335,6 +344,12 @@ def run_schema(schema: TableSchema) -> pa.Schema:
 def _with_system(values: pa.Table, sequences: Numbers, kinds: Kinds) -> pa.Table:
     columns = [pa.array(sequences), pa.array(kinds), *values.columns]
     return pa.Table.from_arrays(columns, schema=pa.schema([SEQUENCE_COLUMN, KIND_COLUMN, *values.schema]))
+
+
+def _longest(texts: pa.Array) -> int:
+    """The bytes of the longest text."""
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    return int(np.diff(offsets).max(initial=0))
 
 
 def _column(rows: pa.Table, name: str) -> pa.Array:
