@@ -52,6 +52,11 @@ def index_path(name: str) -> str:
     return f"index/{name}"
 
 
+def statistics_path(name: str) -> str:
+    """The path of a statistics file."""
+    return f"statistics/{name}"
+
+
 def bucket_folder(partition_folder: str, bucket: int) -> str:
     """The folder of a bucket; `partition_folder` is "" or ends with a slash."""
     return f"{partition_folder}bucket-{'postpone' if bucket == POSTPONE_BUCKET else bucket}"

@@ -87,6 +87,12 @@ WRITE_BUFFER_SPILLABLE = Option(
 SPILL_DISK_SIZE = _optional(
     "write-buffer-spill.max-disk-size", memory_size, "Bytes that a task spills at most before it writes files."
 )
+GATHER_BYTES = Option(
+    "lakebed.gather.max-bytes",
+    memory_size,
+    256 << 20,
+    "Bytes of files that the driver merges before a commit, where tasks wrote a bucket without routing; 0 for none.",
+)
 SPILL_COMPRESSION = Option("spill-compression", one_of("zstd", "lz4", "none"), "zstd", "Compression of spilled rows.")
 PARTITION_DEFAULT_NAME = _text(
     "partition.default-name", "Folder name of null and empty partition values.", "__DEFAULT_PARTITION__"
@@ -162,11 +168,12 @@ SNAPSHOTS_MAX = _optional(
 )
 SNAPSHOT_TIME = Option("snapshot.time-retained", duration_ms, 3_600_000, "Snapshots expire when they are older: 1 h.")
 EXPIRE_LIMIT = Option("snapshot.expire.limit", at_least(1), 50, "Most snapshots that expire at a time.")
-USER_TIME = Option(
-    "lakebed.stream-user.time-retained",
+OWED_TIME = Option(
+    "lakebed.owed.time-retained",
     duration_ms,
     7 * 86_400_000,
-    "How long the newest snapshot of a stream that stopped is kept, by which a replay of it is known: 7 d.",
+    "How long snapshots are kept for streams that stopped, whose replays are known by them, and for callbacks that "
+    "were not called yet: 7 d.",
 )
 WRITE_ONLY = Option("write-only", boolean, False, "Commits expire no snapshots.")
 CHANGELOG_MIN = _optional("changelog.num-retained.min", at_least(1), "Changelogs kept beyond snapshots.")
@@ -190,7 +197,7 @@ _OTHERS = """
     file.block-size metadata.stats-dense-store deletion-vectors.bitmap64 num-levels
     alter-column-null-to-not-null.disabled async-file-write auto-create batch-scan-mode bucket-append-ordered
     cache-page-size changelog-file.compression changelog-file.format changelog-file.stats-mode
-    changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields     clustering.columns
+    changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields clustering.columns
     clustering.history-partition.idle-to-full-sort clustering.history-partition.limit clustering.incremental
     clustering.strategy commit.force-compact compaction.delete-ratio-threshold
     compaction.force-rewrite-all-files compaction.force-up-level-0 compaction.max-size-amplification-percent
@@ -224,7 +231,8 @@ _OTHERS = """
     record-level.time-field scan.bounded.watermark scan.creation-time-millis scan.fallback-branch
     scan.file-creation-time-millis scan.manifest.parallelism scan.max-splits-per-task scan.mode
     scan.plan-sort-partition scan.timestamp scan.version scan.watermark sink.process-time-zone
-    sink.watermark-time-zone snapshot.clean-empty-directories snapshot.expire.execution-mode     snapshot.watermark-idle-timeout
+    sink.watermark-time-zone snapshot.clean-empty-directories snapshot.expire.execution-mode
+    snapshot.watermark-idle-timeout
     sort-compaction.local-sample.magnification sort-compaction.range-strategy sort-engine sort-spill-buffer-size
     sort-spill-threshold source.split.open-file-cost source.split.target-size
     spill-compression.zstd-level stream-scan-mode streaming-read-append-overwrite streaming-read-mode

@@ -48,8 +48,13 @@ def write_hints(store: Store, branch: str, snapshot_id: int, first: bool) -> Non
     with suppress(StorageError):
         store.write(f"{folder}/{LATEST}", str(snapshot_id).encode())
     if first:
-        with suppress(StorageError):
-            store.write(f"{folder}/{EARLIEST}", str(snapshot_id).encode())
+        write_earliest(store, branch, snapshot_id)
+
+
+def write_earliest(store: Store, branch: str, snapshot_id: int) -> None:
+    """Write EARLIEST, a hint too."""
+    with suppress(StorageError):
+        store.write(f"{branch_prefix(branch)}snapshot/{EARLIEST}", str(snapshot_id).encode())
 
 
 def _look(store: Store, path: str, data: bytes) -> PutOutcome:

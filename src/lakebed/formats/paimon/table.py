@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
 from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER, Snapshot, snapshot_to_json
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, new_schema
+from lakebed.formats.paimon.expire.snapshots import SnapshotExpiry, expiry_note
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.read.bucket import PaimonSplit
@@ -20,7 +22,7 @@ from lakebed.formats.paimon.read.plan import plan_snapshot
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.snapshot import History, instant_of
 from lakebed.formats.paimon.write.sink import PaimonSink
-from lakebed.formats.paimon.write.two_phase import TableWriter, batches_of
+from lakebed.formats.paimon.write.two_phase import PaimonTableWriter, batches_of
 from lakebed.kernel.commit.callbacks import TagCallback, call_each, load_callbacks
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import PutOutcome, Store
@@ -28,7 +30,7 @@ from lakebed.kernel.options import Options, option_text
 from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
-from lakebed.model.upkeep import RewriteResult
+from lakebed.model.upkeep import ExpireResult, RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table, project
 from lakebed.verbs.write import Mode
@@ -110,9 +112,11 @@ class PaimonTable(Table):
         """The table as the target of writes by many tasks; `overwrite` names the partition that a static overwrite
         replaces."""
         schema = self.table_schema
+        parsed = self._options(schema, options)
+        maintain = None if parsed[opt.WRITE_ONLY] else partial(expiry_note, SnapshotExpiry(self._history, parsed))
         return PaimonSink(
-            self.store, self._history, schema, self._options(schema, options), mode, commit_user, overwrite, callbacks
-        )
+            self.store, self._history, schema, parsed, mode, commit_user, overwrite, callbacks, maintain
+        )  # fmt: skip
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
         """Write rows as one commit: append, overwrite, upsert (of rows with `_row_kind` or without) or delete (rows
@@ -120,7 +124,7 @@ class PaimonTable(Table):
 
         Raises SchemaError when rows do not fit; nothing is visible, and no file stays, when the write fails.
         """
-        writer = TableWriter(self.sink(Mode.parse(mode), options=options))
+        writer = PaimonTableWriter(self.sink(Mode.parse(mode), options=options))
         with writer:
             for piece in batches_of(data):
                 writer.write(piece)
@@ -142,9 +146,19 @@ class PaimonTable(Table):
             raise self._lacks("rewrite of other than postponed buckets")
         return PostponeRewrite.plan(self._history, schema, parsed, where).run(dry_run, engine)
 
-    def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> TableWriter:
-        """The two-phase form of append and upsert."""
-        return TableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
+    def expire(
+        self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
+    ) -> ExpireResult:
+        """Remove old snapshots of the branch, and the files that only they need, by the `snapshot.*` options.
+
+        Commits do the same, unless the table is `write-only`. Raises UnsupportedError for a table whose changelog
+        outlives its snapshots.
+        """
+        return SnapshotExpiry(self._history, self._options(self.table_schema, options)).run(dry_run)
+
+    def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> PaimonTableWriter:
+        """The two-phase form of append and upsert; `with_overwrite` makes it an overwrite."""
+        return PaimonTableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
 
     def tag(self, name: str, snapshot: Position = None) -> None:
         """Name a snapshot, the newest when none is given. UsageError for a name that is taken or cannot be one,

@@ -117,6 +117,15 @@ class OwedCallbacks:
         return None
 
 
+def ledgers(store: Store) -> dict[str, int]:
+    """The newest snapshot that each callback has seen, by the callback's name."""
+    found: dict[str, int] = {}
+    for info in store.list(_LEDGERS).files:
+        with suppress(FileNotFoundError, ValueError):
+            found[info.name] = int(store.read(info.path))
+    return found
+
+
 def call_each(callbacks: Sequence[T], act: Callable[[T], None]) -> tuple[str, ...]:
     """Best effort: `act` on each callback; the notes say which failed."""
     notes: list[str] = []

@@ -25,7 +25,7 @@ from lakebed.formats.paimon.layout import POSTPONE_BUCKET
 from lakebed.formats.paimon.manifests import data_manifests, entries_of, index_files, live_files, manifest_metas
 from lakebed.formats.paimon.publish import claim_snapshot, write_hints
 from lakebed.formats.paimon.snapshot import History
-from lakebed.formats.paimon.write.conflicts import check_conflicts
+from lakebed.formats.paimon.write.conflicts import check_conflicts, check_rows
 from lakebed.formats.paimon.write.manifests import ManifestWriter, MergeSettings
 from lakebed.formats.paimon.write.overwrite import Replaced
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
@@ -67,6 +67,8 @@ class SnapshotAttempt:
     replaced: Replaced | None = None
     planned: Planned | None = None
     check_appends: bool = False
+    rows_since: int | None = None
+    last_safe: int | None = None
     _first_seen: int | None = None
 
     def run(self) -> Snapshot:
@@ -113,6 +115,8 @@ class SnapshotAttempt:
         """The entries of the new delta, after the check that they may follow the latest snapshot."""
         ours = self.changes.entries
         self._check_assignment()
+        self._check_rows(latest)
+        self._check_strictly()
         checked = self.kind is not CommitKind.APPEND or self.check_appends
         if latest is None or not (checked or self.replaced):
             return ours
@@ -165,6 +169,32 @@ class SnapshotAttempt:
                     todo="Nothing of this commit is visible. Write the rows again; let one job at a time write "
                     "this table",
                 )
+
+    def _check_rows(self, latest: Snapshot | None) -> None:
+        """The row ids that this commit changes were changed by nobody else since `rows_since`."""
+        if self.rows_since is None or latest is None:
+            return
+        for snapshot in self.history.backwards(self.rows_since):
+            theirs = entries_of(self.store, manifest_metas(self.store, snapshot.delta_manifest_list))
+            check_rows(theirs, self.changes.entries, snapshot.id, self.store.location)
+
+    def _check_strictly(self) -> None:
+        """`commit.strict-mode.last-safe-snapshot`: since then no other user compacted, overwrote, or wrote to real
+        buckets."""
+        if self.last_safe is None or self.last_safe < 0:
+            return
+        for snapshot in self.history.backwards(self.last_safe):
+            if snapshot.commit_user == self.user:
+                continue
+            metas = manifest_metas(self.store, snapshot.delta_manifest_list)
+            appends = snapshot.commit_kind is CommitKind.APPEND
+            if not appends or any(entry.bucket >= 0 for entry in entries_of(self.store, metas)):
+                raise CommitConflictError(
+                    "another job has changed the table", table=self.store.location, instant=str(snapshot.id),
+                    why=f"it made a snapshot of kind {snapshot.commit_kind} after snapshot {self.last_safe}, the last "
+                    f"safe one of {opt.LAST_SAFE_SNAPSHOT.key}",
+                    todo="Nothing of this commit is visible. See what the other job did, then write anew",
+                )  # fmt: skip
 
     def _dropped(self, live: Sequence[ManifestEntry]) -> list[ManifestEntry]:
         postponed = self.options[opt.BUCKET] == POSTPONE_BUCKET

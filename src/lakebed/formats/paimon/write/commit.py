@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,6 +44,21 @@ _SKIPPED_EMPTY = "nothing to commit: no rows were written"
 _SKIPPED_DONE = "this identifier was committed before"
 
 
+@dataclass(frozen=True, slots=True)
+class CommitSettings:
+    """How commits of one writer behave; the defaults are Paimon's.
+
+    `ignore_empty`: make no snapshot of a commit without files; None: those of batches only. `expire_for_empty`: expire
+    old snapshots after such a commit too. `check_appends`: look for conflicts before appends too. `rows_since`: fail
+    when a snapshot after this one changed rows that the commit changes, by their row ids; None: not looked at.
+    """
+
+    ignore_empty: bool | None = None
+    expire_for_empty: bool = True
+    check_appends: bool = False
+    rows_since: int | None = None
+
+
 class Committer:
     """Commits of one user to one branch. The messages' files stay where they are whatever happens; only `abort` and a
     recognised replay remove any."""
@@ -56,9 +71,13 @@ class Committer:
         options: Options,
         user: str,
         callbacks: Sequence[CommitCallback] = (),
+        settings: CommitSettings = CommitSettings(),
+        maintain: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         self._store, self._history, self._schema, self._options, self._user = store, history, schema, options, user
         self._callbacks = OwedCallbacks(store, callbacks)
+        self._settings, self._maintain = settings, maintain
+        self._last_safe: int | None = options[opt.LAST_SAFE_SNAPSHOT]
         self._scanned = 0
         self._committed: int | None = None
 
@@ -68,7 +87,6 @@ class Committer:
         messages: Sequence[PaimonMessage],
         *,
         replaced: Replaced | None = None,
-        check_appends: bool = False,
     ) -> CommitResult:
         """Commit messages under an identifier; skipped when this user has committed it (batch commits are never taken
         for replays).
@@ -81,8 +99,14 @@ class Committer:
         if identifier != BATCH_IDENTIFIER and self._is_committed(identifier):
             result = self._skip_replay(identifier, messages)
         else:
-            result = self._publish(identifier, messages, replaced, check_appends)
-        return replace(result, notes=(*result.notes, *self.call_owed()))
+            result = self._publish(identifier, messages, replaced, self._settings.check_appends)
+        notes = (*result.notes, *self.call_owed())
+        return replace(result, notes=(*notes, *self._maintained(result.outcome is Outcome.COMMITTED)))
+
+    def _maintained(self, committed: bool) -> Sequence[str]:
+        """Expire what is due, after the callbacks have seen it; what failed is told, and done after the next commit."""
+        wanted = committed or self._settings.expire_for_empty
+        return self._maintain() if self._maintain is not None and wanted else ()
 
     def call_owed(self) -> tuple[str, ...]:
         """Call the callbacks that are owed for any snapshot, after a crash or a failure; notes of those that failed."""
@@ -101,6 +125,7 @@ class Committer:
         for identifier in waiting:
             self._publish(identifier, commits[identifier], None, True)
         self.call_owed()
+        self._maintained(bool(waiting))
         return len(waiting)
 
     def abort(self, messages: Sequence[PaimonMessage]) -> None:
@@ -180,7 +205,7 @@ class Committer:
         check_appends: bool,
         planned: Planned | None = None,
     ) -> Snapshot:
-        return SnapshotAttempt(
+        made = SnapshotAttempt(
             self._store,
             self._history,
             self._schema,
@@ -192,7 +217,12 @@ class Committer:
             replaced,
             planned,
             check_appends,
+            self._settings.rows_since,
+            self._last_safe,
         ).run()
+        if self._last_safe is not None:
+            self._last_safe = made.id
+        return made
 
     def _write_indexes(self, messages: Sequence[PaimonMessage], anew: bool) -> tuple[IndexManifestEntry, ...]:
         """The HASH index of each bucket that gained keys, written whole; `anew` when the old ones are replaced."""
@@ -231,7 +261,9 @@ class Committer:
 
     def _ignores_empty(self, identifier: int) -> bool:
         """Batch commits without files leave no snapshot; those of a stream do, for its identifier."""
-        given = self._options[opt.IGNORE_EMPTY_COMMIT]
+        given = self._settings.ignore_empty
+        if self._options[opt.IGNORE_EMPTY_COMMIT] is not None:
+            given = self._options[opt.IGNORE_EMPTY_COMMIT]
         batch = identifier == BATCH_IDENTIFIER if given is None else bool(given)
         return batch and not self._options[opt.FORCE_SNAPSHOT]
 

@@ -37,6 +37,18 @@ def check_conflicts(
         _check_levels([*state.values(), *added], schema, table)
 
 
+def check_rows(theirs: Sequence[ManifestEntry], ours: Sequence[ManifestEntry], snapshot: int, table: str) -> None:
+    """Raise CommitConflictError when entries of another snapshot have row ids that `ours` have too."""
+    mine = [(entry.file.first_row_id, entry.file.row_count) for entry in ours if entry.file.first_row_id is not None]
+    for entry in theirs:
+        begin = entry.file.first_row_id
+        if begin is None:
+            continue
+        end = begin + entry.file.row_count
+        if any(first < end and begin < first + count for first, count in mine):
+            raise _conflict(f"snapshot {snapshot} changed the rows with the ids {begin} to {end - 1} too", table)
+
+
 def _check_bucket_counts(live: Sequence[ManifestEntry], added: Sequence[ManifestEntry], table: str) -> None:
     counts = {entry.partition: entry.total_buckets for entry in live if entry.total_buckets > 0}
     for entry in added:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from lakebed.formats.paimon.definition import BucketMode, bucket_mode, refuse_un
 from lakebed.formats.paimon.read.plan import plan_snapshot, skips_level_0
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.assigning import Assigner, Bucket, DirectAssigner
-from lakebed.formats.paimon.write.commit import Committer
+from lakebed.formats.paimon.write.commit import CommitSettings, Committer
 from lakebed.formats.paimon.write.committed import named_callbacks
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, HashAssigner
 from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
@@ -53,12 +53,14 @@ class PaimonSink:
         commit_user: str | None = None,
         overwrite: Mapping[str, Any] = {},
         callbacks: Sequence[CommitCallback] = (),
+        maintain: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         self.store, self.history, self.schema, self.options, self.mode = store, history, schema, options, mode
         self.commit_user = commit_user or f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
         named = partition_spec(options[opt.OVERWRITE_PARTITION], schema, store.location)
         self.overwrite = {**overwrite, **named}
         self.callbacks = (*callbacks, *named_callbacks(options))
+        self.settings, self._maintain = CommitSettings(), maintain
         self.bucket_mode = bucket_mode(schema, options)
         self._state: WriteState | None = None
         self._tasks = 1  # as the driver's call of `channels` says; task writers are made from copies of this
@@ -67,7 +69,17 @@ class PaimonSink:
         _refuse_unwritten(schema, options, mode, store.location)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_state": self.state, "_committer": None, "callbacks": ()}
+        return {**self.__dict__, "_state": self.state, "_committer": None, "callbacks": (), "_maintain": None}
+
+    def change_settings(self, **changed: Any) -> None:
+        """Change how commits behave; see `CommitSettings`."""
+        self.settings, self._committer = dataclasses.replace(self.settings, **changed), None
+
+    def overwrite_with(self, spec: Mapping[str, Any]) -> None:
+        """Make this an overwrite of the partitions that `spec` names, before anything is written."""
+        text = ",".join(f"{name}={'null' if value is None else value}" for name, value in spec.items())
+        self.overwrite = {**self.overwrite, **partition_spec(text, self.schema, self.store.location)}
+        self.mode, self._state = Mode.OVERWRITE, None
 
     @property
     def state(self) -> WriteState:
@@ -165,8 +177,9 @@ class PaimonSink:
         """The driver's half."""
         if self._committer is None:
             self._committer = Committer(
-                self.store, self.history, self.schema, self.options, self.commit_user, self.callbacks
-            )
+                self.store, self.history, self.schema, self.options, self.commit_user, self.callbacks, self.settings,
+                self._maintain,
+            )  # fmt: skip
         return self._committer
 
     def assigner(self) -> Assigner:

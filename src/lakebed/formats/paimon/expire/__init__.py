@@ -1,0 +1,1 @@
+"""Expiry: which snapshots go, which files only they need, and the removal of both."""

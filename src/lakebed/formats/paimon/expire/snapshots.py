@@ -1,0 +1,116 @@
+"""The expiry of snapshots: planned, written down, done.
+
+Rules: Paimon's ExpireSnapshotsImpl, but for the order: first a list of the files to delete is kept in the table, then
+the snapshot files go, then what they named. So no snapshot is ever there whose files are gone, and what a crash leaves
+is deleted by the next expiry, from that list.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lakebed.errors import StorageError, UnsupportedError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.definition import refuse_unserved
+from lakebed.formats.paimon.expire.retention import Retention, RetentionPlanner
+from lakebed.formats.paimon.expire.unused import UnusedFiles
+from lakebed.formats.paimon.layout import branch_prefix, snapshot_path
+from lakebed.formats.paimon.publish import write_earliest
+from lakebed.formats.paimon.snapshot import History
+from lakebed.kernel.options import Options
+from lakebed.model.upkeep import ExpireResult, Skipped
+
+_JOURNALS = ".lakebed/expire"
+
+
+@dataclass(slots=True)
+class SnapshotExpiry:
+    """Expires snapshots of one branch by its options. One object can be run again and again, and reads less then."""
+
+    history: History
+    options: Options
+    _planner: RetentionPlanner | None = None
+
+    def run(self, dry_run: bool = False) -> ExpireResult:
+        """Expire what may go now. Raises UnsupportedError for a table whose changelog outlives its snapshots."""
+        _refuse(self.history, self.options)
+        store = self.history.store
+        finished = () if dry_run else self._finish_interrupted()
+        if self._planner is None:
+            self._planner = RetentionPlanner(self.history, self.options)
+        retention = self._planner.plan(int(time.time() * 1000))
+        if retention is None or retention.end <= retention.earliest:
+            return ExpireResult((), finished, retention.holds if retention else (), dry_run)
+        found = [self.history.find(number) for number in range(retention.earliest, retention.end)]
+        expiring = [snapshot for snapshot in found if snapshot is not None]
+        paths = UnusedFiles(self.history, self.options).of(expiring, self.history.snapshot(retention.end))
+        names = [snapshot_path(self.history.branch, snapshot.id) for snapshot in expiring]
+        if not dry_run:
+            journal = f"{_JOURNALS}/{branch_prefix(self.history.branch).replace('/', '_')}{uuid.uuid4()}.json"
+            store.write(journal, json.dumps({"snapshots": names, "files": paths}).encode())
+            write_earliest(store, self.history.branch, retention.end)
+            store.delete_many(names)
+            store.delete_many(paths)
+            store.delete(journal)
+        expired = tuple(str(snapshot.id) for snapshot in expiring)
+        return ExpireResult(
+            expired, (*finished, *paths, *names), (*retention.holds, *self._kept_tags(retention)), dry_run
+        )
+
+    def due(self) -> bool:
+        """Whether a plan may find something: a cheap look, for after each commit."""
+        latest, earliest = self.history.latest_id(), self.history.earliest_id()
+        return latest is not None and earliest is not None and latest - earliest >= self.options[opt.SNAPSHOTS_MIN]
+
+    def _finish_interrupted(self) -> tuple[str, ...]:
+        """Delete what expiries that died half way had still to delete, unless something needs it again."""
+        store = self.history.store
+        journals = [info.path for info in store.list(_JOURNALS).files]
+        if not journals:
+            return ()
+        done: list[str] = []
+        for journal in journals:
+            with suppress(FileNotFoundError, ValueError):  # another expiry finished it, or it was never written whole
+                listed = json.loads(store.read(journal))
+                store.delete_many(listed["snapshots"])
+                needed = set(UnusedFiles(self.history, self.options).all_needed())
+                paths = [path for path in listed["files"] if path not in needed and store.exists(path)]
+                store.delete_many(paths)
+                done += paths
+            store.delete(journal)
+        return tuple(done)
+
+    def _kept_tags(self, retention: Retention) -> Sequence[Skipped]:
+        tagged = [(name, self.history.tag(name).id) for name in self.history.tags()]
+        return [
+            Skipped(f"files of snapshot {number}", f"tag {name!r} names it")
+            for name, number in tagged
+            if retention.earliest <= number < retention.end
+        ]
+
+
+def expiry_note(expiry: SnapshotExpiry) -> tuple[str, ...]:
+    """Expire after a commit, if anything is due. A failure does not touch the commit: it is told, and tried again
+    after the next one."""
+    try:
+        if expiry.due():
+            expiry.run()
+    except (StorageError, UnsupportedError, FileNotFoundError) as error:
+        return (f"snapshots were not expired: {error}",)
+    return ()
+
+
+def _refuse(history: History, options: Options) -> None:
+    refuse_unserved(history.latest_schema(), options, history.store.location)
+    for key in (opt.CHANGELOG_MIN, opt.CHANGELOG_MAX, opt.CHANGELOG_TIME):
+        if options.given(key):
+            raise UnsupportedError(
+                f"lakebed does not expire snapshots of a table with {key.key}", table=history.store.location,
+                why="its changelog shall outlive its snapshots, and lakebed does not keep it apart from them",
+                todo="Expire with Paimon's own engine, or take the option out",
+            )  # fmt: skip

@@ -1,0 +1,68 @@
+"""An expiry that dies at any storage call leaves every snapshot that is there whole, and the next one finishes it."""
+
+import itertools
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.kernel.files import Store, open_store
+from lakebed.testing.faults import Crash, Fault, FaultyStore, Kind
+
+SCHEMA = pa.schema([pa.field("dt", pa.string(), False), pa.field("id", pa.int64(), False), ("v", pa.string())])
+AT_ONCE = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "snapshot.time-retained": "1 ms"}
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Callable[[], Store]:
+    """Fresh copies of a table with six snapshots and a tag."""
+    original, number = tmp_path / "original", itertools.count()
+    table = lakebed.create(
+        original, "paimon", SCHEMA, ["dt", "id"], ["dt"],
+        {"bucket": "1", "write-only": "true", "changelog-producer": "input"},
+    )  # fmt: skip
+    for turn in range(3):
+        table.write(pa.Table.from_pylist([{"dt": "a", "id": turn, "v": "x"}]))
+        table.write(pa.Table.from_pylist([{"dt": "b", "id": turn, "v": "y"}]), mode="overwrite")
+        if turn == 0:
+            table.tag("kept")
+    return lambda: open_store(shutil.copytree(original, tmp_path / f"copy-{next(number)}"))
+
+
+def readable(store: Store) -> list[Any]:
+    """The rows of the table, of its tag, and of every snapshot that is there."""
+    table = lakebed.open(store)
+    times: list[Any] = [None, "tag:kept", *(int(instant.time) for instant in table.history())]
+    return [sorted(map(repr, table.read(as_of=time).read_all().to_pylist())) for time in times]
+
+
+def all_files(store: Store) -> set[str]:
+    return {info.path for info in store.walk("")}
+
+
+def test_every_crash_is_harmless_and_finished_later(copies: Callable[[], Store]) -> None:
+    def expire(store: Store) -> None:
+        lakebed.open(store).expire(options=AT_ONCE)
+
+    whole = FaultyStore(copies())
+    before = readable(whole.real)
+    expire(whole)
+    after, left = readable(whole.real), all_files(whole.real)
+    assert after[:2] == before[:2]
+    assert len(after) == 3
+    calls = len(whole.calls)
+    assert calls > 30
+    for kind, at in itertools.product((Kind.CRASH_BEFORE, Kind.CRASH_AFTER), range(1, calls + 1)):
+        store = FaultyStore(copies(), Fault(at, kind))
+        with suppress(Crash, ValueError):  # ValueError: this call cannot fail in that way
+            expire(store)
+        seen = readable(store.real)
+        assert seen[:2] == before[:2], f"{kind} at call {at}"
+        expire(store.real)
+        assert all_files(store.real) == left, f"{kind} at call {at}"
+        assert readable(store.real) == after
