@@ -24,7 +24,9 @@ from pyiceberg.types import (
     FixedType,
     FloatType,
     IcebergType,
+    IntegerType,
     ListType,
+    LongType,
     MapType,
     NestedField,
     PrimitiveType,
@@ -279,6 +281,8 @@ def _is_void(metrics: Metrics, id: int) -> bool:
 def _comparable(kind: PrimitiveType, bound: bytes) -> Any:
     if isinstance(kind, StringType | BinaryType | FixedType | UUIDType):
         return bytes(bound)  # UTF-8 sorts as its code points do
+    if len(bound) == 4 and isinstance(kind, LongType | DoubleType):  # written when the column was narrower
+        kind = IntegerType() if isinstance(kind, LongType) else FloatType()
     value: Any = from_bytes(kind, bytes(bound))
     return (value, struct.pack(">d", value) < b"\x80") if value == 0 and isinstance(value, float) else (value, True)
 
