@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from lakebed.formats.iceberg.entries import DataFile, DeleteFile
 from lakebed.kernel.staging import Staged
 from lakebed.model.commit import CommitMessage
@@ -14,12 +16,14 @@ class IcebergMessage(CommitMessage):
     """Rows that a task staged, or the files made of what all tasks staged. Picklable.
 
     `keys` are staged rows of the key columns, each key once, whose older rows a commit removes: row-level deletes are
-    found against the snapshot that the commit builds on.
+    found against the snapshot that the commit builds on. `bounds` are the least and the greatest value of each key
+    column, in two rows.
     """
 
     staged: tuple[Staged, ...] = ()
     data_files: tuple[DataFile, ...] = ()
     keys: tuple[Staged, ...] = ()
+    bounds: pa.Table | None = None
     rows: int = 0
 
 

@@ -8,7 +8,7 @@ that of each key the last one can be told.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,15 +60,30 @@ class TaskTarget:
         return arrow_schema(self.schema)
 
     @property
-    def staged_schema(self) -> pa.Schema:
-        """What is staged: the table's columns, and where changes go by key their kind."""
-        return self.rows_schema.append(pa.field(KIND_COLUMN, pa.int8(), False)) if self.keys else self.rows_schema
+    def input_schema(self) -> pa.Schema:
+        """What rows must look like. Where changes go by key, a removed row needs no other column."""
+        if not self.keys:
+            return self.rows_schema
+        return pa.schema([field.with_nullable(field.name not in self.keys) for field in self.rows_schema])
 
-    def stager(self, schema: pa.Schema | None = None) -> Stager:
-        """Where a task puts its rows."""
-        group = self.by_key if self.keys and schema is None else self.router.group
+    @property
+    def staged_schema(self) -> pa.Schema:
+        """What tasks stage: the columns of rows, and where changes go by key their kind."""
+        return self.input_schema.append(pa.field(KIND_COLUMN, pa.int8(), False)) if self.keys else self.rows_schema
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        """The key columns."""
+        return pa.schema([self.rows_schema.field(name) for name in self.keys])
+
+    def stager(self, schema: pa.Schema, group: Callable[[pa.Table], Grouped], inline: int | None = None) -> Stager:
+        """A new place for staged rows."""
         path = f"{self.staging}/{uuid.uuid4()}.arrow"
-        return Stager(self.files, path, schema or self.staged_schema, group, self.buffer, self.inline)
+        return Stager(self.files, path, schema, group, self.buffer, self.inline if inline is None else inline)
+
+    def task_stager(self) -> Stager:
+        """Where a task puts its rows."""
+        return self.stager(self.staged_schema, self.by_key if self.keys else self.router.group)
 
     def by_key(self, rows: pa.Table) -> Grouped:
         """The slot of each row: a hash of its key."""
@@ -79,13 +94,10 @@ class TaskTarget:
 
     def fitted(self, data: pa.Table) -> pa.Table:
         """Rows in the table's columns and types; columns not given have their write default, else null."""
-        check_fit(data.schema, self._wanted(), self.location)
-        return fit(data, self.rows_schema, self.location, self._absent)
-
-    def _wanted(self) -> pa.Schema:
-        """The columns, those with a write default nullable: they may be left out."""
         defaults = {field.name for field in self.schema.fields if field.write_default is not None}
-        return pa.schema([field.with_nullable(field.nullable or field.name in defaults) for field in self.rows_schema])
+        optional = [f.with_nullable(f.nullable or f.name in defaults) for f in self.input_schema]
+        check_fit(data.schema, pa.schema(optional), self.location)
+        return fit(data, self.input_schema, self.location, self._absent)
 
     def _absent(self, field: pa.Field, rows: int) -> pa.Array:
         own = self.schema.find_field(field.name)
@@ -99,7 +111,7 @@ class IcebergTaskWriter:
 
     def __init__(self, target: TaskTarget) -> None:
         self._target = target
-        self._stager = target.stager()
+        self._stager = target.task_stager()
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
@@ -122,13 +134,13 @@ class IcebergTaskWriter:
     def finish(self) -> Sequence[IcebergMessage]:
         """Say what was staged since the last call. The writer may be used on."""
         staged, rows = self._stager.finish(), self._rows
-        self._stager, self._rows = self._target.stager(), 0
+        self._stager, self._rows = self._target.task_stager(), 0
         return [IcebergMessage(staged=(staged,), rows=rows)] if staged is not None else []
 
     def abort(self) -> None:
         """Remove what was staged since the last `finish`."""
         self._stager.abort()
-        self._stager, self._rows = self._target.stager(), 0
+        self._stager, self._rows = self._target.task_stager(), 0
 
 
 def _check_keys(rows: pa.Table, target: TaskTarget) -> None:

@@ -1,0 +1,98 @@
+"""Changes by key: the last row of each key is what holds, a removed key leaves none.
+
+Tasks staged the rows by a hash of the key, so that all rows of a key lie in one slot, in the order in which they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.formats.iceberg.write.message import IcebergMessage
+from lakebed.formats.iceberg.write.writer import KIND_COLUMN, TaskTarget
+from lakebed.kernel.engine import Engine
+from lakebed.kernel.keys.distinct import distinct
+from lakebed.kernel.routing import share_out
+from lakebed.kernel.staging import Run, Staged, StagedBuckets
+from lakebed.model.rowkind import RowKind
+from lakebed.verbs.fit import fit, one_chunk
+
+
+def last_of_each_key(staged: Sequence[Staged], target: TaskTarget, engine: Engine) -> list[IcebergMessage]:
+    """For what tasks staged by key: the rows that hold, staged by partition, and all keys that were met.
+
+    SchemaError when a row that holds lacks a value that the table wants.
+    """
+    slots = StagedBuckets(staged, target.staged_schema)
+    runs = [slots.run(at, 0, int(rows)) for at, rows in enumerate(slots.rows.tolist())]
+    shares = share_out(slots.sizes.tolist(), engine.parallelism)
+    tasks = [[runs[at] for at in share] for share in shares]
+    return list(engine.map(_LastOfEachKey(target), tasks))
+
+
+@dataclass(frozen=True, slots=True)
+class _LastOfEachKey:
+    """Works on some slots, one after the other."""
+
+    target: TaskTarget
+
+    def __call__(self, runs: Sequence[Run]) -> IcebergMessage:
+        target = self.target
+        rows_out = target.stager(target.rows_schema, target.router.group)
+        keys_out = target.stager(target.key_schema, target.by_key)
+        bounds: pa.Table | None = None
+        try:
+            for run in runs:
+                rows = pa.Table.from_batches(run.batches(target.files), run.schema).combine_chunks()
+                rows = rows.take(pa.array(_last_rows(rows, target.keys)))
+                keys = rows.select(list(target.keys)).cast(target.key_schema)
+                keys_out.write(keys)
+                bounds = widened(bounds, keys)
+                kinds = rows[KIND_COLUMN].to_numpy()
+                held = rows.filter(pa.array((kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)))
+                rows_out.write(fit(held, target.rows_schema, target.location))
+            held_staged, keys_staged = rows_out.finish(), keys_out.finish()
+        except BaseException:
+            rows_out.abort()
+            keys_out.abort()
+            raise
+        message = IcebergMessage(bounds=bounds)
+        if held_staged is not None:
+            message = replace(message, staged=(held_staged,))
+        return replace(message, keys=(keys_staged,)) if keys_staged is not None else message
+
+
+def _last_rows(rows: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
+    """The place of the last row of each key, ascending."""
+    codes, first = distinct([_plain(one_chunk(rows.column(name))) for name in keys])
+    last = np.zeros(len(first), np.int64)
+    last[codes] = np.arange(len(codes))  # of several rows with one code the last one stays
+    last.sort()
+    return last
+
+
+def widened(bounds: pa.Table | None, keys: pa.Table) -> pa.Table:
+    """Least and greatest values of key columns, of those known before and those of some more keys."""
+    if bounds is not None:
+        keys = pa.concat_tables([bounds, keys])
+    columns = []
+    for field, column in zip(keys.schema, keys.columns, strict=True):
+        plain = _plain(one_chunk(column))
+        least, most = pc.min_max(plain).values() if _ordered(plain.type) else (None, None)
+        both = pa.array([value.as_py() if value is not None else None for value in (least, most)], plain.type)
+        columns.append(both if plain.type == field.type else pa.ExtensionArray.from_storage(field.type, both))
+    return pa.Table.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in keys.schema]))
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.storage if isinstance(column, pa.ExtensionArray) else column
+
+
+def _ordered(kind: pa.DataType) -> bool:
+    """Whether Arrow finds the least value of such a column."""
+    return not (pa.types.is_fixed_size_binary(kind) or pa.types.is_nested(kind))

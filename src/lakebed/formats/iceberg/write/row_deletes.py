@@ -1,0 +1,276 @@
+"""Row-level deletes: where the rows to remove lie in a snapshot, and the files that say so.
+
+Positions are written, never equality deletes: these are cheap to write and dear to read, not every reader applies them
+(pyiceberg refuses such tables), and they would remove rows of older files for ever. So the key columns of the files
+that may hold a key are read, pruned by the keys' bounds. Format version 2 gets position delete files, version 3
+deletion vectors, each merged with what removed rows of its file before; version 1 has neither.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from lakebed.errors import UnsupportedError
+from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.puffin import DELETION_VECTOR, Blob, Positions, encode_vector, write_puffin
+from lakebed.formats.iceberg.codec.schema import POS, arrow_schema
+from lakebed.formats.iceberg.entries import (
+    DELETE_FILE_PATH,
+    DELETE_FILE_POS,
+    Content,
+    DataFile,
+    DeleteFile,
+    FileTask,
+    partition_key,
+)
+from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.layout import data_location, partition_path
+from lakebed.formats.iceberg.read.context import ReadContext
+from lakebed.formats.iceberg.read.data import predicate_schema, read_task
+from lakebed.formats.iceberg.read.deletes import deleted_positions
+from lakebed.formats.iceberg.read.key_sets import KeySet
+from lakebed.formats.iceberg.read.plan import scan_tasks
+from lakebed.formats.iceberg.read.pruning import Pruning
+from lakebed.formats.iceberg.write.formats import FORMATS, Layout
+from lakebed.formats.iceberg.write.message import RowDeletes
+from lakebed.formats.iceberg.write.metrics import MetricsMode, leaves_of
+from lakebed.kernel.engine import Engine
+from lakebed.kernel.routing import share_out
+from lakebed.kernel.staging import Run, StagedBuckets
+
+HELD_KEYS = 4_000_000
+"""How many keys are held at once; with more, the files are read once for each part of them."""
+_FIELDS = (
+    NestedField(DELETE_FILE_PATH, "file_path", StringType(), required=True),
+    NestedField(DELETE_FILE_POS, "pos", LongType(), required=True),
+)
+_FULL = MetricsMode.parse("full", "write.delete.metrics")
+
+
+class Finder(Protocol):
+    """Which rows of a data file are to go. Picklable."""
+
+    def positions(self, files: Files, context: ReadContext, task: FileTask) -> Positions:
+        """The places of the rows in the file, ascending."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ByKey:
+    """Rows whose key is among staged ones. `runs` are parts of the keys that are held one at a time."""
+
+    names: tuple[str, ...]
+    runs: tuple[tuple[Run, ...], ...]
+    predicate: pc.Expression | None
+
+    @classmethod
+    def of(cls, keys: StagedBuckets, names: tuple[str, ...], bounds: pa.Table | None, context: ReadContext) -> ByKey:
+        """The finder of all staged keys; `bounds` are the least and greatest values of each column."""
+        runs: list[list[Run]] = [[]]
+        held = 0
+        for at, rows in enumerate(keys.rows.tolist()):
+            if held and held + rows > HELD_KEYS:
+                runs.append([])
+                held = 0
+            runs[-1].append(keys.run(at, 0, rows))
+            held += rows
+        return cls(names, tuple(map(tuple, runs)), _between(bounds, predicate_schema(context)))
+
+    def positions(self, files: Files, context: ReadContext, task: FileTask) -> Positions:
+        """The rows of the file with one of the keys."""
+        found: list[Positions] = []
+        for part in self.runs:
+            known = self._known(files, part)
+            for batch in read_task(files, context, task, [*self.names, POS.name], predicate=self.predicate):
+                hit = known.contains([batch.column(name) for name in self.names])
+                found.append(batch.column(POS.name).to_numpy()[hit])
+        return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+
+    def _known(self, files: Files, part: Sequence[Run]) -> KeySet:
+        batches = [batch for run in part for batch in run.batches(files)]
+        columns = pa.Table.from_batches(batches).combine_chunks()
+        return KeySet.of([columns.column(name).combine_chunks() for name in self.names])
+
+
+@dataclass(frozen=True, slots=True)
+class ByPredicate:
+    """Rows that a predicate keeps."""
+
+    predicate: pc.Expression
+
+    def positions(self, files: Files, context: ReadContext, task: FileTask) -> Positions:
+        """The rows of the file that the predicate keeps."""
+        batches = read_task(files, context, task, [POS.name], predicate=self.predicate)
+        return np.concatenate([np.empty(0, np.int64), *(batch.column(POS.name).to_numpy() for batch in batches)])
+
+
+def find_row_deletes(
+    files: Files, metadata: TableMetadata, snapshot: Snapshot | None, finder: ByKey | ByPredicate, granularity: str,
+    engine: Engine, whole_files: bool = False,
+) -> tuple[RowDeletes, list[DataFile]]:  # fmt: skip
+    """The deletes of the rows that a finder finds in a snapshot; their files are written.
+
+    With `whole_files`, data files that lose every row are given back for removal instead. UnsupportedError for a table
+    of format version 1 that has such rows.
+    """
+    context = ReadContext.of(metadata)
+    tasks = list(scan_tasks(files, metadata, snapshot, Pruning.of(finder.predicate, context.schema)))
+    if not tasks:
+        return RowDeletes(), []
+    shares = share_out([task.data.size for task in tasks], engine.parallelism)
+    groups = [[tasks[at] for at in share] for share in shares]
+    work = _Find(files, context, finder, DeleteWriter.of(files, metadata, granularity), whole_files)
+    parts = list(engine.map(work, groups))
+    deletes = RowDeletes(
+        tuple(file for part, _ in parts for file in part.added),
+        tuple(file for part, _ in parts for file in part.replaced),
+        tuple(path for part, _ in parts for path in part.data_files),
+    )
+    return deletes, [file for _, gone in parts for file in gone]
+
+
+@dataclass(frozen=True, slots=True)
+class _Find:
+    """Looks into some data files and writes the deletes of their rows."""
+
+    files: Files
+    context: ReadContext
+    finder: ByKey | ByPredicate
+    writer: DeleteWriter
+    whole_files: bool
+
+    def __call__(self, tasks: Sequence[FileTask]) -> tuple[RowDeletes, list[DataFile]]:
+        found: list[tuple[FileTask, Positions]] = []
+        gone: list[DataFile] = []
+        for task in tasks:
+            positions = self.finder.positions(self.files, self.context, task)
+            if not len(positions):
+                continue
+            before = deleted_positions(self.files, task)
+            every = positions if before is None else np.union1d(before, positions)
+            if self.whole_files and len(every) == task.data.record_count:
+                gone.append(task.data)
+            else:
+                found.append((task, every if self.writer.vectors else positions))
+        return self.writer.write(found), gone
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteWriter:
+    """Writes row-level deletes of a table. Picklable."""
+
+    files: Files
+    metadata: TableMetadata
+    layout: Layout
+    by_partition: bool
+
+    @classmethod
+    def of(cls, files: Files, metadata: TableMetadata, granularity: str) -> DeleteWriter:
+        """The writer that the table's format version asks for."""
+        properties = {**metadata.properties, "write.format.default": "parquet"}
+        schema = Schema(*_FIELDS)
+        return cls(files, metadata, Layout.of(properties, schema), granularity == "partition")
+
+    @property
+    def vectors(self) -> bool:
+        """Whether deletes are deletion vectors."""
+        return self.metadata.format_version >= 3
+
+    def write(self, found: Sequence[tuple[FileTask, Positions]]) -> RowDeletes:
+        """The deletes of positions in data files; for vectors these include what was deleted before."""
+        if not found:
+            return RowDeletes()
+        if self.metadata.format_version < 2:
+            raise UnsupportedError(
+                "a table of format version 1 has no row-level deletes", table=self.metadata.location,
+                why=f"rows of {len(found)} data files would have to be removed",
+                todo="Let the table's engine set format-version=2, or overwrite whole partitions",
+            )  # fmt: skip
+        paths = tuple(task.data.path for task, _ in found)
+        if self.vectors:
+            added = self._vectors(found)
+            replaced = tuple(delete for task, _ in found for delete in task.deletes if delete.is_vector)
+            return RowDeletes(added, replaced, paths)
+        return RowDeletes(tuple(self._position_files(found)), (), paths)
+
+    def _vectors(self, found: Sequence[tuple[FileTask, Positions]]) -> tuple[DeleteFile, ...]:
+        """One Puffin file with a vector for each data file."""
+        blobs = [
+            (
+                Blob(
+                    DELETION_VECTOR, 0, 0, (POS.field_id,),
+                    properties={"referenced-data-file": task.data.path, "cardinality": str(len(positions))},
+                ),
+                encode_vector(positions),
+            )
+            for task, positions in found
+        ]  # fmt: skip
+        data, placed = write_puffin(blobs, {"created-by": "lakebed"})
+        url = data_location(self.metadata.location, self.metadata.properties, "", f"{uuid.uuid4()}-deletes.puffin")
+        self.files.write(url, data)
+        return tuple(
+            DeleteFile(
+                url, "PUFFIN", Content.POSITION_DELETES, task.data.spec_id, task.data.partition, len(positions),
+                len(data), referenced_data_file=task.data.path, content_offset=blob.offset, content_size=blob.length,
+            )
+            for (task, positions), blob in zip(found, placed, strict=True)
+        )  # fmt: skip
+
+    def _position_files(self, found: Sequence[tuple[FileTask, Positions]]) -> Iterator[DeleteFile]:
+        """Position delete files, of one data file or of one partition each, sorted by path and position."""
+        groups: dict[object, list[tuple[FileTask, Positions]]] = {}
+        for task, positions in found:
+            place = (task.data.spec_id, partition_key(task.data.partition))
+            groups.setdefault(place if self.by_partition else task.data.path, []).append((task, positions))
+        for group in groups.values():
+            yield self._position_file(sorted(group, key=lambda one: one[0].data.path))
+
+    def _position_file(self, group: Sequence[tuple[FileTask, Positions]]) -> DeleteFile:
+        data = group[0][0].data
+        paths = np.repeat(np.arange(len(group)), [len(positions) for _, positions in group])
+        names = pa.array([task.data.path for task, _ in group])
+        rows = pa.table(
+            {"file_path": names.take(pa.array(paths)), "pos": np.concatenate([p for _, p in group])},
+            schema=arrow_schema(_FIELDS, ids=True),
+        )
+        spec = self.metadata.specs[data.spec_id]
+        name = f"{uuid.uuid4()}-deletes.parquet"
+        url = data_location(
+            self.metadata.location, self.metadata.properties, partition_path(spec, data.partition), name
+        )
+        modes = {field.field_id: _FULL for field in _FIELDS}
+        sink = FORMATS["PARQUET"](self.files, url, rows.schema, leaves_of(_FIELDS), modes, self.layout)
+        try:
+            sink.write(rows)
+            done = sink.close()
+        except BaseException:
+            sink.abort()
+            raise
+        only = data.path if len(group) == 1 else None
+        return DeleteFile(
+            url, "PARQUET", Content.POSITION_DELETES, data.spec_id, data.partition, done.rows, done.size,
+            referenced_data_file=only, split_offsets=done.split_offsets, metrics=done.metrics,
+        )  # fmt: skip
+
+
+def _between(bounds: pa.Table | None, schema: pa.Schema) -> pc.Expression | None:
+    """Each key column between its bounds, where these are known."""
+    if bounds is None:
+        return None
+    parts = []
+    for field, column in zip(bounds.schema, bounds.columns, strict=True):
+        if isinstance(field.type, pa.BaseExtensionType) or column.null_count or pa.types.is_floating(field.type):
+            continue
+        least, most = column.cast(schema.field(field.name).type).combine_chunks()
+        parts += [pc.field(field.name) >= least, pc.field(field.name) <= most]
+    return reduce(lambda left, right: left & right, parts) if parts else None
