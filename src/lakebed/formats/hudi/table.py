@@ -10,6 +10,7 @@ import pyarrow as pa
 from lakebed.formats.hudi.archive.run import archive
 from lakebed.formats.hudi.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.config import load_config
+from lakebed.formats.hudi.inspect import inspect_table
 from lakebed.formats.hudi.layout import COMPLETES_AS
 from lakebed.formats.hudi.options import AS_OF, CDC, READ
 from lakebed.formats.hudi.read.cdc import plan_full_changes
@@ -21,9 +22,11 @@ from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.formats.hudi.timeline import MetadataFiles, instant_of, load_timeline
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import Store
+from lakebed.kernel.garbage import no_cycles
 from lakebed.kernel.predicates import Where
 from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.instant import Instant
+from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ArchiveResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
@@ -70,14 +73,16 @@ class HudiTable(Table):
     ) -> ReadPlan[HudiSplit]:
         """The splits of a snapshot, one for each file slice."""
         as_of = as_of if as_of is not None else self._options[AS_OF] or None
-        return plan_snapshot(self.state(), self._options, columns, where, as_of)
+        with no_cycles():
+            return plan_snapshot(self.state(), self._options, columns, where, as_of)
 
     def plan_changes(
         self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
     ) -> ReadPlan[HudiSplit]:
         """The splits of the changes in (after, until]."""
         plan = plan_full_changes if self._options[CDC] else plan_changes
-        return plan(self.state(), self._options, columns, where, after, until)
+        with no_cycles():
+            return plan(self.state(), self._options, columns, where, after, until)
 
     def archive(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
@@ -88,6 +93,10 @@ class HudiTable(Table):
         With `dry_run` the same decisions, and nothing is changed.
         """
         return archive(self.store, options, engine or LocalEngine(), dry_run=dry_run, storage=self.options)
+
+    def inspect(self) -> TableReport:
+        """Figures of both timelines, the archive and the files; findings with what to do; what archival cannot take."""
+        return inspect_table(self.state(), self._options, self.options)
 
     def stream(self, columns: Sequence[str] | None = None, where: Where = None) -> StreamReader:
         """A stream of changes, started where `read.start-commit` says; without it at the newest commit."""
