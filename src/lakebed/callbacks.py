@@ -20,7 +20,7 @@ from contextlib import closing
 from importlib import import_module
 from typing import Any
 
-from lakebed.errors import RuntimeMissingError, UsageError
+from lakebed.errors import UsageError
 from lakebed.kernel.commit.callbacks import CommitCallback, Committed, TagCallback
 
 __all__ = ["CommitCallback", "Committed", "PublishIcebergTags", "RegisterPartitions", "TagCallback"]
@@ -64,7 +64,7 @@ class RegisterPartitions:
 
 
 class PublishIcebergTags:
-    """Publishes a table's tags in an Iceberg catalog, through pyiceberg (`pip install pyiceberg`).
+    """Publishes a table's tags in an Iceberg catalog, through pyiceberg.
 
     `target` is `CATALOG:NAMESPACE.TABLE`, the catalog by its name in pyiceberg's own configuration. The Iceberg table
     gets a property `lakebed.tag.NAME` with the snapshot id; where it has a snapshot of that id, as tables have that
@@ -98,11 +98,5 @@ class PublishIcebergTags:
                 transaction.remove_properties(_TAG_PROPERTY + tag)
 
     def _load(self) -> Any:
-        try:
-            catalogs = import_module("pyiceberg.catalog")  # an optional dependency, which only this class needs
-        except ImportError as error:
-            raise RuntimeMissingError(
-                "pyiceberg is not installed", why="tags are to be published in an Iceberg catalog",
-                todo="pip install pyiceberg, or take the callback out of tag.callbacks",
-            ) from error  # fmt: skip
+        catalogs = import_module("pyiceberg.catalog")  # takes a second to import, which only this class should cost
         return catalogs.load_catalog(self.catalog).load_table(self.table)

@@ -1,20 +1,19 @@
 """The callbacks that lakebed brings: partitions in a SQL database, tags in an Iceberg catalog."""
 
 import sqlite3
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchTableError
 
 import lakebed
 from lakebed.callbacks import PublishIcebergTags, RegisterPartitions
-from lakebed.errors import RuntimeMissingError, UsageError
+from lakebed.errors import UsageError
 from tests.unit.paimon.conftest import Make, rows
+
+TAGS = "lakebed.callbacks:PublishIcebergTags"
 
 
 def test_partitions_go_to_whatever_database_there_is(make: Make, tmp_path: Path) -> None:
@@ -28,75 +27,82 @@ def test_partitions_go_to_whatever_database_there_is(make: Make, tmp_path: Path)
     assert found == [('{"dt": "a"}', 1), ('{"dt": "it\'s"}', 1)]
 
 
-@dataclass
-class IcebergTable:
-    """As much of pyiceberg's Table as tags need; counts its commits."""
-
-    snapshots: tuple[int, ...] = ()
-    properties: dict[str, str] = field(default_factory=dict)
-    refs: dict[str, Any] = field(default_factory=dict)
-    commits: int = 0
-
-    @property
-    def metadata(self) -> Any:
-        return SimpleNamespace(refs=self.refs)
-
-    def snapshot_by_id(self, snapshot_id: int) -> Any:
-        return snapshot_id if snapshot_id in self.snapshots else None
-
-    def manage_snapshots(self) -> "IcebergTable":
-        return self
-
-    def create_tag(self, snapshot_id: int, tag: str) -> "IcebergTable":
-        self.refs[tag] = SimpleNamespace(snapshot_id=snapshot_id)
-        return self
-
-    def remove_tag(self, tag: str) -> "IcebergTable":
-        del self.refs[tag]
-        return self
-
-    def commit(self) -> None:
-        self.commits += 1
-
-    @contextmanager
-    def transaction(self) -> Iterator["IcebergTable"]:
-        yield self
-        self.commits += 1
-
-    def set_properties(self, properties: dict[str, str]) -> None:
-        self.properties.update(properties)
-
-    def remove_properties(self, *names: str) -> None:
-        for name in names:
-            del self.properties[name]
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """A SQL catalog named `prod`, as pyiceberg's own configuration names it, with a table of two snapshots."""
+    (tmp_path / "warehouse").mkdir()
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TYPE", "sql")
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", type(pyiceberg_config())())
+    found = load_catalog("prod")
+    found.create_namespace("shop")
+    data = pa.table({"id": pa.array([1], pa.int64())})
+    table = found.create_table("shop.orders", data.schema)
+    table.append(data)
+    table.append(data)
+    return found
 
 
-@pytest.mark.parametrize("snapshots", [(), (1,)], ids=["no such snapshot", "its snapshot"])
-def test_tags_are_published_once(make: Make, monkeypatch: pytest.MonkeyPatch, snapshots: tuple[int, ...]) -> None:
-    found = IcebergTable(snapshots)
-    module = ModuleType("pyiceberg.catalog")
-    module.load_catalog = lambda name: SimpleNamespace(load_table=lambda table: {("prod", "s.t"): found}[name, table])  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pyiceberg", ModuleType("pyiceberg"))
-    monkeypatch.setitem(sys.modules, "pyiceberg.catalog", module)
-    name = "lakebed.callbacks:PublishIcebergTags"
+def pyiceberg_config() -> object:
+    """What pyiceberg read from the environment when it was imported."""
+    from pyiceberg import catalog
+
+    return catalog._ENV_CONFIG
+
+
+def published(catalog: Catalog) -> tuple[dict[str, str], dict[str, int], int]:
+    """The properties and tags that lakebed gave the Iceberg table, and how often its metadata changed."""
+    table = catalog.load_table("shop.orders")
+    properties = {key: value for key, value in table.properties.items() if key.startswith("lakebed.")}
+    tags = {name: ref.snapshot_id for name, ref in table.metadata.refs.items() if name != "main"}
+    return properties, tags, len(table.metadata.metadata_log)
+
+
+def test_tags_are_published_in_an_iceberg_catalog(make: Make, catalog: Catalog) -> None:
     table = make()
     table.write(rows(("a", 1, "v", 1)))
-    table = lakebed.open(table.location, {"tag.callbacks": name, f"tag.callback.{name}.param": "prod:s.t"})
+    table = lakebed.open(table.location, {"tag.callbacks": TAGS, f"tag.callback.{TAGS}.param": "prod:shop.orders"})
     table.tag("daily")
-    commits = found.commits
-    assert found.properties == {"lakebed.tag.daily": "1"}
-    assert list(found.refs) == (["daily"] if snapshots else [])
-    PublishIcebergTags("prod:s.t").notify_creation("daily", 1)
-    assert found.commits == commits
+    assert published(catalog)[:2] == ({"lakebed.tag.daily": "1"}, {})
     table.delete_tag("daily")
-    assert (found.properties, found.refs) == ({}, {})
-    PublishIcebergTags("prod:s.t").notify_deletion("daily")
-    assert found.commits == 2 * commits
+    assert published(catalog)[:2] == ({}, {})
 
 
-def test_without_pyiceberg_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyiceberg.catalog", None)
-    with pytest.raises(RuntimeMissingError, match="pip install pyiceberg"):
-        PublishIcebergTags("prod:shop.orders").notify_creation("daily", 1)
+def test_publishing_again_changes_nothing(catalog: Catalog) -> None:
+    first, second = (snapshot.snapshot_id for snapshot in catalog.load_table("shop.orders").snapshots())
+    publish = PublishIcebergTags("prod:shop.orders")
+    for _ in range(2):
+        publish.notify_creation("daily", first)
+        after = published(catalog)
+        assert after[:2] == ({"lakebed.tag.daily": str(first)}, {"daily": first})
+    publish.notify_creation("daily", first)
+    assert published(catalog) == after
+    publish.notify_creation("daily", second)
+    assert published(catalog)[:2] == ({"lakebed.tag.daily": str(second)}, {"daily": second})
+    for _ in range(2):
+        publish.notify_deletion("daily")
+        assert published(catalog)[:2] == ({}, {})
+    gone = published(catalog)
+    publish.notify_deletion("daily")
+    assert published(catalog) == gone
+
+
+def test_one_that_died_half_way_is_finished(catalog: Catalog) -> None:
+    """The tag is there, its property is not, as after a crash between the two."""
+    snapshot = catalog.load_table("shop.orders").snapshots()[0].snapshot_id
+    catalog.load_table("shop.orders").manage_snapshots().create_tag(snapshot, "daily").commit()
+    PublishIcebergTags("prod:shop.orders").notify_creation("daily", snapshot)
+    assert published(catalog)[:2] == ({"lakebed.tag.daily": str(snapshot)}, {"daily": snapshot})
+
+
+def test_a_table_that_is_not_there(make: Make, catalog: Catalog) -> None:
     with pytest.raises(UsageError, match=r"CATALOG:NAMESPACE\.TABLE"):
         PublishIcebergTags("orders")
+    with pytest.raises(NoSuchTableError):
+        PublishIcebergTags("prod:shop.nowhere").notify_creation("daily", 1)
+    table = make()
+    table.write(rows(("a", 1, "v", 1)))
+    options = {"tag.callbacks": TAGS, f"tag.callback.{TAGS}.param": "prod:shop.nowhere"}
+    lakebed.open(table.location, options).tag("daily")  # best effort: the tag stands
+    assert lakebed.open(table.location).read(as_of="tag:daily").read_all().num_rows == 1
