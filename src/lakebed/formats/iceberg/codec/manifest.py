@@ -136,30 +136,28 @@ _ARROW: Mapping[type[Any], pa.DataType] = {
 }  # fmt: skip
 
 
-def partition_type(metadata: TableMetadata, spec: PartitionSpec) -> pa.StructType:
-    """The Arrow struct of a spec's partition values: one nullable field of the transform's result type a field.
+def partition_types(metadata: TableMetadata, spec: PartitionSpec) -> list[tuple[str, Any]]:
+    """(name, Iceberg type) of each field of a spec: the transform's result type.
 
-    UUIDs are 16 bytes. A source column that was dropped is looked up in older schemas; UnsupportedError when none has
-    it, or for a transform that this build does not know.
+    A source column that was dropped is looked up in older schemas; UnsupportedError when none has it, or for a
+    transform that this build does not know.
     """
     schemas = [metadata.schema, *reversed(metadata.schemas.values())]
-    fields = []
+    found: list[tuple[str, Any]] = []
     for field in spec.fields:
-        source = None
-        for schema in schemas:
-            try:
-                source = schema.find_type(field.source_id)
-                break
-            except ValueError:
-                continue
+        source = next((s.find_type(field.source_id) for s in schemas if field.source_id in s.field_ids), None)
         if source is None and str(field.transform) != "void":
             raise UnsupportedError(
                 f"partition field {field.name!r} comes from column {field.source_id}, which no schema has",
                 table=metadata.location,
             )
-        result = T.UnknownType() if source is None else field.transform.result_type(source)
-        fields.append(pa.field(field.name, arrow_type(result)))
-    return pa.struct(fields)
+        found.append((field.name, T.UnknownType() if source is None else field.transform.result_type(source)))
+    return found
+
+
+def partition_type(metadata: TableMetadata, spec: PartitionSpec) -> pa.StructType:
+    """The Arrow struct of a spec's partition values, all nullable; UUIDs are 16 bytes."""
+    return pa.struct([pa.field(name, arrow_type(kind)) for name, kind in partition_types(metadata, spec)])
 
 
 def arrow_type(kind: Any) -> pa.DataType:
