@@ -24,15 +24,18 @@ _RESULT_ARROW = pa.schema([pa.field("task", pa.int64(), False), pa.field("result
 
 
 class SparkEngine:
-    """Runs the tasks of rewrite, expire and archive on a cluster: `table.rewrite(engine=SparkEngine(spark))`."""
+    """Runs the tasks of rewrite, expire and archive on a cluster: `table.rewrite(engine=SparkEngine(spark))`.
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+    `parallelism` is how many tasks a verb shall make work for; as many as the session runs at once when not given.
+    """
+
+    def __init__(self, spark: SparkSession, parallelism: int | None = None) -> None:
+        self._spark, self._given = spark, parallelism
 
     @cached_property
     def parallelism(self) -> int:
         """How many tasks the session runs at once, as Spark counts its cores; over Connect one small job finds out."""
-        return default_parallelism(self._spark)
+        return self._given or default_parallelism(self._spark)
 
     def map(self, fn: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
         """Results in the order of the tasks, all together when the last one is done.

@@ -51,7 +51,7 @@ def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[s
     table = formats.open_table(location, {k: v for k, v in options.items() if k.lower() != PARALLELISM_OPTION})
     sink = table.sink(Mode.parse(mode))
     written = write_files(df, sink, table.location, parallelism)
-    return sink.commit(BATCH_IDENTIFIER, settled(sink, written.messages, SparkEngine(df.sparkSession)))
+    return sink.commit(BATCH_IDENTIFIER, settled(sink, written.messages, SparkEngine(df.sparkSession, parallelism)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ class StreamSink:
         """Write, commit, and leave a report beside the checkpoint."""
         sink = formats.open_table(self.location, self.options).sink(Mode.APPEND, commit_user=self.user)
         written = write_files(df, sink, self.location, self.parallelism)
-        result = sink.commit(batch_id, settled(sink, written.messages, SparkEngine(df.sparkSession)))
+        result = sink.commit(batch_id, settled(sink, written.messages, SparkEngine(df.sparkSession, self.parallelism)))
         report = BatchReport(batch_id, written.rows, result.instant, str(result.outcome), result.notes)
         _keep(open_store(self.checkpoint, self.options), report)
 
