@@ -69,7 +69,7 @@ def scan_tasks(
     if snapshot is None:
         return
     data, deletes = kept_manifests(metadata, read_manifest_list(files, snapshot), pruning)
-    index = DeleteIndex(_deletes(files, metadata, deletes), unpartitioned(metadata))
+    index = DeleteIndex(live_deletes(files, metadata, deletes), unpartitioned(metadata))
     for spec_id, some in data.items():
         for entries in chosen_entries(files, metadata, some, metadata.specs[spec_id], pruning):
             yield from index.tasks(entries)
@@ -112,7 +112,8 @@ def chosen_entries(
         yield entries.select([name for name in entries.column_names if name not in STATS_USED])
 
 
-def _deletes(files: Files, metadata: TableMetadata, manifests: BySpec) -> Iterator[DeleteFile]:
+def live_deletes(files: Files, metadata: TableMetadata, manifests: BySpec) -> Iterator[DeleteFile]:
+    """The live delete files of manifests, by which file position deletes are about."""
     columns = (*COLUMNS, "lower_bounds", "upper_bounds")
     for some in manifests.values():
         for entries in iter_entries(files, metadata, some, columns):
