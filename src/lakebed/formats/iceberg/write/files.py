@@ -138,6 +138,11 @@ class RollingWriter:
         """Bytes on disk by bytes in memory, as far as it is known; 1 before the first row group."""
         return self._encoded / self._flushed if self._flushed else 1.0
 
+    @property
+    def measured(self) -> bool:
+        """Whether a row group was written, so that `ratio` is known."""
+        return self._flushed > 0
+
     def write(self, batch: pa.RecordBatch, partition: Partition = ()) -> None:
         """Take the rows of a batch, whose columns are the target's; another partition closes the file."""
         if not batch.num_rows:

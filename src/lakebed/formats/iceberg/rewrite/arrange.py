@@ -1,0 +1,287 @@
+"""How a rewrite lays rows out: in the table's sort order or another one, in z-order, by the partitions of a new spec.
+
+Rules: the reference engine's SortOrderParser as the SQL procedure takes it, ZOrderByteUtils, and the specification's
+"Sorting". Rows that do not fit into memory are put aside, cut into ranges by a sample of their keys, and sorted range
+by range: what is held at a time is bounded, and files have ranges that do not overlap.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform
+
+from lakebed.errors import OptionError
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.rewrite.options import SORT_ORDER
+from lakebed.formats.iceberg.write.routing import Router, Sorter, derived
+from lakebed.kernel.scratch import SpillFile, Stretch
+from lakebed.kernel.sort_keys import Direction, boundaries, comparable, range_codes, sort_order, thinned, with_ties
+
+MEMORY = 96 << 20
+"""Bytes of rows that one task sorts at a time."""
+_SAMPLE = 2000
+_BATCH_ROWS = 64 << 10
+
+
+class Keys(Protocol):
+    """Gives rows their sort keys. Picklable."""
+
+    def keys(self, rows: pa.Table) -> pa.Table:
+        """The keys, in a form that compares column by column."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ZOrder:
+    """Columns of equal weight, woven bit by bit. `width` bytes of a text or binary value count."""
+
+    schema: Schema
+    columns: tuple[int, ...]
+    width: int = 8
+
+    def keys(self, rows: pa.Table) -> pa.Table:
+        """One column of bytes."""
+        name = "a z-order"
+        parts = [derived(rows, self.schema, column, IdentityTransform(), name) for column in self.columns]
+        return comparable([woven([ordered_bytes(part, self.width) for part in parts])], [Direction()])
+
+
+@dataclass(frozen=True, slots=True)
+class ByPartition:
+    """The partition first, then other keys: for rows that go into several partitions."""
+
+    router: Router
+    inner: Keys | None
+
+    def keys(self, rows: pa.Table) -> pa.Table:
+        """The partition's fields, then the inner keys."""
+        spec, schema = self.router.spec, self.router.schema
+        fields = [derived(rows, schema, f.source_id, f.transform, f"partition field {f.name!r}") for f in spec.fields]
+        found = comparable(fields, [Direction()] * len(fields))
+        found = found.rename_columns([f"{name[0]}p{name[1:]}" for name in found.column_names])
+        if self.inner is not None:
+            inner = self.inner.keys(rows)
+            for name in inner.column_names:
+                found = found.append_column(name, inner.column(name))
+        return found
+
+
+# ---- which order -----------------------------------------------------------------------------------------------------
+
+_ZORDER = re.compile(r"\s*zorder\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
+_TERM = re.compile(r"\s*([^\s]+|`[^`]+`|\"[^\"]+\")(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A sort: its keys, the column that comes first, and the id of the table's order that it is (0: none)."""
+
+    keys: Keys
+    first: int
+    id: int
+
+
+def order_of(metadata: TableMetadata, strategy: str, text: str, width: int = 8) -> Order | None:
+    """What a call asks for; None for a bin-pack. OptionError for an order that cannot be."""
+    match = _ZORDER.fullmatch(text)
+    if match or strategy == "zorder":
+        names = [_unquoted(name) for name in (match[1] if match else text).split(",") if name.strip()]
+        if not names:
+            raise OptionError.ill_typed(SORT_ORDER.key, text, "zorder(a, b) with the columns to weave")
+        columns = tuple(_column(metadata.schema, name) for name in names)
+        return Order(ZOrder(metadata.schema, columns, width), columns[0], 0)
+    if text.strip():
+        if strategy == "binpack":
+            raise OptionError.ill_typed(SORT_ORDER.key, text, "no order with strategy=binpack")
+        return _sorted(metadata, SortOrder(*_fields(metadata.schema, text)))
+    if strategy != "sort":
+        return None
+    found = table_order(metadata)
+    if found is None:
+        raise OptionError.ill_typed(SORT_ORDER.key, text, "an order, since the table has none of its own")
+    return found
+
+
+def table_order(metadata: TableMetadata) -> Order | None:
+    """The sort order of the table, None when it has none."""
+    order = metadata.sort_orders.get(metadata.default_sort_order_id)
+    return _sorted(metadata, order) if order is not None and order.fields else None
+
+
+def _sorted(metadata: TableMetadata, order: SortOrder) -> Order:
+    known = (id for id, one in metadata.sort_orders.items() if id and list(one.fields) == list(order.fields))
+    return Order(Sorter(metadata.schema, order), order.fields[0].source_id, next(known, 0))
+
+
+def _fields(schema: Schema, text: str) -> Iterator[SortField]:
+    for term in text.split(","):
+        match = _TERM.fullmatch(term)
+        if match is None:
+            raise OptionError.ill_typed(SORT_ORDER.key, text, "columns as `a desc nulls last, b`, or zorder(a, b)")
+        down = (match[2] or "asc").lower() == "desc"
+        nulls = (match[3] or ("last" if down else "first")).lower()
+        yield SortField(
+            source_id=_column(schema, _unquoted(match[1])),
+            transform=IdentityTransform(),
+            direction=SortDirection.DESC if down else SortDirection.ASC,
+            null_order=NullOrder.NULLS_FIRST if nulls == "first" else NullOrder.NULLS_LAST,
+        )
+
+
+def _unquoted(name: str) -> str:
+    return name.strip().strip('`"')
+
+
+def _column(schema: Schema, name: str) -> int:
+    for exact in (True, False):
+        with suppress(ValueError):
+            field = schema.find_field(name, case_sensitive=exact)
+            if not field.field_type.is_primitive:
+                raise OptionError.ill_typed(SORT_ORDER.key, name, "a column that is no struct, list or map")
+            return field.field_id
+    raise OptionError.unknown(name, [field.name for field in schema.fields], where="the columns to sort by")
+
+
+# ---- sorting ---------------------------------------------------------------------------------------------------------
+
+
+def sorted_batches(
+    batches: Iterator[pa.RecordBatch], order: Keys, memory: int = MEMORY, folder: str = ""
+) -> Iterator[pa.RecordBatch]:
+    """All rows in order. About `memory` bytes of them are held; the rest lies in a scratch file."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= memory:
+            yield from _in_ranges(held, batches, order, memory, folder)
+            return
+    if held:
+        yield from _in_order(pa.Table.from_batches(held), order)
+
+
+def _in_order(rows: pa.Table, order: Keys) -> Iterator[pa.RecordBatch]:
+    rows = rows.combine_chunks()
+    places = sort_order(order.keys(rows))
+    for start in range(0, len(places), _BATCH_ROWS):
+        yield from rows.take(pa.array(places[start : start + _BATCH_ROWS])).combine_chunks().to_batches()
+
+
+def _in_ranges(
+    held: list[pa.RecordBatch], rest: Iterator[pa.RecordBatch], order: Keys, memory: int, folder: str
+) -> Iterator[pa.RecordBatch]:
+    first, second = SpillFile(folder), SpillFile(folder)
+    try:
+        schema = held[0].schema
+        stretches, sample, total = _aside(first, held, rest, order, schema)
+        bounds = boundaries(sample, max(2, 2 * total // memory))
+        ranges: list[list[Stretch]] = [[] for _ in range(len(bounds) + 1)]
+        seen = 0
+        for stretch in stretches:
+            for batch in first.read(stretch):
+                rows = pa.Table.from_batches([batch])
+                codes = range_codes(with_ties(order.keys(rows), seen), bounds)
+                seen += len(rows)
+                for code in np.unique(codes).tolist():
+                    some = rows.filter(pa.array(codes == code)).combine_chunks()
+                    ranges[code].append(second.write(some.to_batches(), schema))
+        first.close()
+        for one in ranges:
+            batches = [batch for stretch in one for batch in second.read(stretch)]
+            if batches:
+                yield from _in_order(pa.Table.from_batches(batches), order)
+    finally:
+        first.close()
+        second.close()
+
+
+def _aside(
+    spill: SpillFile, held: list[pa.RecordBatch], rest: Iterator[pa.RecordBatch], order: Keys, schema: pa.Schema
+) -> tuple[list[Stretch], pa.Table, int]:
+    """Put all rows aside; where they lie, a sample of their keys, and their bytes."""
+    stretches: list[Stretch] = []
+    samples: list[pa.Table] = []
+    total = rows = 0
+    while held:
+        stretches.append(spill.write(held, schema))
+        keys = with_ties(order.keys(pa.Table.from_batches(held)), rows)
+        samples.append(thinned(keys, _SAMPLE))
+        total += sum(batch.nbytes for batch in held)
+        rows += sum(batch.num_rows for batch in held)
+        held = []
+        for batch in rest:
+            held.append(batch)
+            if sum(one.num_rows for one in held) >= 4 * _BATCH_ROWS:
+                break
+    return stretches, pa.concat_tables(samples), total
+
+
+# ---- z-order ---------------------------------------------------------------------------------------------------------
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def ordered_bytes(column: pa.Array | pa.ChunkedArray, width: int) -> Bytes:
+    """Values as rows of bytes that sort as they do; null sorts first, as zeros."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return _text_bytes(column.cast(pa.binary()), width)
+    if pa.types.is_floating(kind):
+        raw = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0
+        bits = raw.view(np.uint64)
+        bits = np.where(bits >> np.uint64(63), ~bits, bits | np.uint64(1 << 63))
+    elif pa.types.is_decimal(kind):
+        rank = pc.rank(column, tiebreaker="dense", null_placement="at_start").to_numpy()
+        bits = rank.astype(np.uint64) << np.uint64(24)
+    else:
+        if pa.types.is_temporal(kind):
+            column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+        numbers = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        bits = numbers.view(np.uint64) ^ np.uint64(1 << 63)
+    bits = np.where(column.is_null().to_numpy(zero_copy_only=False), np.uint64(0), bits)
+    return bits.astype(">u8").view(np.uint8).reshape(-1, 8)
+
+
+def _text_bytes(column: pa.Array, width: int) -> Bytes:
+    found = np.zeros((len(column), width), np.uint8)
+    if not len(column):
+        return found
+    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+    data = column.buffers()[2]
+    raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    lengths = np.diff(offsets)
+    for place in range(width):
+        rows = np.flatnonzero(lengths > place)
+        found[rows, place] = raw[offsets[rows] + place]
+    return found
+
+
+def woven(columns: Sequence[Bytes]) -> pa.Array:
+    """The bits of the columns taken in turn, highest first; narrower columns are filled with zeros."""
+    width = max(column.shape[1] for column in columns)
+    rows = len(columns[0])
+    out = np.empty((rows, width * len(columns)), np.uint8)
+    for start in range(0, rows, 1 << 14):
+        bits = [
+            np.unpackbits(np.pad(column[start : start + (1 << 14)], ((0, 0), (0, width - column.shape[1]))), axis=1)
+            for column in columns
+        ]
+        out[start : start + (1 << 14)] = np.packbits(np.stack(bits, axis=2).reshape(len(bits[0]), -1), axis=1)
+    kind = pa.binary(out.shape[1])
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(out)]).cast(pa.binary())
