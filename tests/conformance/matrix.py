@@ -82,7 +82,9 @@ GRID = (
     Row("rewrite small files", "`table.rewrite`", {
         "paimon": Cell(("tests/unit/paimon/test_postpone.py::",), "postponed buckets only"),
     }),
-    Row("expire", "`table.expire`", {}),
+    Row("expire", "`table.expire`", {
+        "paimon": Cell(("tests/unit/paimon/test_expire.py::", "tests/crash/test_paimon_expire.py::")),
+    }),
     Row("archive", "`table.archive`", {
         "hudi": Cell((
             "tests/golden/test_hudi_archive.py::", "tests/crash/test_hudi_archive.py::",
@@ -96,7 +98,9 @@ GRID = (
     Row("tags (Hudi: savepoints)", "`table.tag`", {
         "paimon": Cell(("tests/unit/paimon/test_tags.py::", f"{GOLDEN_PAIMON}test_tag")),
     }),
-    Row("inspect", "`table.inspect`", {}),
+    Row("inspect", "`table.inspect`", {
+        "paimon": Cell(("tests/unit/paimon/test_inspect.py::",)),
+    }),
     Row("Spark batch source", '`format("lakebed")`', {
         "hudi": Cell((f"{SOURCE}test_a_snapshot", f"{SOURCE}test_projection", f"{SOURCE}test_a_range")),
         "paimon": Cell((f"{PAIMON_SPARK}test_a_snapshot", f"{PAIMON_SPARK}test_projection")),

@@ -7,6 +7,8 @@ the traceback). With `--json` standard output holds one JSON document and nothin
 from __future__ import annotations
 
 import sys
+import warnings
+from typing import TextIO
 
 import typer
 
@@ -15,9 +17,10 @@ from lakebed.cli import output
 from lakebed.cli.archive import archive
 from lakebed.cli.demo import demo
 from lakebed.cli.history import history
+from lakebed.cli.inspect import inspect
 from lakebed.cli.read import read
 from lakebed.cli.run import run
-from lakebed.errors import LakebedError
+from lakebed.errors import LakebedError, ReadWarning
 
 app = typer.Typer(
     name="lakebed",
@@ -28,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, read, history, archive):
+for command in (demo, run, read, history, inspect, archive):
     app.command()(command)
 
 
@@ -52,7 +55,10 @@ def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     as_json, debug = "--json" in given, "--debug" in given
     try:
-        code = app(given, standalone_mode=False) or 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ReadWarning)
+            warnings.showwarning = _warned
+            code = app(given, standalone_mode=False) or 0
     except (typer.Abort, KeyboardInterrupt):
         code = output.fail("interrupted", 130, as_json)
     except BrokenPipeError:
@@ -63,6 +69,18 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         code = _failed(error, as_json)
     sys.exit(code)
+
+
+def _warned(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Say it in one line."""
+    output.log(f"warning: {message}")
 
 
 def _failed(error: Exception, as_json: bool) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
 
@@ -11,7 +10,8 @@ import typer
 import lakebed
 from lakebed.cli import output
 from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
-from lakebed.model.upkeep import ArchiveResult, Blocker
+from lakebed.cli.blockers import HEADINGS, grouped
+from lakebed.model.upkeep import ArchiveResult
 
 _STORAGE = "lakebed.storage."
 
@@ -45,12 +45,4 @@ def _show(result: ArchiveResult) -> None:
     if result.archived:
         output.show_table(["archived", "from", "to"], [[len(result.archived), result.archived[0], result.archived[-1]]])
     if result.blockers:
-        output.show_table(["stay", "from", "to", "because", "what frees them"], _grouped(result.blockers))
-
-
-def _grouped(blockers: Sequence[Blocker]) -> list[list[object]]:
-    """Instants that stay for the same reason on one line."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for blocker in blockers:
-        found.setdefault((blocker.reason, blocker.remedy), []).append(blocker.instant)
-    return [[len(times), times[0], times[-1], reason, remedy] for (reason, remedy), times in found.items()]
+        output.show_table(HEADINGS, grouped(result.blockers))

@@ -7,14 +7,16 @@ instants pile up needs to see both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from lakebed.errors import CorruptError
 from lakebed.formats.hudi.archive.active import ActiveInstant
 from lakebed.formats.hudi.archive.evidence import METADATA_FOLDER, gather
 from lakebed.formats.hudi.archive.plan import plan_archival
 from lakebed.formats.hudi.archive.settings import check_given, described, kept_bounds, with_properties
-from lakebed.formats.hudi.archive.write_v1 import archive_files
+from lakebed.formats.hudi.archive.write_lsm import load_history
+from lakebed.formats.hudi.archive.write_v1 import archive_files, last_instant
 from lakebed.formats.hudi.archived import ArchivedTimeline
 from lakebed.formats.hudi.codec.metadata import parse_savepoint
 from lakebed.formats.hudi.config import PROPERTIES, TableConfig, load_config
@@ -48,6 +50,9 @@ class TimelineReport:
     """One timeline: `name` is data or metadata, `size` the number of active instants, `oldest` the oldest of them (""
     for none), `due` how many instants an archival would move now.
 
+    `archive_files` and `archive_bytes` tell of the archive that readers use, `last_archived` is the greatest
+    requested time in what was archived last ("" for nothing).
+
     `legacy` are archive files outside the folder that new ones go to. `legacy_needed` says whether readers still need
     them: an upgrade to layout 2 copies the old archive and leaves the files behind.
     """
@@ -63,6 +68,9 @@ class TimelineReport:
     savepoints: tuple[SavepointReport, ...]
     legacy: tuple[str, ...]
     legacy_needed: bool
+    archive_files: int = 0
+    archive_bytes: int = 0
+    last_archived: str = ""
 
 
 def timelines(store: Store, given: Mapping[str, object], storage: Mapping[str, str]) -> tuple[TimelineReport, ...]:
@@ -71,7 +79,14 @@ def timelines(store: Store, given: Mapping[str, object], storage: Mapping[str, s
     found = [_report("data", store, given, storage)]
     if store.exists(f"{METADATA_FOLDER}/{PROPERTIES}"):
         metadata = open_store(f"{store.location}/{METADATA_FOLDER}", storage)
-        found.append(_report("metadata", metadata, {**_METADATA_KEPT, **given}, storage))
+        kept = {key: value for key, value in _METADATA_KEPT.items() if key not in given}
+        report = _report("metadata", metadata, {**kept, **given}, storage)
+        shown = {
+            key: f"{value}: what Hudi keeps of a metadata table"
+            for key, value in kept.items()
+            if report.settings[key] == f"{value}: as given"
+        }
+        found.append(replace(report, settings={**report.settings, **shown}))
     return tuple(found)
 
 
@@ -95,7 +110,29 @@ def _report(name: str, store: Store, given: Mapping[str, object], storage: Mappi
         savepoints=_savepoints(store, config, evidence.instants, Scratch(options[SCRATCH_DIR])),
         legacy=legacy,
         legacy_needed=bool(legacy) and config.layout < 2,
+        **_extent(store, config, Scratch(options[SCRATCH_DIR])),
     )
+
+
+class _Extent(TypedDict):
+    archive_files: int
+    archive_bytes: int
+    last_archived: str
+
+
+def _extent(store: Store, config: TableConfig, scratch: Scratch) -> _Extent:
+    """How much archive there is. Reads a manifest, or the last block of the newest file."""
+    if config.layout >= 2:
+        history = load_history(store, config.archive_folders[0]).files
+        newest = max((max(file.first, file.last) for file in history), default="")
+        return _Extent(
+            archive_files=len(history),
+            archive_bytes=sum(max(file.length, 0) for file in history),
+            last_archived=newest,
+        )
+    files = [info for folder in config.archive_folders for info in archive_files(store, folder)]
+    newest = max((last_instant(store, info, scratch) for info in files[-1:]), default="")
+    return _Extent(archive_files=len(files), archive_bytes=sum(info.size for info in files), last_archived=newest)
 
 
 def _legacy(store: Store, config: TableConfig) -> tuple[str, ...]:

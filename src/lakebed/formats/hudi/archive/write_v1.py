@@ -147,6 +147,12 @@ def archived_states(store: Store, folder: str, instants: Sequence[ActiveInstant]
     return found
 
 
+def last_instant(store: Store, info: FileInfo, scratch: Scratch) -> str:
+    """The greatest requested time in the last block of an archive file, "" where there is no whole block."""
+    block = next(_blocks_backwards(store, info), b"")
+    return max((entry.instant for entry in parse_archive([block], scratch).entries), default="")
+
+
 def _states_of(store: Store, info: FileInfo, times: set[str], scratch: Scratch, whole: bool) -> set[State]:
     """States of instants of these times in one file. Its last block is that of the instant that is deleted last: when
     none is in there the rest is not looked at, unless `whole` says that a later file had some."""

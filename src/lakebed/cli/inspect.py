@@ -1,0 +1,81 @@
+"""`lakebed inspect TABLE`: a table's health: figures, findings with what to do, and what upkeep cannot take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import lakebed
+from lakebed.cli import output
+from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
+from lakebed.cli.blockers import HEADINGS, grouped
+from lakebed.cli.report_page import figure_text, report_page
+from lakebed.errors import UsageError
+from lakebed.model.report import Health, TableReport
+
+_STYLES = {Health.GOOD: "green", Health.ATTENTION: "yellow", Health.BROKEN: "bold red"}
+
+
+def inspect(
+    table: TableArgument,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the report as one page for a browser, too.")
+    ] = None,
+    option: OptionOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Show a table's health: figures, what is wrong, what to do, what holds its upkeep up. Changes nothing."""
+    report = lakebed.open(table, output.parse_options(option or [])).inspect()
+    if html is not None:
+        _write(html, report_page(report))
+    if json:
+        output.emit_json(_document(report))
+    else:
+        _show(report)
+    if html is not None:
+        output.log(f"the report is in {html}")
+
+
+def _write(file: Path, page: str) -> None:
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(
+            f"--html {file} cannot be written", why=why, todo="Name a file in a folder that exists"
+        ) from error
+
+
+def _document(report: TableReport) -> dict[str, Any]:
+    return {
+        "table": report.table,
+        "format": report.format,
+        "health": report.health.value,
+        "figures": {section: dict(figures) for section, figures in report.figures.items()},
+        "findings": [
+            {"health": f.health.value, "what": f.what, "why": f.why, "remedy": f.remedy} for f in report.findings
+        ],
+        "blockers": [{"instant": b.instant, "reason": b.reason, "remedy": b.remedy} for b in report.blockers],
+        "advice": list(report.advice),
+    }
+
+
+def _show(report: TableReport) -> None:
+    console = output.stdout()
+    for section, figures in report.figures.items():
+        shown = [[name, figure_text(name, value)] for name, value in figures.items()]
+        output.show_table([section, ""], shown)
+        console.print()
+    if report.findings:
+        output.show_table(
+            ["health", "finding", "why", "what to do"],
+            ([finding.health.value, finding.what, finding.why, finding.remedy] for finding in report.findings),
+        )
+        console.print()
+    if report.blockers:
+        output.show_table(HEADINGS, grouped(report.blockers))
+        console.print()
+    console.print(f"{report.table} ({report.format}): {report.health.value}", style=_STYLES[report.health])

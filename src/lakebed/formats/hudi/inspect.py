@@ -1,0 +1,342 @@
+"""The health of a Hudi table: what `table.inspect()` says.
+
+Everything comes from listings, the timeline's small files and the plan of a snapshot; no data file is opened. Ages are
+told from instant times, which are clock times in the table's time zone; no file's modification time is asked.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping
+
+from lakebed.errors import CorruptError, LakebedError
+from lakebed.formats.hudi.archive.active import ActiveInstant, load_active
+from lakebed.formats.hudi.archive.delete import HEARTBEATS, MARKERS
+from lakebed.formats.hudi.archive.report import TimelineReport, timelines
+from lakebed.formats.hudi.codec.archive_entry import check_readable
+from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.layout import HOODIE
+from lakebed.formats.hudi.options import COMMITS_RETAINED
+from lakebed.formats.hudi.read.snapshot import plan_snapshot
+from lakebed.formats.hudi.read.split import HudiSplit
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.kernel.files import Store
+from lakebed.kernel.options import Options
+from lakebed.model.report import Figure, Finding, Health, TableReport
+from lakebed.model.upkeep import Blocker
+
+MANY_LOGS = 10
+"""From so many log files on a file slice is worth a compaction."""
+SMALL_BYTES = 32 << 20
+"""File groups below this are small."""
+MANY_SMALL = 10
+"""From so many small file groups on a partition is worth a clustering."""
+_STALE = datetime.timedelta(days=1)
+"""A pending instant that is older is taken for forgotten."""
+_CHECKED_BYTES = 256 << 20
+"""The most bytes of completed state files that are read to see whether they are whole, the newest first."""
+_READ_AT_ONCE = 100
+_SHOWN = 5
+
+
+def inspect_table(state: TableState, options: Options, storage: Mapping[str, str]) -> TableReport:
+    """The report of a table as it is now; nothing is changed. `options` are those of its reads.
+
+    Sections: table, timeline, archive, metadata table's timeline (where there is such a table), files. What cannot be
+    found out is left out, and a finding says why.
+    """
+    store, config = state.store, state.config
+    instants = load_active(store, config.timeline_folder)
+    reports, unknown = _timelines(store, storage)
+    checked, broken = _broken_files(store, instants)
+    splits, unreadable = _splits(state, options)
+    figures: dict[str, Mapping[str, Figure]] = {
+        "table": _table(config, instants),
+        "timeline": {**_last(instants), "completed files read": checked},
+    }
+    for report in reports:
+        if report.name == "data":
+            figures["timeline"] = {**_timeline(report), **figures["timeline"]}
+            figures["archive"] = _archive(report)
+        else:
+            figures[f"{report.name} table's timeline"] = _timeline(report)
+    if splits is not None:
+        figures["files"] = _files(splits)
+    findings = [
+        *broken,
+        *unknown,
+        *unreadable,
+        *_pending(store, config, instants),
+        *(finding for report in reports for finding in (*_savepoints(report), *_archival(report), *_legacy(report))),
+        *_cleaning(instants, reports),
+        *_layout(splits or ()),
+        *_leftovers(store, instants),
+    ]
+    return TableReport(
+        table=store.location,
+        format="hudi",
+        figures=figures,
+        findings=tuple(sorted(findings, key=lambda finding: -finding.health.rank)),
+        blockers=tuple(blocker for report in reports for blocker in _named(report)),
+    )
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+
+def _table(config: TableConfig, instants: Iterable[ActiveInstant]) -> Mapping[str, Figure]:
+    return {
+        "name": config.name,
+        "type": "merge-on-read" if config.merge_on_read else "copy-on-write",
+        "version": config.version,
+        "timeline layout": config.layout,
+        "record key": ", ".join(config.record_keys),
+        "partitioned by": ", ".join(config.partition_fields),
+        "savepoints": sum(i.action == "savepoint" and i.done for i in instants),
+    }
+
+
+def _timeline(report: TimelineReport) -> Mapping[str, Figure]:
+    return {
+        "instants": report.size,
+        "pending": report.pending,
+        "oldest": report.oldest,
+        "due to be archived": report.due,
+        "held": len(report.blockers),
+        **{key: report.settings[key] for key in ("hoodie.keep.min.commits", "hoodie.keep.max.commits")},
+    }
+
+
+def _last(instants: Iterable[ActiveInstant]) -> Mapping[str, Figure]:
+    done = [instant for instant in instants if instant.done]
+    return {
+        "last commit": max((i.time for i in done if i.writes), default=""),
+        "last clean": max((i.time for i in done if i.action == "clean"), default=""),
+        "last compaction": max((i.time for i in done if i.action == "commit" and _was_compaction(i)), default=""),
+    }
+
+
+def _was_compaction(instant: ActiveInstant) -> bool:
+    return any(file.action == "compaction" for file in instant.files)
+
+
+def _archive(report: TimelineReport) -> Mapping[str, Figure]:
+    return {
+        "files": report.archive_files,
+        "bytes": report.archive_bytes,
+        "last archived": report.last_archived,
+        "files in older folders": len(report.legacy),
+    }
+
+
+def _files(splits: Iterable[HudiSplit]) -> Mapping[str, Figure]:
+    slices = [(part, split.size) for split in splits for part in split.slices]
+    logs = [len(part.logs) for part, _ in slices]
+    return {
+        "partitions": len({part.partition for part, _ in slices}),
+        "file groups": len(slices),
+        "bytes": sum(size for _, size in slices),
+        "file groups without a base file": sum(not part.base for part, _ in slices),
+        "log files": sum(logs),
+        "most log files of a file group": max(logs, default=0),
+        "small file groups": sum(size < SMALL_BYTES for _, size in slices),
+    }
+
+
+# ---- findings --------------------------------------------------------------------------------------------------------
+
+
+def _broken_files(store: Store, instants: Iterable[ActiveInstant]) -> tuple[int, list[Finding]]:
+    """How many completed state files were read, and what is wrong with some."""
+    done = [instant for instant in instants if instant.done][::-1]
+    remedy = "Restore the file from a copy, or roll the instant back (Hudi: call rollback_to_instant)"
+    findings = [
+        Finding(Health.BROKEN, f"the completed file {i.last.path} is empty", "a crash leaves such files", remedy)
+        for i in done
+        if i.empty
+    ]
+    wanted: list[ActiveInstant] = []
+    left = _CHECKED_BYTES
+    for instant in done:
+        left -= instant.last.size
+        if left >= 0 and not instant.empty and instant.action != "indexing":
+            wanted.append(instant)
+    for at in range(0, len(wanted), _READ_AT_ONCE):
+        some = wanted[at : at + _READ_AT_ONCE]
+        for instant, data in zip(some, _contents(store, some), strict=True):
+            try:
+                if data:
+                    check_readable(data)
+            except CorruptError as error:
+                findings.append(
+                    Finding(Health.BROKEN, f"{instant.last.path} cannot be read", error.why or error.what, remedy)
+                )
+    return len(wanted), findings
+
+
+def _contents(store: Store, instants: list[ActiveInstant]) -> list[bytes]:
+    """The completed files; b"" for one that an archival took away meanwhile."""
+    try:
+        return list(store.read_many([instant.last.path for instant in instants]))
+    except FileNotFoundError:
+        found = []
+        for instant in instants:
+            try:
+                found.append(store.read(instant.last.path))
+            except FileNotFoundError:
+                found.append(b"")
+        return found
+
+
+def _timelines(store: Store, storage: Mapping[str, str]) -> tuple[tuple[TimelineReport, ...], list[Finding]]:
+    """The reports of both timelines; none, and why, where they cannot be made."""
+    try:
+        return timelines(store, {}, storage), []
+    except LakebedError as error:
+        return (), [Finding(Health.BROKEN, f"the timelines cannot be judged: {error.what}", error.why, error.todo)]
+
+
+def _splits(state: TableState, options: Options) -> tuple[tuple[HudiSplit, ...] | None, list[Finding]]:
+    """The newest snapshot's file slices; None, and why, where it cannot be planned."""
+    try:
+        return plan_snapshot(state, options, None, None, None).splits, []
+    except LakebedError as error:
+        return None, [Finding(Health.BROKEN, f"a snapshot cannot be read: {error.what}", error.why, error.todo)]
+
+
+def _pending(store: Store, config: TableConfig, instants: Iterable[ActiveInstant]) -> Iterator[Finding]:
+    alive = {info.name for info in store.list(HEARTBEATS).files}
+    for instant in instants:
+        if instant.done:
+            continue
+        age = _age(instant.time, config.timezone)
+        old = age is not None and age > _STALE
+        beats = instant.time in alive
+        what = f"{instant.kind} {instant.time} is {instant.last.state}{_since(age)}"
+        if not instant.writes:
+            why, remedy = "", f"Let the next {instant.kind} finish it, or roll it back by Hudi's own tools"
+        elif instant.kind in ("compaction", "logcompaction"):
+            why = "archival waits for it"
+            remedy = "Run it (Hudi: call run_compaction) or unschedule it (hudi-cli)"
+        elif instant.kind in ("clustering", "replacecommit"):
+            why, remedy = "archival waits for it", "Run it (Hudi: call run_clustering) or roll it back"
+        else:
+            why = "its writer has a heartbeat file" if beats else "no heartbeat file: its writer ended, or keeps none"
+            remedy = f"If its writer is dead, roll {instant.time} back" if old or not beats else ""
+        yield Finding(Health.ATTENTION if old and not beats else Health.GOOD, what, why, remedy)
+
+
+def _age(time: str, zone: str) -> datetime.timedelta | None:
+    """How long ago an instant was requested; None where its time is no clock time."""
+    try:
+        began = datetime.datetime.strptime(time[:14], "%Y%m%d%H%M%S")
+    except ValueError:
+        return None
+    now = datetime.datetime.now(datetime.UTC if zone == "UTC" else None).replace(tzinfo=None)
+    return now - began
+
+
+def _since(age: datetime.timedelta | None) -> str:
+    if age is None or age < datetime.timedelta(0):
+        return ""
+    hours = int(age.total_seconds() // 3600)
+    return f" for {hours // 24} days" if hours >= 48 else f" for {hours} hours" if hours else " for less than an hour"
+
+
+def _savepoints(report: TimelineReport) -> Iterator[Finding]:
+    for savepoint in report.savepoints:
+        what = f"savepoint {savepoint.instant}"
+        if savepoint.missing:
+            some = ", ".join(savepoint.missing[:_SHOWN])
+            why = f"{len(savepoint.missing)} of its files are gone: {some}"
+            yield Finding(
+                Health.BROKEN, f"{what} cannot be restored", why, "Delete the savepoint, or restore the files"
+            )
+        elif savepoint.archived_after:
+            why = f"{savepoint.archived_after} commits after it are archived, which Hudi's restore cannot roll back"
+            remedy = "Delete the savepoint, or read the table as of it"
+            yield Finding(Health.ATTENTION, f"{what} cannot be restored by Hudi", why, remedy)
+        else:
+            yield Finding(Health.GOOD, f"{what} can be restored")
+
+
+def _archival(report: TimelineReport) -> Iterator[Finding]:
+    whose = "the active timeline" if report.name == "data" else f"the {report.name} table's active timeline"
+    if report.due:
+        yield Finding(
+            Health.ATTENTION,
+            f"{report.due} instants of {whose} could be archived",
+            f"it has {report.size}, the oldest is {report.oldest}",
+            f"lakebed archive {report.location}",
+        )
+    held = [blocker for blocker in report.blockers if not blocker.remedy.startswith("None is needed")]
+    if held:
+        reasons = list(dict.fromkeys(blocker.reason for blocker in held))
+        more = f" and {len(reasons) - _SHOWN} more reasons" if len(reasons) > _SHOWN else ""
+        yield Finding(
+            Health.ATTENTION,
+            f"{len(held)} old instants of {whose} cannot be archived",
+            "; ".join(reasons[:_SHOWN]) + more,
+            held[0].remedy,
+        )
+
+
+def _cleaning(instants: Iterable[ActiveInstant], reports: Iterable[TimelineReport]) -> Iterator[Finding]:
+    done = [instant for instant in instants if instant.done]
+    last = max((i.time for i in done if i.action == "clean"), default="")
+    since = sum(i.writes and i.time > last for i in done)
+    said = next((report.settings[COMMITS_RETAINED.key] for report in reports if report.name == "data"), "10:")
+    retained = int(said.partition(":")[0])
+    if since > 2 * retained:
+        what = f"no clean in the last {since} commits" if last else f"{since} commits and no clean in the timeline"
+        why = "old file versions are kept, and replace commits cannot be archived"
+        yield Finding(Health.ATTENTION, what, why, "Let a writer clean the table (Hudi: call run_clean)")
+
+
+def _layout(splits: Iterable[HudiSplit]) -> Iterator[Finding]:
+    slices = [(part, split.size) for split in splits for part in split.slices]
+    heavy = [part for part, _ in slices if len(part.logs) >= MANY_LOGS]
+    if heavy:
+        some = ", ".join(f"{part.partition}/{part.file_id}".lstrip("/") for part in heavy[:_SHOWN])
+        why = f"each read merges them: {some}"
+        remedy = "Compact the table (Hudi: call run_compaction)"
+        yield Finding(Health.ATTENTION, f"{len(heavy)} file groups have {MANY_LOGS} or more log files", why, remedy)
+    small: dict[str, int] = {}
+    for part, size in slices:
+        if size < SMALL_BYTES:
+            small[part.partition] = small.get(part.partition, 0) + 1
+    many = sorted(name for name, count in small.items() if count >= MANY_SMALL)
+    if many:
+        some = ", ".join(name or "the table's root" for name in many[:_SHOWN])
+        what = f"{len(many)} partitions have {MANY_SMALL} or more file groups below {SMALL_BYTES >> 20} MB"
+        remedy = "Cluster them (Hudi: call run_clustering), or write with fewer, larger file groups"
+        yield Finding(Health.ATTENTION, what, some, remedy)
+
+
+def _legacy(report: TimelineReport) -> Iterator[Finding]:
+    if report.legacy:
+        why = "readers need them" if report.legacy_needed else "an upgrade copied them: readers need them no more"
+        remedy = "" if report.legacy_needed else f"Remove {', '.join(report.legacy[:_SHOWN])} when you like"
+        yield Finding(Health.GOOD, f"{len(report.legacy)} archive files lie in an older folder", why, remedy)
+
+
+def _leftovers(store: Store, instants: Iterable[ActiveInstant]) -> Iterator[Finding]:
+    pending = {instant.time for instant in instants if not instant.done}
+    left = [time for time in store.list(MARKERS).folders if time not in pending and time[:1].isdigit()]
+    if left:
+        why = f"of instants that are not pending: {', '.join(left[:_SHOWN])}"
+        yield Finding(Health.GOOD, f"{len(left)} marker folders are left", why, "The next archival removes them")
+    if store.exists(f"{HOODIE}/lock"):
+        why = "a writer or archiver is at work, or died"
+        yield Finding(
+            Health.GOOD, f"the lock file {HOODIE}/lock is there", why, "If nobody is at work, remove it by hand"
+        )
+
+
+def _named(report: TimelineReport) -> Iterator[Blocker]:
+    """The blockers of a timeline; those of the metadata table's say so."""
+    for blocker in report.blockers:
+        if report.name == "data":
+            yield blocker
+        else:
+            yield Blocker(blocker.instant, f"{report.name} table: {blocker.reason}", blocker.remedy)
