@@ -99,6 +99,7 @@ GRID = (
         "paimon": Cell(("tests/unit/paimon/test_tags.py::", f"{GOLDEN_PAIMON}test_tag")),
     }),
     Row("inspect", "`table.inspect`", {
+        "hudi": Cell(("tests/unit/hudi_archive/test_inspect.py::", "tests/unit/cli/test_inspect.py::")),
         "paimon": Cell(("tests/unit/paimon/test_inspect.py::",)),
     }),
     Row("Spark batch source", '`format("lakebed")`', {

@@ -52,8 +52,7 @@ class TestLacks(LacksConformance):
     @pytest.fixture
     def lacking(self) -> Sequence[Callable[[Table], Any]]:
         return [
-            lambda t: t.changes(), lambda t: t.stream(), lambda t: t.rewrite(), lambda t: t.expire(),
-            lambda t: t.archive(), lambda t: t.inspect(),
+            lambda t: t.changes(), lambda t: t.stream(), lambda t: t.rewrite(), lambda t: t.archive(),
         ]  # fmt: skip
 
 

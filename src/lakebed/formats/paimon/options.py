@@ -176,6 +176,12 @@ OWED_TIME = Option(
     "were not called yet: 7 d.",
 )
 WRITE_ONLY = Option("write-only", boolean, False, "Commits expire no snapshots.")
+COMPACTION_TRIGGER = Option(
+    "num-sorted-run.compaction-trigger", at_least(1), 5, "Sorted runs of a bucket that `inspect` speaks of."
+)
+COMPACTION_MIN_FILES = Option(
+    "compaction.min.file-num", at_least(1), 5, "Small files of a bucket of an append table that `inspect` speaks of."
+)
 CHANGELOG_MIN = _optional("changelog.num-retained.min", at_least(1), "Changelogs kept beyond snapshots.")
 CHANGELOG_MAX = _optional("changelog.num-retained.max", at_least(1), "Changelogs kept beyond snapshots.")
 CHANGELOG_TIME = _optional("changelog.time-retained", duration_ms, "How long changelogs outlive snapshots.")
@@ -199,48 +205,45 @@ _OTHERS = """
     cache-page-size changelog-file.compression changelog-file.format changelog-file.stats-mode
     changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields clustering.columns
     clustering.history-partition.idle-to-full-sort clustering.history-partition.limit clustering.incremental
-    clustering.strategy commit.force-compact compaction.delete-ratio-threshold
-    compaction.force-rewrite-all-files compaction.force-up-level-0 compaction.max-size-amplification-percent
-    compaction.min.file-num compaction.offpeak-ratio compaction.offpeak.end.hour compaction.offpeak.start.hour
-    compaction.optimization-interval compaction.size-ratio compaction.total-size-threshold consumer-id
-    consumer.expiration-time consumer.ignore-progress consumer.mode continuous.discovery-interval
-    cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl
+    clustering.strategy commit.force-compact compaction.delete-ratio-threshold compaction.force-rewrite-all-files
+    compaction.force-up-level-0 compaction.max-size-amplification-percent compaction.offpeak-ratio
+    compaction.offpeak.end.hour compaction.offpeak.start.hour compaction.optimization-interval compaction.size-ratio
+    compaction.total-size-threshold consumer-id consumer.expiration-time consumer.ignore-progress consumer.mode
+    continuous.discovery-interval cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl
     data-file.external-paths.specific-fs data-file.external-paths.strategy delete.force-produce-changelog
-    deletion-vector.index-file.target-size disable-explicit-type-casting
-    end-input.check-partition-expire file-index.in-manifest-threshold file-index.read.enabled
-    file-operation.thread-num file-reader-async-threshold file.compression.per.level file.suffix.include.compression
-    force-lookup full-compaction.delta-commits incremental-between incremental-between-scan-mode
-    incremental-between-timestamp incremental-to-auto-tag local-merge-buffer-size local-sort.max-num-file-handles
-    log.changelog-mode log.consistency log.format log.ignore-delete log.key.format lookup-compact
-    lookup-compact.max-interval lookup-wait lookup.cache-file-retention lookup.cache-max-disk-size
-    lookup.cache-max-memory-size lookup.cache-spill-compression lookup.cache.bloom.filter.enabled
-    lookup.cache.bloom.filter.fpp lookup.cache.high-priority-pool-ratio lookup.hash-load-factor
-    lookup.local-file-type lookup.merge-buffer-size lookup.merge-records-threshold manifest.compression
-    manifest.delete-file-drop-stats manifest.format materialized-table.definition-query
-    materialized-table.interval-freshness materialized-table.interval-freshness.time-unit
-    materialized-table.logical-refresh-mode materialized-table.refresh-handler-bytes
-    materialized-table.refresh-handler-description materialized-table.refresh-mode materialized-table.refresh-status
-    metadata.stats-keep-first-n-columns metadata.stats-mode.per.level metastore.partitioned-table
-    metastore.tag-to-partition metastore.tag-to-partition.preview num-sorted-run.compaction-trigger
-    num-sorted-run.stop-trigger page-size parquet.enable.dictionary partition partition.end-input-to-done
-    partition.expiration-batch-size partition.expiration-check-interval partition.expiration-max-num
-    partition.expiration-strategy partition.expiration-time partition.idle-time-to-report-statistic
-    partition.mark-done-action partition.mark-done-action.custom.class partition.mark-done-action.http.params
-    partition.mark-done-action.http.url partition.sink-strategy partition.timestamp-formatter
-    partition.timestamp-pattern path primary-key query-auth.enabled read.batch-size record-level.expire-time
-    record-level.time-field scan.bounded.watermark scan.creation-time-millis scan.fallback-branch
-    scan.file-creation-time-millis scan.manifest.parallelism scan.max-splits-per-task scan.mode
+    deletion-vector.index-file.target-size disable-explicit-type-casting end-input.check-partition-expire
+    file-index.in-manifest-threshold file-index.read.enabled file-operation.thread-num file-reader-async-threshold
+    file.compression.per.level file.suffix.include.compression force-lookup full-compaction.delta-commits
+    incremental-between incremental-between-scan-mode incremental-between-timestamp incremental-to-auto-tag
+    local-merge-buffer-size local-sort.max-num-file-handles log.changelog-mode log.consistency log.format
+    log.ignore-delete log.key.format lookup-compact lookup-compact.max-interval lookup-wait
+    lookup.cache-file-retention lookup.cache-max-disk-size lookup.cache-max-memory-size
+    lookup.cache-spill-compression lookup.cache.bloom.filter.enabled lookup.cache.bloom.filter.fpp
+    lookup.cache.high-priority-pool-ratio lookup.hash-load-factor lookup.local-file-type lookup.merge-buffer-size
+    lookup.merge-records-threshold manifest.compression manifest.delete-file-drop-stats manifest.format
+    materialized-table.definition-query materialized-table.interval-freshness
+    materialized-table.interval-freshness.time-unit materialized-table.logical-refresh-mode
+    materialized-table.refresh-handler-bytes materialized-table.refresh-handler-description
+    materialized-table.refresh-mode materialized-table.refresh-status metadata.stats-keep-first-n-columns
+    metadata.stats-mode.per.level metastore.partitioned-table metastore.tag-to-partition
+    metastore.tag-to-partition.preview num-sorted-run.stop-trigger page-size parquet.enable.dictionary partition
+    partition.end-input-to-done partition.expiration-batch-size partition.expiration-check-interval
+    partition.expiration-max-num partition.expiration-strategy partition.expiration-time
+    partition.idle-time-to-report-statistic partition.mark-done-action partition.mark-done-action.custom.class
+    partition.mark-done-action.http.params partition.mark-done-action.http.url partition.sink-strategy
+    partition.timestamp-formatter partition.timestamp-pattern path primary-key query-auth.enabled read.batch-size
+    record-level.expire-time record-level.time-field scan.bounded.watermark scan.creation-time-millis
+    scan.fallback-branch scan.file-creation-time-millis scan.manifest.parallelism scan.max-splits-per-task scan.mode
     scan.plan-sort-partition scan.timestamp scan.version scan.watermark sink.process-time-zone
     sink.watermark-time-zone snapshot.clean-empty-directories snapshot.expire.execution-mode
-    snapshot.watermark-idle-timeout
-    sort-compaction.local-sample.magnification sort-compaction.range-strategy sort-engine sort-spill-buffer-size
-    sort-spill-threshold source.split.open-file-cost source.split.target-size
+    snapshot.watermark-idle-timeout sort-compaction.local-sample.magnification sort-compaction.range-strategy
+    sort-engine sort-spill-buffer-size sort-spill-threshold source.split.open-file-cost source.split.target-size
     spill-compression.zstd-level stream-scan-mode streaming-read-append-overwrite streaming-read-mode
     streaming-read-overwrite streaming.read.snapshot.delay tag.automatic-completion tag.automatic-creation
     tag.batch.customized-name tag.create-success-file tag.creation-delay tag.creation-period
     tag.creation-period-duration tag.default-time-retained tag.num-retained-max tag.period-formatter type upsert-key
-    write-buffer-for-append write-max-writers-to-spill
-    write.batch-memory write.batch-size zorder.var-length-contribution
+    write-buffer-for-append write-max-writers-to-spill write.batch-memory write.batch-size
+    zorder.var-length-contribution
 """
 """Keys that Paimon knows and lakebed keeps for it without acting on them."""
 

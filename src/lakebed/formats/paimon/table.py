@@ -15,6 +15,7 @@ from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER, Snapsho
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, new_schema
 from lakebed.formats.paimon.expire.snapshots import SnapshotExpiry, expiry_note
+from lakebed.formats.paimon.inspect import inspect
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.read.bucket import PaimonSplit
@@ -30,6 +31,7 @@ from lakebed.kernel.options import Options, option_text
 from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
+from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ExpireResult, RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table, project
@@ -184,6 +186,10 @@ class PaimonTable(Table):
         self._history.tag(name)
         self.store.delete(tag_path(self._history.branch, name))
         call_each(self._tag_callbacks(), lambda callback: callback.notify_deletion(name))
+
+    def inspect(self) -> TableReport:
+        """Figures, what readers do not see or pay for, and what holds upkeep back; only metadata is read."""
+        return inspect(self._history, self._options(self.table_schema))
 
     def _tag_callbacks(self) -> list[TagCallback]:
         options = self._options(self.table_schema)

@@ -24,12 +24,27 @@ from lakebed.model.upkeep import Skipped
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """What keeps the snapshots from `first` on. With a `remedy` it is no rule of the
+    retention, and that frees it."""
+
+    first: int
+    reason: str
+    remedy: str = ""
+
+    @property
+    def skipped(self) -> Skipped:
+        """As an entry of a result."""
+        return Skipped(f"snapshots from {self.first} on", self.reason)
+
+
+@dataclass(frozen=True, slots=True)
 class Retention:
     """`[earliest, end)` may go; `holds` say what keeps the rest."""
 
     earliest: int
     end: int
-    holds: tuple[Skipped, ...] = ()
+    holds: tuple[Hold, ...] = ()
 
 
 @dataclass(slots=True)
@@ -54,14 +69,14 @@ class RetentionPlanner:
         begin = max(latest - most + 1, earliest) if most is not None else earliest
         end, holds = (
             latest - least + 1,
-            [Skipped(f"snapshots from {latest - least + 1} on", f"{opt.SNAPSHOTS_MIN.key} is {least}")],
+            [Hold(latest - least + 1, f"{opt.SNAPSHOTS_MIN.key} is {least}")],
         )
         if end <= earliest:
             return Retention(earliest, earliest, tuple(holds))
         for snapshot_id in range(begin, end):
             snapshot = self._snapshot(snapshot_id)
             if snapshot is not None and now - snapshot.time_millis < self.options[opt.SNAPSHOT_TIME]:
-                holds.append(Skipped(f"snapshots from {snapshot_id} on", f"younger than {opt.SNAPSHOT_TIME.key}"))
+                holds.append(Hold(snapshot_id, f"younger than {opt.SNAPSHOT_TIME.key}"))
                 end = snapshot_id
                 break
         for limit, hold in self._limits(earliest, end, now):
@@ -70,24 +85,26 @@ class RetentionPlanner:
             holds.append(hold)
         return Retention(earliest, max(earliest, end), tuple(holds))
 
-    def _limits(self, earliest: int, end: int, now: int) -> Iterator[tuple[int, Skipped]]:
+    def _limits(self, earliest: int, end: int, now: int) -> Iterator[tuple[int, Hold]]:
         if end <= earliest:
             return
         most = self.options[opt.EXPIRE_LIMIT]
         if earliest + most < end:
-            yield earliest + most, Skipped(f"snapshots from {earliest + most} on", f"{opt.EXPIRE_LIMIT.key} is {most}")
+            yield earliest + most, Hold(earliest + most, f"{opt.EXPIRE_LIMIT.key} is {most}")
         for name, following in consumers(self.history).items():
             if following < end:
-                yield following, Skipped(f"snapshots from {following} on", f"consumer {name!r} has still to read them")
+                remedy = f"Let it read on, or remove consumer/consumer-{name} when nobody reads as it any more"
+                yield following, Hold(following, f"consumer {name!r} has still to read them", remedy)
         for user, newest in self._stream_users(earliest, end).items():
             if now - newest.time_millis < self.options[opt.OWED_TIME]:
                 why = f"the newest of the stream {user}, whose replays are known by it ({opt.OWED_TIME.key})"
-                yield newest.id, Skipped(f"snapshots from {newest.id} on", why)
+                yield newest.id, Hold(newest.id, why, f"Start the stream again, or lower {opt.OWED_TIME.key}")
         for name, seen in ledgers(self.history.store).items():
             owed = self._snapshot(max(seen + 1, earliest)) if seen + 1 < end else None
             if owed is not None and now - owed.time_millis < self.options[opt.OWED_TIME]:
                 why = f"callback {name} was not called for them yet ({opt.OWED_TIME.key})"
-                yield owed.id, Skipped(f"snapshots from {owed.id} on", why)
+                remedy = f"Commit with the callback, or remove .lakebed/callbacks/{name} when it is not in use any more"
+                yield owed.id, Hold(owed.id, why, remedy)
 
     def _stream_users(self, earliest: int, end: int) -> dict[str, Snapshot]:
         """The streams whose newest snapshot is in [earliest, end)."""

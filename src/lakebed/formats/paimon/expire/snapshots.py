@@ -22,6 +22,7 @@ from lakebed.formats.paimon.expire.unused import UnusedFiles
 from lakebed.formats.paimon.layout import branch_prefix, snapshot_path
 from lakebed.formats.paimon.publish import write_earliest
 from lakebed.formats.paimon.snapshot import History
+from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import ExpireResult, Skipped
 
@@ -45,7 +46,8 @@ class SnapshotExpiry:
             self._planner = RetentionPlanner(self.history, self.options)
         retention = self._planner.plan(int(time.time() * 1000))
         if retention is None or retention.end <= retention.earliest:
-            return ExpireResult((), finished, retention.holds if retention else (), dry_run)
+            holds = tuple(hold.skipped for hold in retention.holds) if retention else ()
+            return ExpireResult((), finished, holds, dry_run)
         found = [self.history.find(number) for number in range(retention.earliest, retention.end)]
         expiring = [snapshot for snapshot in found if snapshot is not None]
         paths = UnusedFiles(self.history, self.options).of(expiring, self.history.snapshot(retention.end))
@@ -57,10 +59,9 @@ class SnapshotExpiry:
             store.delete_many(names)
             store.delete_many(paths)
             store.delete(journal)
+        kept = [*(hold.skipped for hold in retention.holds), *self._kept_tags(retention)]
         expired = tuple(str(snapshot.id) for snapshot in expiring)
-        return ExpireResult(
-            expired, (*finished, *paths, *names), (*retention.holds, *self._kept_tags(retention)), dry_run
-        )
+        return ExpireResult(expired, (*finished, *paths, *names), tuple(kept), dry_run)
 
     def due(self) -> bool:
         """Whether a plan may find something: a cheap look, for after each commit."""
@@ -70,7 +71,7 @@ class SnapshotExpiry:
     def _finish_interrupted(self) -> tuple[str, ...]:
         """Delete what expiries that died half way had still to delete, unless something needs it again."""
         store = self.history.store
-        journals = [info.path for info in store.list(_JOURNALS).files]
+        journals = interrupted_expiries(store)
         if not journals:
             return ()
         done: list[str] = []
@@ -92,6 +93,11 @@ class SnapshotExpiry:
             for name, number in tagged
             if retention.earliest <= number < retention.end
         ]
+
+
+def interrupted_expiries(store: Store) -> list[str]:
+    """The lists of expiries that died half way, or are at work."""
+    return [info.path for info in store.list(_JOURNALS).files]
 
 
 def expiry_note(expiry: SnapshotExpiry) -> tuple[str, ...]:

@@ -1,0 +1,261 @@
+"""The health of a Paimon table: what is in it, what readers do not see or pay for, what holds upkeep back.
+
+Only metadata and listings are read. Thresholds are Paimon's own: `num-sorted-run.compaction-trigger` runs of a bucket,
+`compaction.min.file-num` files below seven tenths of the target size.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakebed.errors import CorruptError, DataCleanedError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
+from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, HASH_INDEX, IndexManifestEntry, ManifestEntry
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.definition import bucket_mode
+from lakebed.formats.paimon.expire.retention import Hold, RetentionPlanner, consumers
+from lakebed.formats.paimon.expire.snapshots import interrupted_expiries
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET, branch_prefix, bucket_folder, partition_folder
+from lakebed.formats.paimon.manifests import index_files, live_files
+from lakebed.formats.paimon.read.plan import skips_level_0
+from lakebed.formats.paimon.snapshot import EARLIEST, LATEST, History, iso_time
+from lakebed.kernel.commit.callbacks import ledgers
+from lakebed.kernel.options import Options
+from lakebed.model.report import Figure, Finding, Health, TableReport
+from lakebed.model.upkeep import Blocker
+
+_NAMED = 5
+"""How many names a finding lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The live files of one bucket; `folder` is its path in the table."""
+
+    folder: str
+    number: int
+    entries: tuple[ManifestEntry, ...]
+
+    @property
+    def sorted_runs(self) -> int:
+        """How many runs a read merges: each file of level 0, and each level above it."""
+        levels = [entry.file.level for entry in self.entries]
+        return levels.count(0) + len({level for level in levels if level > 0})
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What was seen at one moment."""
+
+    history: History
+    schema: TableSchema
+    options: Options
+    latest: Snapshot | None
+    buckets: tuple[Bucket, ...]
+    indexes: tuple[IndexManifestEntry, ...]
+    holds: tuple[Hold, ...]
+    expirable: int
+    consumers: Mapping[str, int]
+    strays: tuple[str, ...]
+
+    def report(self) -> TableReport:
+        """The report."""
+        findings = (
+            *self._missing(), *self._invisible(), *self._small(), *self._runs(), *self._upkeep(),
+        )  # fmt: skip
+        blockers = tuple(Blocker(str(hold.first), hold.reason, hold.remedy) for hold in self.holds if hold.remedy)
+        return TableReport(self.history.store.location, "paimon", self._figures(), findings, blockers)
+
+    # ---- figures ----
+
+    def _figures(self) -> dict[str, dict[str, Figure]]:
+        return {"table": self._table(), "snapshots": self._snapshots(), "files": self._files()}
+
+    def _table(self) -> dict[str, Figure]:
+        schema, options = self.schema, self.options
+        return {
+            "bucket mode": str(bucket_mode(schema, options)),
+            "bucket": options[opt.BUCKET],
+            "primary key": ", ".join(schema.primary_keys),
+            "partition by": ", ".join(schema.partition_keys),
+            "merge engine": options[opt.MERGE_ENGINE] if schema.primary_keys else None,
+            "schema": schema.id,
+            "branch": self.history.branch,
+            "branches": ", ".join(self.history.branches()),
+        }
+
+    def _snapshots(self) -> dict[str, Figure]:
+        ids, latest = self.history.snapshot_ids(), self.latest
+        return {
+            "snapshots": len(ids),
+            "earliest": ids[0] if ids else None,
+            "latest": latest.id if latest else None,
+            "latest time": iso_time(latest.time_millis) if latest else None,
+            "latest kind": str(latest.commit_kind).lower() if latest else None,
+            "may expire": self.expirable,
+            "tags": ", ".join(self.history.tags()),
+            "consumers": ", ".join(sorted(self.consumers)),
+            "rows in files": latest.total_record_count if latest else 0,
+        }
+
+    def _files(self) -> dict[str, Figure]:
+        counts = [len(bucket.entries) for bucket in self.buckets]
+        entries = [entry for bucket in self.buckets for entry in bucket.entries]
+        kinds = Counter(entry.index_type for entry in self.indexes)
+        return {
+            "files": len(entries),
+            "bytes": sum(entry.file.file_size for entry in entries),
+            "partitions": len({entry.partition for entry in entries}),
+            "buckets": len(self.buckets),
+            "most files of a bucket": max(counts, default=0),
+            "level 0 files": sum(entry.file.level == 0 for entry in entries) if self.schema.primary_keys else None,
+            "small files": sum(map(self._is_small, entries)),
+            "postponed files": sum(entry.bucket == POSTPONE_BUCKET for entry in entries),
+            "postponed rows": sum(entry.file.row_count for entry in entries if entry.bucket == POSTPONE_BUCKET),
+            "hash index files": kinds[HASH_INDEX],
+            "deletion vector files": kinds[DELETION_VECTORS],
+        }
+
+    def _is_small(self, entry: ManifestEntry) -> bool:
+        target = self.options[opt.TARGET_FILE_SIZE] or (128 << 20 if self.schema.primary_keys else 256 << 20)
+        return entry.file.file_size < target // 10 * 7
+
+    # ---- findings ----
+
+    def _missing(self) -> Iterator[Finding]:
+        gone: list[str] = []
+        for bucket in self.buckets:
+            there = {info.name for info in self.history.store.list(bucket.folder).files}
+            names = [entry.file.file_name for entry in bucket.entries]
+            gone += [f"{bucket.folder}/{name}" for name in names if name not in there]
+        if gone:
+            yield Finding(
+                Health.BROKEN, f"{len(gone)} data files of the newest snapshot are missing: {_some(gone)}",
+                "reads of their buckets fail", "Restore them, or roll the table back to a snapshot that has its files",
+            )  # fmt: skip
+        if self.strays:
+            yield Finding(
+                Health.ATTENTION, f"{len(self.strays)} foreign files lie among the metadata: {_some(self.strays)}",
+                "a writer that was killed left them, and Paimon's own engine fails on some of them",
+                "Remove them once no writer is at work",
+            )  # fmt: skip
+
+    def _invisible(self) -> Iterator[Finding]:
+        waiting = [bucket for bucket in self.buckets if bucket.number == POSTPONE_BUCKET]
+        if waiting:
+            rows = sum(entry.file.row_count for bucket in waiting for entry in bucket.entries)
+            yield Finding(
+                Health.ATTENTION, f"{rows} rows in {len(waiting)} partitions lie in postponed buckets",
+                "batch reads do not see them before a compaction", "table.rewrite()",
+            )  # fmt: skip
+        if self.schema.primary_keys and skips_level_0(self.schema, self.options):
+            entries = [e for bucket in self.buckets for e in bucket.entries if e.file.level == 0 and e.bucket >= 0]
+            if entries:
+                yield Finding(
+                    Health.ATTENTION, f"{sum(e.file.row_count for e in entries)} rows lie in {len(entries)} files of "
+                    "level 0",
+                    "batch reads of tables with deletion vectors or merge-engine first-row do not see them",
+                    "Compact with Paimon's own engine",
+                )  # fmt: skip
+
+    def _runs(self) -> Iterator[Finding]:
+        if not self.schema.primary_keys:
+            return
+        trigger = self.options[opt.COMPACTION_TRIGGER]
+        many = [b for b in self.buckets if b.number != POSTPONE_BUCKET and b.sorted_runs >= trigger]
+        if many:
+            worst = max(many, key=lambda bucket: bucket.sorted_runs)
+            yield Finding(
+                Health.ATTENTION,
+                f"{len(many)} buckets have {trigger} sorted runs or more, {worst.folder} has {worst.sorted_runs}",
+                f"each read merges them ({opt.COMPACTION_TRIGGER.key})",
+                "Compact with Paimon's own engine, which lakebed does not do for sorted runs yet",
+            )  # fmt: skip
+
+    def _small(self) -> Iterator[Finding]:
+        if self.schema.primary_keys:
+            return
+        least = self.options[opt.COMPACTION_MIN_FILES]
+        many = [bucket for bucket in self.buckets if sum(map(self._is_small, bucket.entries)) >= least]
+        if many:
+            files = sum(self._is_small(entry) for bucket in many for entry in bucket.entries)
+            yield Finding(
+                Health.ATTENTION, f"{files} small files in {len(many)} buckets",
+                f"each read opens them; {least} in a bucket are worth a compaction ({opt.COMPACTION_MIN_FILES.key})",
+                "Compact with Paimon's own engine, which lakebed does not do for append tables yet",
+            )  # fmt: skip
+
+    def _upkeep(self) -> Iterator[Finding]:
+        if self.expirable:
+            yield Finding(
+                Health.ATTENTION, f"{self.expirable} snapshots may expire", "they and files that only they need are "
+                "kept until the next commit that is not write-only",
+                "table.expire()",
+            )  # fmt: skip
+        newest = self.latest.id if self.latest else 0
+        for name, seen in ledgers(self.history.store).items():
+            if seen < newest:
+                yield Finding(
+                    Health.ATTENTION, f"callback {name} was not called for the snapshots after {seen}",
+                    "its calls failed, or the writer died before them; other writers' commits do not call it",
+                    f"Commit with the callback, or remove .lakebed/callbacks/{name} when it is no longer in use",
+                )  # fmt: skip
+        left = interrupted_expiries(self.history.store)
+        if left:
+            yield Finding(
+                Health.ATTENTION, f"{len(left)} expiries died half way", "files that nothing needs are left of them",
+                "table.expire()",
+            )  # fmt: skip
+
+
+def inspect(history: History, options: Options) -> TableReport:
+    """The report of a branch of a table; a table whose metadata cannot be read has one finding that says so."""
+    schema = history.latest_schema()
+    try:
+        latest = history.latest()
+        live, indexes = live_files(history.store, latest), index_files(history.store, latest)
+        retention = RetentionPlanner(history, options).plan(int(time.time() * 1000))
+        known = consumers(history)
+    except (CorruptError, DataCleanedError) as error:
+        what, why = f"the newest snapshot cannot be read: {error.what} {error.file}".strip(), error.why
+        return TableReport(
+            history.store.location, "paimon", {},
+            (Finding(Health.BROKEN, what, why, error.todo or "Roll the table back to an older snapshot"),),
+        )  # fmt: skip
+    return Inspection(
+        history, schema, options, latest, tuple(_buckets(live, schema, options)), tuple(indexes),
+        retention.holds if retention else (), retention.end - retention.earliest if retention else 0, known,
+        tuple(_strays(history)),
+    ).report()  # fmt: skip
+
+
+def _buckets(live: Sequence[ManifestEntry], schema: TableSchema, options: Options) -> Iterator[Bucket]:
+    fields = schema.project(schema.partition_keys)
+    types = [field.type for field in fields]
+    default, legacy = options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME]
+    grouped: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for entry in live:
+        grouped.setdefault((entry.partition, entry.bucket), []).append(entry)
+    for (partition, number), entries in grouped.items():
+        folder = partition_folder(fields, decode_row(without_arity(partition), types), default, legacy)
+        yield Bucket(bucket_folder(folder, number), number, tuple(entries))
+
+
+def _strays(history: History) -> Iterator[str]:
+    """Files in the folders of snapshots, schemas and tags that are none."""
+    for kind in ("snapshot", "schema", "tag"):
+        for info in history.store.list(f"{branch_prefix(history.branch)}{kind}").files:
+            prefix, _, rest = info.name.partition("-")
+            named = prefix == kind and (rest.isdigit() if kind != "tag" else "#" not in rest)
+            if not named and info.name not in (LATEST, EARLIEST):
+                yield info.path
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(sorted(names)[:_NAMED]) + more
