@@ -12,9 +12,11 @@ from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog import CatalogTable, PathTable, TableAccess, parse_identifier
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
+from lakebed.formats.iceberg.read.changes import plan_difference, range_of
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import predicate_schema
 from lakebed.formats.iceberg.read.plan import plan_snapshot
+from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.snapshot import history, iso_time, schema_at, snapshot_at
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
@@ -77,6 +79,32 @@ class IcebergTable(Table):
         if options.given(opt.SPLIT_SIZE):
             split_size = options[opt.SPLIT_SIZE]
         return plan_snapshot(self.access.files, metadata, snapshot, context, columns, predicate, split_size)
+
+    def plan_changes(
+        self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
+    ) -> ReadPlan[Any]:
+        """What leads from the snapshot `after` to the snapshot `until`: rows taken away and added, net.
+
+        Tables of format version 3 tell updates (-U, +U) by row ids. NotInHistoryError where an end is expired.
+        """
+        metadata = self.metadata
+        start, end = range_of(metadata, after, until, self.branch)
+        context = self._context(metadata, schema_at(metadata, until, self.branch))
+        predicate = parse_where(where, predicate_schema(context))
+        return plan_difference(self.access.files, metadata, start, end, context, columns, predicate)
+
+    def stream(
+        self, columns: Sequence[str] | None = None, where: Where = None, appends_only: bool = False
+    ) -> IcebergStream:
+        """A stream of changes, started where `read.start-commit` says; without it at the newest snapshot.
+
+        With `appends_only` a stream as Iceberg's own Spark source has it: the rows of appends, from the oldest
+        snapshot on; it refuses deletes and overwrites.
+        """
+        options, names = opt.OPTIONS.parse(self.options), None if columns is None else tuple(columns)
+        return IcebergStream(
+            self.access.files, lambda: self.metadata, options, self.branch, names, where, appends_only
+        )  # fmt: skip
 
     def _context(self, metadata: TableMetadata, schema: Schema) -> ReadContext:
         return ReadContext.of(metadata, schema, opt.OPTIONS.parse(self.options)[opt.DELETE_MEMORY])

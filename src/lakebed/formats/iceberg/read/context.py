@@ -67,6 +67,11 @@ class ReadContext:
             metadata.location,
         )
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the schema."""
+        return tuple(field.name for field in self.schema.fields)
+
     def columns(self, names: Sequence[str] | None = None, lineage: bool = False) -> tuple[NestedField, ...]:
         """The fields of those columns, all of the schema when None; metadata columns only by name, or with `lineage`
         the two of row lineage last. SchemaError for an unknown or doubled name."""

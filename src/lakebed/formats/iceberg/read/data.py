@@ -57,8 +57,10 @@ def read_task(
     lineage: bool = False,
     predicate: pc.Expression | None = None,
     part: ByteRange | None = None,
+    only: Positions | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The live rows of a data file in the order of the file, of those that the predicate keeps.
+    """The live rows of a data file in the order of the file, of those that the predicate keeps; with `only` of those at
+    some positions, ascending.
 
     `columns` are names of the context's schema or of metadata columns, all of the schema when None; with `lineage`
     `_row_id` and `_last_updated_sequence_number` come last. One batch is held at a time, and of equality deletes what
@@ -71,10 +73,19 @@ def read_task(
         fields += tuple(field for field in context.columns(used) if field.name not in names)
     with opened(files, task.data.path, task.data.format, context.mapping) as file:
         live = _LiveRows(files, context, task, file, batch_rows, _groups(file, predicate, context, part))
+        live.only = only
         for batch in live.batches(fields or (POS,)):
             kept = batch if predicate is None else keep(batch, predicate)
             if kept.num_rows:
                 yield kept.select(names)
+
+
+def live_positions(files: Files, context: ReadContext, task: FileTask) -> Positions:
+    """The positions of a data file's live rows, ascending."""
+    with opened(files, task.data.path, task.data.format, context.mapping) as file:
+        live = _LiveRows(files, context, task, file, BATCH_ROWS, None)
+        found = [batch.column(0).to_numpy() for batch in live.batches((POS,))]
+    return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
 def predicate_schema(context: ReadContext) -> pa.Schema:
@@ -118,6 +129,7 @@ class _LiveRows:
         groups: list[int] | None,
     ) -> None:  # fmt: skip
         self._file, self._task, self._batch_rows, self._groups = file, task, batch_rows, groups
+        self.only: Positions | None = None
         self._constants = context.constants(task.data)
         self._gone = deleted_positions(files, task)
         self._sets: list[tuple[KeySet, EqualityGroup]] = []
@@ -151,6 +163,10 @@ class _LiveRows:
     ) -> Mask | None:
         """Which rows of a piece live, None for all."""
         kept = None if self._gone is None else without_positions(self._gone, piece.start, piece.rows)
+        if self.only is not None:
+            gone = without_positions(self.only, piece.start, piece.rows)
+            chosen = np.zeros(piece.rows, np.bool_) if gone is None else ~gone
+            kept = chosen if kept is None else kept & chosen
         for known, reader in readers:
             keys = reader.columns(piece.rows, [by_number[n] for n in reader.wanted])
             gone = known.contains(keys)

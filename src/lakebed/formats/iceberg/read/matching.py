@@ -1,0 +1,189 @@
+"""Rows of one table that are in another too, each as often as it is there: what copy-on-write carried over.
+
+Rows of any type are found by a number made of all their values and then compared value by value, so that a chance
+equality of numbers never hides a change. Null equals null, NaN equals NaN; 0.0 and -0.0 are two values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.kernel.keys.murmur import hash_bytes
+
+Numbers = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+_NULL = np.uint64(0x9E3779B97F4A7C15)
+_SEEDS = (0x1B873593, 0x52DCE729)
+
+
+def carried_over(before: pa.Table, after: pa.Table) -> tuple[Mask, Mask]:
+    """Which rows of each table are paired with an equal one of the other; the schemas are the same."""
+    left, right = (table.combine_chunks() for table in (before, after))
+    rows, partners = _pairs(row_numbers(left), row_numbers(right))
+    same = rows_equal(left.take(pa.array(rows)), right.take(pa.array(partners)))
+    masks = np.zeros(len(left), np.bool_), np.zeros(len(right), np.bool_)
+    masks[0][rows[same]] = True
+    masks[1][partners[same]] = True
+    return masks
+
+
+def row_numbers(rows: pa.Table | pa.RecordBatch) -> Numbers:
+    """A number for each row, equal for equal rows."""
+    found = np.zeros(len(rows), np.uint64)
+    for place, column in enumerate(rows.columns):
+        found = _mixed(found ^ _mixed(_numbers(_one(column)) + np.uint64(place)))
+    return found
+
+
+def _pairs(left: Numbers, right: Numbers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Places of equal numbers, each place in one pair at most."""
+    order_left, order_right = np.argsort(left, kind="stable"), np.argsort(right, kind="stable")
+    values_left, first_left, count_left = np.unique(left[order_left], return_index=True, return_counts=True)
+    values_right, first_right, count_right = np.unique(right[order_right], return_index=True, return_counts=True)
+    _, at_left, at_right = np.intersect1d(values_left, values_right, assume_unique=True, return_indices=True)
+    both = np.minimum(count_left[at_left], count_right[at_right])
+    within = np.arange(both.sum()) - np.repeat(np.cumsum(both) - both, both)
+    return (
+        order_left[np.repeat(first_left[at_left], both) + within],
+        order_right[np.repeat(first_right[at_right], both) + within],
+    )
+
+
+def rows_equal(left: pa.Table, right: pa.Table) -> Mask:
+    """Row by row, whether two tables of one length have the same values."""
+    same = np.ones(len(left), np.bool_)
+    for one, other in zip(left.columns, right.columns, strict=True):
+        same &= _equal(_one(one), _one(other))
+    return same
+
+
+def _equal(left: pa.Array, right: pa.Array) -> Mask:
+    left, right = _plain(left), _plain(right)
+    nulls, other_nulls = (array.is_null().to_numpy(zero_copy_only=False) for array in (left, right))
+    if pa.types.is_null(left.type):
+        return np.ones(len(left), np.bool_)
+    if pa.types.is_struct(left.type):
+        same = np.ones(len(left), np.bool_)
+        for number in range(left.type.num_fields):
+            same &= _equal(left.field(number), right.field(number))
+    elif _is_list(left.type):
+        same = _lists_equal(left, right)
+    elif pa.types.is_floating(left.type):
+        same = np.equal(_bits(left), _bits(right))
+    else:
+        same = pc.fill_null(pc.equal(left, right), False).to_numpy(zero_copy_only=False)
+    found: Mask = np.where(nulls | other_nulls, nulls & other_nulls, same)
+    return found
+
+
+def _lists_equal(left: pa.Array, right: pa.Array) -> Mask:
+    lengths, other_lengths = (_lengths(array) for array in (left, right))
+    same: Mask = np.equal(lengths, other_lengths)
+    rows = pa.array(np.flatnonzero(same & (lengths > 0)))
+    if not len(rows):
+        return same
+    values, other_values = _items(left.take(rows)), _items(right.take(rows))
+    starts = np.cumsum(lengths[rows]) - lengths[rows]
+    same[rows] = np.logical_and.reduceat(_equal(values, other_values), starts)
+    return same
+
+
+def _numbers(array: pa.Array) -> Numbers:
+    array = _plain(array)
+    kind = array.type
+    if pa.types.is_null(kind):
+        return np.full(len(array), _NULL)
+    if pa.types.is_struct(kind):
+        found = np.zeros(len(array), np.uint64)
+        for number in range(kind.num_fields):
+            found = _mixed(found ^ _mixed(_numbers(array.field(number)) + np.uint64(number)))
+    elif _is_list(kind):
+        found = _list_numbers(array)
+    elif _is_text(kind):
+        high, low = (hash_bytes(array.cast(pa.binary()), seed).view(np.uint32).astype(np.uint64) for seed in _SEEDS)
+        found = (high << np.uint64(32)) | low
+    else:
+        found = _bits(array)
+    nulls = array.is_null().to_numpy(zero_copy_only=False)
+    return np.where(nulls, _NULL, found)
+
+
+def _list_numbers(array: pa.Array) -> Numbers:
+    lengths = _lengths(array)
+    found = lengths.astype(np.uint64)
+    rows = np.flatnonzero(lengths > 0)
+    if len(rows):
+        some = lengths[rows]
+        starts = np.cumsum(some) - some
+        place = np.arange(some.sum()) - np.repeat(starts, some)
+        items = _mixed(_numbers(_items(array.take(pa.array(rows)))) + place.astype(np.uint64))
+        found[rows] += np.add.reduceat(items, starts)
+    return found
+
+
+def _bits(array: pa.Array) -> Numbers:
+    """The bits of fixed-width values as numbers; NaN has one form."""
+    kind = array.type
+    if pa.types.is_floating(kind):
+        values = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False).astype(np.float64)
+        return np.where(np.isnan(values), np.nan, values).view(np.uint64)
+    if pa.types.is_decimal(kind):
+        words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, kind.byte_width // 8)
+        some = words[array.offset : array.offset + len(array)]
+        return _mixed(some[:, 0]) ^ some[:, 1]
+    if pa.types.is_boolean(kind):
+        array = array.cast(pa.int8())
+    elif not pa.types.is_integer(kind):
+        array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    numbers: Numbers = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+    return numbers
+
+
+def _mixed(numbers: Numbers) -> Numbers:
+    """The finaliser of splitmix64."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
+
+
+def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    chunks: Sequence[pa.Array] = column.chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
+
+
+def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    lengths = np.diff(offsets).astype(np.int64) if len(array) else np.empty(0, np.int64)
+    lengths[array.is_null().to_numpy(zero_copy_only=False)] = 0
+    return lengths
+
+
+def _items(array: pa.Array) -> pa.Array:
+    """The items of lists without nulls; those of maps as pairs."""
+    if pa.types.is_map(array.type):
+        begin = array.offsets[0].as_py() if len(array) else 0
+        end = array.offsets[len(array)].as_py() if len(array) else 0
+        pairs = [array.keys.slice(begin, end - begin), array.items.slice(begin, end - begin)]
+        return pa.StructArray.from_arrays(pairs, names=["key", "value"])
+    return array.flatten()
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_map(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    )  # fmt: skip

@@ -1,0 +1,248 @@
+"""The driver's half of a stream: which snapshots a batch takes, and the position after it.
+
+A position is the last snapshot that was read. A batch is the difference between two snapshots of a branch
+(`read/changes.py`), so that a stream also goes on rightly when a branch was rolled back or moved. Snapshots that only
+rewrote files change nothing. Without a start it begins with the newest snapshot; `earliest` is the table as it stands
+in one batch, then on from there.
+
+`appends_only` is what the reference engine's own Spark source does: it starts with the oldest snapshot, gives the rows
+of appends, passes over rewrites, and refuses deletes and overwrites unless told to pass over them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lakebed.errors import DataCleanedError, UnsupportedError, UsageError
+from lakebed.formats.iceberg import options as opt
+from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.schema import arrow_schema
+from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.read.changes import ChangeSplit, plan_difference
+from lakebed.formats.iceberg.read.context import ReadContext
+from lakebed.formats.iceberg.read.data import predicate_schema
+from lakebed.formats.iceberg.snapshot import ancestors, iso_time, milliseconds, snapshot_at
+from lakebed.kernel.options import Options
+from lakebed.kernel.predicates import Where, parse_where
+from lakebed.model.rowkind import ROW_KIND_FIELD
+from lakebed.verbs.read import ReadPlan
+from lakebed.verbs.stream import Limits
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPosition:
+    """How far a stream has read: through `snapshot`, None for nothing yet; `whole` when the next batch is the table as
+    it stands. `timestamp_ms` is the snapshot's, so that it can be spoken of once it is expired."""
+
+    snapshot: int | None
+    whole: bool = False
+    timestamp_ms: int | None = None
+
+    def text(self) -> str:
+        """As a stream's owner stores it."""
+        found = {"version": _VERSION, "snapshot": self.snapshot, "whole": self.whole, "timestamp-ms": self.timestamp_ms}
+        return json.dumps(found)
+
+    @classmethod
+    def parse(cls, text: str) -> StreamPosition:
+        """From such a text; UsageError for any other."""
+        try:
+            found = json.loads(text)
+            if found["version"] != _VERSION:
+                raise ValueError(f"its version is {found['version']}")
+            snapshot = found["snapshot"]
+            return cls(None if snapshot is None else int(snapshot), bool(found["whole"]), found["timestamp-ms"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                f"{text!r} is no position of an Iceberg stream", why=str(error),
+                todo="Start the stream with a new checkpoint",
+            ) from error  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergStream:
+    """A stream of the changes of one branch; `load` reads the table's metadata anew."""
+
+    files: Files
+    load: Callable[[], TableMetadata]
+    options: Options
+    branch: str
+    columns: tuple[str, ...] | None
+    where: Where
+    appends_only: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns, then the row kind."""
+        context = self._context(self.load())
+        return arrow_schema(context.columns(self.columns)).append(ROW_KIND_FIELD)
+
+    def initial(self) -> str:
+        """The position before the first row that the options ask for."""
+        metadata, start = self.load(), self.options[opt.START_COMMIT]
+        head = metadata.head(self.branch)
+        if head is None:
+            return StreamPosition(None).text()
+        moment = self.options[opt.STREAM_FROM]
+        if start and start.lower() != "earliest" and start.isdigit():
+            first = snapshot_at(metadata, start, self.branch)
+            return self._before(metadata, first).text()
+        if start and start.lower() != "earliest":
+            moment = milliseconds(start, metadata.location)
+        if moment is not None:
+            return self._from(metadata, head, moment).text()
+        if start:
+            return StreamPosition(None, whole=True).text()
+        return (StreamPosition(None) if self.appends_only else self._before(metadata, head)).text()
+
+    def latest(self, start: str, limits: Limits) -> str:
+        """The position after the snapshots that the next batch takes; `start` itself when there are none."""
+        metadata, position = self.load(), StreamPosition.parse(start)
+        head = metadata.head(self.branch)
+        if head is None or head.snapshot_id == position.snapshot:
+            return start
+        if position.whole:
+            return _at(head).text()
+        line = self._line(metadata, position, head)
+        taken = self._within(line, limits)
+        return _at(taken).text()
+
+    def plan(self, start: str, end: str) -> ReadPlan[ChangeSplit]:
+        """The changes after `start` up to and with `end`."""
+        metadata = self.load()
+        before, after = StreamPosition.parse(start), StreamPosition.parse(end)
+        until = self._known(metadata, after)
+        context = self._context(metadata)
+        predicate = parse_where(self.where, predicate_schema(context))
+        steps = [(self._known(metadata, before), until)]
+        if until is not None and not before.whole and (self.appends_only or self._passes_over):
+            steps = self._steps(metadata, before, until)
+        plans = [
+            plan_difference(self.files, metadata, old, new, context, self.columns, predicate) for old, new in steps
+        ]
+        if not plans:
+            return plan_difference(self.files, metadata, until, until, context, self.columns, predicate)
+        splits = [split for plan in plans for split in plan.splits]
+        if len(plans) > 1 and not self.appends_only:
+            splits = [replace(split, group="in order") for split in splits]  # a later step may take away what one adds
+        return ReadPlan(plans[0].schema, tuple(splits), plans[0].read)
+
+    @property
+    def _passes_over(self) -> bool:
+        return self.options[opt.SKIP_DELETES] or self.options[opt.SKIP_OVERWRITES]
+
+    def _context(self, metadata: TableMetadata) -> ReadContext:
+        return ReadContext.of(metadata, None, self.options[opt.DELETE_MEMORY])
+
+    def _steps(
+        self, metadata: TableMetadata, start: StreamPosition, until: Snapshot
+    ) -> list[tuple[Snapshot | None, Snapshot | None]]:
+        """The snapshots of a batch one by one, without those that are passed over."""
+        steps: list[tuple[Snapshot | None, Snapshot | None]] = []
+        previous = self._known(metadata, start)
+        for snapshot in self._line(metadata, start, until):
+            if self._counts(metadata, snapshot):
+                steps.append((previous, snapshot))
+            previous = snapshot
+        return steps
+
+    def _counts(self, metadata: TableMetadata, snapshot: Snapshot) -> bool:
+        operation = snapshot.operation
+        if operation == "replace":
+            return False
+        skip = {"delete": opt.SKIP_DELETES, "overwrite": opt.SKIP_OVERWRITES}.get(operation)
+        if skip is None:
+            return True
+        if self.options[skip]:
+            return False
+        if not self.appends_only:
+            return True
+        raise UnsupportedError(
+            f"a stream of appends meets a snapshot that is a {operation}", table=metadata.location,
+            instant=str(snapshot.snapshot_id), why="it has no rows to take away",
+            todo=f'Set {skip.key} to pass over such snapshots, or read with format("lakebed"), which gives row kinds',
+        )  # fmt: skip
+
+    def _line(self, metadata: TableMetadata, start: StreamPosition, until: Snapshot) -> list[Snapshot]:
+        """The snapshots after a position up to and with another one, oldest first. When the branch was moved to where
+        the position is not among its ancestors, only the last one: the difference leads there."""
+        line: list[Snapshot] = []
+        for snapshot in ancestors(metadata, until):
+            if snapshot.snapshot_id == start.snapshot:
+                return line[::-1]
+            line.append(snapshot)
+        if start.snapshot is None:
+            return line[::-1]
+        self._known(metadata, start)
+        return [until]
+
+    def _known(self, metadata: TableMetadata, position: StreamPosition) -> Snapshot | None:
+        if position.snapshot is None:
+            return None
+        found = metadata.snapshots.get(position.snapshot)
+        if found is None:
+            raise self._expired(metadata, position.snapshot, position.timestamp_ms)
+        return found
+
+    def _expired(self, metadata: TableMetadata, snapshot: int, timestamp_ms: int | None) -> DataCleanedError:
+        when = f" of {iso_time(timestamp_ms)}" if timestamp_ms is not None else ""
+        return DataCleanedError(
+            f"the stream has read through snapshot {snapshot}{when}, which is expired", table=metadata.location,
+            instant=str(snapshot), why="what changed after it can no longer be told",
+            todo=f"Start anew with {opt.START_COMMIT.key}=earliest, and let snapshots expire later than streams read",
+        )  # fmt: skip
+
+    def _before(self, metadata: TableMetadata, snapshot: Snapshot | None) -> StreamPosition:
+        """The position before a snapshot."""
+        if snapshot is None or snapshot.parent_id is None:
+            return StreamPosition(None)
+        parent = metadata.snapshots.get(snapshot.parent_id)
+        if parent is None:
+            raise DataCleanedError(
+                f"the changes of snapshot {snapshot.snapshot_id} cannot be told", table=metadata.location,
+                instant=str(snapshot.snapshot_id), why=f"the one before it, {snapshot.parent_id}, is expired",
+                todo=f"Start with a later snapshot, or with {opt.START_COMMIT.key}=earliest",
+            )  # fmt: skip
+        return _at(parent)
+
+    def _from(self, metadata: TableMetadata, head: Snapshot, moment: int) -> StreamPosition:
+        """The position before the first snapshot from a time on; after the newest when all are older."""
+        last = next((s for s in ancestors(metadata, head) if s.timestamp_ms < moment), None)
+        if last is not None:
+            return _at(last)
+        first = list(ancestors(metadata, head))[-1]
+        return self._before(metadata, first)
+
+    def _within(self, line: Sequence[Snapshot], limits: Limits) -> Snapshot:
+        """The last of the first snapshots that the limits allow, at least one."""
+        most = {
+            "added-data-files": _least(limits.files, self.options[opt.MAX_FILES]),
+            "added-records": self.options[opt.MAX_ROWS],
+            "added-files-size": limits.bytes,
+        }
+        found = dict.fromkeys(most, 0)
+        last = line[0]
+        for number, snapshot in enumerate(line):
+            for key in found:
+                found[key] += int(snapshot.summary.get(key, 0))
+            if number and (
+                (limits.commits is not None and number >= limits.commits)
+                or any(bound is not None and found[key] > bound for key, bound in most.items())
+            ):
+                break
+            last = snapshot
+        return last
+
+
+def _at(snapshot: Snapshot) -> StreamPosition:
+    return StreamPosition(snapshot.snapshot_id, timestamp_ms=snapshot.timestamp_ms)
+
+
+def _least(*bounds: int | None) -> int | None:
+    return min((bound for bound in bounds if bound is not None), default=None)
