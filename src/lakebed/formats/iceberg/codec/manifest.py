@@ -271,21 +271,17 @@ def _inherited(
     return raw.select(schema.names).cast(schema)
 
 
-def _row_ids(
-    raw: pa.Table, manifests: Sequence[ManifestFile], sizes: Any, status: Any
-) -> pa.ChunkedArray | pa.Array:  # fmt: skip
+def _row_ids(raw: pa.Table, manifests: Sequence[ManifestFile], sizes: Any, status: Any) -> Any:
     """Row ids: files without one take them in order from their manifest's first; a manifest without gives none."""
     if all(m.first_row_id is None for m in manifests):
-        return pa.nulls(len(raw), pa.int64())
+        return raw["first_row_id"]
     first = np.repeat([-1 if m.first_row_id is None else m.first_row_id for m in manifests], sizes)
     takes = raw["first_row_id"].is_null().to_numpy() & (status != DELETED) & (first >= 0)
     rows = np.where(takes, raw["record_count"].to_numpy(), 0)
     before = np.cumsum(rows) - rows
     starts = np.cumsum(sizes) - sizes
     within = before - np.repeat(before[starts], sizes)
-    assigned = pa.array(first + within, pa.int64(), mask=~takes)
-    found = pc.coalesce(raw["first_row_id"], assigned)
-    return pc.if_else(pa.array(first >= 0), found, pa.scalar(None, pa.int64()))
+    return pc.coalesce(raw["first_row_id"], pa.array(first + within, pa.int64(), mask=~takes))
 
 
 def _put(table: pa.Table, name: str, column: Any) -> pa.Table:
