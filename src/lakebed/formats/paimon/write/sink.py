@@ -23,8 +23,10 @@ from lakebed.formats.paimon.definition import BucketMode, bucket_mode, refuse_un
 from lakebed.formats.paimon.read.plan import plan_snapshot, skips_level_0
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.assigning import Assigner, Bucket, DirectAssigner
+from lakebed.formats.paimon.write.bucket import BucketFiles
 from lakebed.formats.paimon.write.commit import CommitSettings, Committer
 from lakebed.formats.paimon.write.committed import named_callbacks
+from lakebed.formats.paimon.write.gather import gather, refuse_scattered_keys
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, HashAssigner
 from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
 from lakebed.formats.paimon.write.kinds import KindRule
@@ -33,6 +35,7 @@ from lakebed.formats.paimon.write.routing import Router
 from lakebed.formats.paimon.write.state import WriteState, read_state
 from lakebed.formats.paimon.write.task_writer import PaimonTaskWriter, TaskTarget
 from lakebed.kernel.commit.callbacks import CommitCallback
+from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.model.commit import CommitMessage, CommitResult, Outcome
@@ -65,6 +68,7 @@ class PaimonSink:
         self._state: WriteState | None = None
         self._tasks = 1  # as the driver's call of `channels` says; task writers are made from copies of this
         self._committer: Committer | None = None
+        self._notes: tuple[str, ...] = ()
         refuse_unserved(schema, options, store.location)
         _refuse_unwritten(schema, options, mode, store.location)
 
@@ -139,6 +143,19 @@ class PaimonSink:
         """A writer for one task; `threads` write files of different buckets at once."""
         return PaimonTaskWriter(self.target, self.assigner(), threads)
 
+    def settle(self, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
+        """Bring together the files that several tasks wrote for one bucket; the commit's notes say what was left.
+
+        Raises UnsupportedError when such tasks assigned dynamic buckets without routing, which could put one key into
+        two: their files are removed then.
+        """
+        ours = _ours(messages)
+        if self._tasks == 1 and self.bucket_mode in (BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC):
+            refuse_scattered_keys(self.store, ours, self.bucket_mode)
+        gathered = gather(BucketFiles(self.store, self.schema, self.options), ours, engine)
+        self._notes = (gathered.note,) if gathered.note else ()
+        return gathered.messages
+
     def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
         """Publish messages, exactly once for this commit user and identifier."""
         ours = _ours(messages)
@@ -147,10 +164,14 @@ class PaimonSink:
             replaced = replaced_by(ours, self.schema, self.options, self.overwrite, self.store.location)
         result = self.committer.commit(identifier, ours, replaced=replaced)
         self._state = None
-        waiting = self._waiting_note()
-        if waiting and result.outcome is Outcome.COMMITTED and any(message.new_files for message in ours):
-            return dataclasses.replace(result, notes=(*result.notes, waiting))
-        return result
+        notes, self._notes = self._notes, ()
+        if any(message.new_files for message in ours):
+            notes = (*notes, *filter(None, [self._waiting_note()]))
+        return (
+            dataclasses.replace(result, notes=(*result.notes, *notes))
+            if result.outcome is Outcome.COMMITTED
+            else result
+        )
 
     def _waiting_note(self) -> str:
         """What a reader does not see yet, "" where it sees all."""
