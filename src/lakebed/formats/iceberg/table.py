@@ -8,20 +8,33 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
+from lakebed.errors import CommitUnknownError, TableExistsError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog import CatalogTable, PathTable, TableAccess, parse_identifier
+from lakebed.formats.iceberg.catalog import (
+    CatalogTable,
+    LostRaceError,
+    OutcomeUnknownError,
+    PathTable,
+    TableAccess,
+    parse_identifier,
+)  # fmt: skip
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
+from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spec, table_properties
 from lakebed.formats.iceberg.read.changes import plan_difference, range_of
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import predicate_schema
 from lakebed.formats.iceberg.read.plan import plan_snapshot
 from lakebed.formats.iceberg.read.stream import IcebergStream
+from lakebed.formats.iceberg.refs import create_branch, create_tag, delete_ref
+from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
 from lakebed.formats.iceberg.snapshot import history, iso_time, schema_at, snapshot_at
+from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.instant import Instant
+from lakebed.model.upkeep import RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table
 
@@ -48,6 +61,45 @@ class IcebergTable(Table):
         access = CatalogTable(parse_identifier(name), options)
         return cls(access.files.home, options, access)
 
+    @classmethod
+    def create(
+        cls, store: Store, schema: pa.Schema, primary_key: Sequence[str] = (), partition_by: Sequence[str] = (),
+        options: Mapping[str, str] = {},
+    ) -> IcebergTable:  # fmt: skip
+        """A new table at a path, without a snapshot. Options are table properties, and `format-version` (2).
+
+        Raises SchemaError, UsageError and OptionError for a definition that Iceberg does not allow, TableExistsError
+        when another one was faster.
+        """
+        version, properties = table_properties(options)
+        columns = new_schema(schema, primary_key, version, store.location)
+        spec = new_spec(columns, partition_by, store.location)
+        access = PathTable(store, options)
+        try:
+            access.create(new_metadata(store.location, columns, spec, version, properties))
+        except LostRaceError as error:
+            raise TableExistsError(
+                "an iceberg table is there already", table=store.location, todo="Open it with lakebed.open"
+            ) from error
+        except OutcomeUnknownError as error:
+            raise CommitUnknownError(
+                "the store does not say whether the table was made", table=store.location,
+                todo="Look with lakebed.open, then try again",
+            ) from error  # fmt: skip
+        return cls(store, _opening(options), access)
+
+    @classmethod
+    def create_in_catalog(
+        cls, name: str, schema: pa.Schema, primary_key: Sequence[str] = (), partition_by: Sequence[str] = (),
+        options: Mapping[str, str] = {},
+    ) -> IcebergTable:  # fmt: skip
+        """A new table `catalog:namespace.table`; its place is the catalog's choice."""
+        version, properties = table_properties(options)
+        columns = new_schema(schema, primary_key, version, name)
+        access = CatalogTable(parse_identifier(name), options)
+        access.create(columns, new_spec(columns, partition_by, name), version, properties)
+        return cls(access.files.home, _opening(options), access)
+
     @property
     def metadata(self) -> TableMetadata:
         """The current metadata, read anew."""
@@ -61,6 +113,23 @@ class IcebergTable(Table):
     def history(self, archived: bool = False) -> list[Instant]:
         """All snapshots, oldest first, also those of other branches; `summary["refs"]` names branches and tags."""
         return history(self.metadata)
+
+    def tag(self, name: str, snapshot: Position = None) -> None:
+        """Name a snapshot, the newest of the branch when none is given. UsageError for a name that is taken,
+        NotInHistoryError without a snapshot."""
+        create_tag(self.access, name, snapshot, self.branch)
+
+    def delete_tag(self, name: str) -> None:
+        """Remove a tag; NotInHistoryError when there is none."""
+        delete_ref(self.access, name, is_branch=False)
+
+    def branch_off(self, name: str, snapshot: Position = None) -> None:
+        """Start a branch at a snapshot, the newest of this one when none is given; open it with the option `branch`."""
+        create_branch(self.access, name, snapshot, self.branch)
+
+    def delete_branch(self, name: str) -> None:
+        """Remove a branch; its snapshots stay until they are expired."""
+        delete_ref(self.access, name, is_branch=True)
 
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
@@ -106,6 +175,19 @@ class IcebergTable(Table):
             self.access.files, lambda: self.metadata, options, self.branch, names, where, appends_only
         )  # fmt: skip
 
+    def rewrite(
+        self, where: Where = None, dry_run: bool = False, engine: Engine | None = None,
+        options: Mapping[str, object] = {},
+    ) -> RewriteResult:  # fmt: skip
+        """Bin-pack, sort or z-order data files into files of the target size, deletes applied, in one REPLACE snapshot.
+
+        `where` chooses files that may hold a matching row. A dry run says what would be rewritten and why, what would
+        not, and predicts files and bytes. Options are those of Iceberg's `rewrite_data_files` and `lakebed.rewrite.*`.
+        Raises CommitConflictError when others changed the same files meanwhile: nothing is left then.
+        """
+        commit = {key: value for key, value in self.options.items() if key.startswith("commit.")}
+        return IcebergRewrite.planned(self.access, self.branch, where, options, commit).run(dry_run, engine)
+
     def _context(self, metadata: TableMetadata, schema: Schema) -> ReadContext:
         return ReadContext.of(metadata, schema, opt.OPTIONS.parse(self.options)[opt.DELETE_MEMORY])
 
@@ -118,3 +200,8 @@ def _given_position(options: Options) -> Position:
     if moment is not None:
         return iso_time(moment)
     return options[opt.SNAPSHOT_ID]
+
+
+def _opening(options: Mapping[str, str]) -> dict[str, str]:
+    """Of the options of `create` those that say how to open the table."""
+    return {key: value for key, value in options.items() if opt.OPENING.knows(key)}

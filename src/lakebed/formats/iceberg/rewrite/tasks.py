@@ -39,13 +39,15 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
-    """Some files of a group. `outputs` is how many files they shall become, `name` the write id of these."""
+    """Some files of a group. `outputs` is how many files they shall become, `name` the write id of these;
+    `repartition` says that their rows go into the partitions of another spec."""
 
     group: int
     name: str
     way: Way
     inputs: tuple[FileTask, ...]
     outputs: int
+    repartition: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +142,16 @@ class TaskRunner:
         return rows
 
     def _arrange(self, task: RewriteTask, writer: RollingWriter) -> int:
-        counted = _Counted(self.router)
+        router = self.router if task.repartition else None
+        counted = _Counted(router)
         batches = counted.count(batch for one in task.inputs for batch in self._rows(one))
-        keys = ByPartition(self.router, self.order) if self.router is not None else self.order
+        keys = ByPartition(router, self.order) if router is not None else self.order
         assert keys is not None  # else there is nothing to arrange
         size = sum(one.data.size for one in task.inputs)
         partition = task.inputs[0].data.partition
         paces: dict[Hashable, Pace] = {}
         for batch in sorted_batches(batches, keys, self.memory):
-            for bucket, some in self._by_bucket(batch, partition):
+            for bucket, some in _by_bucket(router, batch, partition):
                 share = size * counted.rows.get(bucket, counted.total) // max(counted.total, 1)
                 whole = len(counted.rows) <= 1
                 pace = paces.setdefault(bucket, Pace(self.sizes, share, task.outputs if whole else 0))
@@ -159,21 +162,6 @@ class TaskRunner:
                 pace.consumed += size * some.num_rows // max(counted.total, 1)
                 writer.roll_at = pace.roll_at(writer)
         return counted.total
-
-    def _by_bucket(self, batch: pa.RecordBatch, partition: Partition) -> Iterator[tuple[Bucket, pa.RecordBatch]]:
-        """Runs of rows of one output partition; sorted rows have each partition's together."""
-        if self.router is None:
-            yield Bucket(partition), batch
-            return
-        found = self.router.group(pa.Table.from_batches([batch]))
-        if found.order is not None:
-            batch, codes = batch.take(pa.array(found.order)), found.codes[found.order]
-        else:
-            codes = found.codes
-        for code, start, end in runs(codes):
-            bucket = found.buckets[code]
-            assert isinstance(bucket, Bucket)
-            yield bucket, batch.slice(start, end - start)
 
     def _rows(self, task: FileTask) -> Iterator[pa.RecordBatch]:
         names = [one.name for one in self.target.fields if one.name in self._own]
@@ -237,6 +225,24 @@ class _Counted:
                     bucket = found.buckets[code]
                     self.rows[bucket] = self.rows.get(bucket, 0) + end - start
             yield batch
+
+
+def _by_bucket(
+    router: Router | None, batch: pa.RecordBatch, partition: Partition
+) -> Iterator[tuple[Bucket, pa.RecordBatch]]:
+    """Runs of rows of one output partition; sorted rows have each partition's together."""
+    if router is None:
+        yield Bucket(partition), batch
+        return
+    found = router.group(pa.Table.from_batches([batch]))
+    if found.order is not None:
+        batch, codes = batch.take(pa.array(found.order)), found.codes[found.order]
+    else:
+        codes = found.codes
+    for code, start, end in runs(codes):
+        bucket = found.buckets[code]
+        assert isinstance(bucket, Bucket)
+        yield bucket, batch.slice(start, end - start)
 
 
 def runs(codes: object) -> Iterator[tuple[int, int, int]]:

@@ -1,0 +1,57 @@
+"""What becomes of files of other partition specs: how many files under the new spec, and how many if the old one were
+kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow.compute as pc
+from pyiceberg.transforms import BucketTransform, VoidTransform
+
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.rewrite.options import OUTPUT_SPEC, PlanRules
+from lakebed.formats.iceberg.rewrite.plan import Plan
+from lakebed.formats.iceberg.rewrite.scan import LiveFiles
+
+
+def partition_notes(live: LiveFiles, metadata: TableMetadata, plan: Plan, rules: PlanRules) -> list[str]:
+    """One sentence for each older spec whose files are spread over the partitions of the output spec."""
+    found = []
+    for group in plan.groups:
+        if group.repartitioned:
+            files = live.table.take(group.rows)
+            for spec_id in pc.unique(files["spec_id"]).to_pylist():
+                some = files.filter(pc.equal(files["spec_id"], spec_id))
+                encoded = some["partition_key"].combine_chunks().dictionary_encode()
+                sizes = np.bincount(encoded.indices.to_numpy(), some["file_size_in_bytes"].to_numpy())
+                kept = int(rules.sizes.expected_files(sizes.astype(np.int64)).sum())
+                new = _new_partitions(metadata, spec_id, rules.output_spec)
+                rows = int(pc.sum(some["record_count"]).as_py() or 0)
+                found.append(
+                    f"{len(some)} files of partition spec {spec_id} are spread over spec {rules.output_spec}: "
+                    f"{_count(kept, len(sizes), new, rows)}. With {OUTPUT_SPEC.key}={spec_id} they would become about "
+                    f"{kept}"
+                )
+    return list(dict.fromkeys(found))
+
+
+def _count(kept: int, partitions: int, new: int | None, rows: int) -> str:
+    """How many files come out, as far as the specs tell."""
+    if new is None:
+        return f"one file or more for each new partition that their rows meet, {partitions} or more"
+    return f"about {max(kept, min(rows, partitions * new))} files"
+
+
+def _new_partitions(metadata: TableMetadata, old: int, new: int) -> int | None:
+    """Into how many partitions of the new spec one of the old spec falls at most; None where only rows tell."""
+    known = {(field.source_id, str(field.transform)) for field in metadata.specs[old].fields}
+    identities = {source for source, transform in known if transform == "identity"}
+    count = 1
+    for field in metadata.specs[new].fields:
+        if isinstance(field.transform, VoidTransform) or field.source_id in identities:
+            continue
+        if (field.source_id, str(field.transform)) in known:
+            continue
+        if not isinstance(field.transform, BucketTransform):
+            return None
+        count *= field.transform.num_buckets
+    return count
