@@ -29,9 +29,7 @@ def test_a_table_is_never_made_over_another(tmp_path: Path) -> None:
     assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    ("name", "error"), [("hudi", UnsupportedError), ("iceberg", UnsupportedError), ("delta", UsageError)]
-)
+@pytest.mark.parametrize(("name", "error"), [("hudi", UnsupportedError), ("delta", UsageError)])
 def test_formats_that_cannot_be_made_are_refused_by_name(tmp_path: Path, name: str, error: type[Exception]) -> None:
     with pytest.raises(error, match=name):
         lakebed.create(tmp_path / "t", name, SCHEMA)

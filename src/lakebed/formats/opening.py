@@ -69,8 +69,11 @@ def create_table(
 ) -> Table:  # fmt: skip
     """A new, empty table; TableExistsError when one is there. The arguments mean what the format's own DDL says."""
     texts = {key: option_text(value) for key, value in options.items()}
-    store = location if isinstance(location, Store) else open_store(location, texts)
     kind = _class_of(format)
+    if is_catalog_name(location) and hasattr(kind, "create_in_catalog"):
+        named: Table = kind.create_in_catalog(location, schema, _names(primary_key), _names(partition_by), texts)
+        return named
+    store = location if isinstance(location, Store) else open_store(location, texts)
     found = format_of(store)
     if found is not None:
         raise TableExistsError(

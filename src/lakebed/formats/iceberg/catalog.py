@@ -23,13 +23,24 @@ from pyiceberg.exceptions import (
     CommitStateUnknownException,
     NoSuchNamespaceError,
     NoSuchTableError,
+    TableAlreadyExistsError,
 )
 from pyiceberg.exceptions import ValidationError as InvalidMetadata
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest, StagedTable
 from pyiceberg.table import Table as CatalogEntry
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from lakebed.errors import CorruptError, LakebedError, StorageError, TableNotFoundError, UnsupportedError, UsageError
+from lakebed.errors import (
+    CorruptError,
+    LakebedError,
+    StorageError,
+    TableExistsError,
+    TableNotFoundError,
+    UnsupportedError,
+    UsageError,
+)
 from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json, metadata_to_json
 from lakebed.formats.iceberg.codec.updates import Words, applied, dropped_metadata, unmet
@@ -299,7 +310,34 @@ class CatalogTable:
         except (LakebedError, LostRaceError):
             raise
         except Exception as error:
+            if "database is locked" in str(error):  # SQLite refused the swap, and rolled it back
+                self._discard(made)
+                raise LostRaceError(_first_line(error)) from error
             raise OutcomeUnknownError(_first_line(error)) from error
+
+    def create(self, schema: Schema, spec: PartitionSpec, version: int, properties: Mapping[str, str]) -> Loaded:
+        """The table, without a snapshot; its namespace is made too. TableExistsError when there is one already.
+
+        Catalogs that pyiceberg writes the metadata for get version 2 first, since it writes no version 3, and are then
+        upgraded.
+        """
+        local = isinstance(self.catalog, MetastoreCatalog)
+        first = min(version, 2) if local else version
+        location = self.options.get("location")
+        try:
+            self.catalog.create_namespace_if_not_exists(self.identifier.table[:-1])
+            self.catalog.create_table(
+                self.identifier.table, schema, location=location, partition_spec=spec,
+                properties={**properties, "format-version": str(first)},
+            )  # fmt: skip
+        except TableAlreadyExistsError as error:
+            raise TableExistsError(
+                f"the catalog has a table {self.name} already", table=self.name, todo="Open it with lakebed.open"
+            ) from error
+        loaded = self.load()
+        if version == first:
+            return loaded
+        return self.commit(loaded, (), [{"action": "upgrade-format-version", "format-version": version}])
 
     def _stage(
         self, base: Loaded, current: CatalogEntry, updates: Sequence[Words], made: list[Loaded]

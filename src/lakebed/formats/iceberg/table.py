@@ -29,14 +29,23 @@ from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.refs import create_branch, create_tag, delete_ref
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
 from lakebed.formats.iceberg.snapshot import history, iso_time, schema_at, snapshot_at
+from lakebed.formats.iceberg.write.settings import OPTIONS as WRITE_OPTIONS
+from lakebed.formats.iceberg.write.settings import WriteSettings
+from lakebed.formats.iceberg.write.sink import IcebergSink
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
-from lakebed.kernel.options import Options
+from lakebed.kernel.options import Options, option_text
 from lakebed.kernel.predicates import Where, parse_where
+from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.upkeep import RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table
+from lakebed.verbs.two_phase import TableWriter
+from lakebed.verbs.write import BATCH_IDENTIFIER, Mode
+
+_OPTIONS = opt.OPTIONS + WRITE_OPTIONS
+"""What opening a table takes: what reads and writes take too."""
 
 
 class IcebergTable(Table):
@@ -47,7 +56,7 @@ class IcebergTable(Table):
 
     def __init__(self, store: Store, options: Mapping[str, str] = {}, access: TableAccess | None = None) -> None:
         super().__init__(store, options)
-        self.branch = opt.OPTIONS.parse(options)[opt.BRANCH]
+        self.branch = _OPTIONS.parse(options)[opt.BRANCH]
         self.access = access or PathTable(store, options)
         self.metadata.head(self.branch)
 
@@ -57,7 +66,7 @@ class IcebergTable(Table):
 
         Options `lakebed.catalog.*` are properties of the catalog, over pyiceberg's own configuration.
         """
-        opt.OPTIONS.parse(options)
+        _OPTIONS.parse(options)
         access = CatalogTable(parse_identifier(name), options)
         return cls(access.files.home, options, access)
 
@@ -139,7 +148,7 @@ class IcebergTable(Table):
         A read as of a snapshot, time or tag has the schema of that time. Metadata columns (`_file`, `_pos`, `_spec_id`,
         `_row_id`, `_last_updated_sequence_number`) come when they are asked for by name.
         """
-        metadata, options = self.metadata, opt.OPTIONS.parse(self.options)
+        metadata, options = self.metadata, _OPTIONS.parse(self.options)
         position = as_of if as_of is not None else _given_position(options)
         snapshot = snapshot_at(metadata, position, self.branch)
         context = self._context(metadata, schema_at(metadata, position, self.branch))
@@ -170,10 +179,37 @@ class IcebergTable(Table):
         With `appends_only` a stream as Iceberg's own Spark source has it: the rows of appends, from the oldest
         snapshot on; it refuses deletes and overwrites.
         """
-        options, names = opt.OPTIONS.parse(self.options), None if columns is None else tuple(columns)
+        options, names = _OPTIONS.parse(self.options), None if columns is None else tuple(columns)
         return IcebergStream(
             self.access.files, lambda: self.metadata, options, self.branch, names, where, appends_only
         )  # fmt: skip
+
+    def sink(
+        self, mode: Mode = Mode.APPEND, commit_user: str | None = None, callbacks: Sequence[Any] = (),
+        options: Mapping[str, object] = {},
+    ) -> IcebergSink:  # fmt: skip
+        """The table as the target of writes by many tasks.
+
+        Raises OptionError, UsageError when the mode wants a key that the table has not, UnsupportedError for a table
+        that lakebed does not write.
+        """
+        metadata = self.metadata
+        given = {**self.options, **{key: option_text(value) for key, value in options.items()}}
+        made = WriteSettings.of(metadata, given, opt.OPTIONS)
+        return IcebergSink(self.access, metadata, made, mode, self.branch, commit_user, callbacks)
+
+    def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
+        """Write rows as one commit: append, overwrite, upsert or delete by key (see docs/iceberg-sink.md).
+
+        Raises SchemaError when rows do not fit; nothing is visible, and no file stays, when the write fails.
+        """
+        with TableWriter(self.sink(Mode.parse(mode), options=options)) as writer:
+            writer.write(data)
+            return writer.commit(BATCH_IDENTIFIER, writer.prepare_commit())
+
+    def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> TableWriter:
+        """The two-phase form of append, and of changes by key where rows have a `_row_kind`."""
+        return TableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
 
     def rewrite(
         self, where: Where = None, dry_run: bool = False, engine: Engine | None = None,
@@ -189,7 +225,7 @@ class IcebergTable(Table):
         return IcebergRewrite.planned(self.access, self.branch, where, options, commit).run(dry_run, engine)
 
     def _context(self, metadata: TableMetadata, schema: Schema) -> ReadContext:
-        return ReadContext.of(metadata, schema, opt.OPTIONS.parse(self.options)[opt.DELETE_MEMORY])
+        return ReadContext.of(metadata, schema, _OPTIONS.parse(self.options)[opt.DELETE_MEMORY])
 
 
 def _given_position(options: Options) -> Position:

@@ -161,6 +161,14 @@ class _Change:
         for key in update["removals"]:
             properties.pop(key, None)
 
+    def upgrade(self, update: Words) -> None:
+        version = update["format-version"]
+        if version > 1:
+            self.document.setdefault("last-sequence-number", 0)
+        if version > 2:
+            self.document.setdefault("next-row-id", 0)
+        self.document["format-version"] = version
+
     def close(self) -> None:
         """Expired snapshots break the log: what lies before one of them is not known to be whole, and goes."""
         if not self.removed:
@@ -182,4 +190,5 @@ _MAKERS: Mapping[str, Callable[[_Change, Words], None]] = {
     "remove-snapshots": _Change.remove_snapshots,
     "set-properties": _Change.set_properties,
     "remove-properties": _Change.remove_properties,
+    "upgrade-format-version": _Change.upgrade,
 }

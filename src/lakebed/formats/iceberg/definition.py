@@ -1,0 +1,210 @@
+"""The definition of a new table: an Arrow schema and partition transforms as Iceberg's schema, spec and metadata.
+
+Rules: field ids as the reference engine gives them to a new table (AssignFreshIds: all fields of a struct before what
+lies inside them), partition field ids from 1000, names of partition fields as PartitionSpec.Builder makes them
+(`id_bucket`, `ts_day`, `name_trunc`), identifier fields required.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg import types as T
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import parse_transform
+
+from lakebed.errors import OptionError, SchemaError, UsageError
+from lakebed.formats.iceberg import options as opt
+from lakebed.kernel.predicates import find_column
+
+FORMAT_VERSION = "format-version"
+_DEFAULT_VERSION = 2
+
+
+def new_schema(schema: pa.Schema, primary_key: Sequence[str], version: int, table: str) -> Schema:
+    """The Iceberg schema of Arrow columns, with fresh field ids; a primary key makes its columns identifier fields.
+
+    SchemaError for a type that Iceberg, or this format version, does not have.
+    """
+    ids = itertools.count(1)
+    keys = [_column(name, schema, table) for name in primary_key]
+    columns = [field.with_nullable(False) if field.name in keys else field for field in schema]
+    fields = _fields(columns, ids, version, table)
+    by_name = {field.name: field for field in fields}
+    for key in keys:
+        kind = by_name[key].field_type
+        if not isinstance(kind, T.PrimitiveType) or isinstance(kind, (T.FloatType, T.DoubleType)):
+            raise SchemaError(f"column {key!r} cannot be part of a primary key", table=table, why=f"it is a {kind}")
+    return Schema(*fields, schema_id=0, identifier_field_ids=[by_name[key].field_id for key in keys])
+
+
+def new_spec(schema: Schema, partition_by: Sequence[str], table: str) -> PartitionSpec:
+    """The partition spec of transforms such as `bucket(8, id)`, `truncate(4, name)`, `day(ts)` or a column's name.
+
+    UsageError for a transform that Iceberg does not have, or that its column cannot take.
+    """
+    fields: list[PartitionField] = []
+    for number, text in enumerate(partition_by):
+        name, transform, column = _parsed(text, schema, table)
+        source = schema.find_field(column)
+        if not transform.can_transform(source.field_type):
+            raise UsageError(f"{text!r} cannot partition a {source.field_type}", table=table)
+        if any(f.source_id == source.field_id and f.transform == transform for f in fields):
+            raise UsageError(f"{text!r} is given twice", table=table)
+        taken = {f.name for f in fields} | {f.name for f in schema.fields if f.name != source.name}
+        if name in taken:
+            raise UsageError(f"the partition field {name!r} of {text!r} has the name of another field", table=table)
+        fields.append(PartitionField(source.field_id, 1000 + number, transform, name))
+    return PartitionSpec(*fields, spec_id=0)
+
+
+def new_metadata(
+    location: str, schema: Schema, spec: PartitionSpec, version: int, properties: Mapping[str, str]
+) -> dict[str, Any]:
+    """The metadata document of a table without a snapshot."""
+    columns = schema.model_dump(by_alias=True, mode="json", exclude_none=True)
+    if not columns.get("identifier-field-ids"):
+        columns.pop("identifier-field-ids", None)
+    fields = [field.model_dump(by_alias=True, mode="json") for field in spec.fields]
+    old = {"schema": columns, "partition-spec": fields} if version == 1 else {}
+    return {
+        "format-version": version, "table-uuid": str(uuid.uuid4()), "location": location,
+        **({"last-sequence-number": 0} if version > 1 else {}), "last-updated-ms": time.time_ns() // 1_000_000,
+        "last-column-id": schema.highest_field_id, **old, "current-schema-id": 0, "schemas": [columns],
+        "default-spec-id": 0, "partition-specs": [{"spec-id": 0, "fields": fields}],
+        "last-partition-id": max((field.field_id for field in spec.fields), default=999), "default-sort-order-id": 0,
+        "sort-orders": [{"order-id": 0, "fields": []}], "properties": dict(properties), "current-snapshot-id": -1,
+        **({"next-row-id": 0} if version > 2 else {}), "refs": {}, "snapshots": [], "statistics": [],
+        "partition-statistics": [], "snapshot-log": [], "metadata-log": [],
+    }  # fmt: skip
+
+
+def table_properties(options: Mapping[str, str]) -> tuple[int, dict[str, str]]:
+    """The format version and the properties that options of `create` give the table.
+
+    Any key is a property, as Iceberg has it, but those that only say how to open a table. OptionError for a value that
+    is not of its type.
+    """
+    text = options.get(FORMAT_VERSION, str(_DEFAULT_VERSION))
+    if text not in ("1", "2", "3"):
+        raise OptionError.ill_typed(FORMAT_VERSION, text, "1, 2 or 3")
+    found = {k: v for k, v in options.items() if k != FORMAT_VERSION and not opt.OPENING.knows(k)}
+    opt.properties(found)
+    return int(text), found
+
+
+# ---- columns ---------------------------------------------------------------------------------------------------------
+
+
+def _column(name: str, schema: pa.Schema, table: str) -> str:
+    found = find_column(name, schema.names)
+    if found is None:
+        raise SchemaError(f"unknown column {name!r}", table=table, todo=f"Columns: {', '.join(schema.names)}")
+    return found
+
+
+def _fields(columns: Sequence[pa.Field], ids: Iterator[int], version: int, table: str) -> list[T.NestedField]:
+    numbers = [next(ids) for _ in columns]
+    return [
+        T.NestedField(
+            number, field.name, _type(field.type, field.name, ids, version, table), required=not field.nullable
+        )
+        for number, field in zip(numbers, columns, strict=True)
+    ]
+
+
+def _type(kind: pa.DataType, column: str, ids: Iterator[int], version: int, table: str) -> T.IcebergType:
+    if pa.types.is_dictionary(kind):
+        return _type(kind.value_type, column, ids, version, table)
+    if pa.types.is_struct(kind):
+        return T.StructType(*_fields([kind.field(n) for n in range(kind.num_fields)], ids, version, table))
+    if pa.types.is_map(kind):
+        key, value = next(ids), next(ids)
+        return T.MapType(
+            key, _type(kind.key_type, column, ids, version, table), value,
+            _type(kind.item_type, column, ids, version, table), kind.item_field.nullable,
+        )  # fmt: skip
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        number = next(ids)
+        return T.ListType(number, _type(kind.value_type, column, ids, version, table), not kind.value_field.nullable)
+    found = _primitive(kind)
+    if found is None:
+        raise SchemaError(f"column {column!r} has the type {kind}, which Iceberg does not have", table=table)
+    if found.minimum_format_version() > version:
+        raise SchemaError(
+            f"column {column!r} has the type {kind}", table=table,
+            why=f"Iceberg has it from format version {found.minimum_format_version()} on",
+            todo="Use another type, or create the table with the option format-version=3",
+        )  # fmt: skip
+    return found
+
+
+def _primitive(kind: pa.DataType) -> T.PrimitiveType | None:
+    if isinstance(kind, pa.UuidType):
+        return T.UUIDType()
+    if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= 38:
+        return T.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_fixed_size_binary(kind):
+        return T.FixedType(kind.byte_width)
+    if pa.types.is_timestamp(kind):
+        nanos = kind.unit == "ns"
+        if kind.tz is None:
+            return T.TimestampNanoType() if nanos else T.TimestampType()
+        return T.TimestamptzNanoType() if nanos else T.TimestamptzType()
+    if pa.types.is_time(kind) and kind.unit != "ns":
+        return T.TimeType()
+    made = _PRIMITIVES.get(kind)
+    return made() if made is not None else None
+
+
+_PRIMITIVES: Mapping[pa.DataType, Callable[[], T.PrimitiveType]] = {
+    pa.bool_(): T.BooleanType, pa.int8(): T.IntegerType, pa.int16(): T.IntegerType, pa.int32(): T.IntegerType,
+    pa.uint8(): T.IntegerType, pa.uint16(): T.IntegerType, pa.uint32(): T.LongType, pa.int64(): T.LongType,
+    pa.float16(): T.FloatType, pa.float32(): T.FloatType, pa.float64(): T.DoubleType, pa.date32(): T.DateType,
+    pa.date64(): T.DateType, pa.string(): T.StringType, pa.large_string(): T.StringType,
+    pa.string_view(): T.StringType, pa.binary(): T.BinaryType, pa.large_binary(): T.BinaryType,
+    pa.binary_view(): T.BinaryType, pa.null(): T.UnknownType,
+}  # fmt: skip
+
+# ---- transforms ------------------------------------------------------------------------------------------------------
+
+_CALL = re.compile(r"^\s*([A-Za-z]+)\s*\(\s*(?:(\d+)\s*,\s*)?([^,()]+?)(?:\s*,\s*(\d+))?\s*\)\s*$")
+_WORDS = {
+    "bucket": "bucket", "truncate": "trunc", "trunc": "trunc", "year": "year", "years": "year", "month": "month",
+    "months": "month", "day": "day", "days": "day", "date": "day", "hour": "hour", "hours": "hour",
+    "date_hour": "hour", "identity": "", "void": "null", "always_null": "null",
+}  # fmt: skip
+"""Transforms in the words of Iceberg and of Spark -> the ending of the partition field's name."""
+_NAMES = {"trunc": "truncate", "null": "void", "": "identity"}
+
+
+def _parsed(text: str, schema: Schema, table: str) -> tuple[str, Any, str]:
+    """The partition field's name, its transform and its column."""
+    match = _CALL.match(text)
+    word, column, width = "identity", text.strip(), None
+    if match is not None:
+        word, column = match[1].lower(), match[3].strip().strip('`"')
+        width = match[2] or match[4]
+    ending = _WORDS.get(word)
+    sized = ending in ("bucket", "trunc")
+    if ending is None or sized != (width is not None) or width == "0":
+        raise UsageError(
+            f"partition_by has {text!r}", table=table,
+            todo="Write a column, or bucket(N, column), truncate(N, column), year, month, day or hour(column)",
+        )  # fmt: skip
+    names = [field.name for field in schema.fields]
+    known = find_column(column, names)
+    if known is None:
+        raise UsageError(
+            f"partition_by names the unknown column {column!r}", table=table, todo=f"Columns: {', '.join(names)}"
+        )
+    kind = _NAMES.get(ending, ending)
+    transform = parse_transform(f"{kind}[{width}]" if sized else kind)
+    return (f"{known}_{ending}" if ending else known), transform, known
