@@ -125,7 +125,7 @@ def test_changes_lead_from_snapshot_to_snapshot(name: str) -> None:
     metadata = table.metadata
     head = metadata.head()
     line = [None, *[s.snapshot_id for s in ancestors(metadata, head)][::-1]] if head else [None]
-    ranges = {*zip(line, line[1:], strict=False), *itertools.combinations(line[:: max(1, len(line) // 3)], 2)}
+    ranges = {*itertools.pairwise(line), *itertools.combinations(line[:: max(1, len(line) // 3)], 2)}
     for after, until in ranges:
         before: Counter[str] = Counter()
         if after is not None:
