@@ -142,8 +142,9 @@ class Stager:
 
     def _append(self, rows: pa.Table, codes: Codes, buckets: Sequence[Hashable]) -> None:
         """One chunk or more for each run of equal codes."""
-        known = [self._codes.setdefault(bucket, len(self._codes)) for bucket in buckets]
         starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+        met = np.unique(codes[starts]).tolist()
+        known = {code: self._codes.setdefault(buckets[code], len(self._codes)) for code in met}
         sink = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_stream(sink, self._schema, options=options) as stream:

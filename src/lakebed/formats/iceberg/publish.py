@@ -48,7 +48,7 @@ def overwrite(
     `dynamic` says in the snapshot that the partitions of the new files were replaced. What is dropped is looked up anew
     by each attempt, so that files which others added meanwhile go too, as the reference engine's overwrites do.
     """
-    change = Change(added_data=tuple(added), choose_data=_dropping(drop), choose_deletes=_dropping(drop))
+    change = Change(added_data=tuple(added), choose_data=dropping(drop), choose_deletes=dropping(drop))
 
     def produce(attempt: Attempt) -> Produced:
         made = change.produce(attempt, "overwrite")
@@ -204,7 +204,7 @@ def _named(paths: Collection[str]) -> Chooser:
     return lambda entries: pc.is_in(entries["file_path"], value_set=wanted).combine_chunks()
 
 
-def _dropping(drop: Drop) -> Chooser:
+def dropping(drop: Drop) -> Chooser:
     """All entries, or those of some partitions."""
     if drop is None:
         return lambda entries: pa.array(np.ones(len(entries), bool))

@@ -28,7 +28,7 @@ def last_of_each_key(staged: Sequence[Staged], target: TaskTarget, engine: Engin
 
     SchemaError when a row that holds lacks a value that the table wants.
     """
-    slots = StagedBuckets(staged, target.staged_schema)
+    slots = StagedBuckets(staged, target.staged_changes)
     runs = [slots.run(at, 0, int(rows)) for at, rows in enumerate(slots.rows.tolist())]
     shares = share_out(slots.sizes.tolist(), engine.parallelism)
     tasks = [[runs[at] for at in share] for share in shares]
@@ -63,7 +63,7 @@ class _LastOfEachKey:
             raise
         message = IcebergMessage(bounds=bounds)
         if held_staged is not None:
-            message = replace(message, staged=(held_staged,))
+            message = replace(message, added=(held_staged,))
         return replace(message, keys=(keys_staged,)) if keys_staged is not None else message
 
 
@@ -76,8 +76,11 @@ def _last_rows(rows: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
     return last
 
 
-def widened(bounds: pa.Table | None, keys: pa.Table) -> pa.Table:
+def widened(bounds: pa.Table | None, keys: pa.Table | None) -> pa.Table | None:
     """Least and greatest values of key columns, of those known before and those of some more keys."""
+    if keys is None:
+        return bounds
+    keys = keys.cast(pa.schema([field.with_nullable(True) for field in keys.schema]))
     if bounds is not None:
         keys = pa.concat_tables([bounds, keys])
     columns = []
@@ -86,7 +89,7 @@ def widened(bounds: pa.Table | None, keys: pa.Table) -> pa.Table:
         least, most = pc.min_max(plain).values() if _ordered(plain.type) else (None, None)
         both = pa.array([value.as_py() if value is not None else None for value in (least, most)], plain.type)
         columns.append(both if plain.type == field.type else pa.ExtensionArray.from_storage(field.type, both))
-    return pa.Table.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in keys.schema]))
+    return pa.Table.from_arrays(columns, schema=keys.schema)
 
 
 def _plain(column: pa.Array) -> pa.Array:

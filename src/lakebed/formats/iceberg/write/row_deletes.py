@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -55,14 +54,6 @@ _FIELDS = (
     NestedField(DELETE_FILE_POS, "pos", LongType(), required=True),
 )
 _FULL = MetricsMode.parse("full", "write.delete.metrics")
-
-
-class Finder(Protocol):
-    """Which rows of a data file are to go. Picklable."""
-
-    def positions(self, files: Files, context: ReadContext, task: FileTask) -> Positions:
-        """The places of the rows in the file, ascending."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,29 +105,45 @@ class ByPredicate:
         return np.concatenate([np.empty(0, np.int64), *(batch.column(POS.name).to_numpy() for batch in batches)])
 
 
-def find_row_deletes(
-    files: Files, metadata: TableMetadata, snapshot: Snapshot | None, finder: ByKey | ByPredicate, granularity: str,
-    engine: Engine, whole_files: bool = False,
-) -> tuple[RowDeletes, list[DataFile]]:  # fmt: skip
-    """The deletes of the rows that a finder finds in a snapshot; their files are written.
+@dataclass(frozen=True, slots=True)
+class RowFinder:
+    """Finds rows in data files of a table, on an engine, and writes their deletes."""
 
-    With `whole_files`, data files that lose every row are given back for removal instead. UnsupportedError for a table
-    of format version 1 that has such rows.
-    """
-    context = ReadContext.of(metadata)
-    tasks = list(scan_tasks(files, metadata, snapshot, Pruning.of(finder.predicate, context.schema)))
-    if not tasks:
-        return RowDeletes(), []
-    shares = share_out([task.data.size for task in tasks], engine.parallelism)
-    groups = [[tasks[at] for at in share] for share in shares]
-    work = _Find(files, context, finder, DeleteWriter.of(files, metadata, granularity), whole_files)
-    parts = list(engine.map(work, groups))
-    deletes = RowDeletes(
-        tuple(file for part, _ in parts for file in part.added),
-        tuple(file for part, _ in parts for file in part.replaced),
-        tuple(path for part, _ in parts for path in part.data_files),
-    )
-    return deletes, [file for _, gone in parts for file in gone]
+    files: Files
+    metadata: TableMetadata
+    granularity: str
+    engine: Engine
+
+    def in_snapshot(self, rows: ByKey | ByPredicate, snapshot: Snapshot | None) -> RowDeletes:
+        """The deletes of rows of a snapshot. UnsupportedError where format version 1 would have to delete some."""
+        return self._find(rows, self._tasks(rows, snapshot), False)[0]
+
+    def in_files(self, rows: ByKey | ByPredicate, tasks: Sequence[FileTask]) -> RowDeletes:
+        """The deletes of rows of some data files."""
+        return self._find(rows, tasks, False)[0]
+
+    def whole_files(
+        self, rows: ByKey | ByPredicate, snapshot: Snapshot | None
+    ) -> tuple[RowDeletes, tuple[DataFile, ...]]:
+        """The same for rows of a snapshot, but data files that lose every row are to be removed instead."""
+        return self._find(rows, self._tasks(rows, snapshot), True)
+
+    def _tasks(self, rows: ByKey | ByPredicate, snapshot: Snapshot | None) -> list[FileTask]:
+        pruning = Pruning.of(rows.predicate, self.metadata.schema)
+        return list(scan_tasks(self.files, self.metadata, snapshot, pruning))
+
+    def _find(
+        self, rows: ByKey | ByPredicate, tasks: Sequence[FileTask], whole_files: bool
+    ) -> tuple[RowDeletes, tuple[DataFile, ...]]:
+        shares = share_out([task.data.size for task in tasks], self.engine.parallelism)
+        groups = [[tasks[at] for at in share] for share in shares]
+        writer = DeleteWriter.of(self.files, self.metadata, self.granularity)
+        work = _Find(self.files, ReadContext.of(self.metadata), rows, writer, whole_files)
+        deletes = RowDeletes()
+        gone: tuple[DataFile, ...] = ()
+        for found, lost in self.engine.map(work, groups):
+            deletes, gone = deletes + found, (*gone, *lost)
+        return deletes, gone
 
 
 @dataclass(frozen=True, slots=True)

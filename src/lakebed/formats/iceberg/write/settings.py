@@ -80,7 +80,8 @@ OPTIONS = OptionSet(
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
-    """What holds for one write. Sizes are bytes on disk; `summary` goes into the snapshot's summary."""
+    """What holds for one write. Sizes are bytes on disk; `summary` goes into the snapshot's summary, `given` are all
+    options of the call."""
 
     sizes: FileSizes
     distribution: Distribution
@@ -92,6 +93,7 @@ class WriteSettings:
     buffer: int
     callbacks: tuple[CommitCallback, ...]
     summary: Mapping[str, str]
+    given: Mapping[str, str]
 
     @classmethod
     def of(cls, metadata: TableMetadata, given: Mapping[str, str], opening: OptionSet) -> WriteSettings:
@@ -113,6 +115,7 @@ class WriteSettings:
             options[BUFFER],
             tuple(load_callbacks(options[CALLBACKS], lambda name: _parameter(options, name), CALLBACKS.key)),
             {k.removeprefix(SNAPSHOT_PROPERTY): v for k, v in options.raw.items() if k.startswith(SNAPSHOT_PROPERTY)},
+            dict(given),
         )
 
 

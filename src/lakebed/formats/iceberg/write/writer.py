@@ -14,10 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from lakebed.errors import SchemaError, UsageError
+from lakebed.errors import UsageError
 from lakebed.formats.iceberg.codec.schema import arrow_schema, scalar
 from lakebed.formats.iceberg.codec.transforms import hashed
 from lakebed.formats.iceberg.files import Files
@@ -25,7 +24,7 @@ from lakebed.formats.iceberg.write.message import IcebergMessage
 from lakebed.formats.iceberg.write.routing import Router
 from lakebed.kernel.staging import Grouped, Stager, grouped
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
-from lakebed.verbs.fit import check_fit, describe_row, fit, one_chunk
+from lakebed.verbs.fit import check_fit, fit, one_chunk
 from lakebed.verbs.kinds import KindRule, Kinds
 
 KIND_COLUMN = "_lakebed_kind"
@@ -40,8 +39,8 @@ INLINE_BYTES = 256 << 10
 class TaskTarget:
     """What the tasks of one write have in common. Picklable.
 
-    `keys` are the columns that changes go by, () where rows are only added; `default` is the kind of rows that say
-    none. `staging` is the folder of staged rows.
+    `keys` are the columns that changes go by, () where rows are only added; `always_by_key` when rows without a kind do
+    too, and `default` is then what these are. `staging` is the folder of staged rows.
     """
 
     files: Files
@@ -49,6 +48,7 @@ class TaskTarget:
     schema: Schema
     router: Router
     keys: tuple[str, ...]
+    always_by_key: bool
     default: RowKind
     staging: str
     buffer: int
@@ -61,15 +61,21 @@ class TaskTarget:
 
     @property
     def input_schema(self) -> pa.Schema:
-        """What rows must look like. Where changes go by key, a removed row needs no other column."""
-        if not self.keys:
-            return self.rows_schema
+        """What rows must look like at least: a column with a write default may be left out, and where changes go by
+        key a removed row needs no other column."""
+        rows = self.changes_schema if self.keys else self.rows_schema
+        defaults = {field.name for field in self.schema.fields if field.write_default is not None}
+        return pa.schema([field.with_nullable(field.nullable or field.name in defaults) for field in rows])
+
+    @property
+    def changes_schema(self) -> pa.Schema:
+        """Rows of changes by key: all columns but the key may be null, as in rows that only name what is removed."""
         return pa.schema([field.with_nullable(field.name not in self.keys) for field in self.rows_schema])
 
     @property
-    def staged_schema(self) -> pa.Schema:
-        """What tasks stage: the columns of rows, and where changes go by key their kind."""
-        return self.input_schema.append(pa.field(KIND_COLUMN, pa.int8(), False)) if self.keys else self.rows_schema
+    def staged_changes(self) -> pa.Schema:
+        """What tasks stage of changes by key: their columns and their kind."""
+        return self.changes_schema.append(pa.field(KIND_COLUMN, pa.int8(), False))
 
     @property
     def key_schema(self) -> pa.Schema:
@@ -81,10 +87,6 @@ class TaskTarget:
         path = f"{self.staging}/{uuid.uuid4()}.arrow"
         return Stager(self.files, path, schema, group, self.buffer, self.inline if inline is None else inline)
 
-    def task_stager(self) -> Stager:
-        """Where a task puts its rows."""
-        return self.stager(self.staged_schema, self.by_key if self.keys else self.router.group)
-
     def by_key(self, rows: pa.Table) -> Grouped:
         """The slot of each row: a hash of its key."""
         codes = np.zeros(len(rows), np.uint32)
@@ -92,12 +94,10 @@ class TaskTarget:
             codes = codes * np.uint32(31) + _hashes(one_chunk(rows.column(name)))
         return grouped((codes % np.uint32(SLOTS)).astype(np.int64), range(SLOTS))
 
-    def fitted(self, data: pa.Table) -> pa.Table:
+    def fitted(self, data: pa.Table, wanted: pa.Schema) -> pa.Table:
         """Rows in the table's columns and types; columns not given have their write default, else null."""
-        defaults = {field.name for field in self.schema.fields if field.write_default is not None}
-        optional = [f.with_nullable(f.nullable or f.name in defaults) for f in self.input_schema]
-        check_fit(data.schema, pa.schema(optional), self.location)
-        return fit(data, self.input_schema, self.location, self._absent)
+        check_fit(data.schema, self.input_schema, self.location)
+        return fit(data, wanted, self.location, self._absent)
 
     def _absent(self, field: pa.Field, rows: int) -> pa.Array:
         own = self.schema.find_field(field.name)
@@ -107,11 +107,13 @@ class TaskTarget:
 
 
 class IcebergTaskWriter:
-    """Implements `lakebed.verbs.write.TaskWriter`."""
+    """Implements `lakebed.verbs.write.TaskWriter`. Rows go by key when the mode says so or a `_row_kind` comes along,
+    and the table has a key."""
 
     def __init__(self, target: TaskTarget) -> None:
         self._target = target
-        self._stager = target.task_stager()
+        self._added: Stager | None = None
+        self._changed: Stager | None = None
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
@@ -120,40 +122,41 @@ class IcebergTaskWriter:
         if not len(data):
             return
         target = self._target
-        rows = target.fitted(data)
-        kinds = KindRule(default=target.default).kinds(data, target.keys or data.schema.names[:1], target.location)
-        if target.keys:
+        rule = KindRule(default=target.default)
+        if target.keys and (target.always_by_key or ROW_KIND_COLUMN in data.schema.names):
+            rows = target.fitted(data, target.changes_schema)
+            kinds = rule.kinds(data, target.keys, target.location)
             codes = np.zeros(len(rows), np.int8) if kinds is None else kinds
-            _check_keys(rows, target)
             rows = rows.append_column(pa.field(KIND_COLUMN, pa.int8(), False), pa.array(codes, pa.int8()))
-        elif kinds is not None:
-            raise _no_keys(kinds, target)
+            if self._changed is None:
+                self._changed = target.stager(target.staged_changes, target.by_key)
+            self._changed.write(rows)
+        else:
+            rows = target.fitted(data, target.rows_schema)
+            kinds = rule.kinds(data, data.schema.names[:1], target.location)
+            if kinds is not None:
+                raise _no_keys(kinds, target)
+            if self._added is None:
+                self._added = target.stager(target.rows_schema, target.router.group)
+            self._added.write(rows)
         self._rows += len(rows)
-        self._stager.write(rows)
 
     def finish(self) -> Sequence[IcebergMessage]:
         """Say what was staged since the last call. The writer may be used on."""
-        staged, rows = self._stager.finish(), self._rows
-        self._stager, self._rows = self._target.task_stager(), 0
-        return [IcebergMessage(staged=(staged,), rows=rows)] if staged is not None else []
+        added = self._added.finish() if self._added is not None else None
+        changed = self._changed.finish() if self._changed is not None else None
+        message = IcebergMessage(
+            added=() if added is None else (added,), changed=() if changed is None else (changed,), rows=self._rows
+        )
+        self._added, self._changed, self._rows = None, None, 0
+        return [message] if message.is_staged else []
 
     def abort(self) -> None:
         """Remove what was staged since the last `finish`."""
-        self._stager.abort()
-        self._stager, self._rows = self._target.task_stager(), 0
-
-
-def _check_keys(rows: pa.Table, target: TaskTarget) -> None:
-    for name in target.keys:
-        column = one_chunk(rows.column(name))
-        if column.null_count:
-            row = pc.index(column.is_null(), True).as_py()
-            columns = [one_chunk(rows.column(key)) for key in target.keys]
-            raise SchemaError(
-                f"key column {name!r} has no value in {column.null_count} rows", table=target.location,
-                why=f"the first is row {row}: {describe_row(columns, target.keys, row)}",
-                todo="Give every row its key, or filter such rows",
-            )  # fmt: skip
+        for stager in (self._added, self._changed):
+            if stager is not None:
+                stager.abort()
+        self._added, self._changed, self._rows = None, None, 0
 
 
 def _no_keys(kinds: Kinds, target: TaskTarget) -> UsageError:

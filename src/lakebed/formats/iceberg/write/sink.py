@@ -1,0 +1,235 @@
+"""An Iceberg table as the target of one write by many tasks.
+
+Tasks stage rows (`write/writer.py`). When all are done the sink settles: changes by key are cut down to the last row of
+each key (`write/changes.py`), and staged rows become data files of the right number and size, in parallel
+(`verbs/settling.py`). The commit (`write/commit.py`) finds what an overwrite or a change replaces in the snapshot that
+it builds on.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.errors import UsageError
+from lakebed.formats.iceberg.catalog import TableAccess
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.layout import data_folder
+from lakebed.formats.iceberg.write.changes import last_of_each_key, widened
+from lakebed.formats.iceberg.write.commit import Committer
+from lakebed.formats.iceberg.write.files import WriteTarget
+from lakebed.formats.iceberg.write.maker import IcebergFileMaker
+from lakebed.formats.iceberg.write.message import IcebergMessage
+from lakebed.formats.iceberg.write.routing import Router, Sorter
+from lakebed.formats.iceberg.write.settings import Distribution, WriteSettings
+from lakebed.formats.iceberg.write.writer import IcebergTaskWriter, TaskTarget
+from lakebed.kernel.commit.callbacks import CommitCallback
+from lakebed.kernel.engine import Engine, LocalEngine
+from lakebed.kernel.predicates import find_column
+from lakebed.kernel.staging import StagedBuckets
+from lakebed.model.commit import CommitMessage, CommitResult
+from lakebed.model.rowkind import RowKind
+from lakebed.verbs.settling import settle
+from lakebed.verbs.splitting import RangeSplitter
+from lakebed.verbs.write import Mode
+
+
+class IcebergSink:
+    """Implements `lakebed.verbs.write.Sink` and `SettlingSink` for one table, branch, commit user and mode.
+
+    Picklable. It writes with the schema, spec and sort order that the table had when it was made.
+    """
+
+    def __init__(
+        self,
+        access: TableAccess,
+        metadata: TableMetadata,
+        settings: WriteSettings,
+        mode: Mode,
+        branch: str,
+        commit_user: str | None = None,
+        callbacks: Sequence[CommitCallback] = (),
+    ) -> None:
+        self.access, self.metadata, self.settings, self.mode, self.branch = access, metadata, settings, mode, branch
+        self.commit_user = commit_user or str(uuid.uuid4())
+        self.callbacks = (*callbacks, *settings.callbacks)
+        self.keys = _keys(metadata, settings, mode)
+        self._staging = f"{data_folder(metadata.location, metadata.properties)}/lakebed-staging-{uuid.uuid4()}"
+        self._refuse()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "callbacks": ()}
+
+    @property
+    def input_schema(self) -> pa.Schema:
+        """The table's columns; rows may carry `_row_kind` where the table has a key."""
+        return self._target().input_schema
+
+    def channels(self, batch: pa.RecordBatch, count: int) -> None:
+        """Rows need no routing on their way in: they are staged where they are, and sizes decide what is next."""
+        return
+
+    def task_writer(self, threads: int | None = None) -> IcebergTaskWriter:
+        """A writer for one task. With `threads` it is the only one, in the process that settles: rows wait in memory
+        as long as they fit into the buffer, then in the machine's temporary folder."""
+        target = self._target()
+        if threads is None:
+            return IcebergTaskWriter(target)
+        here = f"{tempfile.gettempdir()}/{self._staging.rpartition('/')[2]}"
+        return IcebergTaskWriter(replace(target, staging=here, inline=target.buffer))
+
+    def settle(self, messages: Sequence[CommitMessage], engine: Engine) -> list[IcebergMessage]:
+        """Files of all rows that tasks staged. What they staged is removed, also when it fails."""
+        ours = _ours(messages)
+        waiting = [message for message in ours if message.is_staged]
+        if not waiting:
+            return ours
+        target, sizes = self._target(), self.settings.sizes
+        keyed: list[IcebergMessage] = []
+        try:
+            changed = [one for message in waiting for one in message.changed]
+            keyed = last_of_each_key(changed, target, engine) if changed else []
+            rows = [one for message in (*waiting, *keyed) for one in message.added]
+            buckets = StagedBuckets(rows, target.rows_schema)
+            files = settle(buckets, self._maker(), engine, sizes.target, sizes.write_max, self._splitter(target))
+        except BaseException:
+            self._drop_staged(keyed)
+            raise
+        finally:
+            self._drop_staged(waiting)
+        self._drop_staged([replace(message, keys=()) for message in keyed])
+        done = IcebergMessage(
+            data_files=tuple(files),
+            keys=tuple(one for message in keyed for one in message.keys),
+            bounds=reduce(widened, [message.bounds for message in keyed], None),
+            rows=sum(message.rows for message in waiting),
+        )
+        return [*(message for message in ours if not message.is_staged), self._with_deletes(done, engine)]
+
+    def _with_deletes(self, message: IcebergMessage, engine: Engine) -> IcebergMessage:
+        """Find the rows that changes by key replace now, on the engine; the commit does it again only when another one
+        came in between."""
+        if not message.keys:
+            return message
+        try:
+            metadata = self.access.load().metadata
+            head = metadata.head(self.branch)
+            deletes = self._committer().find_deletes(metadata, head, [message], engine)
+        except BaseException:
+            self.abort([message])
+            raise
+        return replace(message, deletes=deletes, planned_on=head.snapshot_id if head is not None else None)
+
+    def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
+        """Publish messages, exactly once for this commit user and identifier."""
+        settled = self.settle(messages, LocalEngine())
+        result = self._committer().commit(identifier, settled)
+        self._drop_staged(settled)
+        return result
+
+    def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
+        """Commit those identifiers that this user has not committed yet, in their order; how many they were."""
+        done = 0
+        for identifier in sorted(commits):
+            done += bool(self.commit(identifier, commits[identifier]).instant)
+        return done
+
+    def abort(self, messages: Sequence[CommitMessage]) -> None:
+        """Remove the files of messages, except those that a snapshot of this user may name."""
+        ours = _ours(messages)
+        self._drop_staged(ours)
+        self._committer().remove(ours)
+
+    def _committer(self) -> Committer:
+        return Committer(
+            self.access, self.settings, self.mode, self.branch, self.commit_user, self._target().key_schema,
+            self.callbacks, self.settings.given,
+        )  # fmt: skip
+
+    def _target(self) -> TaskTarget:
+        metadata = self.metadata
+        return TaskTarget(
+            self.access.files, metadata.location, metadata.schema, Router(metadata.schema, metadata.spec), self.keys,
+            self.mode in (Mode.UPSERT, Mode.DELETE),
+            RowKind.DELETE if self.mode is Mode.DELETE else RowKind.INSERT, self._staging, self.settings.buffer,
+        )  # fmt: skip
+
+    def _sorter(self) -> Sorter:
+        return Sorter(self.metadata.schema, self.metadata.sort_orders[self.metadata.default_sort_order_id])
+
+    def _maker(self) -> IcebergFileMaker:
+        order = self.metadata.default_sort_order_id if self._sorter() else None
+        properties = {"write.format.default": self.settings.format.lower()}
+        target = WriteTarget.of(self.access.files, self.metadata, sort_order_id=order, properties=properties)
+        return IcebergFileMaker(target, self._sorter())
+
+    def _splitter(self, target: TaskTarget) -> RangeSplitter | None:
+        sorter = self._sorter()
+        if self.settings.distribution is not Distribution.RANGE or not sorter:
+            return None
+        return RangeSplitter(target.files, self._staging, target.rows_schema, sorter.keys)
+
+    def _drop_staged(self, messages: Sequence[IcebergMessage]) -> None:
+        files = self.access.files
+        paths = [path for message in messages for path in message.staged_paths]
+        files.delete_many(paths)
+        for folder in {path.rpartition("/")[0] for path in paths}:
+            local = files.local_path(folder)
+            with suppress(OSError):  # others may still be there
+                if local is not None:
+                    os.rmdir(local)
+
+    def _refuse(self) -> None:
+        """What this build does not write, before any row is read."""
+        self._maker().target.refuse_partition()
+        unknown = [f.name for f in self.metadata.spec.fields if f.source_id not in self.metadata.schema.field_ids]
+        if unknown:
+            raise UsageError(
+                f"partition field {unknown[0]!r} rests on a column that the table has no more",
+                table=self.metadata.location, todo="Let the table's engine remove it from the partition spec",
+            )  # fmt: skip
+
+
+def _keys(metadata: TableMetadata, settings: WriteSettings, mode: Mode) -> tuple[str, ...]:
+    """The columns that changes go by: () where a write can only add rows."""
+    if mode is Mode.OVERWRITE:
+        return ()
+    schema = metadata.schema
+    names = [field.name for field in schema.fields]
+    if settings.keys:
+        found = []
+        for name in settings.keys:
+            known = find_column(name, names)
+            if known is None:
+                raise UsageError(
+                    f"option upsert.keys names the unknown column {name!r}", table=metadata.location,
+                    todo=f"Columns: {', '.join(names)}",
+                )  # fmt: skip
+            found.append(known)
+        return tuple(found)
+    top = {field.field_id: field.name for field in schema.fields}
+    identifiers = list(schema.identifier_field_ids)
+    if identifiers and all(id in top for id in identifiers):
+        return tuple(top[id] for id in identifiers)
+    if mode is Mode.APPEND:
+        return ()
+    raise UsageError(
+        f"{mode} needs to know which columns name a row", table=metadata.location,
+        why="an identifier field lies inside another column" if identifiers else "the table has no identifier fields",
+        todo="Name the columns in the option upsert.keys",
+    )  # fmt: skip
+
+
+def _ours(messages: Sequence[CommitMessage]) -> list[IcebergMessage]:
+    for message in messages:
+        if not isinstance(message, IcebergMessage):
+            raise UsageError(f"a {type(message).__name__} is no commit message of an Iceberg table")
+    return [message for message in messages if isinstance(message, IcebergMessage)]
