@@ -21,6 +21,9 @@ can act on them and the command line can print one clear line.
     ├── CommitUnknownError         the store did not say whether the commit landed; files are kept
     ├── CallbackError              the commit stands, a callback of it failed and will be called again
     └── RuntimeMissingError        Java, lakebed or a wheel is missing where the work runs
+
+What a read tells that is no error is a ReadWarning: how far a stream has fallen behind, rows that are missing from a
+range, and (CorruptBlocksWarning) torn bytes that were passed over.
 """
 
 from __future__ import annotations
@@ -159,3 +162,25 @@ class CallbackError(LakebedError):
 
 class RuntimeMissingError(LakebedError):
     """Java, lakebed itself, or a wheel that it needs is missing where the work runs."""
+
+
+class ReadWarning(UserWarning):
+    """What a reader should know besides the rows, given through Python's `warnings` by the process that reads.
+
+    `table` is the location, "" when unknown.
+    """
+
+    def __init__(self, what: str, *, table: str = "") -> None:
+        self.table = table
+        super().__init__(what)
+
+
+class CorruptBlocksWarning(ReadWarning):
+    """Torn bytes in a file that a read passed over: `ranges` places, `size` bytes of `file` in all.
+
+    What dying writers leave; no row is lost with them, and none of the blocks around them.
+    """
+
+    def __init__(self, what: str, *, table: str, file: str, ranges: int, size: int) -> None:
+        self.file, self.ranges, self.size = file, ranges, size
+        super().__init__(what, table=table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -9,6 +10,7 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.errors import ReadWarning
 from lakebed.kernel.streams import interleave
 from lakebed.model.split import Split
 
@@ -20,8 +22,9 @@ class ReadPlan(Generic[S]):
     """A read, decided.
 
     `read` is a picklable function of one split that gives its batches, each of exactly `schema`; a worker calls it as
-    it is. `warnings` are sentences for people: how far a reader has fallen behind, which damaged blocks were passed
-    over. Closing the batches early is safe.
+    it is. `warnings` are sentences for people: how far a reader has fallen behind, which rows are missing; `tell` gives
+    them. What only shows when files are read, as torn bytes do, the reading process tells itself. Closing the batches
+    early is safe.
     """
 
     schema: pa.Schema
@@ -31,8 +34,15 @@ class ReadPlan(Generic[S]):
 
 
 def run(plan: ReadPlan[S], threads: int) -> pa.RecordBatchReader:
-    """The rows of a plan in this process, streamed; batches of one split stay in order."""
+    """The rows of a plan in this process, streamed; batches of one split stay in order. Its warnings are told first."""
+    tell(plan, 4)
     return pa.RecordBatchReader.from_batches(plan.schema, interleave(plan.read, plan.splits, threads))
+
+
+def tell(plan: ReadPlan[S], level: int = 3) -> None:
+    """Give a plan's warnings through Python's `warnings`, as of the caller `level` - 1 frames up."""
+    for text in plan.warnings:
+        warnings.warn(ReadWarning(text), stacklevel=level)
 
 
 def filtered(

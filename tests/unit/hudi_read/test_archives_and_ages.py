@@ -1,6 +1,6 @@
 """Old tables, archives that hold what a read must know, damage seen from the table, and tables on object stores."""
 
-import struct
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,18 +11,16 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.formats.hudi.codec.archive_entry import archived_entry
-from lakebed.formats.hudi.codec.archive_schema import entry_schema
-from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
-from lakebed.formats.hudi.codec.log_write import record_content, write_block
-from lakebed.formats.hudi.codec.lsm import LsmFile, lsm_batch, lsm_name, lsm_writer, manifest_json
+from lakebed.errors import CorruptBlocksWarning
 from lakebed.kernel.files import open_store
 from lakebed.kernel.files.local import LocalStore
+from lakebed.testing.hudi_log import avro_data_block
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
 from lakebed.verbs.table import Table
 from tests.golden import unpack
 from tests.unit.hudi_read import writing
+from tests.unit.hudi_read.archiving import archive
 from tests.unit.hudi_read.writing import HudiFolder, changed, rows, t
 from tests.unit.kernel.conftest import bucket, s3_endpoint, s3_options  # noqa: F401 - fixtures
 
@@ -69,35 +67,6 @@ def test_instants_of_fourteen_digits(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # ---- archives --------------------------------------------------------------------------------------------------------
 
 
-def _archive(table: HudiFolder, instants: list[tuple[float, str]], number: int = 1) -> Path:
-    """Moves completed instants of the active timeline into an archive file of their own."""
-    found = []
-    for instant, action in instants:
-        file = next(p for p in table.timeline.iterdir() if p.name.startswith(t(instant)) and p.name.endswith(action))
-        completed = file.name.partition(".")[0].partition("_")[2]
-        found.append((t(instant), completed, action, file.read_bytes()))
-        file.unlink()
-    if table.version < 8:
-        records = [archived_entry(time, action, "completed", data) for time, _, action, data in found]
-        content = struct.pack(">i", 3) + record_content(records)[4:]
-        folder = table.folder / ".hoodie" / "archived"
-        folder.mkdir(exist_ok=True)
-        path = folder / f".commits_.archive.{number}_1-0-1"
-        path.write_bytes(write_block(BlockKind.AVRO_DATA, {HeaderKey.SCHEMA: entry_schema()}, content))
-        return path
-    folder = table.timeline / "history"
-    folder.mkdir(exist_ok=True)
-    path = folder / lsm_name(found[0][0], found[-1][0], 0)
-    with lsm_writer(str(path)) as writer:
-        writer.write_batch(lsm_batch([(time, done, action, data, None) for time, done, action, data in found]))
-    files = [
-        LsmFile(p.name, *p.name[:-8].split("_")[:2], 0, p.stat().st_size) for p in sorted(folder.glob("*.parquet"))
-    ]
-    (folder / f"manifest_{number}").write_bytes(manifest_json(files))
-    (folder / "_version_").write_text(str(number))
-    return path
-
-
 @BOTH
 def test_a_replacement_that_was_archived_too_early_still_counts(tmp_path: Path, version: int) -> None:
     """Its replaced files were never cleaned: without it their rows would come twice."""
@@ -108,7 +77,7 @@ def test_a_replacement_that_was_archived_too_early_still_counts(tmp_path: Path, 
     table.done(3, [table.base("i", 3, [{"id": "c", "ts": 3, "x": "c"}])], "commit")
     wanted = {"a": "new", "b": "new", "c": "c"}
     assert rows(table.open(), "x") == wanted
-    _archive(table, [(1, "commit"), (2, "replacecommit")])
+    archive(table, [(1, "commit"), (2, "replacecommit")])
     assert rows(table.open(), "x") == wanted
     assert rows(table.open(), "x", as_of=t(3.5)) == wanted
     assert changed(table.open(), "x") == wanted
@@ -138,7 +107,7 @@ def _long_archive(folder: Path, version: int) -> HudiFolder:
     for number in range(1, 13):
         table.done(number, [table.base(f"g{number}", number, [{"id": f"k{number}", "x": str(number)}])], "commit")
     for number in range(1, 6):
-        _archive(table, [(2 * number - 1, "commit"), (2 * number, "commit")], number)
+        archive(table, [(2 * number - 1, "commit"), (2 * number, "commit")], number)
     return table
 
 
@@ -189,38 +158,35 @@ def test_a_large_archive_is_searched_in_windows(tmp_path: Path, monkeypatch: pyt
 
 @BOTH
 def test_a_log_cut_or_doubled_anywhere_gives_the_rows_of_its_whole_blocks(tmp_path: Path, version: int) -> None:
-    table = HudiFolder(tmp_path, version, columns={"id": "string", "ts": "long", "x": "string"})
-    table.done(1, [table.base("g", 1, [{"id": k, "ts": 1, "x": f"{k}1"} for k in "abc"])])
-    first = table.data(2, [{"id": "a", "ts": 2, "x": "a2"}])
-    second = table.deletes(2, {"b": None})
-    third = table.data(2, [{"id": "c", "ts": 2, "x": "c2"}])
-    whole = first + second + third
+    """At each of its bytes: the rows are those of the blocks that are whole, and whatever is passed over is told."""
+    rules = {"record__merge__mode": "COMMIT_TIME_ORDERING", "populate__meta__fields": "false"}
+    rules |= {"compaction__payload__class": "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"}
+    table = HudiFolder(tmp_path, version, {"id": "string", "x": "string"}, **rules)
+    table.done(1, [])
+    first = avro_data_block(table.schema(), [{"id": "a", "x": "a2"}, {"id": "b", "x": "b2"}], t(2))
+    whole = first + table.deletes(2, {"b": None})
     path = tmp_path / table.log("g", 2 if version >= 8 else 1, whole)
     table.done(2, [path.name], deletes=1)
-    states = [
-        {"a": "a1", "b": "b1", "c": "c1"},
-        {"a": "a2", "b": "b1", "c": "c1"},
-        {"a": "a2", "c": "c1"},
-        {"a": "a2", "c": "c2"},
-    ]
-    ends = [len(first), len(first) + len(second), len(whole)]
     plan = table.open().plan_read(["id", "x"])
 
-    def found() -> dict[str, str]:
-        batches = [batch for split in plan.splits for batch in plan.read(split)]
-        read = pa.Table.from_batches(batches, plan.schema)
+    def found(content: bytes, torn: bool) -> dict[str, str]:
+        path.write_bytes(content)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            read = pa.Table.from_batches([b for split in plan.splits for b in plan.read(split)], plan.schema)
+        assert [type(warning.message) for warning in told] == [CorruptBlocksWarning] * torn
         assert read.num_rows == len(set(read["id"].to_pylist()))
         return dict(zip(*(column.to_pylist() for column in read.columns), strict=True))
 
-    near = {end + off for end in (0, *ends) for off in range(-9, 10) if 0 <= end + off <= len(whole)}
-    for length in sorted({*near, *range(0, len(whole), 13)}):
-        path.write_bytes(whole[:length])
-        assert found() == states[sum(length >= end for end in ends)], length
-    for place in range(5, len(whole), 131):
-        path.write_bytes(whole[:place] + whole)
-        assert found() == states[3], f"a torn write of {place} bytes, then the whole"
-        path.write_bytes(whole + whole[:place])
-        assert found() == states[3], f"the whole, then a torn write of {place} bytes"
+    for place in range(len(whole) + 1):
+        torn = place not in (0, len(first), len(whole))
+        before_delete = {"a": "a2", "b": "b2"} if place >= len(first) else {}
+        assert found(whole[:place], torn) == (before_delete if place < len(whole) else {"a": "a2"}), place
+        twice = whole[:place] + whole if version == 6 else whole + whole[:place]
+        rewritten = version == 8 and len(first) <= place < len(
+            whole
+        )  # the first block comes once more, after the delete
+        assert found(twice, torn) == ({"a": "a2", "b": "b2"} if rewritten else {"a": "a2"}), place
 
 
 # ---- object stores ---------------------------------------------------------------------------------------------------

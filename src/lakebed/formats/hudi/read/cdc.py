@@ -27,6 +27,7 @@ from lakebed.formats.hudi.read.changes import (
     Range,
     changes_schema,
     check_tellable,
+    fallen_behind,
     inserts_after_deletes,
     range_of,
     stats_by_group,
@@ -83,7 +84,8 @@ def plan_full_range(
     names = project(columns, schema, table=state.store.location)
     changes = row_changes(state, options, wanted, tuple(dict.fromkeys([*names, *columns_of(where, schema)])))
     task = FullChangesTask(changes, changes_schema(state, schema, names), parse_where(where, schema))
-    return ReadPlan(task.schema, tuple(full_splits(state, options, wanted, as_it_stands)), task)
+    splits = full_splits(state, options, wanted, as_it_stands)
+    return ReadPlan(task.schema, tuple(splits), task, fallen_behind(state, wanted))
 
 
 def row_changes(state: TableState, options: Options, wanted: Range, decoded: tuple[str, ...]) -> RowChanges:

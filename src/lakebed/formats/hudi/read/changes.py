@@ -111,7 +111,15 @@ def plan_range(
         None if wanted.everything else frozenset(wanted.commits) - wanted.skipped,
         state.config.record_keys,
     )
-    return ReadPlan(task.schema, tuple(splits), task, tuple(planner.warnings))
+    return ReadPlan(task.schema, tuple(splits), task, (*fallen_behind(state, wanted), *planner.warnings))
+
+
+def fallen_behind(state: TableState, wanted: Range) -> tuple[str, ...]:
+    """The warning that a range, but for the whole history, holds commits that are archived already; none otherwise."""
+    archived = sum(time not in state.timeline.by_time for time in wanted.commits)
+    if not archived or wanted.everything:
+        return ()
+    return (f"the reader has fallen behind: {archived} of {len(wanted.commits)} commits that it takes are archived",)
 
 
 def changes_schema(state: TableState, schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

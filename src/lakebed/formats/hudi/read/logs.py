@@ -8,6 +8,7 @@ stands where the last of them stood. A block of an instant beyond the bound is p
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.errors import CorruptBlocksWarning, CorruptError, UnsupportedError
 from lakebed.formats.hudi.codec.avro import decode_blocks, record_run
 from lakebed.formats.hudi.codec.internal_schema import NO_HISTORY, SchemaHistory
-from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
+from lakebed.formats.hudi.codec.log import BlockKind, CorruptRange, LogBlock, parse_log
 from lakebed.formats.hudi.codec.parquet_block import decode_parquet_block
 from lakebed.formats.hudi.codec.schema import writer_schema
 from lakebed.formats.hudi.merge import LogEntries
@@ -51,8 +52,8 @@ class LogScanned:
 def scan_logs(store: Store, paths: Sequence[str], counted: Blocks) -> LogScanned:
     """Read log files and choose the blocks that count.
 
-    Torn bytes, which a writer leaves that died, are passed over and reported to the log of this process. A block that
-    was whole once and is not now raises CorruptError: its rows are lost.
+    Torn bytes, which a writer leaves that died, are passed over, counted, and told as a CorruptBlocksWarning. A block
+    that was whole once and is not now raises CorruptError: its rows are lost.
     """
     found: list[LogBlock] = []
     corrupt = 0
@@ -62,26 +63,28 @@ def scan_logs(store: Store, paths: Sequence[str], counted: Blocks) -> LogScanned
         except (CorruptError, UnsupportedError) as error:
             error.table, error.file = store.location, path
             raise
-        for bad in scan.corrupt:
-            if bad.framed:
-                raise CorruptError(
-                    f"a log block at offset {bad.offset} is damaged",
-                    table=store.location,
-                    file=path,
-                    why=bad.reason,
-                    todo="Restore the file from a copy; its rows are lost otherwise",
-                )
-            _LOG.warning(
-                "%s/%s: passed over %d bytes at offset %d that are no block: %s",
-                store.location,
-                path,
-                bad.length,
-                bad.offset,
-                bad.reason,
-            )
+        if scan.corrupt:
+            _report(scan.corrupt, store.location, path)
         corrupt += len(scan.corrupt)
         found += scan.blocks
     return LogScanned(tuple(_that_count(found, counted)), corrupt)
+
+
+def _report(corrupt: Sequence[CorruptRange], table: str, file: str) -> None:
+    """Raise for a damaged block, warn of torn bytes, once a file; the log names each place."""
+    for bad in corrupt:
+        if bad.framed:
+            raise CorruptError(
+                f"a log block at offset {bad.offset} is damaged",
+                table=table,
+                file=file,
+                why=bad.reason,
+                todo="Restore the file from a copy; its rows are lost otherwise",
+            )
+        _LOG.warning("%s/%s: %d bytes at offset %d: %s", table, file, bad.length, bad.offset, bad.reason)
+    size = sum(bad.length for bad in corrupt)
+    what = f"passed over {size} torn bytes in {len(corrupt)} places of {file}, from offset {corrupt[0].offset} on"
+    warnings.warn(CorruptBlocksWarning(what, table=table, file=file, ranges=len(corrupt), size=size), stacklevel=2)
 
 
 def _that_count(blocks: Sequence[LogBlock], counted: Blocks) -> list[LogBlock]:

@@ -184,14 +184,7 @@ class HudiStream:
             strict=self._options[FALLBACK] == "fail",
             skipped=frozenset(commit.time for commit in commits if self._is_skipped_overwrite(commit)),
         )
-        plan = self._planned(state, wanted)
-        archived = sum(commit.time not in state.timeline.by_time for commit in commits)
-        if not archived:
-            return plan
-        behind = (
-            f"the reader has fallen behind: {archived} of {len(commits)} commits of this batch are archived already"
-        )
-        return ReadPlan(plan.schema, plan.splits, plan.read, (behind, *plan.warnings))
+        return self._planned(state, wanted)
 
     def _planned(self, state: TableState, wanted: Range) -> ReadPlan[HudiSplit]:
         if self._options[CDC]:
