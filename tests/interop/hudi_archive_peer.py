@@ -9,7 +9,7 @@ SPECS is one JSON object a line: path, golden (the same table as Hudi archived i
 import json
 import sys
 
-from pyspark.sql import SparkSession
+from hudi_jvm import session
 
 JAR, FOLDER = sys.argv[1:3]
 SCHEMA = "id string, ts long, part string, s string, i int"
@@ -38,24 +38,15 @@ OPTIONS = {
 }
 WRITES = 8
 
-spark = (
-    SparkSession.builder.master("local[2]")
-    .config("spark.driver.memory", "2g")
-    .config("spark.jars", JAR)
-    .config("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
-    .config("spark.kryo.registrator", "org.apache.spark.HoodieSparkKryoRegistrar")
-    .config("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
-    .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.hudi.catalog.HoodieCatalog")
-    .config("spark.sql.session.timeZone", "UTC")
-    .config("spark.ui.enabled", "false")
-    .config("spark.sql.shuffle.partitions", "1")
-    .config("spark.default.parallelism", "1")
-    .config("spark.sql.catalogImplementation", "in-memory")
-    .config("spark.driver.extraJavaOptions", f"-Duser.timezone=UTC -Djava.io.tmpdir={FOLDER}")
-    .config("spark.sql.warehouse.dir", f"{FOLDER}/warehouse")
-    .getOrCreate()
+spark = session(
+    JAR,
+    FOLDER,
+    {
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": f"{FOLDER}/warehouse",
+    },
 )
-spark.sparkContext.setLogLevel("ERROR")
 
 
 def rows(path, **options):

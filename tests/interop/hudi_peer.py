@@ -2,9 +2,9 @@
 
     python hudi_peer.py BUNDLE_JAR FOLDER < STORIES
 
-STORIES is one JSON object a line: name, options, steps; a step is [operation, [[id, ts, part, x, n], ...], {options}].
-The answer is one JSON object a story behind the mark `ANSWER `: the commits, the snapshot, and the rows of each range
-between two commits, or the error where the release cannot read one.
+STORIES is one JSON object a line: name, options, steps, and its schema where that is not the one below; a step is
+[operation, [row, ...], {options}]. The answer is one JSON object a story behind the mark `ANSWER `: the commits, the
+snapshot, and the rows of each range between two commits, or the error where the release cannot read one.
 """
 
 import itertools
@@ -13,7 +13,7 @@ import re
 import sys
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from hudi_jvm import session
 
 JAR, FOLDER = sys.argv[1:3]
 SCHEMA = "id string, ts long, part string, x string, n int"
@@ -36,21 +36,7 @@ OPTIONS = {
 }
 COMPLETED = re.compile(r"(\d{17})(?:_(\d{17}))?\.(commit|deltacommit|replacecommit)")
 
-spark = (
-    SparkSession.builder.master("local[2]")
-    .config("spark.driver.memory", "2g")
-    .config("spark.jars", JAR)
-    .config("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
-    .config("spark.kryo.registrator", "org.apache.spark.HoodieSparkKryoRegistrar")
-    .config("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
-    .config("spark.sql.session.timeZone", "UTC")
-    .config("spark.ui.enabled", "false")
-    .config("spark.sql.shuffle.partitions", "1")
-    .config("spark.default.parallelism", "1")
-    .config("spark.driver.extraJavaOptions", f"-Duser.timezone=UTC -Djava.io.tmpdir={FOLDER}")
-    .getOrCreate()
-)
-spark.sparkContext.setLogLevel("OFF")
+spark = session(JAR, FOLDER)
 
 
 def commits(path):
@@ -60,31 +46,30 @@ def commits(path):
     return sorted([m[1], m[2] or ""] for m in map(COMPLETED.fullmatch, names) if m)
 
 
-def rows(path, **options):
+def rows(path, schema, options=()):
     try:
-        found = spark.read.format("hudi").options(**options).load(path)
-        return sorted(
-            list(row)
-            for row in found.select("_hoodie_commit_time", *[c.split()[0] for c in SCHEMA.split(", ")]).collect()
-        )
+        found = spark.read.format("hudi").options(**dict(options)).load(path)
+        columns = ["_hoodie_commit_time", *(column.split()[0] for column in schema.split(", "))]
+        return sorted((list(row) for row in found.select(columns).collect()), key=lambda row: row[1])
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:300]}"
 
 
 for line in sys.stdin:
     story = json.loads(line)
-    path = f"{FOLDER}/{story['name']}"
+    path, schema = f"{FOLDER}/{story['name']}", story.get("schema", SCHEMA)
     for number, (operation, content, more) in enumerate(story["steps"]):
         options = {**OPTIONS, **story["options"], **more, "hoodie.table.name": story["name"]}
         options["hoodie.datasource.write.operation"] = operation
-        frame = spark.createDataFrame([tuple(row) for row in content], SCHEMA).coalesce(1)
+        frame = spark.createDataFrame([tuple(row) for row in content], schema).coalesce(1)
         frame.write.format("hudi").options(**options).mode("append" if number else "overwrite").save(path)
     done = commits(path)
     moments = [completed or requested for requested, completed in done]
     ranges = {
         f"{low}_{high}": rows(
             path,
-            **{
+            schema,
+            {
                 "hoodie.datasource.query.type": "incremental",
                 "hoodie.datasource.read.begin.instanttime": low,
                 "hoodie.datasource.read.end.instanttime": high,
@@ -110,7 +95,7 @@ for line in sys.stdin:
         "name": story["name"],
         "path": path,
         "commits": done,
-        "snapshot": rows(path),
+        "snapshot": rows(path, schema),
         "ranges": ranges,
         "cdc": cdc,
     }

@@ -4,7 +4,6 @@ on, compacts, cleans, and archives again by itself."""
 import datetime
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ from lakebed.formats.hudi.layout import COMPLETES_AS
 from tests.golden import unpack
 from tests.golden.hudi_replay import Replay, replay_of
 from tests.interop.conftest import named
+from tests.interop.hudi_ask import ask
 
-HERE = Path(__file__).parent
 BUNDLES = {
     "0.15.0": ("archived_h015", "archived_mor_h015"),
     "1.0.2": ("archived_v6", "archived_mor_v6", "archived_v8", "archived_mor_v8"),
@@ -84,13 +83,8 @@ def _rows(table: lakebed.Table) -> list[list[Any]]:
 def _ask(release: str, folder: Path, visits: list[dict[str, Any]]) -> None:
     (jar,) = Path(named("LAKEBED_HUDI_JARS")).glob(f"hudi-spark*-{release}.jar")
     keys = ("name", "path", "golden", "version", "merge_on_read", "begin")
-    specs = "\n".join(json.dumps({key: visit[key] for key in keys}) for visit in visits)
-    done = subprocess.run(
-        [named("LAKEBED_HUDI_JVM_PYTHON"), str(HERE / "hudi_archive_peer.py"), str(jar), str(folder)],
-        input=specs, capture_output=True, text=True, encoding="utf-8", check=False, env={**os.environ, "TZ": "UTC"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    answers = [json.loads(line[7:]) for line in done.stdout.splitlines() if line.startswith("ANSWER ")]
+    specs = [json.dumps({key: visit[key] for key in keys}) for visit in visits]
+    answers = ask("LAKEBED_HUDI_JVM_PYTHON", "hudi_archive_peer.py", [str(jar), str(folder)], specs)
     for visit, answer in zip(visits, answers, strict=True):
         assert visit["name"] == answer["name"]
         visit["answer"] = answer

@@ -5,17 +5,13 @@ ranges of merge-on-read tables from the range's log blocks alone, late rows incl
 """
 
 import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lakebed
-from tests.interop.conftest import named
+from tests.interop.hudi_ask import ask, told
 
-HERE = Path(__file__).parent
 COLUMNS = ["_hoodie_commit_time", "id", "ts", "part", "x", "n"]
 Row = list[Any]
 pytestmark = pytest.mark.timeout(900)  # a release starts a JVM and writes dozens of commits
@@ -84,35 +80,18 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     for release, tables in TABLES.items():
         folder = tmp_path_factory.mktemp(release)
         stories = [
-            json.dumps(
-                {
-                    "name": name,
-                    "options": options,
-                    "steps": _steps(options["hoodie.datasource.write.table.type"] == "MERGE_ON_READ"),
-                }
-            )
+            {
+                "name": name,
+                "options": options,
+                "steps": _steps(options["hoodie.datasource.write.table.type"] == "MERGE_ON_READ"),
+            }
             for name, options in tables.items()
         ]
-        jar = f"{named('LAKEBED_HUDI_JARS')}/hudi-spark3.5-bundle_2.12-{release}.jar"
-        found |= {
-            answer["name"]: answer
-            for answer in _ask("LAKEBED_HUDI_JVM_PYTHON", "hudi_peer.py", [jar, str(folder)], stories)
-        }
+        found |= told(release, folder, stories)
     paths = [answer["path"] for answer in found.values()]
-    for answer, rows in zip(found.values(), _ask("LAKEBED_INTEROP_PYTHON", "hudi_rs_peer.py", [], paths), strict=True):
+    for answer, rows in zip(found.values(), ask("LAKEBED_INTEROP_PYTHON", "hudi_rs_peer.py", [], paths), strict=True):
         answer["hudi-rs"] = rows
     return found
-
-
-def _ask(python: str, script: str, arguments: list[str], lines: list[str]) -> list[Any]:
-    interpreter = named(python)
-    done = subprocess.run(
-        [interpreter, str(HERE / script), *arguments],
-        input="\n".join(lines) + "\n", capture_output=True, text=True, check=False,
-        env={**os.environ, "TZ": "UTC", "PYSPARK_PYTHON": interpreter},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line.removeprefix("ANSWER ")) for line in done.stdout.splitlines() if line.startswith("ANSWER ")]
 
 
 def _listed(data: Any) -> list[Row]:

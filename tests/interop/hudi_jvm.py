@@ -1,0 +1,28 @@
+"""A Spark session with one release of Hudi's own bundle, as the programs beside it need it."""
+
+from pyspark.sql import SparkSession
+
+
+def session(jar, folder, settings=()):
+    """A session of two threads that keeps its files in `folder`; `settings` are more of Spark's own.
+
+    Answers go to standard output, so Spark logs nothing below errors.
+    """
+    builder = SparkSession.builder.master("local[2]")
+    known = {
+        "spark.driver.memory": "2g",
+        "spark.jars": jar,
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.default.parallelism": "1",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Djava.io.tmpdir={folder}",
+    }
+    for key, value in {**known, **dict(settings)}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
