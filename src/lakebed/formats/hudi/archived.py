@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from sys import intern
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -67,14 +68,27 @@ class ArchivedCommit(NamedTuple):
     commit: CommitMetadata
 
 
+StateKey = tuple[str, str, str]
+"""(requested time, action, REQUESTED | INFLIGHT | COMPLETED)."""
+
+
 @dataclass
 class ArchiveMemory:
-    """What one open table remembers of its archive files, which never change: entries (bounded), whether a file has a
-    replace commit, the instants of a Parquet file."""
+    """What one open table remembers of its archive files, which never change: which states each holds, entries of those
+    read last (bounded by the files' bytes), whether a file has a replace commit, the instants of a Parquet file."""
 
+    states: dict[FileInfo, tuple[StateKey, ...]] = field(default_factory=dict)
     entries: dict[FileInfo, tuple[ArchivedEntry, ...]] = field(default_factory=dict)
     replacing: dict[FileInfo, bool] = field(default_factory=dict)
     instants: dict[str, pa.Table] = field(default_factory=dict)
+
+    def keep(self, info: FileInfo, entries: tuple[ArchivedEntry, ...]) -> None:
+        """Remembers a file's states for good, and its entries until newer ones need the room."""
+        self.states[info] = tuple((entry.instant, intern(entry.action), intern(entry.state)) for entry in entries)
+        if info.size <= _REMEMBERED_BYTES:
+            self.entries[info] = entries
+            while sum(known.size for known in self.entries) > _REMEMBERED_BYTES:
+                del self.entries[next(iter(self.entries))]
 
 
 @dataclass
@@ -93,15 +107,17 @@ class ArchivedTimeline:
                 Instant(time, completed or "", action, "completed", archived=True)
                 for time, completed, action in self._lsm_instants
             ]
-        newest: dict[tuple[str, str], ArchivedEntry] = {}
-        for entry in self._entries():
-            key = (entry.instant, COMPLETES_AS.get(entry.action, entry.action))
-            known = newest.get(key)
-            if known is None or _rank(entry) >= _rank(known):
-                newest[key] = entry
+        newest: dict[tuple[str, str], StateKey] = {}
+        for info in self._archives:
+            for key in self._states(info):
+                time, action, state = key
+                comparable = (time, COMPLETES_AS.get(action, action))
+                known = newest.get(comparable)
+                if known is None or _rank(state) >= _rank(known[2]):
+                    newest[comparable] = key
         return [
-            Instant(entry.instant, "", entry.action, entry.state.lower(), archived=True)
-            for _, entry in sorted(newest.items())
+            Instant(time, "", action, state.lower(), archived=True)
+            for _, (time, action, state) in sorted(newest.items())
         ]
 
     @property
@@ -190,25 +206,41 @@ class ArchivedTimeline:
         return tuple(info for _, info in sorted(found, key=lambda entry: entry[0]))
 
     def _completed(self, actions: tuple[str, ...], low: str, high: str) -> list[ArchivedEntry]:
-        """Layout 1: completed instants of some actions in (low, high], each once, as it was written last."""
+        """Layout 1: completed instants of some actions in (low, high], each once, as it was written last.
+
+        A file whose states are known is read again only when it holds such an instant and its entries were forgotten.
+        """
         found: dict[tuple[str, str], ArchivedEntry] = {}
-        for entry in self._entries(only_replacing=actions == _REPLACING):
-            if entry.state == "COMPLETED" and entry.action in actions and _between(entry.instant, low, high):
-                found[(entry.instant, entry.action)] = entry
+        for info in self._archives:
+            entries = None
+            if info not in self.remembered.states:
+                if actions == _REPLACING and not self._has_replace_commits(info):
+                    continue
+                entries = self._entries(info)
+            wanted = {
+                (time, action)
+                for time, action, state in self._states(info)
+                if state == "COMPLETED" and action in actions and _between(time, low, high)
+            }
+            if wanted:
+                for entry in entries or self._entries(info):
+                    if entry.state == "COMPLETED" and (entry.instant, entry.action) in wanted:
+                        found[(entry.instant, entry.action)] = entry
         return [entry for _, entry in sorted(found.items())]
 
-    def _entries(self, only_replacing: bool = False) -> Iterator[ArchivedEntry]:
-        """Layout 1: the state files of each archive file, or of those that have a replace commit."""
-        keeps = sum(info.size for info in self._archives) <= _REMEMBERED_BYTES
-        for info in self._archives:
-            entries = self.remembered.entries.get(info)
-            if entries is None:
-                if only_replacing and not self._has_replace_commits(info):
-                    continue
-                entries = parse_archive([self.store.read(info.path)], self.scratch).entries
-                if keeps:
-                    self.remembered.entries[info] = entries
-            yield from entries
+    def _states(self, info: FileInfo) -> tuple[StateKey, ...]:
+        """Layout 1: which states an archive file holds. Its frame does not tell: it is read once."""
+        if info not in self.remembered.states:
+            self._entries(info)
+        return self.remembered.states[info]
+
+    def _entries(self, info: FileInfo) -> tuple[ArchivedEntry, ...]:
+        """Layout 1: the state files in an archive file."""
+        entries = self.remembered.entries.get(info)
+        if entries is None:
+            entries = parse_archive([self.store.read(info.path)], self.scratch).entries
+            self.remembered.keep(info, entries)
+        return entries
 
     def _has_replace_commits(self, info: FileInfo) -> bool:
         """Whether a record of a file has that action, told by its bytes window by window."""
@@ -295,8 +327,8 @@ def _between(order: str, low: str, high: str) -> bool:
     return order > low and (not high or order <= high)
 
 
-def _rank(entry: ArchivedEntry) -> int:
-    return _STATES.index(entry.state.lower()) if entry.state.lower() in _STATES else -1
+def _rank(state: str) -> int:
+    return _STATES.index(state.lower()) if state.lower() in _STATES else -1
 
 
 def _commit_of(entry: ArchivedEntry) -> CommitMetadata:
