@@ -1,7 +1,7 @@
 """hudi-rs in its own interpreter: the snapshot of each table that is named on standard input, as JSON behind `ANSWER `.
 
-Columns may stand behind the table's path, each after a tab; otherwise rows are [commit time, id, ts, part, x, n]. They are
-sorted; an error is its text.
+Columns may stand behind the table's path, each after a tab; otherwise rows are [commit time, id, ts, part, x, n]. They
+are sorted; an error is its text.
 """
 
 import json
