@@ -20,6 +20,7 @@ from lakebed.model.split import Split
 from lakebed.spark.engine import SparkEngine
 from lakebed.spark.read import pack_splits
 from lakebed.spark.sink import SinkInput, write_task
+from lakebed.spark.source import load
 from lakebed.spark.worker import pack, unpack
 from tests.spark.tables import ORDERS, ORDERS_SQL, as_bag, orders
 
@@ -88,14 +89,58 @@ def test_a_value_that_does_not_fit_leaves_nothing_visible(spark: SparkSession, t
         lakebed.spark.write(some_orders(spark, 1), str(tmp_path / "t"), mode="upsrt")
 
 
+@pytest.mark.parametrize("parallelism", [2, 8])
+def test_a_bucket_gets_as_many_files_as_its_bytes_fill(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
+    target = 40_000
+    table = orders(tmp_path / "t", bucket=2)
+    options = {"sink.parallelism": parallelism, "target-file-size": str(target), "write-buffer-size": "300 kb"}
+    lakebed.spark.write(some_orders(spark, 60_000), str(tmp_path / "t"), options=options)
+    for folder in sorted((tmp_path / "t").glob("dt=*/bucket-*")):
+        sizes = [path.stat().st_size for path in folder.glob("data-*")]
+        assert sum(sizes) > 2 * target
+        assert abs(len(sizes) - -(-sum(sizes) // target)) <= 1
+    assert table.read(["id"]).read_all().num_rows == 60_000
+
+
 def test_the_dataframe_writer_commits_without_routing(spark: SparkSession, tmp_path: Path) -> None:
+    """Each task writes a file of every bucket; before the commit those of a bucket become one."""
     table = orders(tmp_path / "t")
     some_orders(spark, 50).write.format("lakebed").mode("append").save(str(tmp_path / "t"))
     assert len(table.history()) == 1
+    assert data_files(tmp_path / "t") == sorted(f"dt=d{d}/bucket-{b}" for d in (0, 1) for b in range(4))
     some_orders(spark, 20).write.format("paimon").mode("overwrite").save(str(tmp_path / "t"))
     assert sorted(table.read().read_all().column("id").to_pylist()) == list(range(20))
     with pytest.raises(AnalysisException, match="ErrorIfExists"):
         some_orders(spark, 1).write.format("lakebed").save(str(tmp_path / "t"))
+
+
+def test_what_the_dataframe_writer_leaves_is_said_in_the_log(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = orders(tmp_path / "t")
+    frame = some_orders(spark, 50)
+    options = {"lakebed.gather.max-bytes": "1 b"}
+    frame.write.format("lakebed").mode("append").options(**options).save(str(tmp_path / "t"))
+    assert len(data_files(tmp_path / "t")) > 16  # Spark's commit runs in a worker: its log is not seen here
+    job = load({"path": str(tmp_path / "t"), **options}, "lakebed", 2).sink(frame.schema, overwrite=False)
+    batch = frame.toArrow().combine_chunks().to_batches()[0]
+    job.commit([unpack(job.write(iter([batch]))), unpack(job.write(iter([batch])))])
+    assert "lakebed.spark.write" in caplog.text
+    assert str(tmp_path / "t") in caplog.text
+    assert table.read(["id"]).read_all().num_rows == 50
+
+
+@pytest.mark.parametrize("face", ["write", "format"])
+def test_appends_without_buckets_become_few_files(spark: SparkSession, tmp_path: Path, face: str) -> None:
+    """As many tasks write as Spark has partitions of the data; what they leave small is brought together."""
+    table = orders(tmp_path / "t", keyed=False)
+    frame = some_orders(spark, 1000, 12)
+    if face == "write":
+        lakebed.spark.write(frame, str(tmp_path / "t"))
+    else:
+        frame.write.format("lakebed").mode("append").save(str(tmp_path / "t"))
+    assert data_files(tmp_path / "t") == ["dt=d0/bucket-0", "dt=d1/bucket-0"]
+    assert as_bag(table.read()) == as_bag(frame.toArrow())
 
 
 def test_what_travels_to_workers_pickles(tmp_path: Path, hudi: Path) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import tempfile
 import urllib.parse
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -125,6 +127,7 @@ class SpillFile:
             if _BY_DESCRIPTOR:
                 os.unlink(path)
         self.size = 0
+        self._finalizer = weakref.finalize(self, _remove, self._file, self._path)
 
     def write(self, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Stretch:
         """Append batches as one stretch. StorageError when the disk does not take them."""
@@ -145,12 +148,8 @@ class SpillFile:
             yield from pa.ipc.open_stream(source)
 
     def close(self) -> None:
-        """Remove the file."""
-        with suppress(OSError):
-            self._file.close()
-        if self._path:
-            with suppress(OSError):
-                os.unlink(self._path)
+        """Remove the file; it is also gone with the last reference to this object."""
+        self._finalizer()
 
     @contextmanager
     def _room(self) -> Iterator[None]:
@@ -162,3 +161,38 @@ class SpillFile:
                 why=str(error),
                 todo=f"Name a folder with room in the option {SCRATCH_DIR.key!r}",
             ) from error
+
+
+class SpillingTables:
+    """Tables of one schema, kept in order: the first in memory, and once they pass `most` bytes those after them on
+    disk."""
+
+    def __init__(self, folder: str = "", most: int = 32 << 20) -> None:
+        self._folder, self._left = folder, most
+        self._tables: list[pa.Table] = []
+        self._file: SpillFile | None = None
+        self._stretches: list[Stretch] = []
+
+    def add(self, table: pa.Table) -> None:
+        """Keep one more."""
+        self._left -= table.nbytes
+        if self._left >= 0:
+            self._tables.append(table)
+            return
+        if self._file is None:
+            self._file = SpillFile(self._folder)
+        self._stretches.append(self._file.write(table.to_batches(), table.schema))
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        yield from self._tables
+        for stretch in self._stretches:
+            assert self._file is not None
+            yield pa.Table.from_batches(self._file.read(stretch))
+
+
+def _remove(file: BinaryIO, path: str) -> None:
+    with suppress(OSError):
+        file.close()
+    if path:
+        with suppress(OSError):
+            os.unlink(path)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 import lakebed.formats as formats
@@ -27,7 +28,7 @@ from lakebed.spark import worker
 from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.failures import spoken_plainly
 from lakebed.spark.types import arrow_schema, conform, fits
-from lakebed.verbs.write import Mode, Sink, check_input, settled
+from lakebed.verbs.write import Mode, NarrowSink, Sink, check_input, settled
 
 PARALLELISM_OPTION = "sink.parallelism"
 """How many tasks write (Flink's name for it); default: the session's parallelism."""
@@ -110,9 +111,7 @@ def write_files(df: DataFrame, sink: Sink, location: str, parallelism: int) -> W
         pa.RecordBatch.from_arrays([pa.array([], field.type) for field in taken.schema], schema=taken.schema)
     ]
     if sink.channels(empty[0], parallelism) is not None:
-        route = worker.over_batches(worker.pack(_Route(sink, taken, parallelism)))
-        channel = StructField(CHANNEL_COLUMN, IntegerType(), False)
-        df = df.mapInArrow(route, StructType([*df.schema.fields, channel])).repartitionById(parallelism, CHANNEL_COLUMN)
+        df = _routed(df, sink, taken, parallelism)
     writing = worker.over_batches(worker.pack(_WriteTask(sink, taken)))
     with spoken_plainly():
         written = df.mapInArrow(writing, _WRITTEN).toArrow()
@@ -144,19 +143,37 @@ def write_task(sink: Sink, batches: Iterator[pa.RecordBatch]) -> tuple[Sequence[
         raise
 
 
+def _routed(df: DataFrame, sink: Sink, taken: SinkInput, parallelism: int) -> DataFrame:
+    """The rows where their channels say. Python sees no more columns for it than the sink asks for."""
+    wanted = sink.routing_columns if isinstance(sink, NarrowSink) else tuple(taken.schema.names)
+    places = [place for place, name in enumerate(taken.names) if name in wanted]
+    narrow = SinkInput(
+        tuple(taken.names[place] for place in places),
+        pa.schema([field for field in taken.schema if field.name in wanted]),
+    )
+    route = worker.over_columns(worker.pack(_Route(sink, narrow, parallelism)))
+    # Spark tells the kind of a function from the types of its arguments.
+    route.__annotations__ = {"columns": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
+    channel = f.arrow_udf(route, IntegerType())  # type: ignore[attr-defined]  # stubs lack it
+    columns = [df[_quoted(df.columns[place])] for place in places]
+    return df.withColumn(CHANNEL_COLUMN, channel(*columns)).repartitionById(parallelism, CHANNEL_COLUMN)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """Adds the channel of each row to the batches as Spark sent them."""
+    """The channel of each row, of arrays as Spark sends them."""
 
     sink: Sink
     taken: SinkInput
     count: int
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        field = pa.field(CHANNEL_COLUMN, pa.int32(), False)
-        for batch in batches:
-            channels = self.sink.channels(self.taken.take(batch), self.count)
-            yield pa.RecordBatch.from_arrays([*batch.columns, channels], schema=batch.schema.append(field))
+    def __call__(self, arrays: Sequence[pa.Array]) -> pa.Array:
+        batch = pa.RecordBatch.from_arrays(list(arrays), names=list(self.taken.names))
+        return self.sink.channels(self.taken.take(batch), self.count)
 
 
 @dataclass(frozen=True, slots=True)

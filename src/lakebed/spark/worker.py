@@ -64,6 +64,17 @@ def over_batches(payload: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return run
 
 
+def over_columns(payload: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """For an Arrow function of several columns: the payload's function of one batch's arrays, batch after batch."""
+
+    def run(columns: Iterator[Any]) -> Iterator[Any]:
+        call = unpack(payload)
+        for arrays in columns:
+            yield call(arrays if isinstance(arrays, tuple) else (arrays,))
+
+    return run
+
+
 def over_tasks(function: bytes, tasks: list[bytes]) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """For mapInArrow over the numbers of tasks: the batches that the function gives for each task, `function(number,
     task)`."""

@@ -96,6 +96,16 @@ class TwoPhaseSink(Sink, Protocol):
 
 
 @runtime_checkable
+class NarrowSink(Protocol):
+    """A sink that routes rows by a few of their columns, so that only those need to be handed to it for that."""
+
+    @property
+    def routing_columns(self) -> tuple[str, ...]:
+        """What a batch given to `channels` must have."""
+        ...
+
+
+@runtime_checkable
 class SettlingSink(Protocol):
     """A sink whose tasks stage rows, which become files of the right size once all of them are known."""
 

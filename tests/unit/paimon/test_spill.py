@@ -13,7 +13,7 @@ from lakebed.errors import StorageError
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.snapshot import History
-from lakebed.kernel.scratch import SpillFile
+from lakebed.kernel.scratch import SpillFile, SpillingTables
 from tests.unit.paimon.conftest import SCHEMA, Make, contents, rows
 
 ENGINES: dict[str, dict[str, str]] = {
@@ -133,3 +133,12 @@ def test_stretches_are_read_alone_and_at_once() -> None:
     assert [b.num_rows for b in second] == [3, 3]
     assert spill.size == sum(place.length for place in places)
     spill.close()
+
+
+def test_tables_beyond_the_bound_lie_on_disk(tmp_path: Path) -> None:
+    tables = [pa.table({"n": list(range(start, start + 100))}) for start in range(0, 500, 100)]
+    kept = SpillingTables(str(tmp_path), most=tables[0].nbytes)
+    for table in tables:
+        kept.add(table)
+    for _ in range(2):
+        assert [table["n"].to_pylist() for table in kept] == [table["n"].to_pylist() for table in tables]

@@ -5,12 +5,14 @@ partition and inserts it in the new one; partial-update and aggregation send the
 drops it.
 
 There is no index file: the live keys of the table are read, section by section, and held against the keys that are
-written. Memory holds those and a bounded piece of the table's, whatever the table's size.
+written. Memory holds the rows of one write buffer and a bounded piece of the table's keys, whatever the table's size;
+where keys of earlier buffers went is spilled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,7 @@ from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings
 from lakebed.formats.paimon.write.kinds import Kinds
 from lakebed.formats.paimon.write.routing import Ints, Partitions, Router, absolute_mod
 from lakebed.kernel.keys.distinct import distinct
+from lakebed.kernel.scratch import SpillingTables
 from lakebed.model.rowkind import RowKind
 
 _PIECE_ROWS = 1 << 20
@@ -71,11 +74,13 @@ class _Places:
 class KeyAssigner:
     """One task's assigner for the keys that are its own."""
 
-    def __init__(self, router: Router, engine: str, live_keys: LiveKeys, settings: DynamicSettings) -> None:
+    def __init__(
+        self, router: Router, engine: str, live_keys: LiveKeys, settings: DynamicSettings, scratch: str = ""
+    ) -> None:
         self._router, self._engine, self._live, self._settings = router, engine, live_keys, settings
         self._places = _Places()
         self._keys = router.schema.primary_keys
-        self._moved: list[pa.Table] = []
+        self._moved = SpillingTables(scratch)
         self._counted = False
 
     def assign(self, rows: pa.Table, kinds: Kinds | None) -> Assigned:
@@ -166,8 +171,9 @@ class KeyAssigner:
         """The place of each key, -1 for none: what this task assigned before counts more than what the table holds."""
         asked = keys.append_column(_CODE, pa.array(np.arange(len(keys))))
         old = np.full(len(keys), -1, np.int32)
-        for piece in [*self._pieces(), *self._moved]:
-            found = asked.join(piece, list(self._keys), join_type="inner")
+        for piece in chain(self._pieces(), self._moved):
+            more, fewer = (piece, asked) if len(piece) > len(asked) else (asked, piece)
+            found = more.join(fewer, list(self._keys), join_type="inner")  # a table is made of the second's keys
             old[found.column(_CODE).to_numpy()] = found.column(_PLACE).to_numpy()
         return old
 
@@ -196,7 +202,7 @@ class KeyAssigner:
         for part in (slice(0, deletes), slice(deletes, len(rows))):  # a key that left may have come to another place
             some = rows.select(list(self._keys)).slice(part.start, part.stop - part.start)
             if len(some):
-                self._moved.append(some.append_column(_PLACE, pa.array(places[part])))
+                self._moved.add(some.append_column(_PLACE, pa.array(places[part])))
 
     def _in_partitions(self, rows: pa.Table, places: Ints) -> pa.Table:
         """The rows with the partition columns of those places."""

@@ -38,8 +38,10 @@ from lakebed.kernel.commit.callbacks import CommitCallback
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
+from lakebed.kernel.scratch import SCRATCH_DIR
 from lakebed.model.commit import CommitMessage, CommitResult, Outcome
 from lakebed.model.rowkind import RowKind
+from lakebed.verbs.fit import check_fit, fit
 from lakebed.verbs.write import Mode
 
 
@@ -121,14 +123,23 @@ class PaimonSink:
             {} if self.mode is Mode.OVERWRITE else self.state.partition_buckets,
         )
 
+    @property
+    def routing_columns(self) -> tuple[str, ...]:
+        """The columns that `channels` looks at: those of keys and partitions."""
+        named = {*self.schema.partition_keys, *self.schema.bucket_keys, *self.schema.primary_keys}
+        return tuple(name for name in self.schema.names if name in named)
+
     def channels(self, batch: pa.RecordBatch, count: int) -> pa.Array | None:
-        """The task of each row, by (partition, bucket); None where rows need no routing."""
+        """The task of each row, by (partition, bucket); None where rows need no routing. Only the routing columns need
+        be there."""
         if self.bucket_mode is BucketMode.BUCKET_UNAWARE:
             return None
         most = self.options[opt.DYNAMIC_ASSIGNERS] if self.bucket_mode is BucketMode.HASH_DYNAMIC else None
         self._tasks = min(count, most or count)
-        rows = self.target.fitted(pa.Table.from_batches([batch]))
-        channels = self.router.channels(rows, self._tasks, self._assigners)
+        wanted = arrow_schema(self.schema.project(self.routing_columns))
+        given = pa.Table.from_batches([batch.select(wanted.names)])
+        check_fit(given.schema, wanted, self.store.location)
+        channels = self.router.channels(fit(given, wanted, self.store.location), self._tasks, self._assigners)
         return None if channels is None else pa.array(channels, pa.int32())
 
     @property
@@ -212,7 +223,8 @@ class PaimonSink:
             case BucketMode.HASH_DYNAMIC:
                 return HashAssigner(self.router, self.store, self.state.indexes, settings)
             case BucketMode.KEY_DYNAMIC:
-                return KeyAssigner(self.router, self.options[opt.MERGE_ENGINE], self._live_keys, settings)
+                scratch = self.options[SCRATCH_DIR]
+                return KeyAssigner(self.router, self.options[opt.MERGE_ENGINE], self._live_keys, settings, scratch)
         return DirectAssigner(self.router)
 
     @property
