@@ -89,8 +89,9 @@ GRID = (
         "hudi": Cell((
             "tests/golden/test_hudi_archive.py::", "tests/crash/test_hudi_archive.py::",
             "tests/unit/hudi_archive/test_plan.py::", "tests/unit/hudi_archive/test_write.py::",
-            "tests/unit/hudi_archive/test_docs.py::",
-            "tests/interop/test_hudi_archive_outside.py::",
+            "tests/unit/hudi_archive/test_docs.py::", "tests/unit/hudi_archive/test_lock.py::",
+            "tests/unit/hudi_archive/test_retention.py::", "tests/unit/hudi_archive/test_read.py::",
+            "tests/interop/test_hudi_archive_outside.py::", "tests/interop/test_hudi_archive_rs.py::",
         )),
         "paimon": Cell(none="the format has no such thing"),
         "iceberg": Cell(none="the format has no such thing"),

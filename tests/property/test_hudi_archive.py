@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakebed.formats.hudi.archive.active import ActiveInstant, StateInfo
-from lakebed.formats.hudi.archive.plan import Evidence, plan_archival
+from lakebed.formats.hudi.archive.guards import Evidence
+from lakebed.formats.hudi.archive.plan import plan_archival
 from lakebed.formats.hudi.archive.settings import Kept, check_given
 from tests.unit.hudi_archive.lake import Lake, at, done_at
 

@@ -1,24 +1,20 @@
 """What archival writes and deletes: broken files, leftovers, many and large files, locks, retention."""
 
-import json
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import lakebed
-from lakebed.errors import CommitConflictError, CorruptError, NotInHistoryError, UnsupportedError, UsageError
+from lakebed.errors import CorruptError, UsageError
 from lakebed.formats.hudi.archive.compact_lsm import candidates, clean_up, compact
 from lakebed.formats.hudi.archive.write_lsm import load_history, publish
 from lakebed.formats.hudi.archive.write_v1 import archive_files
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.log import parse_log
 from lakebed.formats.hudi.codec.lsm import LsmFile, lsm_batch, lsm_name, lsm_writer, read_instants
-from lakebed.hudi import post_commit, timelines
+from lakebed.hudi import post_commit
 from lakebed.kernel.files import open_store
 from lakebed.kernel.scratch import Scratch
 from lakebed.testing.faults import FaultyStore
@@ -290,115 +286,3 @@ def test_a_migrated_archive_whose_names_are_no_ranges_is_merged_whole(tmp_path: 
     history, _ = compact(store, "h", history, 2, lambda: None)
     (merged,) = history.files
     assert (merged.first, merged.last, merged.level) == (at(1), at(15), 1)
-
-
-# ---- locks -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("provider", ["", "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider"])
-def test_two_archivers_at_once_one_after_the_other(tmp_path: Path, provider: str) -> None:
-    lake = Lake(tmp_path)
-    lake.commit(*range(1, 40))
-    options = {**FREE, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "lakebed.archive.lock": "auto",
-               "hoodie.write.lock.provider": provider, "hoodie.write.lock.wait_time_ms": 20_000}  # fmt: skip
-    results: list[Any] = []
-
-    def work() -> None:
-        results.append(lakebed.open(tmp_path).archive(options=options).archived)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(len(result) for result in results) == [0, 0, 0, 37]
-    assert lake.archived() == times(range(1, 38))
-    files = archive_files(open_store(tmp_path), ".hoodie/archived")
-    entries = [e for info in files for e in parse_archive([(tmp_path / info.path).read_bytes()], Scratch()).entries]
-    assert len(entries) == 3 * 37
-    assert not (tmp_path / ".hoodie/lock").exists()
-    assert not list((tmp_path / ".hoodie").glob(".lakebed/archiver-*"))
-
-
-def test_a_held_lock_is_refused_and_nothing_changes(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
-    lake.commit(*range(1, 9))
-    (tmp_path / ".hoodie/lock").write_text('{"lockThreadName": "writer 7"}')
-    before = lake.names()
-    file_lock = {"hoodie.write.lock.provider": "x.FileSystemBasedLockProvider", "hoodie.write.lock.wait_time_ms": 0,
-                 "lakebed.archive.lock": "auto"}  # fmt: skip
-    with pytest.raises(CommitConflictError, match="writer 7"):
-        lake.archive(2, 3, **file_lock)
-    lease = tmp_path / ".hoodie/.lakebed/archiver-x.json"
-    lease.parent.mkdir()
-    lease.write_text(json.dumps({"owner": "another machine", "process": 1, "ends": time.time() + 60}))
-    with pytest.raises(CommitConflictError, match="another archiver"):
-        lake.archive(2, 3, **{"lakebed.archive.lock": "auto", "hoodie.write.lock.wait_time_ms": 0})
-    assert lake.names() == before
-    lease.write_text(json.dumps({"owner": "another machine", "process": 1, "ends": time.time() - 1}))
-    result = lake.archive(2, 3, **{"lakebed.archive.lock": "auto", "hoodie.write.lock.wait_time_ms": 0})
-    assert len(result.archived) == 6
-
-
-def test_a_lock_without_a_client_is_refused(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
-    lake.commit(*range(1, 9))
-    zookeeper = {"lakebed.archive.lock": "auto", "hoodie.write.lock.provider": "a.b.ZookeeperBasedLockProvider"}
-    with pytest.raises(UnsupportedError, match=r"ZookeeperBasedLockProvider.*lakebed\.archive\.lock"):
-        lake.archive(2, 3, **zookeeper)
-    assert lake.archive(2, 3, **{**zookeeper, "lakebed.archive.lock": "lease"}).archived
-
-
-# ---- retention -------------------------------------------------------------------------------------------------------
-
-
-@BOTH
-def test_the_oldest_archived_instants_can_be_dropped(lake: Lake, version: int) -> None:
-    for number in range(10, 240, 10):
-        lake.commit(*range(number, number + 10))
-        lake.archive(2, 3)
-    archived = lake.archived()
-    assert len(archived) == 228
-    keep = {"lakebed.archive.retain-instants": 100}
-    planned = lake.archive(2, 3, dry_run=True, **keep)
-    assert planned.dropped == tuple(archived[:128])
-    assert planned.dropped_files
-    assert lake.archived() == archived
-    result = lake.archive(2, 3, **keep)
-    assert result.dropped == planned.dropped and result.dropped_files == planned.dropped_files
-    assert lake.archived() == archived[128:]
-    state = lakebed.open(lake.folder).state()  # type: ignore[attr-defined]
-    with pytest.raises(NotInHistoryError, match=r"out of the table's history.*dropped by the retention"):
-        state.archived.commits(archived[100], "")
-    table = lakebed.open(lake.folder)
-    with pytest.raises(NotInHistoryError, match="out of the table's history"):
-        table.changes(after=archived[100]).read_all()
-    assert lake.archive(2, 3, **keep).dropped == ()
-
-
-@BOTH
-def test_archived_instants_can_be_dropped_by_age(lake: Lake, version: int) -> None:
-    lake.commit(*range(1, 20))
-    lake.archive(2, 3)
-    assert lake.archive(2, 3, **{"lakebed.archive.retain-time": "36500 d"}).dropped == ()
-    result = lake.archive(2, 3, **{"lakebed.archive.retain-time": "0 ms"})
-    assert result.dropped == () or len(result.dropped) == 17  # by this machine's clock the instants may lie ahead
-
-
-def test_a_replace_commit_that_still_hides_files_is_not_dropped(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
-    lake.commit(1, 2)
-    replaced = json.loads(commit_metadata("replacecommit")) | {"partitionToReplaceFileIds": {"": ["old-0"]}}
-    lake.commit(3, action="replacecommit", data=json.dumps(replaced).encode())
-    lake.commit(4, 5, 6)
-    lake.clean(7, retained=5)
-    lake.archive(1, 2)
-    assert lake.archived() == times(range(1, 6))
-    hidden = tmp_path / "old-0_0-0-0_1.parquet"
-    hidden.touch()
-    result = lake.archive(1, 2, **{"lakebed.archive.retain-instants": 0})
-    assert result.dropped == tuple(times([1, 2]))
-    assert "hides files that no clean has removed" in reasons(result, 3)
-    hidden.unlink()
-    assert lake.archive(1, 2, **{"lakebed.archive.retain-instants": 0}).dropped == tuple(times([3, 4, 5]))
-    assert timelines(tmp_path)[0].size == 2

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from lakebed.errors import CorruptError, LakebedError
 from lakebed.formats.hudi.archive.active import ActiveInstant, load_active
 from lakebed.formats.hudi.archive.delete import HEARTBEATS, MARKERS
+from lakebed.formats.hudi.archive.guards import how_to_end
 from lakebed.formats.hudi.archive.report import TimelineReport, timelines
 from lakebed.formats.hudi.codec.archive_entry import check_readable
 from lakebed.formats.hudi.config import TableConfig
@@ -215,14 +216,11 @@ def _pending(store: Store, config: TableConfig, instants: Iterable[ActiveInstant
         what = f"{instant.kind} {instant.time} is {instant.last.state}{_since(age)}"
         if not instant.writes:
             why, remedy = "", f"Let the next {instant.kind} finish it, or roll it back by Hudi's own tools"
-        elif instant.kind in ("compaction", "logcompaction"):
-            why = "archival waits for it"
-            remedy = "Run it (Hudi: call run_compaction) or unschedule it (hudi-cli)"
-        elif instant.kind in ("clustering", "replacecommit"):
-            why, remedy = "archival waits for it", "Run it (Hudi: call run_clustering) or roll it back"
+        elif instant.kind in ("compaction", "logcompaction", "clustering", "replacecommit"):
+            why, remedy = "archival waits for it", how_to_end(instant)
         else:
             why = "its writer has a heartbeat file" if beats else "no heartbeat file: its writer ended, or keeps none"
-            remedy = f"If its writer is dead, roll {instant.time} back" if old or not beats else ""
+            remedy = how_to_end(instant) if old or not beats else ""
         yield Finding(Health.ATTENTION if old and not beats else Health.GOOD, what, why, remedy)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from lakebed.errors import CorruptError, TableNotFoundError
 from lakebed.formats.hudi.archive.active import ActiveInstant, load_active
-from lakebed.formats.hudi.archive.plan import DataTable, Evidence, LastClean, MetadataTable
+from lakebed.formats.hudi.archive.guards import DataTable, Evidence, LastClean, MetadataTable
 from lakebed.formats.hudi.codec.metadata import parse_clean_plan
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.layout import HOODIE

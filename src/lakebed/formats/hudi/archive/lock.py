@@ -75,15 +75,10 @@ def _lock_file(store: Store, options: Options) -> Iterator[StillHeld]:
     path = f"{_inside(store, options[LOCK_FOLDER]) or HOODIE}/{_LOCK_FILE}"
     mark = json.dumps({"lockCreateTime": time.strftime("%Y-%m-%d %H:%M:%S"), "lockThreadName": f"lakebed {_token()}"})
     ends = time.monotonic() + options[LOCK_WAIT] / 1000
-    while (outcome := store.put_if_absent(path, mark.encode())) is not PutOutcome.CREATED:
-        if outcome is PutOutcome.EXISTS and time.monotonic() > ends:
-            raise CommitConflictError(
-                "another process holds the table's lock",
-                table=store.location,
-                file=path,
-                why=_said(store, path),
-                todo="Try again when it is done; if that process died, remove the file by hand",
-            )
+    while store.put_if_absent(path, mark.encode()) is not PutOutcome.CREATED:
+        if time.monotonic() > ends:
+            todo = "Try again when it is done; if that process died, remove the file by hand"
+            raise _held_elsewhere(store, path, "another process holds the table's lock", todo)
         time.sleep(_POLL * random.uniform(0.5, 1.5))
     try:
         yield _nothing  # such a lock has no end
@@ -107,11 +102,13 @@ def _inside(store: Store, folder: str) -> str:
     )
 
 
-def _said(store: Store, path: str) -> str:
+def _held_elsewhere(store: Store, path: str, what: str, todo: str) -> CommitConflictError:
+    """The error for a lock that somebody else holds, with what its file says."""
     try:
-        return store.read(path, 0, 300).decode("utf-8", "replace")
+        said = store.read(path, 0, 300).decode("utf-8", "replace")
     except (OSError, StorageError):
-        return ""
+        said = ""
+    return CommitConflictError(what, table=store.location, file=path, why=said, todo=todo)
 
 
 # ---- our own lease ---------------------------------------------------------------------------------------------------
@@ -169,13 +166,8 @@ def _acquire(lease: _Lease, options: Options) -> None:
                 return
             store.delete(lease.path)
         if time.monotonic() > ends:
-            raise CommitConflictError(
-                "another archiver is at work on this table",
-                table=store.location,
-                file=rival,
-                why=_said(store, rival),
-                todo="Nothing was changed. Try again when it is done; a dead one's lease ends by itself",
-            )
+            todo = "Nothing was changed. Try again when it is done; a dead one's lease ends by itself"
+            raise _held_elsewhere(store, rival, "another archiver is at work on this table", todo)
         time.sleep(_POLL * random.uniform(0.5, 1.5))
 
 

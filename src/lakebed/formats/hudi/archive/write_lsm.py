@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.errors import CommitConflictError, CommitUnknownError, CorruptError
+from lakebed.errors import CorruptError
 from lakebed.formats.hudi.archive.active import ActiveInstant
+from lakebed.formats.hudi.archive.claim import claim, taken
 from lakebed.formats.hudi.archive.encode import Row
 from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.archive.plan import Key
@@ -35,9 +36,7 @@ from lakebed.formats.hudi.codec.lsm import (
     parse_version,
     read_instants,
 )
-from lakebed.kernel.files import PutOutcome, Store
-
-_PUTS = 3
+from lakebed.kernel.files import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,32 +59,15 @@ def load_history(store: Store, folder: str) -> History:
 
 
 def publish(store: Store, folder: str, before: History, files: Sequence[LsmFile], held: StillHeld) -> History:
-    """Makes `files` the archived timeline. CommitConflictError when another archiver published since `before`."""
+    """Makes `files` the archived timeline. CommitConflictError when another archiver published since `before`,
+    CommitUnknownError when the store does not say."""
     held()
     version = before.version + 1
     path, data = f"{folder}/{MANIFEST_PREFIX}{version}", manifest_json(files)
-    outcome = PutOutcome.UNKNOWN
-    for _ in range(_PUTS):
-        outcome = store.put_if_absent(path, data)
-        if outcome is not PutOutcome.UNKNOWN:
-            break
-    if outcome is PutOutcome.EXISTS:
+    if not claim(store, path, data, "the archive's manifest"):
         if load_history(store, folder).version != before.version:
-            raise CommitConflictError(
-                "another archiver is at work on this table",
-                table=store.location,
-                file=path,
-                why="it published its manifest first",
-                todo="Nothing was deleted. Archive again when it is done, and let both use one lock",
-            )
+            raise taken(store, path, "it published its manifest first")
         store.write(path, data)  # what a run left that died before it wrote the version file
-    elif outcome is PutOutcome.UNKNOWN:
-        raise CommitUnknownError(
-            "the store does not say whether the archive's manifest was written",
-            table=store.location,
-            file=path,
-            todo="Nothing was deleted. Archive again: what was published is found and not written twice",
-        )
     store.write(f"{folder}/{VERSION_FILE}", str(version).encode())
     return History(version, tuple(files))
 

@@ -17,15 +17,16 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from lakebed.errors import CommitConflictError, CommitUnknownError, CorruptError
+from lakebed.errors import CorruptError
 from lakebed.formats.hudi.archive.active import ActiveInstant
+from lakebed.formats.hudi.archive.claim import claim, taken
 from lakebed.formats.hudi.archive.encode import Record
 from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.codec.archive_schema import entry_schema
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.log import MAGIC, BlockKind, HeaderKey
 from lakebed.formats.hudi.codec.log_write import record_content, write_block
-from lakebed.kernel.files import FileInfo, PutOutcome, Store
+from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.scratch import Scratch
 
 State = tuple[str, str, str]
@@ -34,7 +35,6 @@ State = tuple[str, str, str]
 _NAME = re.compile(r"\.commits_\.archive\.(\d+)(?:_.*)?")
 _TOKEN = "1-0-1"
 _POINTER = struct.Struct(">q")
-_PUTS = 3
 _LOOKED_THROUGH = 64 << 20
 """The most bytes of a file without a whole last block that are read to look for instants."""
 
@@ -112,24 +112,8 @@ def next_number(store: Store, folder: str) -> int:
 def put_archive(store: Store, path: str, data: bytes) -> None:
     """Puts a whole archive file. CommitConflictError when another archiver was faster, CommitUnknownError when the
     store does not say."""
-    for _ in range(_PUTS):
-        outcome = store.put_if_absent(path, data)
-        if outcome is PutOutcome.CREATED:
-            return
-        if outcome is PutOutcome.EXISTS:
-            raise CommitConflictError(
-                "another archiver is at work on this table",
-                table=store.location,
-                file=path,
-                why="it took the next number",
-                todo="Nothing was deleted. Archive again when it is done, and let both use one lock",
-            )
-    raise CommitUnknownError(
-        "the store does not say whether the archive file was written",
-        table=store.location,
-        file=path,
-        todo="Nothing was deleted. Archive again: what was written is found and not written twice",
-    )
+    if not claim(store, path, data, "the archive file"):
+        raise taken(store, path, "it took the next number")
 
 
 def archived_states(store: Store, folder: str, instants: Sequence[ActiveInstant], scratch: Scratch) -> set[State]:
