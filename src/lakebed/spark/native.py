@@ -14,6 +14,7 @@ import lakebed.formats as formats
 from lakebed.formats.hudi.options import AS_OF, QUERY_TYPE, SPARK
 from lakebed.formats.hudi.read.spark_options import plan_spark_read, spark_stream
 from lakebed.formats.hudi.table import HudiTable
+from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.predicates import Where
 from lakebed.model.instant import Instant
 from lakebed.spark.stream import TABLE_LIMITS
@@ -48,6 +49,8 @@ def stream_native(
     table: Table, options: Mapping[str, str], columns: Sequence[str] | None, where: Where
 ) -> StreamReader:
     """The stream that the format's own source would give."""
+    if isinstance(table, IcebergTable):
+        return table.stream(columns, where, appends_only=True)
     if not isinstance(table, HudiTable):
         return table.stream(columns, where)
     given = {key: value for key, value in options.items() if key.lower() not in TABLE_LIMITS}

@@ -67,7 +67,9 @@ def _one(one: Any, field: pc.Expression, kind: pa.DataType) -> pc.Expression | N
 def _constant(value: Any, kind: pa.DataType) -> pa.Scalar | None:
     """The value in the column's own type, None where the two engines may not agree on comparing it or it is none of
     that type."""
-    if pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_interval(kind):
+    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_floating(kind) or pa.types.is_nested(kind):
+        return None
+    if pa.types.is_interval(kind):
         return None
     try:
         return pa.scalar(value, kind)

@@ -87,6 +87,7 @@ def load(options: Mapping[str, str], short_name: str, parallelism: int) -> Loade
 
 
 _NAMES_A_SNAPSHOT = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp-millis")
+_NAMES_AN_ICEBERG_SNAPSHOT = ("snapshot-id", "as-of-timestamp", "tag")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +178,10 @@ class Loaded:
     def _newest(self) -> Instant | None:
         """The newest completed instant, which an action that plans again reads as of; None where the table's own
         options name a snapshot."""
-        if any(key.lower().startswith(_NAMES_A_SNAPSHOT) for key in self.options):
+        keys = [key.lower() for key in self.options]
+        if any(key.startswith(_NAMES_A_SNAPSHOT) or key in _NAMES_AN_ICEBERG_SNAPSHOT for key in keys):
             return None
-        done = [instant for instant in self.table().history() if instant.state == "completed"]
-        return done[-1] if done else None
+        return self.table().newest()
 
     def _check(self, given: StructType, found: pa.Schema) -> None:
         """Refuse a schema that the caller gave and that is not the table's, and a stream whose kinds would be lost."""

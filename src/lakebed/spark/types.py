@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
@@ -44,6 +45,8 @@ _WIDER = {
     pa.float16(): pa.float32(),
 }
 _MOST_DIGITS = 38
+
+_UUID = pa.uuid()
 
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:
@@ -131,6 +134,8 @@ def fits(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _wire_type(kind: pa.DataType, name: str) -> pa.DataType:
+    if kind == _UUID:
+        return pa.string()
     kind = _WIDER.get(_plain(kind), _plain(kind))
     if kind in _PLAIN:
         return kind
@@ -254,7 +259,7 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type.equals(kind, check_metadata=False) and _same_fields(array.type, kind):
         return array
     if isinstance(array, pa.ExtensionArray):
-        return _cast(array.storage, kind)
+        return _uuid_texts(array) if array.type == _UUID and _is_text(kind) else _cast(array.storage, kind)
     if pa.types.is_run_end_encoded(array.type):
         return _cast(pc.run_end_decode(array), kind)
     if pa.types.is_dictionary(array.type):
@@ -267,6 +272,19 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_temporal(kind) and not pa.types.is_date(kind):
         return _cut_down(array, kind)
     return array.cast(kind)
+
+
+def _uuid_texts(array: pa.ExtensionArray) -> pa.Array:
+    """UUIDs as Spark's sources give them: 36 characters, in lower case."""
+    storage = pc.fill_null(array.storage, bytes(16))
+    digits = np.frombuffer(b"".join(storage.to_pylist()).hex().encode(), np.uint8).reshape(len(array), 32)
+    texts = np.full((len(array), 36), ord("-"), np.uint8)
+    for start, end, place in ((0, 8, 0), (8, 12, 9), (12, 16, 14), (16, 20, 19), (20, 32, 24)):
+        texts[:, place : place + end - start] = digits[:, start:end]
+    offsets = np.arange(0, 36 * len(array) + 1, 36, dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(texts.tobytes())]
+    found = pa.Array.from_buffers(pa.string(), len(array), buffers)
+    return pc.if_else(array.is_valid(), found, pa.scalar(None, pa.string()))
 
 
 def _rebuild_of(given: pa.DataType, wanted: pa.DataType) -> Callable[[pa.Array, pa.DataType], pa.Array] | None:

@@ -52,6 +52,12 @@ class Table(ABC):
     def schema(self) -> pa.Schema:
         """The schema that `read` gives with no projection."""
 
+    def newest(self) -> Instant | None:
+        """The instant as of which `read` reads when it is told none: one to hand to `plan_read` later, so that several
+        plans are of the same rows. None for an empty table."""
+        done = [instant for instant in self.history() if instant.state == "completed"]
+        return done[-1] if done else None
+
     @abstractmethod
     def history(self, archived: bool = False) -> list[Instant]:
         """Instants or snapshots, oldest first; with `archived` those of an archived timeline too."""

@@ -48,8 +48,15 @@ SKIP_DELETES = Option(
 SKIP_OVERWRITES = Option(
     "streaming-skip-overwrite-snapshots", boolean, False, "Whether a stream passes over snapshots that overwrite."
 )
+COMMITS_LIMIT = Option("read.commits.limit", at_least(1), None, "Most snapshots that one batch of a stream takes.")
+SPLITS_LIMIT = Option(
+    "read.splits.limit", at_least(1), None, "A batch of a stream takes no snapshot with which it adds more files."
+)
+BYTES_LIMIT = Option(
+    "read.bytes.limit", memory_size, None, "A batch of a stream takes no snapshot with which it adds more bytes."
+)
 READING = (
-    SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG, SPLIT_SIZE, DELETE_MEMORY, START_COMMIT, STREAM_FROM, MAX_FILES, MAX_ROWS,
+    COMMITS_LIMIT, SPLITS_LIMIT, BYTES_LIMIT, SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG, SPLIT_SIZE, DELETE_MEMORY, START_COMMIT, STREAM_FROM, MAX_FILES, MAX_ROWS,
     SKIP_DELETES, SKIP_OVERWRITES,
 )  # fmt: skip
 

@@ -18,7 +18,7 @@ from lakebed.formats.iceberg.catalog import (
     TableAccess,
     parse_identifier,
 )  # fmt: skip
-from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spec, table_properties
 from lakebed.formats.iceberg.read.changes import plan_difference, range_of
@@ -150,8 +150,8 @@ class IcebergTable(Table):
         """
         metadata, options = self.metadata, _OPTIONS.parse(self.options)
         position = as_of if as_of is not None else _given_position(options)
-        snapshot = snapshot_at(metadata, position, self.branch)
-        context = self._context(metadata, schema_at(metadata, position, self.branch))
+        snapshot, schema = self._at(metadata, position)
+        context = self._context(metadata, schema)
         predicate = parse_where(where, predicate_schema(context))
         split_size = opt.SPLIT_SIZE.read(metadata.properties.get(opt.SPLIT_SIZE.key, str(opt.SPLIT_SIZE.default)))
         if options.given(opt.SPLIT_SIZE):
@@ -224,8 +224,28 @@ class IcebergTable(Table):
         commit = {key: value for key, value in self.options.items() if key.startswith("commit.")}
         return IcebergRewrite.planned(self.access, self.branch, where, options, commit).run(dry_run, engine)
 
+    def newest(self) -> Instant | None:
+        """The head of the branch, to be read with the schema that the table has now."""
+        metadata = self.metadata
+        head = metadata.head(self.branch)
+        if head is None:
+            return None
+        time = f"{head.snapshot_id}{_WITH_SCHEMA}{metadata.current_schema_id}"
+        return Instant(time, iso_time(head.timestamp_ms), head.operation or "append", "completed")
+
+    def _at(self, metadata: TableMetadata, position: Position) -> tuple[Snapshot | None, Schema]:
+        """The snapshot that a position means, and the schema to read it with."""
+        if isinstance(position, Instant) and _WITH_SCHEMA in position.time:
+            snapshot, _, schema = position.time.partition(_WITH_SCHEMA)
+            return metadata.snapshot(int(snapshot)), metadata.schemas[int(schema)]
+        return snapshot_at(metadata, position, self.branch), schema_at(metadata, position, self.branch)
+
     def _context(self, metadata: TableMetadata, schema: Schema) -> ReadContext:
         return ReadContext.of(metadata, schema, _OPTIONS.parse(self.options)[opt.DELETE_MEMORY])
+
+
+_WITH_SCHEMA = " with schema "
+"""Stands in the time of an instant that `newest` gives, between the ids of snapshot and schema."""
 
 
 def _given_position(options: Options) -> Position:

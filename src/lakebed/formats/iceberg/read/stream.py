@@ -221,10 +221,12 @@ class IcebergStream:
 
     def _within(self, line: Sequence[Snapshot], limits: Limits) -> Snapshot:
         """The last of the first snapshots that the limits allow, at least one."""
+        options = self.options
+        commits = _least(limits.commits, options[opt.COMMITS_LIMIT])
         most = {
-            "added-data-files": _least(limits.files, self.options[opt.MAX_FILES]),
-            "added-records": self.options[opt.MAX_ROWS],
-            "added-files-size": limits.bytes,
+            "added-data-files": _least(limits.files, options[opt.SPLITS_LIMIT], options[opt.MAX_FILES]),
+            "added-records": options[opt.MAX_ROWS],
+            "added-files-size": _least(limits.bytes, options[opt.BYTES_LIMIT]),
         }
         found = dict.fromkeys(most, 0)
         last = line[0]
@@ -232,7 +234,7 @@ class IcebergStream:
             for key in found:
                 found[key] += int(snapshot.summary.get(key, 0))
             if number and (
-                (limits.commits is not None and number >= limits.commits)
+                (commits is not None and number >= commits)
                 or any(bound is not None and found[key] > bound for key, bound in most.items())
             ):
                 break
