@@ -56,8 +56,8 @@ BYTES_LIMIT = Option(
     "read.bytes.limit", memory_size, None, "A batch of a stream takes no snapshot with which it adds more bytes."
 )
 READING = (
-    COMMITS_LIMIT, SPLITS_LIMIT, BYTES_LIMIT, SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG, SPLIT_SIZE, DELETE_MEMORY, START_COMMIT, STREAM_FROM, MAX_FILES, MAX_ROWS,
-    SKIP_DELETES, SKIP_OVERWRITES,
+    COMMITS_LIMIT, SPLITS_LIMIT, BYTES_LIMIT, SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG, SPLIT_SIZE, DELETE_MEMORY,
+    START_COMMIT, STREAM_FROM, MAX_FILES, MAX_ROWS, SKIP_DELETES, SKIP_OVERWRITES,
 )  # fmt: skip
 
 RETRIES = Option("commit.retry.num-retries", at_least(0), 4, "How often a commit that lost a race is tried again.")
