@@ -1,0 +1,115 @@
+"""An Iceberg table that a test fills file by file, with deletes of every kind."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
+
+from lakebed.formats.iceberg import publish
+from lakebed.formats.iceberg.codec.schema import arrow_schema
+from lakebed.formats.iceberg.entries import Content, DataFile, DeleteFile, FileTask, Partition
+from lakebed.formats.iceberg.read.plan import scan_tasks
+from lakebed.formats.iceberg.table import IcebergTable
+from lakebed.formats.iceberg.write.files import RollingWriter, WriteTarget
+from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
+from tests.iceberg_tables import make_table
+
+
+class Lake:
+    """A path table and what fills it."""
+
+    def __init__(self, folder: Path, schema: Schema, **how: Any) -> None:
+        self.folder = folder
+        self.table: IcebergTable = make_table(folder, schema, **how)
+
+    def write(
+        self, rows: Sequence[Mapping[str, Any]] | pa.Table, partition: Partition = (), files: int = 1,
+        spec_id: int | None = None, properties: Mapping[str, str] = {},
+    ) -> list[DataFile]:  # fmt: skip
+        """Data files that are not committed yet, all of one partition, whose values the caller knows."""
+        metadata = self.table.metadata
+        schema = arrow_schema(metadata.schema)
+        data = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), schema)
+        made = []
+        for part in np.array_split(np.arange(len(data)), files):
+            target = WriteTarget.of(self.table.access.files, metadata, spec_id, properties=properties)
+            writer = RollingWriter(target, str(uuid.uuid4()), 1 << 40)
+            for batch in data.take(pa.array(part)).combine_chunks().to_batches():
+                writer.write(batch, partition)
+            made += writer.finish()
+        return made
+
+    def append(
+        self, rows: Sequence[Mapping[str, Any]] | pa.Table, partition: Partition = (), files: int = 1, **how: Any
+    ) -> list[DataFile]:
+        """The same, committed."""
+        made = self.write(rows, partition, files, **how)
+        publish.append(self.table.access, made)
+        return made
+
+    @property
+    def tasks(self) -> list[FileTask]:
+        """The live data files, each with its deletes."""
+        metadata = self.table.metadata
+        return list(scan_tasks(self.table.access.files, metadata, metadata.head()))
+
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes of the live data files."""
+        return [task.data.size for task in self.tasks]
+
+    @property
+    def deletes(self) -> dict[str, DeleteFile]:
+        """The live delete files that apply to some data, by path."""
+        return {delete.path: delete for task in self.tasks for delete in task.deletes}
+
+    def rows(self, as_of: Any = None) -> list[str]:
+        """All rows, as texts, sorted: NaN equals itself."""
+        return sorted(map(str, self.table.read(as_of=as_of).read_all().to_pylist()))
+
+    def delete_positions(
+        self, positions: Mapping[str, Sequence[int]], granularity: str = "file", start: int | None = None
+    ) -> None:
+        """Delete rows of data files by position: vectors in format version 3, else position delete files."""
+        metadata = self.table.metadata
+        found = []
+        for task in self.tasks:
+            if task.data.path in positions:
+                numbers = np.array(sorted(positions[task.data.path]), np.int64)
+                found.append((task, numbers))
+        made = DeleteWriter.of(self.table.access.files, metadata, granularity).write(found)
+        publish.row_delta(
+            self.table.access, (), made.added, removed=made.replaced, referenced=made.data_files,
+            start_snapshot_id=start,
+        )  # fmt: skip
+
+    def delete_equal(self, keys: Sequence[Mapping[str, Any]], partition: Partition = (), spec_id: int = 0) -> None:
+        """Delete rows by the values of some columns."""
+        metadata = self.table.metadata
+        fields = [field for field in metadata.schema.fields if field.name in keys[0]]
+        data = pa.Table.from_pylist(list(keys), arrow_schema(fields, ids=True))
+        path = self.folder / "data" / f"{uuid.uuid4()}-equality.parquet"
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(data, path)
+        file = DeleteFile(
+            str(path), "PARQUET", Content.EQUALITY_DELETES, spec_id, partition, len(data), path.stat().st_size,
+            equality_ids=tuple(field.field_id for field in fields),
+        )  # fmt: skip
+        publish.row_delta(self.table.access, (), (file,))
+
+    @property
+    def orphans(self) -> set[str]:
+        """Data files on disk that no snapshot knows."""
+        metadata = self.table.metadata
+        known: set[str] = set()
+        for snapshot in metadata.snapshots.values():
+            for task in scan_tasks(self.table.access.files, metadata, snapshot):
+                known |= {task.data.path, *(delete.path for delete in task.deletes)}
+        return {str(path) for path in (self.folder / "data").rglob("*") if path.is_file()} - known
