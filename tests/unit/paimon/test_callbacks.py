@@ -7,7 +7,7 @@ import pytest
 
 import lakebed
 from lakebed.callbacks import CommitCallback, Committed, RegisterPartitions
-from lakebed.errors import OptionError
+from lakebed.errors import OptionError, UsageError
 from tests.unit.paimon.conftest import Make, contents, rows
 
 
@@ -81,6 +81,15 @@ def test_named_by_import_path(make: Make, tmp_path: Path) -> None:
     with sqlite3.connect(database) as connection:
         found = connection.execute("SELECT partition, snapshot_id FROM lakebed_partitions ORDER BY 1").fetchall()
     assert found == [('{"dt": "a"}', 1), ('{"dt": "b"}', 1), ('{"dt": "c"}', 2)]
+
+
+def test_what_is_no_callback_is_refused_before_the_commit(make: Make) -> None:
+    table = make()
+    writer = table.writer(callbacks=[object()])
+    writer.write(rows(("a", 1, "v", 1)))
+    with pytest.raises(UsageError, match="no commit callback"):
+        writer.commit(messages=writer.prepare_commit())
+    assert table.history() == []
 
 
 def test_registering_twice_changes_nothing(tmp_path: Path) -> None:

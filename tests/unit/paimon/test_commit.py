@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import CommitConflictError, CommitUnknownError, NotInHistoryError
+from lakebed.errors import CommitConflictError, CommitUnknownError, NotInHistoryError, UsageError
 from lakebed.formats.paimon.table import PaimonTable
 from lakebed.formats.paimon.write.two_phase import TableWriter
 from lakebed.kernel.files import Store
@@ -79,6 +79,16 @@ def test_a_commit_to_recover_needs_its_files(make: Make) -> None:
     assert not data_files(table)
     with pytest.raises(NotInHistoryError, match="written again"):
         table.writer("u").filter_and_commit({1: messages})
+    assert table.history() == []
+
+
+@pytest.mark.parametrize("identifier", ["7", 7.0, None, True, 2**63])
+def test_an_identifier_is_a_whole_number(make: Make, identifier: object) -> None:
+    table = make()
+    with pytest.raises(UsageError, match="commit identifier"):
+        table.writer("u").commit(identifier, [])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="commit identifier"):
+        table.writer("u").filter_and_commit({identifier: []})  # type: ignore[dict-item]
     assert table.history() == []
 
 

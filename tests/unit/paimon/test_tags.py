@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import NotInHistoryError, UsageError
+from lakebed.errors import NotInHistoryError, TableNotFoundError, UsageError
 from tests.golden import unpack
 from tests.unit.paimon.conftest import Make, contents, rows
 
@@ -53,6 +53,24 @@ def test_a_branch_is_written_beside_the_table(tmp_path: Path) -> None:
     branch.write(data.set_column(key, branch.schema.field("k"), pa.array([4711], pa.int32())))
     assert branch.read().read_all().num_rows == rows_before + 1
     assert main.read().read_all() == before
+
+
+def test_a_branch_that_a_call_names_is_the_one_written(tmp_path: Path) -> None:
+    folder = unpack("paimon", "tags_branches", into=tmp_path)
+    main, branch = lakebed.open(folder), lakebed.open(folder, {"branch": "b1"})
+    before, count = main.read().read_all(), branch.read().read_all().num_rows
+    data = branch.read().read_all().slice(0, 1)
+    key = branch.schema.get_field_index("k")
+    data = data.set_column(key, branch.schema.field("k"), pa.array([4711], pa.int32()))
+    main.write(data, options={"branch": "b1"})
+    assert branch.read().read_all().num_rows == count + 1
+    assert main.read().read_all() == before
+    branch.write(data, options={"Branch": "main"})
+    assert main.read().read_all().num_rows == before.num_rows + 1
+    assert main.expire(dry_run=True, options={"branch": "b1"}).expired == ()
+    for call in (lambda: main.write(data, options={"branch": "no"}), lambda: main.expire(options={"branch": "no"})):
+        with pytest.raises(TableNotFoundError, match="b1"):
+            call()
 
 
 def test_rows_that_wait_are_spoken_of(make: Make) -> None:

@@ -113,11 +113,12 @@ class PaimonTable(Table):
     ) -> PaimonSink:  # fmt: skip
         """The table as the target of writes by many tasks; `overwrite` names the partition that a static overwrite
         replaces."""
-        schema = self.table_schema
-        parsed = self._options(schema, options)
-        maintain = None if parsed[opt.WRITE_ONLY] else partial(expiry_note, SnapshotExpiry(self._history, parsed))
+        table = self._on_branch(options)
+        schema = table.table_schema
+        parsed = table._options(schema, options)
+        maintain = None if parsed[opt.WRITE_ONLY] else partial(expiry_note, SnapshotExpiry(table._history, parsed))
         return PaimonSink(
-            self.store, self._history, schema, parsed, mode, commit_user, overwrite, callbacks, maintain
+            self.store, table._history, schema, parsed, mode, commit_user, overwrite, callbacks, maintain
         )  # fmt: skip
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
@@ -142,11 +143,12 @@ class PaimonTable(Table):
         `where` picks partitions. Raises UnsupportedError for other tables, CommitConflictError when another compaction
         was faster.
         """
-        schema = self.table_schema
-        parsed = self._options(schema, options)
+        table = self._on_branch(options)
+        schema = table.table_schema
+        parsed = table._options(schema, options)
         if bucket_mode(schema, parsed) is not BucketMode.POSTPONE_MODE:
             raise self._lacks("rewrite of other than postponed buckets")
-        return PostponeRewrite.plan(self._history, schema, parsed, where).run(dry_run, engine)
+        return PostponeRewrite.plan(table._history, schema, parsed, where).run(dry_run, engine)
 
     def expire(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
@@ -156,7 +158,8 @@ class PaimonTable(Table):
         Commits do the same, unless the table is `write-only`. Raises UnsupportedError for a table whose changelog
         outlives its snapshots.
         """
-        return SnapshotExpiry(self._history, self._options(self.table_schema, options)).run(dry_run)
+        table = self._on_branch(options)
+        return SnapshotExpiry(table._history, table._options(table.table_schema, options)).run(dry_run)
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> PaimonTableWriter:
         """The two-phase form of append and upsert; `with_overwrite` makes it an overwrite."""
@@ -197,8 +200,18 @@ class PaimonTable(Table):
         key = opt.TAG_CALLBACKS
         return load_callbacks(options[key], lambda name: raw.get(f"tag.callback.{name}.param".lower()), key.key)
 
+    def _on_branch(self, options: Mapping[str, object]) -> PaimonTable:
+        """The table itself, or on the branch that the options of a call name. TableNotFoundError for another name."""
+        parsed = opt.OPTIONS.parse(options)
+        if not parsed.given(opt.BRANCH) or parsed[opt.BRANCH] == self._history.branch:
+            return self
+        given = {key: value for key, value in self.options.items() if key.lower() != opt.BRANCH.key}
+        return PaimonTable(self.store, {**given, opt.BRANCH.key: parsed[opt.BRANCH]})
+
     def _options(self, schema: TableSchema, more: Mapping[str, object] = {}) -> Options:
-        given = {**self.options, **{key: option_text(value) for key, value in more.items()}}
+        over = {key.lower() for key in more}
+        under = {key: value for key, value in self.options.items() if key.lower() not in over}
+        given = {**under, **{key: option_text(value) for key, value in more.items()}}
         return opt.table_options(schema.options, given)
 
     def _at(self, as_of: Position, options: Options) -> tuple[Snapshot | None, TableSchema]:

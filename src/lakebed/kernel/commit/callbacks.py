@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from lakebed.errors import OptionError
+from lakebed.errors import OptionError, UsageError
 from lakebed.kernel.files import Store
 
 _LEDGERS = ".lakebed/callbacks"
@@ -84,6 +84,14 @@ class OwedCallbacks:
     """The callbacks of a table's commits, with their ledgers."""
 
     def __init__(self, store: Store, callbacks: Iterable[CommitCallback]) -> None:
+        callbacks = tuple(callbacks)
+        for callback in callbacks:
+            if not isinstance(callback, CommitCallback):
+                raise UsageError(
+                    f"{type(callback).__name__} is no commit callback: it has no method `call(commit)`",
+                    table=store.location,
+                    todo="See lakebed.callbacks.CommitCallback",
+                )
         self._store = store
         self._callbacks = {ledger_name(callback): callback for callback in callbacks}
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lakebed.errors import NotInHistoryError, StorageError
+from lakebed.errors import NotInHistoryError, StorageError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import (
     ADD,
@@ -94,6 +94,7 @@ class Committer:
         Raises CommitConflictError when another writer's commit stands in the way, CommitUnknownError when the store
         does not say how it ended.
         """
+        _check_identifier(identifier)
         if self._callbacks:
             self._callbacks.register(self._history.latest_id() or 0)
         if identifier != BATCH_IDENTIFIER and self._is_committed(identifier):
@@ -117,6 +118,8 @@ class Committer:
     def filter_and_commit(self, commits: Mapping[int, Sequence[PaimonMessage]]) -> int:
         """Commit, in order, the identifiers that this user has not committed; their number. The files of each must
         still be there."""
+        for identifier in commits:
+            _check_identifier(identifier)
         waiting = [identifier for identifier in sorted(commits) if not self._is_committed(identifier)]
         for identifier in waiting:
             self._check_files(commits[identifier])
@@ -280,6 +283,13 @@ def remove_files(store: Store, messages: Iterable[PaimonMessage], keep: Iterable
         paths += [index_path(entry.file_name) for entry in message.written_index_files() if entry.file_name not in kept]
     with suppress(StorageError):
         store.delete_many(paths)
+
+
+def _check_identifier(identifier: object) -> None:
+    if isinstance(identifier, bool) or not isinstance(identifier, int) or not -(2**63) <= identifier < 2**63:
+        raise UsageError(
+            f"{identifier!r} cannot be a commit identifier", todo="Give whole numbers that grow from commit to commit"
+        )
 
 
 def _deletes(message: PaimonMessage) -> bool:
