@@ -71,12 +71,12 @@ class Pypaimon:
 
 
 class PaimonJvm:
-    """Paimon's own Java bundle."""
+    """Paimon's own Java bundle. A table is a path, or `PATH@branch=NAME`."""
 
     def __init__(self, peer: Peer, folder: Path) -> None:
         self._peer, self._folder = peer, folder
 
-    def dump(self, table: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def dump(self, table: Path | str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Rows (each with `row`, `bucket`, `expected`) and files."""
         lines = self._run("dump", table)
         return [line for line in lines if "row" in line], [line for line in lines if "file" in line]
@@ -85,7 +85,9 @@ class PaimonJvm:
         """The rows (`kind`, `row`) that a streaming read takes from one snapshot, postponed ones too."""
         return self._run("delta", table, snapshot)
 
-    def write(self, table: Path, rows: Sequence[Sequence[Any]], identifier: int, *, compact: bool = False) -> None:
+    def write(
+        self, table: Path | str, rows: Sequence[Sequence[Any]], identifier: int, *, compact: bool = False
+    ) -> None:
         """One commit of rows: kind, then the columns as text."""
         file = self._folder / "rows.tsv"
         spelled = ["\t".join("\\N" if value is None else str(value) for value in row) for row in rows]

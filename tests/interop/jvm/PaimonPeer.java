@@ -79,7 +79,9 @@ public class PaimonPeer {
   }
 
   static void run(String[] words, IOManager io) throws Exception {
-    FileStoreTable table = FileStoreTableFactory.create(CatalogContext.create(Options.fromMap(Map.of("path", words[1]))));
+    String[] place = words[1].split("@branch="); // TABLE is a path, or PATH@branch=NAME
+    Map<String, String> options = place.length == 1 ? Map.of("path", place[0]) : Map.of("path", place[0], "branch", place[1]);
+    FileStoreTable table = FileStoreTableFactory.create(CatalogContext.create(Options.fromMap(options)));
     switch (words[0]) {
       case "dump": dump(table, io); break;
       case "write": write(table, io, words[2], Long.parseLong(words[3]), words.length > 4); break;
