@@ -1,6 +1,7 @@
 """Iceberg tables of every kind, held to what each verb promises."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,15 @@ import pytest
 import lakebed
 from lakebed import Table
 from lakebed.model.instant import Instant
-from lakebed.testing.conformance import ChangesConformance, LacksConformance, ReadConformance, StreamConformance
+from lakebed.testing.conformance import (
+    WRITE_SCHEMA,
+    ChangesConformance,
+    LacksConformance,
+    ReadConformance,
+    StreamConformance,
+    WriteConformance,
+    write_rows,
+)
 from tests.golden import unpack
 
 READ = (
@@ -83,3 +92,40 @@ class TestLacks(LacksConformance):
     @pytest.fixture
     def lacking(self) -> Sequence[Callable[[Table], Any]]:
         return [lambda t: t.archive()]
+
+
+class TestReadOurs(ReadConformance):
+    @pytest.fixture(params=["2", "3"])
+    def table(self, request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+        table = _created(tmp_path / "table", request.param)
+        table.write(write_rows(list(range(50))))
+        table.write(write_rows([3, 7, 99], text="new"), mode="upsert")
+        table.write(write_rows([4]), mode="delete")
+        return lakebed.open(tmp_path / "table")
+
+    @pytest.fixture
+    def order(self) -> Callable[[Instant], Any]:
+        return lambda instant: instant.completed
+
+
+class TestWrite(WriteConformance):
+    append_replaces = False
+
+    @pytest.fixture(params=["2", "3"])
+    def make(self, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Table]:
+        _created(tmp_path / "table", request.param)
+        return lambda: lakebed.open(tmp_path / "table")
+
+
+class TestWriteUnpartitioned(WriteConformance):
+    append_replaces = False
+
+    @pytest.fixture
+    def make(self, tmp_path: Path) -> Callable[[], Table]:
+        lakebed.create(tmp_path / "table", "iceberg", WRITE_SCHEMA, ["dt", "id"])
+        return lambda: lakebed.open(tmp_path / "table")
+
+
+def _created(folder: Path, version: str) -> Table:
+    options = {"format-version": version}
+    return lakebed.create(folder, "iceberg", WRITE_SCHEMA, ["dt", "id"], ["dt"], options)
