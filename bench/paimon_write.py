@@ -1,23 +1,37 @@
 """Writes into a Paimon primary-key table, beside pypaimon's native path, in one run on one machine.
 
-    ./run bench paimon-write [--rows 1000000] [--runs 3]
+    ./run bench paimon-write [--rows 1000000] [--runs 3] [--parts engines,hashing,key-dynamic,spark]
 
-1,000,000 rows x 10 columns in 4 buckets, then three upserts of a tenth, then a read that merges the four sorted runs.
-pypaimon runs in the interpreter that LAKEBED_INTEROP_PYTHON names (with pypaimon-rust for its native path); without
-it only lakebed is measured. The engines take turns; the best of the runs counts. The result goes to
-results/paimon_write.json.
+engines: 1,000,000 rows x 10 columns in 4 buckets, then three upserts of a tenth, then a read that merges the four
+sorted runs, with fixed and with dynamic buckets. pypaimon runs in the interpreter that LAKEBED_INTEROP_PYTHON names
+(with pypaimon-rust for its native path); without it only lakebed is measured. The engines take turns; the best of the
+runs counts.
+
+hashing: million keys a second on one core, from columns to bucket numbers.
+
+key-dynamic: 100,000 rows that each move their key to another partition, into a table of ten times `--rows` keys in 8
+partitions (KEY_DYNAMIC), with the peak memory of the process that writes.
+
+spark: the same insert on a warm local[2], a DataFrame of a Parquet file in, the shuffle included, beside the local
+engine and beside what Spark itself takes to read, shuffle and hand the rows to Python; and the files of a bucket at
+several parallelisms.
+
+The parts that ran replace theirs in results/paimon_write.json.
 """
 
 import argparse
+import contextlib
 import datetime
+import itertools
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -124,38 +138,210 @@ def best(runs: list[dict[str, float]]) -> dict[str, float]:
     return {stage: min(run[stage] for run in runs) for stage in runs[0]}
 
 
+def engines(given: argparse.Namespace) -> dict[str, object]:
+    """The stages of each engine, in turns."""
+    outside = os.environ.get("LAKEBED_INTEROP_PYTHON")
+    found: dict[str, list[dict[str, float]]] = {"lakebed": [], "lakebed, dynamic buckets": []}
+    for turn in range(given.runs):
+        with tempfile.TemporaryDirectory() as folder:
+            found["lakebed"].append(lakebed_run(folder, given.rows, {}))
+            dynamic = {"bucket": "-1", "dynamic-bucket.target-row-num": str(given.rows // 4)}
+            found["lakebed, dynamic buckets"].append(lakebed_run(folder, given.rows, dynamic))
+            if outside:
+                made = child([outside, __file__, "--rows", str(given.rows), "--pypaimon", folder])
+                found.setdefault("pypaimon native", []).append(made)
+        print(f"run {turn + 1}: { ({name: runs[-1] for name, runs in found.items()}) }", file=sys.stderr)
+    return {name: best(runs) for name, runs in found.items()}
+
+
+def child(command: list[str]) -> dict[str, float]:
+    """The JSON of the last line that a program prints."""
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    made: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return made
+
+
+def hashing(given: argparse.Namespace) -> dict[str, object]:
+    """From columns to buckets on one thread, the best of five tries of each kind of key."""
+    from lakebed.formats.paimon.definition import BucketMode, new_schema
+    from lakebed.formats.paimon.write.routing import Router
+
+    count = 2_000_000
+    numbers = np.random.default_rng(1).integers(0, 1 << 40, count)
+    big, small = pa.array(numbers), pa.array((numbers % (1 << 31)).astype(np.int32))
+    keys = {
+        "BIGINT": [big],
+        "INT": [small],
+        "BIGINT, INT": [big, small],
+        "DATE": [small.cast(pa.date32())],
+        "TIMESTAMP(3)": [big.cast(pa.timestamp("ms"))],
+        "TIMESTAMP(6)": [big.cast(pa.timestamp("us"))],
+        "DECIMAL(18, 0)": [big.cast(pa.decimal128(38, 0)).cast(pa.decimal128(18, 0))],
+        "DECIMAL(25, 0)": [big.cast(pa.decimal128(38, 0)).cast(pa.decimal128(25, 0))],
+        "STRING of 6": [pa.array([f"{n % 10**6:06}" for n in numbers.tolist()])],
+        "STRING of 18": [pa.array([f"order-{n % 10**12:012}" for n in numbers.tolist()])],
+    }
+    made: dict[str, object] = {"unit": "million keys a CPU second, one thread"}
+    for name, columns in keys.items():
+        data = pa.table(columns, names=[f"k{place}" for place in range(len(columns))])
+        schema = new_schema(data.schema, data.schema.names, (), {"bucket": "16"}, "bench")
+        router = Router(schema, BucketMode.HASH_FIXED, 16)
+        partitions = router.partitions(data)
+        seconds = []
+        for _ in range(5):
+            start = time.process_time()
+            router.fixed_buckets(data, partitions)
+            seconds.append(time.process_time() - start)
+        made[name] = round(count / min(seconds) / 1e6, 1)
+    return made
+
+
+MOVING = pa.schema([pa.field("id", pa.int64(), False), pa.field("p", pa.int32(), False), ("v", pa.int64())])
+
+
+def moving(ids: np.ndarray, partitions: np.ndarray) -> pa.Table:  # type: ignore[type-arg]
+    return pa.table([pa.array(ids), pa.array(partitions.astype(np.int32)), pa.array(ids * 3)], schema=MOVING)
+
+
+def key_dynamic(given: argparse.Namespace) -> dict[str, object]:
+    """The write in a process of its own, whose memory is looked at."""
+    import lakebed
+
+    count = given.rows * 10
+    with tempfile.TemporaryDirectory() as folder:
+        table = lakebed.create(f"{folder}/t", "paimon", MOVING, ["id"], ["p"], {"bucket": "-1"})
+        steps = [np.arange(start, min(count, start + 500_000)) for start in range(0, count, 500_000)]
+        batches = (batch for ids in steps for batch in moving(ids, ids % 8).to_batches())
+        seconds: dict[str, float] = {}
+        timed(seconds, "insert", lambda: table.write(pa.RecordBatchReader.from_batches(MOVING, batches)))
+        command = [sys.executable, "-m", "bench.paimon_write", "--rows", str(given.rows), "--move", f"{folder}/t"]
+        made: dict[str, object] = {"keys in the table": count, "insert cpu": seconds["insert cpu"]}
+        return {**made, **child(command)}
+
+
+def move(location: str, count: int) -> dict[str, float]:
+    """Memory in MiB: of the process before the write and at its peak."""
+    import lakebed
+
+    table = lakebed.open(location)
+    ids = np.arange(0, count * 10, count // 10_000)
+    data = moving(ids, (ids + 1) % 8)
+    seconds: dict[str, float] = {"rows moved": len(ids), "MiB before": peak_mebibytes()}
+    timed(seconds, "move", lambda: table.write(data, "upsert"))
+    return seconds | {"MiB at the peak": peak_mebibytes()}
+
+
+def peak_mebibytes() -> float:
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def tree_cpu() -> float:
+    """CPU seconds of this process and all below it."""
+    below: dict[int, list[int]] = {}
+    seconds: dict[int, float] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            process = int(stat.parent.name)
+            below.setdefault(int(fields[1]), []).append(process)
+            seconds[process] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+    def whole(process: int) -> float:
+        return seconds.get(process, 0.0) + sum(map(whole, below.get(process, [])))
+
+    return whole(os.getpid())
+
+
+def spark(given: argparse.Namespace) -> dict[str, object]:
+    """Wall and CPU seconds (JVM and Python workers too), the best of the runs after one that warms up."""
+    import pyarrow.parquet as pq
+    from pyspark.sql import DataFrame
+
+    import lakebed
+    import lakebed.spark
+    from lakebed.formats.paimon.manifests import live_files
+    from lakebed.formats.paimon.snapshot import History
+    from lakebed.spark.session import local_session
+
+    def drained(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from (batch.slice(0, 0) for batch in batches)
+
+    def floor(frame: DataFrame) -> None:
+        frame.repartition(2).mapInArrow(drained, frame.schema).write.format("noop").mode("overwrite").save()
+
+    made: dict[str, object] = {}
+    data = rows(np.arange(given.rows, dtype=np.int64), 0)
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(data, f"{folder}/rows.parquet", row_group_size=given.rows // 8)
+        session = local_session("local[2]", app="bench")
+        frame = session.read.parquet(f"{folder}/rows.parquet")
+        fresh = itertools.count()
+
+        def table(**options: str) -> lakebed.Table:
+            where = f"{folder}/{next(fresh)}"
+            return lakebed.create(where, "paimon", SCHEMA, ["id"], options={"bucket": "4", **options})
+
+        def write(tasks: int, **options: str) -> lakebed.Table:
+            target = table(**options)
+            lakebed.spark.write(frame, target.location, options={"sink.parallelism": tasks})
+            return target
+
+        acts: dict[str, Callable[[], object]] = {
+            "local engine": lambda: table().write(data),
+            "lakebed.spark.write": lambda: write(2),
+            "Spark alone: read, shuffle, hand to Python": lambda: floor(frame),
+        }
+        for act in acts.values():
+            act()
+        for name, act in acts.items():
+            tries = []
+            for _ in range(given.runs):
+                wall, cpu = time.perf_counter(), tree_cpu()
+                act()
+                tries.append((round(time.perf_counter() - wall, 2), round(tree_cpu() - cpu, 2)))
+            made[name] = {"wall": min(tries)[0], "cpu": min(cpu for _, cpu in tries)}
+        target_size = 1 << 20
+        for tasks in (2, 4, 8, 16):
+            written = write(tasks, **{"target-file-size": str(target_size)})
+            sizes: dict[int, list[int]] = {}
+            for entry in live_files(written.store, History(written.store).latest()):
+                sizes.setdefault(entry.bucket, []).append(entry.file.file_size)
+            made[f"files of a bucket at parallelism {tasks}: found, ceil(bytes / 1 MiB)"] = {
+                bucket: [len(some), -(-sum(some) // target_size)] for bucket, some in sorted(sizes.items())
+            }
+        session.stop()
+    return made
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], dict[str, object]]] = {
+    "engines": engines, "hashing": hashing, "key-dynamic": key_dynamic, "spark": spark,
+}  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--pypaimon", metavar="WAREHOUSE", help=argparse.SUPPRESS)
+    parser.add_argument("--move", metavar="TABLE", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.pypaimon:
-        print(json.dumps(pypaimon_run(given.pypaimon, given.rows)))
+    if given.pypaimon or given.move:
+        made = pypaimon_run(given.pypaimon, given.rows) if given.pypaimon else move(given.move, given.rows)
+        print(json.dumps(made))
         return
-    outside = os.environ.get("LAKEBED_INTEROP_PYTHON")
-    engines: dict[str, list[dict[str, float]]] = {"lakebed": [], "lakebed, dynamic buckets": []}
-    for turn in range(given.runs):
-        with tempfile.TemporaryDirectory() as folder:
-            engines["lakebed"].append(lakebed_run(folder, given.rows, {}))
-            dynamic = {"bucket": "-1", "dynamic-bucket.target-row-num": str(given.rows // 4)}
-            engines["lakebed, dynamic buckets"].append(lakebed_run(folder, given.rows, dynamic))
-            if outside:
-                command = [outside, __file__, "--rows", str(given.rows), "--pypaimon", folder]
-                done = subprocess.run(command, capture_output=True, text=True, check=True)
-                engines.setdefault("pypaimon native", []).append(json.loads(done.stdout.splitlines()[-1]))
-        print(f"run {turn + 1}: { ({name: runs[-1] for name, runs in engines.items()}) }", file=sys.stderr)
-    result = {
-        "bench": "paimon-write",
-        "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end",
-        "rows": given.rows,
-        "runs": given.runs,
-        "unit": "seconds, best of the runs",
-        "engines": {name: best(runs) for name, runs in engines.items()},
-    }
-    RESULT.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result, indent=2))
+    for part in given.parts.split(","):
+        found = PARTS[part](given)
+        result = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+        result |= {"bench": "paimon-write", "rows": given.rows, "unit": "seconds, best of the runs"}
+        result[part] = found
+        result.setdefault("measured", {})[part] = {
+            "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "runs": given.runs,
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end",
+        }
+        RESULT.write_text(json.dumps(result, indent=2) + "\n")
+        print(json.dumps({part: found}, indent=2))
 
 
 if __name__ == "__main__":

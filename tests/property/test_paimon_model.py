@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ import lakebed
 from lakebed.formats.paimon.write.sink import PaimonSink
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("a", pa.string()), ("s", pa.int32()), ("g", pa.string())])
+KINDS = ["+I", "-U", "+U", "-D"]
 Row = dict[str, Any]
 
 keys = st.sampled_from([f"key-{i}" * (i + 1) for i in range(6)])
@@ -56,8 +58,18 @@ MODES = [
 modes = st.sampled_from(MODES)
 
 
+buffers = st.sampled_from(["256 mb", "1 b"])
+producers = st.sampled_from(["none", "input"])
+
+
+def common(buffer: str, producer: str) -> dict[str, str]:
+    """Options that change no row of any engine."""
+    return {"write-buffer-size": buffer, "changelog-producer": producer}
+
+
 def written(folder: str, writes: list[list[Row]], options: dict[str, str], mode: Mode = MODES[0]) -> list[Row]:
-    """What a table holds after the writes."""
+    """What a table holds after the writes. Its changelog has each row as it came, where its producer is the input and
+    no bucket mode changes rows before."""
     schema = SCHEMA.append(pa.field("p", pa.int32())) if mode.partition else SCHEMA
     by = ["p"] if mode.partition else []
     table = lakebed.create(Path(folder) / "t", "paimon", schema, ["k"], by, options={**mode.options, **options})
@@ -65,7 +77,23 @@ def written(folder: str, writes: list[list[Row]], options: dict[str, str], mode:
         table.write(pa.Table.from_pylist(rows, schema=schema.append(pa.field("_row_kind", pa.string()))))
         if mode.compacts == "each" or (mode.compacts and turn == len(writes) - 1):
             table.rewrite()
+    if options.get("changelog-producer") == "input" and not mode.partition:
+        assert_changelog(Path(folder) / "t", [row for rows in writes for row in rows])
+    elif options.get("changelog-producer") == "none":
+        assert not list((Path(folder) / "t").glob("**/changelog-*"))
     return sorted(table.read().read_all().to_pylist(), key=lambda row: row["k"])
+
+
+def assert_changelog(folder: Path, came: list[Row]) -> None:
+    """The changelog files hold those rows with their kinds, each sorted by key."""
+    found = []
+    for path in folder.glob("**/changelog-*"):
+        rows = pq.ParquetFile(path).read().to_pylist()
+        assert [row["k"] for row in rows] == sorted(row["k"] for row in rows)
+        found += [(KINDS[row["_VALUE_KIND"]], *(row[name] for name in SCHEMA.names)) for row in rows]
+    assert sorted(found, key=repr) == sorted(
+        ((row["_row_kind"], *(row[name] for name in SCHEMA.names)) for row in came), key=repr
+    )
 
 
 def settled(state: dict[str, Row], mode: Mode) -> list[Row]:
@@ -78,19 +106,19 @@ def live(state: dict[str, Row], mode: Mode) -> list[Row]:
 
 
 @settings(max_examples=20, deadline=None)
-@given(batches(["+I", "+U", "-U", "-D"]), st.sampled_from(["256 mb", "1 b"]), modes)
-def test_deduplicate(writes: list[list[Row]], buffer: str, mode: Mode) -> None:
+@given(batches(["+I", "+U", "-U", "-D"]), buffers, producers, modes)
+def test_deduplicate(writes: list[list[Row]], buffer: str, producer: str, mode: Mode) -> None:
     state: dict[str, Row] = {}
     for rows in writes:
         for row in rows:
             state[row["k"]] = row
     with TemporaryDirectory() as folder:
-        assert written(folder, writes, {"write-buffer-size": buffer}, mode) == live(state, mode)
+        assert written(folder, writes, common(buffer, producer), mode) == live(state, mode)
 
 
 @settings(max_examples=15, deadline=None)
-@given(batches(["+I", "+U", "-D"]), st.sampled_from([mode for mode in MODES if not mode.partition]))
-def test_deduplicate_by_sequence_field(writes: list[list[Row]], mode: Mode) -> None:
+@given(batches(["+I", "+U", "-D"]), buffers, producers, st.sampled_from([mode for mode in MODES if not mode.partition]))
+def test_deduplicate_by_sequence_field(writes: list[list[Row]], buffer: str, producer: str, mode: Mode) -> None:
     state: dict[str, Row] = {}
     for rows in writes:
         for row in rows:
@@ -98,12 +126,12 @@ def test_deduplicate_by_sequence_field(writes: list[list[Row]], mode: Mode) -> N
             if known is None or (-1 if row["s"] is None else row["s"]) >= (-1 if known["s"] is None else known["s"]):
                 state[row["k"]] = row
     with TemporaryDirectory() as folder:
-        assert written(folder, writes, {"sequence.field": "s"}, mode) == live(state, mode)
+        assert written(folder, writes, {"sequence.field": "s", **common(buffer, producer)}, mode) == live(state, mode)
 
 
 @settings(max_examples=15, deadline=None)
-@given(batches(["+I", "+U"]), modes)
-def test_partial_update_with_a_sequence_group(writes: list[list[Row]], mode: Mode) -> None:
+@given(batches(["+I", "+U"]), buffers, producers, modes)
+def test_partial_update_with_a_sequence_group(writes: list[list[Row]], buffer: str, producer: str, mode: Mode) -> None:
     for row in (row for rows in writes for row in rows):
         row["g"] = None if row["s"] is None else row["g"]  # a key's only row stays as it is, whatever its sequence
     state: dict[str, Row] = {}
@@ -115,13 +143,13 @@ def test_partial_update_with_a_sequence_group(writes: list[list[Row]], mode: Mod
             if row["s"] is not None and (known["s"] is None or row["s"] >= known["s"]):
                 known["s"], known["g"] = row["s"], row["g"]
     with TemporaryDirectory() as folder:
-        options = {"merge-engine": "partial-update", "fields.s.sequence-group": "g"}
+        options = {"merge-engine": "partial-update", "fields.s.sequence-group": "g", **common(buffer, producer)}
         assert written(folder, writes, options, mode) == settled(state, mode)
 
 
 @settings(max_examples=15, deadline=None)
-@given(batches(["+I", "+U"]), modes)
-def test_aggregation(writes: list[list[Row]], mode: Mode) -> None:
+@given(batches(["+I", "+U"]), buffers, producers, modes)
+def test_aggregation(writes: list[list[Row]], buffer: str, producer: str, mode: Mode) -> None:
     state: dict[str, Row] = {}
     for rows in writes:
         for row in rows:
@@ -137,21 +165,37 @@ def test_aggregation(writes: list[list[Row]], mode: Mode) -> None:
             "fields.n.aggregate-function": "sum",
             "fields.g.aggregate-function": "last_value",
             "fields.s.aggregate-function": "max",
+            **common(buffer, producer),
         }
         assert written(folder, writes, options, mode) == settled(state, mode)
 
 
 @settings(max_examples=15, deadline=None)
-@given(batches(["+I", "+U"]), st.sampled_from(MODES[:3]))
-def test_first_row(writes: list[list[Row]], mode: Mode) -> None:
+@given(batches(["+I", "+U"]), buffers, st.sampled_from(MODES[:3]))
+def test_first_row(writes: list[list[Row]], buffer: str, mode: Mode) -> None:
     """A batch read of such a table waits for a compaction: the rows are looked at as a later merge has them."""
     state: dict[str, Row] = {}
     for row in (row for rows in writes for row in rows):
         state.setdefault(row["k"], row)
     with TemporaryDirectory() as folder:
-        assert written(folder, writes, {"merge-engine": "first-row"}, mode) == []
+        assert written(folder, writes, {"merge-engine": "first-row", "write-buffer-size": buffer}, mode) == []
         table = lakebed.open(Path(folder) / "t")
         sink = table.sink()
         assert isinstance(sink, PaimonSink)
         found = [key for _, some in sink._live_keys() for key in some["k"].to_pylist()]
     assert sorted(found) == sorted(state)
+
+
+@settings(max_examples=15, deadline=None)
+@given(batches(["+I"]), buffers, st.sampled_from([{"bucket": "-1"}, {"bucket": "3", "bucket-key": "n"}]))
+def test_rows_without_a_key(writes: list[list[Row]], buffer: str, options: dict[str, str]) -> None:
+    """Every row stays; without buckets in the order in which they came."""
+    came = [{name: row[name] for name in SCHEMA.names} for rows in writes for row in rows]
+    with TemporaryDirectory() as folder:
+        table = lakebed.create(Path(folder) / "t", "paimon", SCHEMA, options={**options, "write-buffer-size": buffer})
+        for rows in writes:
+            table.write(pa.Table.from_pylist(rows, schema=SCHEMA))
+        found = table.read().read_all().to_pylist()
+    assert sorted(found, key=repr) == sorted(came, key=repr)
+    if options["bucket"] == "-1":
+        assert found == came
