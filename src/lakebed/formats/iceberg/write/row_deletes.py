@@ -135,9 +135,13 @@ class RowFinder:
     def _find(
         self, rows: ByKey | ByPredicate, tasks: Sequence[FileTask], whole_files: bool
     ) -> tuple[RowDeletes, tuple[DataFile, ...]]:
-        shares = share_out([task.data.size for task in tasks], self.engine.parallelism)
-        groups = [[tasks[at] for at in share] for share in shares]
         writer = DeleteWriter.of(self.files, self.metadata, self.granularity)
+        together: dict[object, list[FileTask]] = {}
+        for task in tasks:
+            together.setdefault(writer.place(task), []).append(task)
+        parts = list(together.values())
+        shares = share_out([sum(task.data.size for task in part) for part in parts], self.engine.parallelism)
+        groups = [[task for at in share for task in parts[at]] for share in shares]
         work = _Find(self.files, ReadContext.of(self.metadata), rows, writer, whole_files)
         deletes = RowDeletes()
         gone: tuple[DataFile, ...] = ()
@@ -193,6 +197,12 @@ class DeleteWriter:
         """Whether deletes are deletion vectors."""
         return self.metadata.format_version >= 3
 
+    def place(self, task: FileTask) -> object:
+        """What data files whose deletes lie in one file have in common."""
+        if self.by_partition and not self.vectors:
+            return task.data.spec_id, partition_key(task.data.partition)
+        return task.data.path
+
     def write(self, found: Sequence[tuple[FileTask, Positions]]) -> RowDeletes:
         """The deletes of positions in data files; for vectors these include what was deleted before."""
         if not found:
@@ -237,8 +247,7 @@ class DeleteWriter:
         """Position delete files, of one data file or of one partition each, sorted by path and position."""
         groups: dict[object, list[tuple[FileTask, Positions]]] = {}
         for task, positions in found:
-            place = (task.data.spec_id, partition_key(task.data.partition))
-            groups.setdefault(place if self.by_partition else task.data.path, []).append((task, positions))
+            groups.setdefault(self.place(task), []).append((task, positions))
         for group in groups.values():
             yield self._position_file(sorted(group, key=lambda one: one[0].data.path))
 
