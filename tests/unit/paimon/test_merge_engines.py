@@ -147,7 +147,7 @@ def test_a_delete_removes_an_aggregated_row(make: Make) -> None:
     assert contents(table) == [("a", 2, "new", 1)]
 
 
-@pytest.mark.parametrize("engine", ["deduplicate", "partial-update", "aggregation"])
+@pytest.mark.parametrize("engine", ["deduplicate", "partial-update", "aggregation", "first-row"])
 def test_every_engine_can_ignore_deletes(make: Make, engine: str) -> None:
     table = make(bucket="-2", merge__engine=engine, ignore__delete="true")
     table.write(rows(("a", 1, "v", 1)))

@@ -1,5 +1,6 @@
 """Postponed buckets: Avro files that wait, and the compaction that gives their rows real buckets in one commit."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,7 +9,9 @@ import pytest
 import lakebed
 from lakebed.errors import CommitConflictError, UnsupportedError, UsageError
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind
+from lakebed.formats.paimon.manifests import index_files, live_files
 from lakebed.formats.paimon.table import PaimonTable
+from lakebed.formats.paimon.write.conflicts import check_vectors
 from tests.golden import expected, unpack
 from tests.golden.compare import diff, load
 from tests.unit.paimon.conftest import Make, contents, rows
@@ -101,8 +104,54 @@ def test_merge_engines_hold_in_the_compaction(make: Make) -> None:
 def test_other_tables_are_refused(make: Make) -> None:
     with pytest.raises(UnsupportedError, match="no rewrite of other than postponed buckets"):
         make().rewrite()
-    with pytest.raises(UnsupportedError, match="first-row"):
-        make(bucket="-2", merge__engine="first-row").rewrite()
+    with pytest.raises(UnsupportedError, match="changelog-producer lookup"):
+        make(bucket="-2", merge__engine="first-row", changelog__producer="lookup").rewrite()
+
+
+@pytest.mark.parametrize("buffer", ["256 mb", "1 b"])
+def test_the_first_row_of_a_key_stays(make: Make, buffer: str) -> None:
+    table = make(bucket="-2", merge__engine="first-row", postpone_default__bucket__num="2", write__buffer__size=buffer)
+    for version in range(3):
+        table.write(rows(*[("a", number, f"v{version}", version) for number in range(20 + 5 * version)]))
+        table.rewrite()
+    assert [row[2] for row in contents(table)].count("v0") == 20
+    assert len(contents(table)) == 30
+    files = table.inspect().figures["files"]
+    assert (files["files"], files["level 0 files"]) == (2, 0)
+    assert len(list(Path(table.location).rglob("data-*"))) > 2, "of older snapshots"
+    table.expire(options={"snapshot.num-retained.min": 1, "snapshot.time-retained": "0 ms"})
+    assert len(list(Path(table.location).rglob("data-*"))) == 2
+    assert len(contents(table)) == 30
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "partial-update", "aggregation"])
+def test_tables_with_deletion_vectors(make: Make, engine: str) -> None:
+    table = make(bucket="-2", deletion__vectors_enabled="true", merge__engine=engine, ignore__delete="false")
+    table.write(rows(("a", 1, "old", 1), ("a", 2, "x", 1), ("b", 3, "y", 1)))
+    table.rewrite()
+    table.write(rows(("a", 1, None, 2)))
+    table.rewrite()
+    last = None if engine == "deduplicate" else "old"
+    assert contents(table) == sorted([("a", 1, last, 2), ("a", 2, "x", 1), ("b", 3, "y", 1)], key=repr)
+    if engine == "deduplicate":
+        table.write(rows(("a", 1, None, None), ("b", 3, None, None), kinds=["-D", "-D"]))
+        table.rewrite()
+        assert contents(table) == [("a", 2, "x", 1)]
+        assert table.inspect().figures["files"]["files"] == 1
+
+
+def test_vectors_made_meanwhile_are_a_conflict(tmp_path: Path) -> None:
+    """A bucket is planned; then another job marks rows of it as deleted."""
+    folder = unpack("paimon", "pk_dv", into=tmp_path)
+    table = lakebed.open(folder)
+    assert isinstance(table, PaimonTable)
+    snapshot = table._history.latest()
+    entries = live_files(table.store, snapshot)
+    vectors = [entry for entry in index_files(table.store, snapshot) if entry.index_type == "DELETION_VECTORS"]
+    gone = [replace(entry, kind=1) for entry in entries if entry.bucket == vectors[0].bucket]
+    check_vectors(vectors, vectors, gone, "t")
+    with pytest.raises(CommitConflictError, match="marked as deleted meanwhile"):
+        check_vectors(vectors, vectors[1:], gone, "t")
 
 
 def test_columns_that_avro_lacks_wait_in_files_of_the_table(tmp_path: Path) -> None:

@@ -179,6 +179,9 @@ WRITE_ONLY = Option("write-only", boolean, False, "Commits expire no snapshots."
 COMPACTION_TRIGGER = Option(
     "num-sorted-run.compaction-trigger", at_least(1), 5, "Sorted runs of a bucket that `inspect` speaks of."
 )
+NUM_LEVELS = _optional(
+    "num-levels", at_least(2), "Levels of a bucket: one more than the runs that trigger a compaction."
+)
 COMPACTION_MIN_FILES = Option(
     "compaction.min.file-num", at_least(1), 5, "Small files of a bucket of an append table that `inspect` speaks of."
 )
@@ -200,7 +203,7 @@ SCAN_TIMESTAMP_MILLIS = _optional(
 READ_TASKS = _optional("read.tasks", at_least(1), "Threads of a read in this process.")
 
 _OTHERS = """
-    file.block-size metadata.stats-dense-store deletion-vectors.bitmap64 num-levels
+    file.block-size metadata.stats-dense-store deletion-vectors.bitmap64
     alter-column-null-to-not-null.disabled async-file-write auto-create batch-scan-mode bucket-append-ordered
     cache-page-size changelog-file.compression changelog-file.format changelog-file.stats-mode
     changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields clustering.columns

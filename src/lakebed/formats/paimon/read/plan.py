@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow.compute as pc
 
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.deletion_vectors import BLOCK_SLACK
-from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, ManifestEntry
+from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.codec.types import arrow_schema
@@ -43,7 +43,7 @@ def plan_snapshot(
     live = [entry for entry in live_files(history.store, snapshot) if entry.bucket != POSTPONE_BUCKET]
     if not level_0:
         live = _visible(live, history, schema, options)
-    deletions = _deletions(history, snapshot)
+    deletions = deletion_files(index_files(history.store, snapshot))
     splits = _splits(kept_entries(live, predicate, schema), deletions, schema, options)
     reader = BucketReader(history, schema, options, tuple(columns), needed, predicate)
     return ReadPlan(arrow_schema(schema.project(tuple(columns))), splits, reader)
@@ -72,10 +72,10 @@ def _is_older(entry: ManifestEntry, history: History) -> bool:
     return not skips_level_0(written, opt.table_options(written.options))
 
 
-def _deletions(history: History, snapshot: Snapshot | None) -> dict[tuple[bytes, int], dict[str, DeletionFile]]:
+def deletion_files(indexes: Iterable[IndexManifestEntry]) -> dict[tuple[bytes, int], dict[str, DeletionFile]]:
     """The deletion vector of each data file, by partition and bucket."""
     made: dict[tuple[bytes, int], dict[str, DeletionFile]] = {}
-    for entry in index_files(history.store, snapshot):
+    for entry in indexes:
         if entry.index_type != DELETION_VECTORS:
             continue
         path = entry.external_path or index_path(entry.file_name)

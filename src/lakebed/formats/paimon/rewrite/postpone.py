@@ -2,7 +2,8 @@
 
 Rules: Paimon's Flink CompactAction for bucket=-2 and RewritePostponeBucketCommittableOperator. A partition keeps the
 number of buckets that it has; a new one gets `postpone.default-bucket-num`. Files are replayed in the order of their
-creation, so that the newest row of a key wins whichever writer it came from.
+creation, so that the newest row of a key wins whichever writer it came from. Tables whose batch reads leave level 0
+out get whole buckets of the highest level.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.read.plan import skips_level_0
 from lakebed.formats.paimon.read.pruning import kept_entries
+from lakebed.formats.paimon.rewrite.lifting import Lifting
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.assigning import DirectAssigner
 from lakebed.formats.paimon.write.commit import Committer
@@ -64,14 +66,15 @@ class PostponeRewrite:
     def plan(cls, history: History, schema: TableSchema, options: Options, where: Where) -> PostponeRewrite:
         """What lies in postponed buckets now. `where` may name partition columns only.
 
-        Raises UsageError for another column, UnsupportedError for a table whose rows would still be invisible.
+        Raises UsageError for another column, UnsupportedError for a table whose changelog it would have to write.
         """
         table = history.store.location
-        if skips_level_0(schema, options):
+        if skips_level_0(schema, options) and options[opt.CHANGELOG_PRODUCER] in ("lookup", "full-compaction"):
             raise UnsupportedError(
-                "lakebed does not compact postponed buckets of tables with deletion vectors or merge-engine first-row",
+                f"lakebed does not compact postponed buckets of such tables with changelog-producer "
+                f"{options[opt.CHANGELOG_PRODUCER]}",
                 table=table,
-                why="their rows are visible only after a compaction of level 0, which it does not have",
+                why="the compaction that makes their rows visible would have to write the changelog",
                 todo="Compact with Paimon's own engine",
             )
         latest = history.latest()
@@ -134,10 +137,13 @@ class PostponeRewrite:
                     kinds = batch.column(0).to_numpy()
                     rows = pa.Table.from_batches([batch.select(whole.names)])
                     writer.hold(rows.cast(whole), kinds if kinds.any() else None)
-            return tuple(map(_as_compacted, writer.finish()))
+            made = writer.finish()
         except BaseException:
             writer.abort()
             raise
+        if not skips_level_0(target.schema, target.options):
+            return tuple(map(_as_compacted, made))
+        return tuple(map(Lifting(self.history, target).lifted, made))
 
 
 def _as_compacted(message: PaimonMessage) -> PaimonMessage:

@@ -25,7 +25,7 @@ from lakebed.formats.paimon.layout import POSTPONE_BUCKET
 from lakebed.formats.paimon.manifests import data_manifests, entries_of, index_files, live_files, manifest_metas
 from lakebed.formats.paimon.publish import claim_snapshot, write_hints
 from lakebed.formats.paimon.snapshot import History
-from lakebed.formats.paimon.write.conflicts import check_conflicts, check_rows
+from lakebed.formats.paimon.write.conflicts import check_conflicts, check_rows, check_vectors
 from lakebed.formats.paimon.write.manifests import ManifestWriter, MergeSettings
 from lakebed.formats.paimon.write.overwrite import Replaced
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
@@ -129,6 +129,9 @@ class SnapshotAttempt:
         if self.replaced is not None:
             return (*self._dropped(live), *ours)
         check_conflicts(live, ours, self.kind, self.schema, self.store.location)
+        if self.options[opt.DELETION_VECTORS] and self.kind is CommitKind.COMPACT:
+            indexes = index_files(self.store, latest)
+            check_vectors(indexes, self.changes.removed_indexes, ours, self.store.location)
         return ours
 
     def _with_row_ids(

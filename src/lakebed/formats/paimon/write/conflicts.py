@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from lakebed.errors import CommitConflictError
 from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
-from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
+from lakebed.formats.paimon.codec.manifest import ADD, DELETION_VECTORS, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind
 
@@ -35,6 +35,22 @@ def check_conflicts(
         _check_bucket_counts(list(state.values()), added, table)
     if schema.primary_keys:
         _check_levels([*state.values(), *added], schema, table)
+
+
+def check_vectors(
+    indexes: Sequence[IndexManifestEntry],
+    removed: Sequence[IndexManifestEntry],
+    ours: Sequence[ManifestEntry],
+    table: str,
+) -> None:
+    """Raise CommitConflictError unless the deletion vectors of the buckets whose files are replaced are those that the
+    replacement was made from."""
+    replaced = {(entry.partition, entry.bucket) for entry in ours if entry.kind != ADD}
+    known = {entry.file_name for entry in removed}
+    for entry in indexes:
+        place = (entry.partition, entry.bucket)
+        if entry.index_type == DELETION_VECTORS and place in replaced and entry.file_name not in known:
+            raise _conflict(f"rows of bucket {entry.bucket} were marked as deleted meanwhile", table)
 
 
 def check_rows(theirs: Sequence[ManifestEntry], ours: Sequence[ManifestEntry], snapshot: int, table: str) -> None:
