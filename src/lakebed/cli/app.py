@@ -16,9 +16,11 @@ import lakebed
 from lakebed.cli import output
 from lakebed.cli.archive import archive
 from lakebed.cli.demo import demo
+from lakebed.cli.expire import expire
 from lakebed.cli.history import history
 from lakebed.cli.inspect import inspect
 from lakebed.cli.read import read
+from lakebed.cli.rewrite import rewrite
 from lakebed.cli.run import run
 from lakebed.errors import LakebedError, ReadWarning
 
@@ -31,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, read, history, inspect, archive):
+for command in (demo, run, read, history, inspect, rewrite, expire, archive):
     app.command()(command)
 
 

@@ -1,0 +1,37 @@
+"""`lakebed expire TABLE`: removes old versions of a table and the files that only they need."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+import lakebed
+from lakebed.cli import output
+from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
+
+_OPENING = ("lakebed.storage.", "lakebed.catalog.")
+
+
+def expire(
+    table: TableArgument,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would go and what stays, and change nothing.")
+    ] = False,
+    option: OptionOption = None,
+    json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Remove old snapshots or instants, and the files that nothing else needs."""
+    options = output.parse_options(option or [])
+    opened = lakebed.open(table, {key: str(value) for key, value in options.items() if key.startswith(_OPENING)})
+    result = opened.expire(dry_run=dry_run, options=options)
+    if json:
+        output.emit_json({"table": opened.location, "format": opened.format, **asdict(result)})
+        return
+    if result.kept:
+        output.show_table(["stays", "because"], [[one.what, one.reason] for one in result.kept])
+    done = "would expire" if dry_run else "expired"
+    gone = "would go" if dry_run else "went"
+    output.log(f"{len(result.expired)} snapshots of {opened.location} {done}; {len(result.deleted_files)} files {gone}")
