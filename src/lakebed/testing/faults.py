@@ -114,6 +114,10 @@ class FaultyStore(Store):
         """Counted as a read."""
         return self._reading("size", path, lambda: self.real.size(path))
 
+    def modified(self, path: str) -> float:
+        """Counted as a read."""
+        return self._reading("modified", path, lambda: self.real.modified(path))
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """Counted as a read."""
         return self._reading("read", path, lambda: self.real.read(path, start, length))

@@ -1,5 +1,7 @@
 """What every store does, whichever it is."""
 
+import time
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +14,7 @@ def test_nothing_is_there_at_first(store: Store) -> None:
     assert store.list() == store.list("no/such") and store.list().files == () and store.list().folders == ()
     assert list(store.walk()) == list(store.walk("no/such")) == []
     assert not store.exists("a")
-    for call in (store.size, store.read, store.open_input, lambda path: store.read(path, 1, 2)):
+    for call in (store.size, store.modified, store.read, store.open_input, lambda path: store.read(path, 1, 2)):
         with pytest.raises(FileNotFoundError, match="a"):
             call("a")
 
@@ -26,6 +28,12 @@ def test_names_come_back_as_they_were_written(store: Store, name: str) -> None:
     assert store.list(folder).files == tuple(store.walk()) == tuple(store.walk(folder)) == (FileInfo(name, 3),)
     assert FileInfo(name, 3).name == name.rpartition("/")[2]
     assert store.url(name) == f"{store.location}/{name}"
+
+
+def test_a_file_says_when_it_was_written(store: Store) -> None:
+    began = time.time()
+    store.write("a/b", b"x")
+    assert began - 60 < store.modified("a/b") < time.time() + 60
 
 
 def test_a_listing_is_one_folder_deep_and_sorted_and_a_walk_is_all(store: Store) -> None:

@@ -95,6 +95,10 @@ class LocalStore(Store):
         full = self._file(path)
         return os.path.getsize(full)
 
+    def modified(self, path: str) -> float:
+        """When a file was last written."""
+        return os.path.getmtime(self._file(path))
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """The bytes of a file, or of a range of it."""
         try:

@@ -84,6 +84,15 @@ class RemoteStore(Store):
         except BaseError as error:
             raise self._failed("look at", path, error) from error
 
+    def modified(self, path: str) -> float:
+        """When a file was last written, by the store's clock."""
+        try:
+            return obstore.head(self._client, inside(path))["last_modified"].timestamp()
+        except FileNotFoundError as error:
+            raise self._missing(path) from error
+        except BaseError as error:
+            raise self._failed("look at", path, error) from error
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """The bytes of a file, or of a range of it."""
         try:

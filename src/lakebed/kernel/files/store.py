@@ -77,6 +77,11 @@ class Store(ABC):
         """Bytes of a file."""
 
     @abstractmethod
+    def modified(self, path: str) -> float:
+        """When a file was last written, in seconds since 1970: only to spare files of writers at work, for copies
+        change it."""
+
+    @abstractmethod
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """The bytes of a file, or of a range of it; fewer when it ends before."""
 
