@@ -61,6 +61,11 @@ class Files:
         store, path = self.place(url)
         return store.size(path)
 
+    def modified(self, url: str) -> float:
+        """When a file was last written, in seconds since 1970; FileNotFoundError when it is missing."""
+        store, path = self.place(url)
+        return store.modified(path)
+
     def exists(self, url: str) -> bool:
         """Whether the file is there."""
         store, path = self.place(url)

@@ -21,6 +21,9 @@ from lakebed.formats.iceberg.catalog import (
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spec, table_properties
+from lakebed.formats.iceberg.expire.options import EXPIRE_SNAPSHOTS, REMOVE_ORPHANS, parsed
+from lakebed.formats.iceberg.expire.orphans import remove_orphans
+from lakebed.formats.iceberg.expire.snapshots import expire
 from lakebed.formats.iceberg.read.changes import plan_difference, range_of
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import predicate_schema
@@ -38,7 +41,7 @@ from lakebed.kernel.options import Options, option_text
 from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
-from lakebed.model.upkeep import RewriteResult
+from lakebed.model.upkeep import ExpireResult, RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table
 from lakebed.verbs.two_phase import TableWriter
@@ -224,6 +227,28 @@ class IcebergTable(Table):
         commit = {key: value for key, value in self.options.items() if key.startswith("commit.")}
         return IcebergRewrite.planned(self.access, self.branch, where, options, commit).run(dry_run, engine)
 
+    def expire(
+        self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
+    ) -> ExpireResult:
+        """Expire old snapshots of all branches, with the files that only they have.
+
+        With `remove-orphan-files` files that no snapshot knows go as well, once they are old enough. Options are the
+        arguments of Iceberg's procedures (see docs/iceberg-upkeep.md). Raises UnsupportedError where `gc.enabled` is
+        false.
+        """
+        asked = parsed({**_properties(self.options), **options})
+        done: list[ExpireResult] = []
+        if asked[EXPIRE_SNAPSHOTS]:
+            done.append(expire(self.access, asked, dry_run))
+        if asked[REMOVE_ORPHANS]:
+            done.append(remove_orphans(self.access, asked, dry_run))
+        return ExpireResult(
+            tuple(id for one in done for id in one.expired),
+            tuple(path for one in done for path in one.deleted_files),
+            tuple(kept for one in done for kept in one.kept),
+            dry_run,
+        )
+
     def newest(self) -> Instant | None:
         """The head of the branch, to be read with the schema that the table has now."""
         metadata = self.metadata
@@ -256,6 +281,11 @@ def _given_position(options: Options) -> Position:
     if moment is not None:
         return iso_time(moment)
     return options[opt.SNAPSHOT_ID]
+
+
+def _properties(options: Mapping[str, str]) -> dict[str, str]:
+    """Of the options of `open` those that lie over table properties."""
+    return {key: value for key, value in options.items() if opt.known_property(key)}
 
 
 def _opening(options: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,151 @@
+"""Removing orphan files: what lies in the table's folder and what no snapshot, old or new, knows.
+
+Rules: the reference engine's DeleteOrphanFilesSparkAction. The folder is listed before the metadata is read, so that
+what is committed meanwhile is known; a file of a writer at work is spared by its age. Locations are compared in one
+spelling; a path that is known under another scheme or host stops the run, for then the comparison cannot be trusted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+from lakebed.errors import LakebedError, OptionError, UsageError
+from lakebed.formats.iceberg import layout
+from lakebed.formats.iceberg.catalog import Loaded, TableAccess
+from lakebed.formats.iceberg.codec.manifest import ManifestFile
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.expire import options as mine
+from lakebed.formats.iceberg.expire.snapshots import inside, path_pieces, refuse_without_gc
+from lakebed.formats.iceberg.files import Files, spelled
+from lakebed.formats.iceberg.manifests import read_manifest_list
+from lakebed.formats.iceberg.snapshot import iso_time
+from lakebed.kernel.options import Options
+from lakebed.model.upkeep import ExpireResult, Skipped
+
+_DAY_MS = 86_400_000
+_DEFAULT_AGE_MS, _LEAST_AGE_MS = 3 * _DAY_MS, _DAY_MS
+
+
+def remove_orphans(access: TableAccess, options: Options, dry_run: bool) -> ExpireResult:
+    """Remove orphan files older than `orphan-files-older-than`; younger ones are named in `kept`.
+
+    UsageError when a file's path is known under another scheme or host (`prefix-mismatch-mode`).
+    """
+    now = time.time_ns() // 1_000_000
+    given = options[mine.ORPHANS_OLDER_THAN]
+    before = now - _DEFAULT_AGE_MS if given is None else given
+    if before > now - _LEAST_AGE_MS:
+        raise OptionError(
+            f"option {mine.ORPHANS_OLDER_THAN.key!r} leaves less than 24 hours", key=mine.ORPHANS_OLDER_THAN.key,
+            why="files of writers at work would be taken for orphans", todo="Give a time at least a day ago",
+        )  # fmt: skip
+    start = access.load()
+    refuse_without_gc(access, start.metadata, options)
+    folder = options[mine.LOCATION] or start.metadata.location
+    there = [path for path, _ in access.files.walk(folder)]
+    loaded = access.load()
+    known = _Known(_referenced(access.files, loaded), options)
+    names = {field.name for spec in loaded.metadata.specs.values() for field in spec.fields}
+    orphans: list[str] = []
+    kept: list[Skipped] = []
+    for path in there:
+        if known.has(path) or _hidden(inside(folder, path), names):
+            continue
+        written = _modified_ms(access.files, path)
+        if written is None or written >= before:
+            kept.append(Skipped(inside(folder, path), f"it is not older than {iso_time(before)}"))
+        elif known.elsewhere(path, access.name):
+            kept.append(Skipped(inside(folder, path), "its path is known under another scheme or host"))
+        else:
+            orphans.append(path)
+    if not dry_run:
+        try:
+            access.files.delete_many(orphans)
+        except LakebedError as error:
+            kept.append(Skipped("some files", f"they could not be removed: {error}"))
+    return ExpireResult((), tuple(inside(folder, path) for path in orphans), tuple(kept), dry_run)
+
+
+class _Known:
+    """The locations that the table knows, in one spelling, with what `equal-schemes` and `equal-authorities` say."""
+
+    def __init__(self, paths: Iterable[str], options: Options) -> None:
+        self._schemes = options[mine.EQUAL_SCHEMES]
+        self._authorities = options[mine.EQUAL_AUTHORITIES]
+        self._mode = options[mine.MISMATCH]
+        self._whole: set[tuple[str, str, str]] = set()
+        for path in paths:
+            self._whole.add(self._parts(path))
+        self._tails = {tail: (scheme, host) for scheme, host, tail in self._whole}
+
+    def has(self, path: str) -> bool:
+        """Whether the table knows a file."""
+        return self._parts(path) in self._whole
+
+    def elsewhere(self, path: str, table: str) -> bool:
+        """Whether a file that it does not know has a path that it does, and is to be left alone for that."""
+        scheme, host, tail = self._parts(path)
+        other = self._tails.get(tail)
+        if other is None or self._mode == "DELETE":
+            return False
+        if self._mode == "IGNORE":
+            return True
+        raise UsageError(
+            "files are known under another scheme or host", table=table, file=path,
+            why=f"the metadata says {other[0]}://{other[1]}, the listing {scheme}://{host}",
+            todo="Say that both are one with equal-schemes or equal-authorities, or choose a prefix-mismatch-mode",
+        )  # fmt: skip
+
+    def _parts(self, path: str) -> tuple[str, str, str]:
+        text = self._spelled(path)
+        if text.startswith("/"):
+            return "file", "", text
+        scheme, _, rest = text.partition("://")
+        host, _, tail = rest.partition("/")
+        return self._schemes.get(scheme, scheme), self._authorities.get(host, host), f"/{tail}"
+
+    @staticmethod
+    def _spelled(path: str) -> str:
+        """A scheme that no store here serves is still a name to compare."""
+        try:
+            return spelled(path)
+        except LakebedError:
+            return path
+
+
+def _referenced(files: Files, loaded: Loaded) -> Iterator[str]:
+    """All that the table knows: every snapshot's lists, manifests and files, metadata and statistics."""
+    metadata = loaded.metadata
+    yield loaded.location
+    yield f"{metadata.location}/metadata/{layout.VERSION_HINT}"
+    yield from (file for _, file in metadata.metadata_log)
+    yield from (file for _, file in metadata.statistics_files)
+    manifests: dict[str, ManifestFile] = {}
+    for snapshot in metadata.snapshots.values():
+        yield snapshot.manifest_list
+        manifests |= {m.path: m for m in read_manifest_list(files, snapshot)}
+    yield from manifests
+    yield from _contents(files, metadata, manifests.values())
+
+
+def _contents(files: Files, metadata: TableMetadata, manifests: Iterable[ManifestFile]) -> Iterator[str]:
+    for piece in path_pieces(files, metadata, manifests, live_only=False):
+        yield from piece.to_pylist()
+
+
+def _hidden(path: str, partition_names: Iterable[str]) -> bool:
+    """Whether a part of the path begins with `_` or `.` and is no folder of a partition of such a name."""
+    parts = path.split("/")
+    return any(
+        part.startswith(("_", ".")) and not any(part.startswith(f"{name}=") for name in partition_names)
+        for part in parts
+    )
+
+
+def _modified_ms(files: Files, path: str) -> float | None:
+    """When a file was last written; None when it is gone."""
+    try:
+        return files.modified(path) * 1000
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,200 @@
+"""Expiring snapshots: the metadata forgets them first, then the files go that only they had.
+
+Rules: the reference engine's RemoveSnapshots and ReachableFileCleanup. Heads of refs stay; a branch keeps its youngest
+snapshots by number and age; a ref but `main` goes when its snapshot is older than its own age limit; a snapshot that is
+in no ref's history goes by age.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import LakebedError, UnsupportedError, UsageError
+from lakebed.formats.iceberg import options as opt
+from lakebed.formats.iceberg.catalog import TableAccess
+from lakebed.formats.iceberg.codec.manifest import ManifestFile
+from lakebed.formats.iceberg.codec.metadata import MAIN, Ref, Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.updates import Words, ref_is
+from lakebed.formats.iceberg.committing import change_metadata
+from lakebed.formats.iceberg.expire import options as mine
+from lakebed.formats.iceberg.files import Files, spelled
+from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
+from lakebed.formats.iceberg.snapshot import ancestors, iso_time
+from lakebed.kernel.options import Options
+from lakebed.model.upkeep import ExpireResult, Skipped
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirePlan:
+    """What goes and what stays. `refs` are names of branches and tags that go."""
+
+    snapshots: tuple[int, ...]
+    refs: tuple[str, ...]
+    kept: tuple[Skipped, ...] = ()
+
+
+def expire(access: TableAccess, options: Options, dry_run: bool) -> ExpireResult:
+    """Expire snapshots by the options, the refs' rules and the table's properties, and remove their files.
+
+    A file that cannot be removed is named in `kept`; the snapshots are expired all the same.
+    """
+    refuse_without_gc(access, access.load().metadata, options)
+    now = time.time_ns() // 1_000_000
+    plans: list[tuple[TableMetadata, ExpirePlan]] = []
+
+    def decide(metadata: TableMetadata) -> tuple[Sequence[Words], Sequence[Words]]:
+        plan = plan_expiry(metadata, options, now, access.name)
+        plans.append((metadata, plan))
+        requirements = [ref_is(ref.name, ref.snapshot_id) for ref in metadata.refs.values()]
+        updates: list[Words] = [{"action": "remove-snapshot-ref", "ref-name": name} for name in plan.refs]
+        if plan.snapshots:
+            updates.append({"action": "remove-snapshots", "snapshot-ids": list(plan.snapshots)})
+        return requirements, [] if dry_run else updates
+
+    change_metadata(access, decide, _texts(options))
+    before, plan = plans[-1]
+    gone = unreachable(access.files, before, set(plan.snapshots)) if plan.snapshots else []
+    kept = plan.kept if dry_run else (*plan.kept, *_remove(access.files, gone))
+    paths = tuple(inside(before.location, path) for path in gone)
+    return ExpireResult(tuple(map(str, plan.snapshots)), paths, kept, dry_run)
+
+
+def plan_expiry(metadata: TableMetadata, options: Options, now: int, table: str) -> ExpirePlan:
+    """Which snapshots and refs go, and why the others stay."""
+    properties = opt.properties(metadata.properties, _texts(options))
+    age = now - properties[opt.MAX_SNAPSHOT_AGE]
+    given = options[mine.OLDER_THAN]
+    older_than = age if given is None else given
+    least = options[mine.RETAIN_LAST] or properties[opt.MIN_SNAPSHOTS]
+    plan = _Plan(metadata)
+    for ref in metadata.refs.values():
+        plan.look_at(ref, older_than, least, now, properties[opt.MAX_REF_AGE])
+    for snapshot in metadata.snapshots.values():
+        if snapshot.snapshot_id not in plan.in_history and snapshot.timestamp_ms >= older_than:
+            plan.keep(snapshot, f"it is in no branch, and younger than {iso_time(older_than)}")
+    for snapshot_id in options[mine.SNAPSHOT_IDS]:
+        metadata.snapshot(snapshot_id)
+        heads = [ref.name for ref in metadata.refs.values() if ref.snapshot_id == snapshot_id]
+        if heads:
+            raise UsageError(
+                f"snapshot {snapshot_id} cannot expire", table=table, instant=str(snapshot_id),
+                why=f"{', '.join(heads)} is at it", todo="Delete or move that branch or tag first",
+            )  # fmt: skip
+        plan.kept.pop(snapshot_id, None)
+    gone = tuple(id for id in metadata.snapshots if id not in plan.kept)
+    return ExpirePlan(gone, tuple(plan.refs), tuple(Skipped(str(id), why) for id, why in plan.kept.items()))
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The plan while refs are looked at."""
+
+    metadata: TableMetadata
+    kept: dict[int, str] = field(default_factory=dict)
+    refs: list[str] = field(default_factory=list)
+    in_history: set[int] = field(default_factory=set)
+
+    def keep(self, snapshot: Snapshot, why: str) -> None:
+        """The first reason is the one that is told."""
+        self.kept.setdefault(snapshot.snapshot_id, why)
+
+    def look_at(self, ref: Ref, older_than: int, least: int, now: int, max_ref_age: int | None) -> None:
+        """Keep what a ref keeps, or let the ref go."""
+        head = self.metadata.snapshots.get(ref.snapshot_id)
+        limit = ref.max_ref_age_ms if ref.max_ref_age_ms is not None else max_ref_age
+        if ref.name != MAIN and (head is None or (limit is not None and now - head.timestamp_ms > limit)):
+            self.refs.append(ref.name)
+            return
+        if head is None:
+            return
+        word = "branch" if ref.is_branch else "tag"
+        self.keep(head, f"{word} {ref.name} is at it")
+        if not ref.is_branch:
+            self.in_history.update(s.snapshot_id for s in ancestors(self.metadata, head))
+            return
+        wanted = ref.min_snapshots_to_keep or least
+        limit_age = now - ref.max_snapshot_age_ms if ref.max_snapshot_age_ms is not None else older_than
+        stays = True
+        for number, snapshot in enumerate(ancestors(self.metadata, head)):
+            self.in_history.add(snapshot.snapshot_id)
+            young = snapshot.timestamp_ms >= limit_age
+            stays = stays and (number < wanted or young)
+            if stays and young:
+                self.keep(snapshot, f"branch {ref.name} keeps snapshots from {iso_time(limit_age)} on")
+            elif stays:
+                self.keep(snapshot, f"branch {ref.name} keeps its last {wanted}")
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+
+def unreachable(files: Files, metadata: TableMetadata, gone: set[int]) -> list[str]:
+    """The files that only these snapshots have: data and delete files, then manifests, then lists and statistics."""
+    kept_lists: set[str] = set()
+    kept: dict[str, ManifestFile] = {}
+    lost: dict[str, ManifestFile] = {}
+    lists: list[str] = []
+    for snapshot in metadata.snapshots.values():
+        manifests = {m.path: m for m in read_manifest_list(files, snapshot)}
+        if snapshot.snapshot_id in gone:
+            lost |= manifests
+            lists.append(snapshot.manifest_list)
+        else:
+            kept |= manifests
+            kept_lists.add(snapshot.manifest_list)
+    lost = {path: manifest for path, manifest in lost.items() if path not in kept}
+    found = list(path_pieces(files, metadata, lost.values()))
+    content = pc.unique(pa.concat_arrays(found)) if found else pa.array([], pa.string())
+    for piece in path_pieces(files, metadata, kept.values()) if len(content) else ():
+        content = content.filter(pc.invert(pc.is_in(content, value_set=piece)))
+        if not len(content):
+            break
+    statistics = {path for id, path in metadata.statistics_files if id in gone}
+    statistics -= {path for id, path in metadata.statistics_files if id not in gone}
+    removed_lists = [path for path in lists if path and path not in kept_lists]
+    return [*content.to_pylist(), *lost, *removed_lists, *sorted(statistics)]
+
+
+def path_pieces(
+    files: Files, metadata: TableMetadata, manifests: Iterable[ManifestFile], live_only: bool = True
+) -> Iterator[pa.Array]:
+    """The paths of the files in manifests, in pieces of bounded size."""
+    by_spec: dict[int, list[ManifestFile]] = {}
+    for manifest in manifests:
+        by_spec.setdefault(manifest.spec_id, []).append(manifest)
+    for some in by_spec.values():
+        for entries in iter_entries(files, metadata, some, ("file_path",), live_only=live_only):
+            yield from entries["file_path"].chunks
+
+
+def _remove(files: Files, paths: Sequence[str]) -> list[Skipped]:
+    """Files that cannot be removed stay, and are named."""
+    try:
+        files.delete_many(paths)
+    except LakebedError as error:
+        return [Skipped("some files", f"they could not be removed: {error}")]
+    return []
+
+
+def refuse_without_gc(access: TableAccess, metadata: TableMetadata, options: Options) -> None:
+    """UnsupportedError for a table whose files may not be deleted."""
+    if not opt.properties(metadata.properties, _texts(options))[opt.GC_ENABLED]:
+        raise UnsupportedError(
+            "the files of this table may not be deleted", table=access.name, why="gc.enabled is false",
+            todo="Other tables may share its files. Set gc.enabled=true only if none does",
+        )  # fmt: skip
+
+
+def inside(location: str, path: str) -> str:
+    """A location below the table as a path in it; any other as it is."""
+    root, text = spelled(location), spelled(path)
+    return text[len(root) + 1 :] if text.startswith(root + "/") else path
+
+
+def _texts(options: Options) -> Mapping[str, str]:
+    return options.raw
