@@ -25,7 +25,7 @@ from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.codec.archive_schema import entry_schema
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.log import MAGIC, BlockKind, HeaderKey
-from lakebed.formats.hudi.codec.log_write import record_content, write_block
+from lakebed.formats.hudi.codec.log_write import block_parts, record_parts
 from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.scratch import Scratch
 
@@ -58,7 +58,10 @@ def archive_files(store: Store, folder: str) -> list[FileInfo]:
 
 @dataclass
 class V1Writer:
-    """Takes records in order, cuts blocks and files, and puts the files. Holds at most `file_bytes` and one record."""
+    """Takes records in order, cuts blocks and files, and puts the files.
+
+    Holds at most `file_bytes` and one record, twice while a file is put together.
+    """
 
     store: Store
     folder: str
@@ -68,7 +71,7 @@ class V1Writer:
     known: frozenset[State] = frozenset()
     number: int = 0
     _records: list[bytes] = field(default_factory=list)
-    _blocks: list[bytes] = field(default_factory=list)
+    _blocks: list[bytes | memoryview] = field(default_factory=list)
     _bytes: int = 0
 
     def add(self, records: Iterable[Record]) -> None:
@@ -98,9 +101,9 @@ class V1Writer:
 
     def _cut(self) -> None:
         if self._records:
-            content = record_content(self._records)
+            content = record_parts(self._records)
             self._records = []
-            self._blocks.append(write_block(BlockKind.AVRO_DATA, {HeaderKey.SCHEMA: entry_schema()}, content))
+            self._blocks += block_parts(BlockKind.AVRO_DATA, {HeaderKey.SCHEMA: entry_schema()}, content)
 
 
 def next_number(store: Store, folder: str) -> int:

@@ -10,7 +10,7 @@ from functools import cache
 
 from lakebed.errors import CorruptError
 from lakebed.formats.hudi.codec.archive_container import AVRO_MAGIC, check_container, container_datum
-from lakebed.formats.hudi.codec.archive_json import check_json, commit_datum
+from lakebed.formats.hudi.codec.archive_json import avro_text, check_json, commit_datum
 from lakebed.formats.hudi.codec.archive_schema import ENTRY, record_types
 from lakebed.formats.hudi.codec.container import avro_long
 
@@ -32,16 +32,12 @@ def archived_entry(time: str, action: str, state: str, data: bytes) -> bytes:
         raise CorruptError(f"no archived form of a completed {action} is known", instant=time)
     nulls, places = _layout()
     parts = list(nulls)
-    for name, text in (
-        ("commitTime", time),
-        ("actionType", action),
-        ("actionState", state.upper()),
-        ("stateTransitionTime", time.ljust(17, "0")[:17]),
-    ):
-        encoded = text.encode()
-        parts[places[name]] = _SOME + avro_long(len(encoded)) + encoded
-    if field:
-        parts[places[field]] = _SOME + payload
+    parts[places["commitTime"]] = _SOME + avro_text(time)
+    parts[places["actionType"]] = _word(action)
+    parts[places["actionState"]] = _word(state.upper())
+    parts[places["stateTransitionTime"]] = _SOME + avro_text(time.ljust(17, "0")[:17])
+    if field:  # the last, since it moves the places behind it: a payload can be large, and is copied once
+        parts[places[field] : places[field] + 1] = (_SOME, payload)
     return b"".join(parts)
 
 
@@ -55,6 +51,12 @@ def check_readable(data: bytes) -> None:
     # fastavro lets whatever its C code meets through: EOFError, IndexError, UnicodeDecodeError, ...
     except Exception as error:
         raise CorruptError("the file holds no metadata", why=f"{type(error).__name__}: {error}") from error
+
+
+@cache
+def _word(text: str) -> bytes:
+    """An action or a state, of which there are few."""
+    return _SOME + avro_text(text)
 
 
 @cache

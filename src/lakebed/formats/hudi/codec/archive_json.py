@@ -36,15 +36,19 @@ def commit_datum(name: str, data: bytes) -> bytes:
     """
     parts = list(_nulls(name))
     places = _places(name)
+    stats: list[bytes] = []
     for field, raw in _members(data).items():
         known = places.get(field)
         if known is None or field == "version":
             continue
         place, encode = known
         if field == _STATS:
-            parts[place] = _stats(raw, parts[place])
+            stats = _stats(raw)
         elif (value := msgspec.json.decode(raw)) is not None:
             parts[place] = encode(value)
+    if stats:
+        place, _ = places[_STATS]
+        parts[place : place + 1] = stats
     return b"".join(parts)
 
 
@@ -58,23 +62,23 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _partitions = msgspec.json.Decoder(dict[str, list[msgspec.Raw]] | None).decode
 
 
-def _stats(raw: msgspec.Raw, null: bytes) -> bytes:
-    """The map from partition to an array of write stats; each stat's text is decoded by itself."""
+def _stats(raw: msgspec.Raw) -> list[bytes]:
+    """The map from partition to an array of write stats in parts, none for null; each stat's text is decoded by itself."""
     partitions = _partitions(raw)
     if partitions is None:
-        return null
+        return []
     encode, decode = encoder(_STAT), msgspec.json.decode
     parts = [b"\x02"]
     if partitions:
         parts.append(avro_long(len(partitions)))
     for partition, stats in partitions.items():
-        parts.append(_text(partition))
+        parts.append(avro_text(partition))
         if stats:
             parts.append(avro_long(len(stats)))
             parts += [encode(decode(stat)) for stat in stats]
         parts.append(b"\x00")
     parts.append(b"\x00")
-    return b"".join(parts)
+    return parts
 
 
 # ---- encoders, made from the schema once -----------------------------------------------------------------------------
@@ -158,7 +162,7 @@ def _map(head: bytes, encode: Encode) -> Encode:
     def entries(value: Any) -> bytes:
         if not value:
             return head + b"\x00"
-        return b"".join([head, avro_long(len(value)), *(_text(k) + encode(v) for k, v in value.items()), b"\x00"])
+        return b"".join([head, avro_long(len(value)), *(avro_text(k) + encode(v) for k, v in value.items()), b"\x00"])
 
     return entries
 
@@ -200,4 +204,5 @@ _ZIGZAG = tuple(avro_long(number) for number in range(_SMALL))
 _PLAIN: Mapping[str, Callable[[bytes], Encode]] = {
     "string": _string, "int": _long, "long": _long, "boolean": _boolean, "double": _double,
 }  # fmt: skip
-_text = _string(b"")
+avro_text = _string(b"")
+"""The encoder of a text that cannot be null."""

@@ -24,18 +24,36 @@ def write_block(
     version: int = LOG_FORMAT_VERSION,
 ) -> bytes:
     """The bytes of one block with these headers (in their order) and this content."""
-    head = struct.pack(">ii", version, int(kind)) + _texts(headers) + struct.pack(">q", len(content))
+    return b"".join(block_parts(kind, headers, [content], footers=footers, version=version))
+
+
+def block_parts(
+    kind: BlockKind | int,
+    headers: Mapping[Any, str],
+    content: Sequence[bytes | memoryview],
+    *,
+    footers: Mapping[int, str] | None = None,
+    version: int = LOG_FORMAT_VERSION,
+) -> list[bytes | memoryview]:
+    """The same in parts, with a content in parts: whoever joins several blocks copies each part once."""
+    length = sum(len(part) for part in content)
+    head = struct.pack(">ii", version, int(kind)) + _texts(headers) + struct.pack(">q", length)
     tail = _texts(footers or {})
-    size = len(head) + len(content) + len(tail) + 8
-    return b"".join((MAGIC, struct.pack(">q", size), head, content, tail, struct.pack(">q", size + len(MAGIC))))
+    size = len(head) + length + len(tail) + 8
+    return [MAGIC + struct.pack(">q", size) + head, *content, tail + struct.pack(">q", size + len(MAGIC))]
 
 
 def record_content(records: Sequence[bytes | memoryview]) -> bytes:
     """The content of a data block with these Avro datums."""
+    return b"".join(record_parts(records))
+
+
+def record_parts(records: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    """The same in parts."""
     parts: list[bytes | memoryview] = [struct.pack(">ii", CONTENT_VERSION, len(records))]
     for record in records:
         parts += (struct.pack(">i", len(record)), record)
-    return b"".join(parts)
+    return parts
 
 
 def run_content(runs: Sequence[tuple[int, bytes | memoryview]]) -> bytes:
