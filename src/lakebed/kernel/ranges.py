@@ -95,6 +95,9 @@ class _Evaluation:
         function, other = node.function, others[0] if others else None
         if isinstance(first, Literal) and isinstance(other, Field) and function in _FLIPPED:
             first, other, function = other, first, _FLIPPED[function]
+        if isinstance(first, Literal) and function in ("is_null", "is_valid"):
+            answer = first.value.is_valid == (function == "is_valid")
+            return self._all(answer), self._all(not answer)
         if not isinstance(first, Field):
             return self._unknown()
         one: Callable[[Facts], Answer] | None = None
