@@ -184,6 +184,12 @@ def test_deletes_that_cannot_be_told_stop_a_stream_and_warn_a_batch(tmp_path: Pa
         _streamed(table.open(**{"read__start-commit": t(3)}))
 
 
+@pytest.mark.parametrize("text", ["99", "2026-13-45", "yesterday"])
+def test_a_snapshot_as_of_no_moment_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError, match="expected an instant"):
+        _cow(tmp_path).open().plan_read(as_of=text)
+
+
 def test_before_the_first_commit(tmp_path: Path) -> None:
     with pytest.raises(NotInHistoryError, match=t(1)):
         _cow(tmp_path).open().read(as_of=t(0.5))

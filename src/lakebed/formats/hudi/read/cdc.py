@@ -18,6 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
+
+import pyarrow as pa
 
 from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
@@ -84,7 +87,26 @@ def plan_full_range(
     names = project(columns, schema, table=state.store.location)
     changes = row_changes(state, options, wanted, tuple(dict.fromkeys([*names, *columns_of(where, schema)])))
     task = FullChangesTask(changes, changes_schema(state, schema, names), parse_where(where, schema))
-    splits = full_splits(state, options, wanted, as_it_stands)
+    return full_plan(state, options, wanted, task, as_it_stands)
+
+
+class FullTask(Protocol):
+    """Reads one split of full changes in the columns of `schema`; picklable."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its batches."""
+
+    def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
+        """The split's changes."""
+
+
+def full_plan(
+    state: TableState, options: Options, wanted: Range, task: FullTask, as_it_stands: bool
+) -> ReadPlan[HudiSplit]:
+    """The plan of full changes that a task reads: one split a file group, or a partition where keys move between its
+    file groups; with `as_it_stands` all rows at the range's end."""
+    splits = _standing(state, wanted) if as_it_stands else _Planner(state, options, wanted).splits()
     return ReadPlan(task.schema, tuple(splits), task, fallen_behind(state, wanted))
 
 
@@ -95,13 +117,6 @@ def row_changes(state: TableState, options: Options, wanted: Range, decoded: tup
     reader = reader_of(state, options, schema, wanted.view)
     check_known(reader.rules, state.store.location)
     return RowChanges(reader, decoded, state.config.record_keys if _has_text_keys(state) else ())
-
-
-def full_splits(state: TableState, options: Options, wanted: Range, as_it_stands: bool) -> list[HudiSplit]:
-    """One split a file group, or a partition where keys move between its file groups."""
-    if as_it_stands:
-        return _standing(state, wanted)
-    return list(_Planner(state, options, wanted).splits())
 
 
 def waits_for_compaction(state: TableState, options: Options) -> bool:

@@ -95,14 +95,16 @@ def plan_range(
     reader = reader_of(state, options, schema, wanted.view)
     check_known(reader.rules, state.store.location)
     planner = _Planner(state, wanted)
+    missing: tuple[str, ...] = ()
     try:
         splits = planner.splits()
+        missing = planner.warnings()
     except DataCleanedError as error:
         if options[FALLBACK] != "full-scan":
             raise
         reader = reader_of(state, options, schema, state.view())
         splits = full_scan(state, wanted)
-        planner.warnings.append(f"{error.what}: rows that later commits overwrote, and deletes, are missing")
+        missing = (f"{error.what}: rows that later commits overwrote, and deletes, are missing",)
     task = ChangesTask(
         reader,
         changes_schema(state, schema, names),
@@ -111,7 +113,7 @@ def plan_range(
         None if wanted.everything else frozenset(wanted.commits) - wanted.skipped,
         state.config.record_keys,
     )
-    return ReadPlan(task.schema, tuple(splits), task, (*fallen_behind(state, wanted), *planner.warnings))
+    return ReadPlan(task.schema, tuple(splits), task, (*fallen_behind(state, wanted), *missing))
 
 
 def fallen_behind(state: TableState, wanted: Range) -> tuple[str, ...]:
@@ -158,7 +160,7 @@ class _Planner:
         self._written = state.written(wanted.view)
         self._stats = stats_by_group(wanted)
         self._complete = Completeness(state, wanted.view)
-        self.warnings: list[str] = []
+        self._lost: dict[str, list[str]] = {}
 
     def splits(self) -> list[HudiSplit]:
         """One split a file group, or a partition where folded deletes must be found."""
@@ -180,6 +182,14 @@ class _Planner:
             together = bool(before) or inserts_after_deletes(self._stats.get(partition, {}), self._wanted)
             splits += _splits_of(partition, list(slices.values()), before, together)
         return splits
+
+    def warnings(self) -> tuple[str, ...]:
+        """What the splits leave out, one sentence a commit; call it after `splits`."""
+        return tuple(
+            f"deletes of {instant} in {len(groups)} file groups ({groups[0]}{', ...' if groups[1:] else ''}) are left "
+            "out: the files from before it were cleaned"
+            for instant, groups in self._lost.items()
+        )
 
     def _touched(self) -> dict[str, tuple[set[str] | None, tuple[FileInfo, ...]]]:
         """By partition the file ids that the range's commits wrote or replaced, None for all, and the partition's
@@ -250,9 +260,7 @@ class _Planner:
         """Deletes of a commit can be told no more: for a stream that is a gap; a batch gets its rows, and a warning."""
         if self._wanted.strict and not self._wanted.everything:
             raise self._complete.error(f"{partition}/{file_id}" if partition else file_id, instant)
-        self.warnings.append(
-            f"deletes of {instant} in file group {file_id} are left out: the files from before it were cleaned"
-        )
+        self._lost.setdefault(instant, []).append(file_id)
 
 
 def full_scan(state: TableState, wanted: Range) -> list[HudiSplit]:

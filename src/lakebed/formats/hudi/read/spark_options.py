@@ -30,7 +30,7 @@ from lakebed.formats.hudi.options import (
     SPARK,
     START_OFFSET,
 )
-from lakebed.formats.hudi.read.cdc import all_commits, full_splits, row_changes
+from lakebed.formats.hudi.read.cdc import all_commits, full_plan, row_changes
 from lakebed.formats.hudi.read.cdc_json import CDC_SCHEMA, CdcRows
 from lakebed.formats.hudi.read.changes import Range, plan_changes, range_of
 from lakebed.formats.hudi.read.snapshot import plan_snapshot
@@ -135,7 +135,7 @@ def plan_cdc_rows(
     user = tuple(name for name in state.schema().names if name not in META)
     changes = row_changes(state, options, wanted, (COMMIT_TIME, *user))
     task = CdcRows(changes, pa.schema([CDC_SCHEMA.field(name) for name in names]), parse_where(where, CDC_SCHEMA))
-    return ReadPlan(task.schema, tuple(full_splits(state, options, wanted, as_it_stands)), task)
+    return full_plan(state, options, wanted, task, as_it_stands)
 
 
 def rows_only(state: TableState, plan: ReadPlan[HudiSplit]) -> ReadPlan[HudiSplit]:

@@ -33,6 +33,8 @@ from lakebed.verbs.table import Position
 COMMIT_TIME = "_hoodie_commit_time"
 RECORD_KEY = "_hoodie_record_key"
 PARTITION_PATH = "_hoodie_partition_path"
+_INSTANT_DIGITS = (8, 14, 17)
+"""Digits of a day, and of the instants that Hudi writes."""
 META = (COMMIT_TIME, "_hoodie_commit_seqno", RECORD_KEY, PARTITION_PATH, "_hoodie_file_name")
 """The meta columns, in the order in which they stand before the user's."""
 
@@ -179,6 +181,8 @@ class TableState:
             text = self._savepoint(text[4:])
         if not text.isdigit():
             return _digits(text, what, self.config.timezone)
+        if what == "as_of" and len(text) not in _INSTANT_DIGITS and text not in self.timeline.by_time:
+            raise _no_moment(text, what)
         if self.config.completion_times:
             orders = {self.timeline.order(entry) for entry in self.timeline.commits}
             entry = self.timeline.by_time.get(text)
@@ -220,11 +224,15 @@ def _digits(text: str, what: str, timezone: str) -> str:
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(
-            f"{what} is {text!r}",
-            why="expected an instant such as 20240131093000000 or a timestamp such as 2024-01-31T09:30:00",
-        ) from None
+        raise _no_moment(text, what) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     local = moment.astimezone(datetime.UTC if timezone == "UTC" else None)
     return local.strftime("%Y%m%d%H%M%S") + f"{local.microsecond // 1000:03d}"
+
+
+def _no_moment(text: str, what: str) -> UsageError:
+    return UsageError(
+        f"{what} is {text!r}",
+        why="expected an instant such as 20240131093000000 or a timestamp such as 2024-01-31T09:30:00",
+    )
