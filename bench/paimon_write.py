@@ -26,7 +26,6 @@ import itertools
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -232,7 +231,9 @@ def move(location: str, count: int) -> dict[str, float]:
 
 
 def peak_mebibytes() -> float:
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    """The most memory that this program has held (what the program before it in this process held does not count)."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return round(int(status["VmHWM"].split()[0]) / 1024)
 
 
 def tree_cpu() -> float:

@@ -5,8 +5,7 @@ Rules: Paimon's FileEntry.mergeEntries (a DELETE cancels an earlier ADD of the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 
 from lakebed.errors import CorruptError, DataCleanedError
 from lakebed.formats.paimon.codec.manifest import ADD, Identity, IndexManifestEntry, ManifestEntry, ManifestFileMeta
@@ -19,7 +18,8 @@ from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.layout import manifest_path
 from lakebed.kernel.files import Store
 
-_READERS = 8
+_READ_AT_ONCE = 64
+"""Manifests whose bytes are in memory at a time."""
 
 KeepManifest = Callable[[ManifestFileMeta], bool]
 KeepEntry = Callable[[ManifestEntry], bool]
@@ -37,16 +37,14 @@ def data_manifests(store: Store, snapshot: Snapshot) -> list[ManifestFileMeta]:
 
 def entries_of(store: Store, metas: Iterable[ManifestFileMeta], keep: KeepEntry | None = None) -> list[ManifestEntry]:
     """The entries of manifests in order, unmerged."""
-    metas = list(metas)
-
-    def read(meta: ManifestFileMeta) -> list[ManifestEntry]:
-        entries = manifest_from_bytes(_read(store, meta.file_name), manifest_path(meta.file_name))
-        return list(entries) if keep is None else [entry for entry in entries if keep(entry)]
-
-    if len(metas) <= 1:
-        return [entry for meta in metas for entry in read(meta)]
-    with ThreadPoolExecutor(_READERS) as pool:
-        return [entry for found in pool.map(read, metas) for entry in found]
+    names = [meta.file_name for meta in metas]
+    made: list[ManifestEntry] = []
+    for start in range(0, len(names), _READ_AT_ONCE):
+        some = names[start : start + _READ_AT_ONCE]
+        for name, data in zip(some, _read_many(store, some), strict=True):
+            found = manifest_from_bytes(data, manifest_path(name))
+            made += found if keep is None else [entry for entry in found if keep(entry)]
+    return made
 
 
 def merge(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
@@ -88,6 +86,13 @@ def index_files(store: Store, snapshot: Snapshot | None) -> list[IndexManifestEn
         return []
     name = snapshot.index_manifest
     return [entry for entry in index_manifest_from_bytes(_read(store, name), manifest_path(name)) if entry.kind == ADD]
+
+
+def _read_many(store: Store, names: list[str]) -> Sequence[bytes]:
+    try:
+        return store.read_many([manifest_path(name) for name in names])
+    except FileNotFoundError:
+        return [_read(store, name) for name in names]  # says which one is gone
 
 
 def _read(store: Store, name: str) -> bytes:

@@ -43,7 +43,12 @@ class Spill:
     def is_full(self) -> bool:
         """Whether the disk space that a task may take is taken."""
         most = self._options[opt.SPILL_DISK_SIZE]
-        return self._file is not None and most is not None and self._file.size >= most
+        return self._file is not None and most is not None and self.size >= most
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return 0 if self._file is None else self._file.size
 
     @property
     def buckets(self) -> tuple[Bucket, ...]:

@@ -46,6 +46,7 @@ TOTAL_BUCKETS = {
 """What manifests say for the number of buckets where it is not fixed."""
 _MOST_OPEN = 64
 """Files of tables without a key that stay open for more rows; with more buckets some get more files."""
+_THREADED_BYTES = 1 << 20
 
 T = TypeVar("T")
 
@@ -196,7 +197,7 @@ class PaimonTaskWriter:
             else:
                 self._wrote(place, *self._files.write(place.folder, arrivals, self._names))
 
-        self._each(take, list(self._arrivals(assigned)))
+        self._each(take, list(self._arrivals(assigned)), assigned.rows.nbytes)
         if self._spill.is_full:
             self._drain()
 
@@ -207,7 +208,7 @@ class PaimonTaskWriter:
             place = self._places[bucket]
             self._wrote(place, *self._files.write_runs(place.folder, self._spill.runs(bucket), self._names))
 
-        self._each(write, self._spill.buckets)
+        self._each(write, self._spill.buckets, self._spill.size)
         self._spill.close()
 
     def _append(self, place: _Place, arrivals: Arrivals) -> None:
@@ -224,8 +225,9 @@ class PaimonTaskWriter:
         self._wrote(self._places[bucket], self._files.metas(self._open[bucket].close()), ())
         del self._open[bucket]
 
-    def _each(self, act: Callable[[T], None], items: Sequence[T]) -> None:
-        if self._threads > 1 and len(items) > 1:
+    def _each(self, act: Callable[[T], None], items: Sequence[T], size: int) -> None:
+        """Act on each item, `size` bytes in all: threads for few cost more than they bring."""
+        if self._threads > 1 and len(items) > 1 and size >= _THREADED_BYTES:
             with ThreadPoolExecutor(self._threads) as pool:
                 list(pool.map(act, items))
         else:
