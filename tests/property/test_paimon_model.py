@@ -199,3 +199,16 @@ def test_rows_without_a_key(writes: list[list[Row]], buffer: str, options: dict[
     assert sorted(found, key=repr) == sorted(came, key=repr)
     if options["bucket"] == "-1":
         assert found == came
+
+
+@settings(max_examples=15, deadline=None)
+@given(batches(["+I", "+U", "-D"]), st.sampled_from(MODES[3:]), st.sampled_from(["256 mb", "1 b"]))
+def test_deletion_vectors(writes: list[list[Row]], mode: Mode, buffer: str) -> None:
+    """Postponed rows of such tables are merged into the highest level, and no delete stays there."""
+    state: dict[str, Row] = {}
+    for rows in writes:
+        for row in rows:
+            state[row["k"]] = row
+    with TemporaryDirectory() as folder:
+        options = {"deletion-vectors.enabled": "true", "write-buffer-size": buffer}
+        assert written(folder, writes, options, mode) == live(state, mode)

@@ -8,7 +8,7 @@ says where (numbers of apache/paimon unless another project is named).
 - #8349, #5654 partitions with bucket counts of their own: test_write.test_a_rescaled_partition_keeps_its_own_number
 - #5920 a primary key without the partition column: test_create.test_refused
 - #8078, #1719 an update changes the partition: test_dynamic.test_a_key_that_changes_its_partition
-- #5095, #7168, #6460 postponed rows nobody sees: test_postpone
+- #5095, #7168, #6460 postponed rows nobody sees: test_postpone, test_inspect.test_rows_that_wait
 - #8985 rows one by one and all at once: here
 - #5556, #9216, #9322 timestamps hashed by another precision: tests/golden/test_paimon_hash.py
 - #3365 ignore-delete and the kind column: test_write.test_ignore_delete_sees_the_kind_column
@@ -23,6 +23,8 @@ says where (numbers of apache/paimon unless another project is named).
 - #3367, #3401, #8952 messages of another version: tests/golden/test_paimon_serializers.py
 - #7745 merge engines read as plain files: tests/golden/test_paimon_read.py, tests/property/test_paimon_model.py
 - #5874 deletion vectors switched on later: here
+- #6978 expiry deletes data before the snapshot that names it: tests/crash/test_paimon_expire.py, and beside branches
+  and tags test_expire.test_a_branch_keeps_its_files
 - ClickHouse/ClickHouse#113360 the union of all files: test_write.test_the_last_row_of_a_key_wins
 
 Not lakebed's yet, so without a test: #4906 (deletes by a filter), #5581 (marks of finished partitions), #5883 and

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.codec.types import DataField, arrow_schema
+from lakebed.formats.paimon.codec.types import DataField, arrow_schema, timestamp_unit
 from lakebed.formats.paimon.read.evolution import as_written, cast_column
 from lakebed.formats.paimon.read.formats import file_batches
 from lakebed.kernel.files import Store
@@ -28,7 +28,8 @@ def read_batches(
     sources = [own.get(field.id) for field in wanted]
     names = [field.name for field in system] + [field.name for field in sources if field is not None]
     schema = arrow_schema([*system, *wanted])
-    for batch in file_batches(store, path, names):
+    coarse = {field.name for field in sources if field is not None and _is_coarse_time(field)}
+    for batch in file_batches(store, path, names, coarse):
         columns = [batch.column(place) for place in range(len(system))]
         at = len(system)
         for field, source in zip(wanted, sources, strict=True):
@@ -44,3 +45,7 @@ def read_batches(
             ],
             schema=schema,
         )
+
+
+def _is_coarse_time(field: DataField) -> bool:
+    return field.type.root in ("TIMESTAMP", "TIMESTAMP_LTZ") and timestamp_unit(field.type) != "ns"

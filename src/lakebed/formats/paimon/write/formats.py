@@ -6,7 +6,7 @@ before a byte is written. The counterpart of `read.formats`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -212,15 +212,38 @@ def _refuse_early_times(table: pa.Table, location: str) -> None:
 
 
 def _refuse_far_times(table: pa.Table, location: str) -> None:
-    """INT96 is read in nanoseconds, which end in the years 1677 and 2262; nested times are taken as they are."""
+    """Times inside nested columns are INT96 beside nanoseconds, and read as nanoseconds, which end in the years 1677
+    and 2262."""
     for field in table.schema:
-        if pa.types.is_timestamp(field.type) and field.type.unit != "ns":
-            found = pc.min_max(table.column(field.name))
-            most = _NANOSECONDS // {"ms": 10**6, "us": 10**3}[field.type.unit]
+        if not pa.types.is_nested(field.type):
+            continue
+        for times in _leaves(table.column(field.name).combine_chunks()):
+            if not pa.types.is_timestamp(times.type) or times.type.unit == "ns":
+                continue
+            found = pc.min_max(times)
+            most = _NANOSECONDS // {"ms": 10**6, "us": 10**3}[times.type.unit]
             if found["min"].is_valid and not -most <= found["min"].value <= found["max"].value <= most:
                 raise UnsupportedError(
-                    f"column {field.name!r} has times outside the years 1678 to 2261, which a Parquet file with "
-                    f"nanosecond columns beside it does not carry",
+                    f"column {field.name!r} holds times outside the years 1678 to 2261, which a Parquet file with "
+                    f"nanosecond columns beside it does not carry inside nested columns",
                     table=location,
                     todo="Use timestamps of at most six digits in all columns of the table",
                 )
+
+
+def _leaves(column: pa.Array) -> Iterator[pa.Array]:
+    """The plain columns inside a nested one."""
+    kind = column.type
+    if isinstance(column, pa.ChunkedArray):
+        for chunk in column.chunks:
+            yield from _leaves(chunk)
+    elif pa.types.is_map(kind):
+        yield from _leaves(column.keys)
+        yield from _leaves(column.items)
+    elif pa.types.is_list(kind):
+        yield from _leaves(column.values)
+    elif pa.types.is_struct(kind):
+        for place in range(kind.num_fields):
+            yield from _leaves(column.field(place))
+    else:
+        yield column
