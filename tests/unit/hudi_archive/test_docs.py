@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import lakebed
 from lakebed.formats.hudi.codec.archive_v1 import ArchivedEntry, parse_archive
-from lakebed.hudi import timelines
+from lakebed.formats.hudi.codec.lsm import read_payloads
+from lakebed.hudi import post_commit, timelines
 from lakebed.kernel.scratch import Scratch
-from tests.unit.hudi_archive.lake import Lake, at, reasons, times
+from tests.unit.hudi_archive.lake import FREE, NO_COMPACTION, Lake, at, commit_metadata, reasons, times
 
 DOCUMENT = Path(__file__).parents[3] / "docs/archive.md"
 RETAINING = {"hoodie.cleaner.policy": "KEEP_LATEST_COMMITS"}
@@ -101,6 +103,59 @@ def test_all_three_states_are_archived_and_a_pending_instant_never_by_itself(tmp
     assert state in reasons(result, 3)
     entries = {(e.action, e.state) for e in _entries(tmp_path)}
     assert entries == {("commit", "REQUESTED"), ("commit", "INFLIGHT"), ("commit", "COMPLETED")}
+
+
+def test_the_archive_holds_what_each_state_file_held(tmp_path: Path) -> None:
+    says("each with what that file held: a clean's plan, a commit's counts so far, a compaction's plan")
+    lake = Lake(tmp_path, merge_on_read=True)
+    lake.commit(1, action="compaction")
+    lake.commit(*range(2, 6))
+    lake.put(f"{at(2)}.inflight", commit_metadata(size=700))
+    lake.clean(*range(11, 15))
+    lake.archive(2, 3, **NO_COMPACTION)
+    held = {(e.instant, e.action, e.state): set(e.metadata()) for e in _entries(tmp_path)}
+    assert held[at(11), "clean", "REQUESTED"] == held[at(11), "clean", "INFLIGHT"] == {"hoodieCleanerPlan"}
+    assert held[at(11), "clean", "COMPLETED"] == {"hoodieCleanMetadata"}
+    assert held[at(2), "commit", "INFLIGHT"] == held[at(2), "commit", "COMPLETED"] == {"hoodieCommitMetadata"}
+    assert held[at(2), "commit", "REQUESTED"] == set()
+    assert held[at(1), "compaction", "REQUESTED"] == {"hoodieCompactionPlan"}
+    assert held[at(1), "commit", "COMPLETED"] == {"hoodieCommitMetadata"}
+
+
+def test_from_version_8_on_one_row_holds_the_completed_file_and_the_plan(tmp_path: Path) -> None:
+    says("From version 8 on the archive holds one row for each instant, with the completed file and the plan.")
+    lake = Lake(tmp_path, 8)
+    lake.clean(1, retained=1)
+    lake.commit(*range(2, 6))
+    plan, done = (lake.timeline / name for name in (f"{at(1)}.clean.requested", lake.done_name(1, "clean")))
+    wanted = {at(1): ("clean", done.read_bytes(), plan.read_bytes())}
+    wanted |= {at(n): ("commit", (lake.timeline / lake.done_name(n, "commit")).read_bytes(), None) for n in (2, 3)}
+    assert lake.archive(2, 3).archived == tuple(times([1, 2, 3]))
+    (file,) = (tmp_path / ".hoodie/timeline/history").glob("*.parquet")
+    table = read_payloads(file.read_bytes())
+    found = zip(*(table[name].to_pylist() for name in ("instantTime", "action", "metadata", "plan")), strict=True)
+    assert {time: tuple(rest) for time, *rest in found} == wanted
+
+
+def test_archival_needs_no_commit_and_happens_after_one(tmp_path: Path) -> None:
+    says("A call of `table.archive` or `lakebed archive`, at any time: archival needs no commit.")
+    says("it removes the markers of the instant, archives if that is due (unless `hoodie.archive.automatic=false`)")
+    options = {**FREE, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
+    lake = Lake(tmp_path)
+    lake.commit(*range(1, 6))
+    assert post_commit(tmp_path, at(5), {**options, "hoodie.archive.automatic": False}).archived == ()
+    assert post_commit(tmp_path, at(5), options).archived == tuple(times([1, 2, 3]))
+    lake.commit(6, 7)
+    assert lakebed.open(tmp_path).archive(options=options).archived == tuple(times([4, 5]))
+
+
+def test_the_oldest_go_above_the_maximum_until_the_minimum_is_left(tmp_path: Path) -> None:
+    says("commits are archived only when there are more than `hoodie.keep.max.commits`; then the oldest go until")
+    lake = Lake(tmp_path)
+    lake.commit(*range(1, 6))
+    assert lake.archive(2, 5).archived == ()
+    lake.commit(6)
+    assert lake.archive(2, 5).archived == tuple(times([1, 2, 3, 4]))
 
 
 def test_the_batch_is_no_threshold_and_min_instants_is_one(tmp_path: Path) -> None:

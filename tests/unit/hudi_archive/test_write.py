@@ -207,7 +207,7 @@ def test_memory_is_bounded_by_bytes_whatever_the_count(lake: Lake, version: int)
     """Commits of 20 MB of metadata each, of which a block could take ten, within 100 MB."""
     large = commit_metadata(size=20 << 20)
     assert len(large) > 20 << 20
-    count = 6 if version == 6 else 20
+    count = 20
     lake.commit(*range(1, count + 1), data=large)
     lake.commit(count + 1, count + 2)
     done = subprocess.run(
