@@ -80,22 +80,19 @@ def file_groups(files: Iterable[FileInfo]) -> dict[str, FileGroup]:
     groups: dict[str, FileGroup] = {}
     for info in files:
         name = info.path.rpartition("/")[2]
-        if name[0] == ".":
-            log = parse_log_name(name, info.size)
-            if log:
-                file_id = log[0]
-                group = groups.get(file_id)
-                if group is None:
-                    group = groups[file_id] = FileGroup(file_id, [], [])
-                group.logs.append(log[1])
+        is_log = name[0] == "."
+        parsed: tuple[str, BaseFile | LogFile] | None
+        parsed = parse_log_name(name, info.size) if is_log else parse_base_name(name, info.size)
+        if parsed is None:
             continue
-        base = parse_base_name(name, info.size)
-        if base:
-            file_id = base[0]
-            group = groups.get(file_id)
-            if group is None:
-                group = groups[file_id] = FileGroup(file_id, [], [])
-            group.bases.append(base[1])
+        file_id, file = parsed
+        group = groups.get(file_id)
+        if group is None:
+            group = groups[file_id] = FileGroup(file_id, [], [])
+        if isinstance(file, LogFile):
+            group.logs.append(file)
+        else:
+            group.bases.append(file)
     return groups
 
 
