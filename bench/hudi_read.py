@@ -1,7 +1,8 @@
-"""Reads of a Hudi merge-on-read table, side by side: lakebed, hudi-rs and Hudi's own Spark reader, each in processes of
-its own, in turn.
+"""Reads of a Hudi merge-on-read table, side by side: lakebed, lakebed on Spark, hudi-rs and Hudi's own Spark reader,
+each in processes of its own, in turn.
 
-    ./run bench hudi-read [--rows 2000000] [--repeats 3] [--table FOLDER] [--engines lakebed,hudi-rs,spark]
+    ./run bench hudi-read [--rows 2000000] [--repeats 3] [--times 3] [--table FOLDER]
+                          [--engines lakebed,lakebed-spark,hudi-rs,spark]
 
 The table has 12 columns in 4 partitions: one bulk insert and three upserts of a tenth of the rows into logs, nothing
 compacted; Hudi's Spark bundle writes it once. What is measured: a snapshot of all columns, a filtered count, and the
@@ -29,7 +30,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "hudi_read.json"
-PYTHONS = {"lakebed": ".venv", "hudi-rs": ".venv-interop", "spark": ".venv-hudi-jvm"}
+PYTHONS = {"lakebed": ".venv", "lakebed-spark": ".venv", "hudi-rs": ".venv-interop", "spark": ".venv-hudi-jvm"}
 BUNDLE = ".cache/jars/hudi/hudi-spark3.5-bundle_2.12-1.0.2.jar"
 Work = Callable[[], int]
 
@@ -59,9 +60,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--table", default=str(ROOT / ".cache" / "bench" / "hudi_read"))
-    parser.add_argument("--engines", default="lakebed,hudi-rs,spark")
+    parser.add_argument("--engines", default="lakebed,lakebed-spark,hudi-rs,spark")
     parser.add_argument("--python", action="append", default=[], help="ENGINE=PATH of another interpreter")
     parser.add_argument("--bundle", default=str(ROOT / BUNDLE))
+    parser.add_argument("--times", type=int, default=3, help="How often each process reads after its first read")
     parser.add_argument("--work", default="", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -85,6 +87,8 @@ def _run(engine: str, options: argparse.Namespace, work: str) -> list[dict[str, 
         str(options.rows),
         "--bundle",
         options.bundle,
+        "--times",
+        str(options.times),
     ]
     environment = {**os.environ, "TZ": "UTC", "PYSPARK_PYTHON": str(python)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -146,15 +150,17 @@ def _report(
 
 
 def _measure(options: argparse.Namespace) -> None:
-    engine, work = options.work.split(":")
+    engine, _, work = options.work.partition(":")
     if work == "make":
         _make(options)
         return
-    works = {"lakebed": _lakebed, "hudi-rs": _hudi_rs, "spark": _spark}[engine](options)
+    works = {"lakebed": _lakebed, "lakebed-spark": _lakebed_on_spark, "hudi-rs": _hudi_rs, "spark": _spark}[engine](
+        options
+    )
     for what, read in works.items():
         rows = read()
         seconds, processor = [], []
-        for _ in range(3):
+        for _ in range(options.times):
             began, used = time.perf_counter(), _processor_seconds()
             assert read() == rows
             seconds.append(round(time.perf_counter() - began, 3))
@@ -167,17 +173,20 @@ def _measure(options: argparse.Namespace) -> None:
 
 
 def _processor_seconds() -> float:
-    """Of this process and of Spark's JVM, which is a child that lives on."""
-    return sum(sum(map(int, _stat(pid)[11:13])) for pid in ("self", *_children())) / os.sysconf("SC_CLK_TCK")
+    """Of this process and of all that it started: Spark's JVM and its Python workers, which live on."""
+    return sum(sum(map(int, _stat(pid)[11:13])) for pid in _family(str(os.getpid()))) / os.sysconf("SC_CLK_TCK")
 
 
 def _peak_mb() -> int:
-    lines = [line for pid in ("self", *_children()) for line in Path(f"/proc/{pid}/status").read_text().splitlines()]
+    found = [Path(f"/proc/{pid}/status").read_text() for pid in _family(str(os.getpid()))]
+    lines = [line for status in found for line in status.splitlines()]
     return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
 
 
-def _children() -> list[str]:
-    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+def _family(pid: str) -> list[str]:
+    """A process and those below it."""
+    below = " ".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")).split()
+    return [pid, *(one for child in below for one in _family(child))]
 
 
 def _stat(pid: str) -> list[str]:
@@ -201,6 +210,31 @@ def _lakebed(options: argparse.Namespace) -> dict[str, Work]:
         "snapshot": lambda: count(lakebed.open(options.table).read()),
         "filtered count": lambda: count(lakebed.open(options.table).read([], "part = 'p1' and i1 < 100")),
         "last two commits": lambda: count(lakebed.open(options.table).changes(after=after)),
+    }
+
+
+def _lakebed_on_spark(options: argparse.Namespace) -> dict[str, Work]:
+    """As `_lakebed`, through Spark: every row reaches Spark's own form, and is dropped there."""
+    import lakebed.spark
+
+    spark = lakebed.spark.local_session("local[2]")
+    lakebed.spark.register(spark)
+    after = _last_two(options)
+
+    def noop(frame: Any) -> int:
+        frame.write.format("noop").mode("overwrite").save()
+        return -1
+
+    def changes() -> Any:
+        return spark.read.format("lakebed").option("after", after).load(options.table)
+
+    changed = changes().count()
+    return {
+        "snapshot": lambda: noop(lakebed.spark.read(spark, options.table)) and options.rows,
+        "filtered count": lambda: int(
+            lakebed.spark.read(spark, options.table, ["i1"], "part = 'p1' and i1 < 100").count()
+        ),
+        "last two commits": lambda: noop(changes()) and changed,
     }
 
 
