@@ -1,0 +1,130 @@
+"""Iceberg tables written from Spark: files follow bytes at any number of tasks, changes by key, streams once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+import lakebed
+import lakebed.spark
+from lakebed.formats.iceberg.read.plan import scan_tasks
+from lakebed.formats.iceberg.table import IcebergTable
+from lakebed.kernel.files import open_store
+from lakebed.kernel.routing import in_bounds
+from lakebed.spark.stream_sink import reports, slow_start
+from tests.spark.tables import as_bag, changes_of
+
+ROOT = Path(__file__).parents[2]
+ORDERS = pa.schema(
+    [pa.field("id", pa.int64(), False), pa.field("dt", pa.string(), False), ("amount", pa.decimal128(10, 2))]
+)
+TARGET = 150_000
+
+
+def orders(folder: Path, version: int = 2, **options: object) -> IcebergTable:
+    given = {"format-version": version, **options}
+    table = lakebed.create(str(folder), "iceberg", ORDERS, ["id"], ["dt"], given)
+    assert isinstance(table, IcebergTable)
+    return table
+
+
+def some_orders(spark: SparkSession, count: int, partitions: int) -> DataFrame:
+    """Nine in ten rows lie in one partition."""
+    spark.range(0, count, 1, partitions).createOrReplaceTempView("numbers")
+    return spark.sql(
+        "select id, if(pmod(xxhash64(id), 10) = 0, concat('d', pmod(id, 3)), 'd') as dt, "
+        "cast(pmod(xxhash64(id, 1), 10000000) / 100 as decimal(10, 2)) as amount from numbers"
+    )
+
+
+def check_sizes(table: IcebergTable) -> dict[str, int]:
+    """The number of files of each partition, which must suit its bytes."""
+    metadata = table.metadata
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for task in scan_tasks(table.access.files, metadata, metadata.head()):
+        sizes[task.data.partition[0]].append(task.data.size)
+    for found in sizes.values():
+        assert in_bounds(len(found), sum(found), TARGET, int(1.4 * TARGET)), found
+    assert not list(Path(table.location, "data").glob("lakebed-staging*"))
+    return {partition: len(found) for partition, found in sizes.items()}
+
+
+@pytest.mark.parametrize(("partitions", "parallelism"), [(5, 2), (9, 8)])
+def test_files_a_bucket_follow_its_bytes(
+    spark: SparkSession, tmp_path: Path, partitions: int, parallelism: int
+) -> None:
+    table = orders(tmp_path / "t")
+    frame = some_orders(spark, 120_000, partitions)
+    options = {"sink.parallelism": parallelism, "target-file-size-bytes": TARGET}
+    lakebed.spark.write(frame, table.location, options=options)
+    counts = check_sizes(table)
+    assert counts["d"] > 2 and [counts[f"d{n}"] for n in range(3)] == [1, 1, 1]
+    assert as_bag(table.read()) == as_bag(frame.toArrow())
+
+
+def test_the_dataframe_writer_keeps_the_rule_too(spark: SparkSession, tmp_path: Path) -> None:
+    table = orders(tmp_path / "t", **{"write.target-file-size-bytes": TARGET})
+    frame = some_orders(spark, 60_000, 6)
+    frame.write.format("lakebed").mode("append").save(table.location)
+    assert check_sizes(table)["d"] > 1
+    assert as_bag(table.read()) == as_bag(frame.toArrow())
+    spark.sql("select 1L as id, 'd0' as dt, cast(7 as decimal(10,2)) as amount").write.format("lakebed").mode(
+        "overwrite"
+    ).save(table.location)
+    assert sum(row["dt"] == "d0" for row in table.read().read_all().to_pylist()) == 1
+
+
+def test_changes_by_key(spark: SparkSession, tmp_path: Path) -> None:
+    table = orders(tmp_path / "t", 3)
+    lakebed.spark.write(some_orders(spark, 1000, 3), table.location)
+    changes = spark.sql(
+        "select id, 'moved' as dt, cast(-1 as decimal(10, 2)) as amount, "
+        "if(id < 10, '-D', '+U') as _row_kind from range(0, 200)"
+    )
+    lakebed.spark.write(changes, table.location)
+    found = {row["id"]: row for row in table.read().read_all().to_pylist()}
+    assert sorted(found) == list(range(10, 1000))
+    assert {row["dt"] for id, row in found.items() if id < 200} == {"moved"}
+    lakebed.spark.write(changes.drop("_row_kind").where("id > 100"), table.location, "delete")
+    assert table.read().read_all().num_rows == 891
+    assert not list(Path(table.location, "data").glob("lakebed-staging*"))
+
+
+def test_killed_between_the_two_commits_each_row_comes_once(spark: SparkSession, hudi: Path, tmp_path: Path) -> None:
+    table, sink, checkpoint = orders(tmp_path / "t"), str(tmp_path / "t"), str(tmp_path / "checkpoint")
+    command = [sys.executable, "-m", "tests.spark.killed_stream", str(hudi), sink, checkpoint, "1"]
+    died = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=600, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    assert len(table.history()) == 2  # the second is not in Spark's commit log
+    files = len(list(Path(sink, "data").rglob("*.parquet")))
+    frame = changes_of(spark, str(hudi))
+    run_to_end(frame, sink, checkpoint)
+    done = {report.batch_id: report for report in reports(open_store(checkpoint))}
+    assert (done[1].outcome, done[1].instant, done[2].outcome) == ("skipped", "", "committed")
+    assert len(table.history()) == 3
+    whole = orders(tmp_path / "whole")
+    run_to_end(frame, whole.location, str(tmp_path / "other"))
+    assert as_bag(table.read()) == as_bag(whole.read())
+    of_whole = len(list(Path(whole.location, "data").rglob("*.parquet")))
+    assert len(list(Path(sink, "data").rglob("*.parquet"))) == of_whole > files
+
+
+def run_to_end(frame: DataFrame, sink: str, checkpoint: str) -> None:
+    """All batches there are; on a busy machine Spark may give up a Python process that starts too slowly."""
+    for tries_left in reversed(range(4)):
+        try:
+            query = lakebed.spark.write_stream(frame, sink, checkpoint, trigger={"availableNow": True})
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if not tries_left or not slow_start(error):
+                raise
+        else:
+            return
