@@ -12,9 +12,20 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.callbacks import Committed
 from lakebed.errors import TableExistsError, TableNotFoundError
 from lakebed.kernel.files import Store, open_store
-from lakebed.testing.faults import CRASHES, FAILURES, READS, Crash, Fault, FaultyStore, Kind, check_crash_safety
+from lakebed.testing.faults import (
+    CHANGES,
+    CRASHES,
+    FAILURES,
+    READS,
+    Crash,
+    Fault,
+    FaultyStore,
+    Kind,
+    check_crash_safety,
+)
 
 SCHEMA = pa.schema(
     [pa.field("dt", pa.string(), nullable=False), pa.field("id", pa.int64(), nullable=False), ("v", pa.string())]
@@ -167,3 +178,36 @@ def test_after_a_crash_the_metadata_folders_hold_nothing_foreign(copies: Callabl
         root = Path(store.real.location)
         assert set(os.listdir(root / "snapshot")) <= {"LATEST", "EARLIEST", "snapshot-1", "snapshot-2"}
         assert os.listdir(root / "schema") == ["schema-0"]
+
+
+class Told:
+    """A commit callback that remembers beyond the life of a process."""
+
+    def __init__(self) -> None:
+        self.snapshots: list[int] = []
+
+    def call(self, commit: Committed) -> None:
+        self.snapshots.append(commit.snapshot_id)
+
+
+@pytest.mark.parametrize("resumed_by", ["replay", "next commit"])
+def test_a_callback_is_called_for_every_snapshot(copies: Callable[..., Callable[[], Store]], resumed_by: str) -> None:
+    """Killed at any storage call: the same commit done again, or the next one, calls what is owed."""
+    make = copies(with_first)
+
+    def told(store: Store, callback: Told, identifier: int) -> None:
+        writer = lakebed.open(store, QUICK).writer("job", callbacks=[callback])
+        writer.write(pa.Table.from_pylist(SECOND))
+        writer.filter_and_commit({identifier: writer.prepare_commit()})
+
+    counting = FaultyStore(make())
+    told(counting, Told(), 2)
+    changes = sum(call.verb in CHANGES for call in counting.calls)
+    for kind, at in itertools.product((Kind.CRASH_BEFORE, Kind.CRASH_AFTER), range(1, changes + 1)):
+        store, callback = FaultyStore(make(), Fault(at, kind)), Told()
+        with suppress(Crash, ValueError):  # ValueError: this call cannot fail in that way
+            told(store, callback, 2)
+        told(store.real, callback, 2 if resumed_by == "replay" else 3)
+        made = [int(instant.time) for instant in lakebed.open(store.real).history()]
+        assert set(callback.snapshots) == set(made[1:]), f"{kind} at change {at}"
+        assert len(callback.snapshots) <= len(made[1:]) + 1, "at most the one under way is told twice"

@@ -52,6 +52,14 @@ def test_a_failing_one_is_owed_and_hides_nothing(make: Make) -> None:
     assert [c.snapshot_id for c in recorder.seen] == [1, 2]
 
 
+def test_what_fails_where_no_result_tells_is_in_the_log(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    table = make()
+    writer = table.writer("u", callbacks=[Recorder(failures=1)])
+    writer.write(rows(("a", 1, "v", 1)))
+    assert writer.filter_and_commit({1: writer.prepare_commit()}) == 1
+    assert "not now" in caplog.text
+
+
 def test_a_replay_after_a_crash_calls_what_is_owed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     table, recorder = make(), Recorder()
 

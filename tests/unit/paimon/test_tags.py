@@ -25,7 +25,7 @@ class Heard:
         raise RuntimeError("best effort")
 
 
-def test_a_tag_keeps_its_name(make: Make) -> None:
+def test_a_tag_keeps_its_name(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     table = lakebed.open(make().location, {"tag.callbacks": "tests.unit.paimon.test_tags:Heard"})
     with pytest.raises(NotInHistoryError):
         table.tag("too-early")
@@ -41,6 +41,7 @@ def test_a_tag_keeps_its_name(make: Make) -> None:
     with pytest.raises(NotInHistoryError):
         table.delete_tag("first")
     assert Heard.events == [("first", 1), ("same", 1), ("first",)]
+    assert "best effort" in caplog.text
 
 
 def test_a_branch_is_written_beside_the_table(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -36,6 +37,8 @@ from lakebed.model.upkeep import ExpireResult, RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table, project
 from lakebed.verbs.write import Mode
+
+_LOG = logging.getLogger("lakebed.paimon")
 
 
 class PaimonTable(Table):
@@ -182,17 +185,22 @@ class PaimonTable(Table):
             raise CommitUnknownError(
                 "the store does not say whether the tag was made", table=self.location, todo="Try again"
             )
-        call_each(self._tag_callbacks(), lambda callback: callback.notify_creation(name, found.id))
+        self._tell(lambda callback: callback.notify_creation(name, found.id))
 
     def delete_tag(self, name: str) -> None:
         """Remove a tag; NotInHistoryError when there is none."""
         self._history.tag(name)
         self.store.delete(tag_path(self._history.branch, name))
-        call_each(self._tag_callbacks(), lambda callback: callback.notify_deletion(name))
+        self._tell(lambda callback: callback.notify_deletion(name))
 
     def inspect(self) -> TableReport:
         """Figures, what readers do not see or pay for, and what holds upkeep back; only metadata is read."""
         return inspect(self._history, self._options(self.table_schema))
+
+    def _tell(self, act: Callable[[TagCallback], None]) -> None:
+        """Call the tag callbacks, best effort; one that fails is told in the log."""
+        for note in call_each(self._tag_callbacks(), act):
+            _LOG.warning("%s: %s", self.location, note)
 
     def _tag_callbacks(self) -> list[TagCallback]:
         options = self._options(self.table_schema)

@@ -7,6 +7,7 @@ landed commit may name are never deleted.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -40,6 +41,7 @@ from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.model.commit import CommitResult, Outcome
 
+_LOG = logging.getLogger("lakebed.paimon")
 _SKIPPED_EMPTY = "nothing to commit: no rows were written"
 _SKIPPED_DONE = "this identifier was committed before"
 
@@ -117,7 +119,7 @@ class Committer:
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[PaimonMessage]]) -> int:
         """Commit, in order, the identifiers that this user has not committed; their number. The files of each must
-        still be there."""
+        still be there. What a result's notes would say goes to the log."""
         for identifier in commits:
             _check_identifier(identifier)
         waiting = [identifier for identifier in sorted(commits) if not self._is_committed(identifier)]
@@ -127,8 +129,8 @@ class Committer:
             self._callbacks.register(self._history.latest_id() or 0)
         for identifier in waiting:
             self._publish(identifier, commits[identifier], None, True)
-        self.call_owed()
-        self._maintained(bool(waiting))
+        for note in (*self.call_owed(), *self._maintained(bool(waiting))):
+            _LOG.warning("%s: %s", self._store.location, note)
         return len(waiting)
 
     def abort(self, messages: Sequence[PaimonMessage]) -> None:
