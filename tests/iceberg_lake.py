@@ -14,7 +14,8 @@ from pyiceberg.schema import Schema
 
 from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.codec.schema import arrow_schema
-from lakebed.formats.iceberg.entries import Content, DataFile, DeleteFile, FileTask, Partition
+from lakebed.formats.iceberg.entries import Content, DataFile, DeleteFile, FileTask, Metrics, Partition, data_files
+from lakebed.formats.iceberg.manifests import scan
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.formats.iceberg.write.files import RollingWriter, WriteTarget
@@ -69,6 +70,14 @@ class Lake:
     def deletes(self) -> dict[str, DeleteFile]:
         """The live delete files that apply to some data, by path."""
         return {delete.path: delete for task in self.tasks for delete in task.deletes}
+
+    @staticmethod
+    def metrics_of(lake: Lake) -> dict[str, Metrics]:
+        """The figures of the live data files, by path."""
+        metadata = lake.table.metadata
+        found = scan(lake.table.access.files, metadata, metadata.head(), stats=True)
+        files = [file for entries in found.data.values() for file in data_files(entries)]
+        return {file.path: file.metrics for file in files if file.metrics is not None}
 
     def rows(self, as_of: Any = None) -> list[str]:
         """All rows, as texts, sorted: NaN equals itself."""

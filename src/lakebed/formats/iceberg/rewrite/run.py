@@ -46,6 +46,9 @@ from lakebed.kernel.packing import even_runs
 from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.upkeep import RewriteResult, Skipped
 
+_LEAST_OUTPUTS = 4
+"""Files of one task where a group is split, at least."""
+
 
 @dataclass(frozen=True, slots=True)
 class IcebergRewrite:
@@ -316,10 +319,11 @@ class _Run:
     def _tasks(
         self, number: int, group: PlannedGroup, some: Sequence[FileTask], way: Way, parts: int
     ) -> list[RewriteTask]:
-        """A group as tasks: one a file where files are joined, as many as run at once where they are encoded."""
+        """A group as tasks: one a file where files are joined, as many as run at once where they are encoded, but
+        then of several files each: a task can even its files out only among themselves."""
         outputs = group.about.files_after
         sizes = np.array([one.data.size for one in some], np.int64)
-        pieces = {Way.JOIN: outputs, Way.ENCODE: min(outputs, parts), Way.ARRANGE: 1}[way]
+        pieces = {Way.JOIN: outputs, Way.ENCODE: min(max(1, outputs // _LEAST_OUTPUTS), parts), Way.ARRANGE: 1}[way]
         starts = even_runs(sizes, pieces).tolist()
         ends = [*starts[1:], len(some)]
         shares = [round(outputs * float(sizes[:end].sum()) / max(1, float(sizes.sum()))) for end in ends]

@@ -24,7 +24,7 @@ from lakebed.formats.iceberg.layout import data_location, partition_path
 from lakebed.formats.iceberg.write.formats import FORMATS, Layout, OpenData
 from lakebed.formats.iceberg.write.metrics import Leaf, MetricsMode, leaves_of, metrics_modes
 
-_LEAST_GROUP = 64 << 10
+_LEAST_GROUP = 4 << 10
 _FULL = 0.98
 """A file this near to its size is closed: a row group more would carry it over."""
 
