@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from lakebed.errors import CommitUnknownError, TableExistsError
+from lakebed.errors import CommitUnknownError, TableExistsError, UsageError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog import (
     CatalogTable,
@@ -24,12 +24,14 @@ from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spe
 from lakebed.formats.iceberg.expire.options import EXPIRE_SNAPSHOTS, REMOVE_ORPHANS, parsed
 from lakebed.formats.iceberg.expire.orphans import remove_orphans
 from lakebed.formats.iceberg.expire.snapshots import expire
+from lakebed.formats.iceberg.inspect import inspect
 from lakebed.formats.iceberg.read.changes import plan_difference, range_of
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import predicate_schema
 from lakebed.formats.iceberg.read.plan import plan_snapshot
 from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.refs import create_branch, create_tag, delete_ref
+from lakebed.formats.iceberg.rewrite.manifests import rewrite_manifests, rewrite_what
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
 from lakebed.formats.iceberg.snapshot import history, iso_time, schema_at, snapshot_at
 from lakebed.formats.iceberg.write.settings import OPTIONS as WRITE_OPTIONS
@@ -41,6 +43,7 @@ from lakebed.kernel.options import Options, option_text
 from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
+from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ExpireResult, RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table
@@ -222,9 +225,15 @@ class IcebergTable(Table):
 
         `where` chooses files that may hold a matching row. A dry run says what would be rewritten and why, what would
         not, and predicts files and bytes. Options are those of Iceberg's `rewrite_data_files` and `lakebed.rewrite.*`.
-        Raises CommitConflictError when others changed the same files meanwhile: nothing is left then.
+        `lakebed.rewrite.what` = manifests rewrites these instead. Raises CommitConflictError when others changed the
+        same files meanwhile: nothing is left then.
         """
         commit = {key: value for key, value in self.options.items() if key.startswith("commit.")}
+        what, options = rewrite_what(options)
+        if what == "manifests":
+            if where is not None:
+                raise UsageError("a rewrite of manifests takes no `where`", todo="Rewrite those of a spec with spec-id")
+            return rewrite_manifests(self.access, self.branch, {**commit, **options}, dry_run)
         return IcebergRewrite.planned(self.access, self.branch, where, options, commit).run(dry_run, engine)
 
     def expire(
@@ -248,6 +257,10 @@ class IcebergTable(Table):
             tuple(kept for one in done for kept in one.kept),
             dry_run,
         )
+
+    def inspect(self) -> TableReport:
+        """Health of the branch: snapshots and refs, small files, deletes, manifests, metadata, and what to do."""
+        return inspect(self.access, self.branch)
 
     def newest(self) -> Instant | None:
         """The head of the branch, to be read with the schema that the table has now."""

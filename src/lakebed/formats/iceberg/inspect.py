@@ -1,0 +1,233 @@
+"""The health of an Iceberg table: snapshots, refs, files, deletes, manifests and metadata, and what to do about them.
+
+Thresholds are those that the upkeep verbs go by: a file is small below 0.75 of the table's target size, a partition is
+worth a rewrite from 5 of them on, deletes of 0.3 of a table's rows cost every read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import LakebedError
+from lakebed.formats.iceberg import options as opt
+from lakebed.formats.iceberg.catalog import Loaded, TableAccess
+from lakebed.formats.iceberg.codec.manifest import ManifestFile
+from lakebed.formats.iceberg.codec.metadata import MAIN, Snapshot, TableMetadata
+from lakebed.formats.iceberg.expire.options import parsed
+from lakebed.formats.iceberg.expire.snapshots import plan_expiry
+from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
+from lakebed.formats.iceberg.snapshot import ancestors, iso_time
+from lakebed.model.report import Figure, Finding, Health, TableReport
+from lakebed.model.upkeep import Blocker
+
+_TARGET = "write.target-file-size-bytes"
+_DEFAULT_TARGET = 512 << 20
+_SMALL, _WORTH, _DELETED = 0.75, 5, 0.3
+_MANY_MANIFESTS = 50
+_LARGE_METADATA = 16 << 20
+
+
+def inspect(access: TableAccess, branch: str) -> TableReport:
+    """The report of one branch. A file of the metadata that is missing or damaged is a finding, no error."""
+    loaded = access.load()
+    report = _Report(access, loaded, branch)
+    report.table()
+    report.snapshots()
+    try:
+        report.files()
+    except (LakebedError, FileNotFoundError) as error:
+        report.findings.append(Finding(
+            Health.BROKEN, "the newest snapshot cannot be read whole", str(error),
+            "Restore the file, or roll back to a snapshot that is whole",
+        ))  # fmt: skip
+    report.metadata_files()
+    return TableReport(access.name, "iceberg", report.figures, tuple(report.findings), tuple(report.blockers))
+
+
+@dataclass(slots=True)
+class _Report:
+    access: TableAccess
+    loaded: Loaded
+    branch: str
+    figures: dict[str, Mapping[str, Figure]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    blockers: list[Blocker] = field(default_factory=list)
+
+    @property
+    def _metadata(self) -> TableMetadata:
+        return self.loaded.metadata
+
+    def table(self) -> None:
+        """What the table is."""
+        metadata = self._metadata
+        spec = ", ".join(f"{f.transform}({f.name})" for f in metadata.spec.fields)
+        self.figures["table"] = {
+            "format-version": metadata.format_version, "location": metadata.location, "uuid": metadata.uuid,
+            "columns": len(metadata.schema.fields), "schemas": len(metadata.schemas), "partition-spec": spec or "none",
+            "partition-specs": len(metadata.specs), "branch": self.branch, "next-row-id": metadata.next_row_id,
+        }  # fmt: skip
+        if not opt.properties(metadata.properties)[opt.GC_ENABLED]:
+            self._attention(
+                "upkeep may not delete files",
+                "gc.enabled is false",
+                "Set gc.enabled=true if no other table has the files",
+            )
+
+    def snapshots(self) -> None:
+        """Snapshots and refs, what could expire and what holds it."""
+        metadata = self._metadata
+        found = sorted(metadata.snapshots.values(), key=lambda s: s.timestamp_ms)
+        in_history = {s.snapshot_id for ref in metadata.refs.values() for s in _line(metadata, ref.snapshot_id)}
+        staged = [s for s in found if s.snapshot_id not in in_history]
+        now = time.time_ns() // 1_000_000
+        plan = plan_expiry(metadata, parsed({}), now, self.access.name)
+        self.figures["snapshots"] = {
+            "snapshots": len(found), "oldest": iso_time(found[0].timestamp_ms) if found else None,
+            "newest": iso_time(found[-1].timestamp_ms) if found else None, "in no branch": len(staged),
+            "ready to expire": len(plan.snapshots),
+            "branches": sum(ref.is_branch for ref in metadata.refs.values()),
+            "tags": sum(not ref.is_branch for ref in metadata.refs.values()),
+        }  # fmt: skip
+        if plan.snapshots:
+            limit = opt.properties(metadata.properties)[opt.MAX_SNAPSHOT_AGE] / 86_400_000
+            self._attention(
+                f"{len(plan.snapshots)} snapshots are ready to expire", f"they are older than {limit:g} days",
+                "Run table.expire()",
+            )  # fmt: skip
+        age = opt.properties(metadata.properties)[opt.MAX_SNAPSHOT_AGE]
+        for ref in metadata.refs.values():
+            head = metadata.snapshots.get(ref.snapshot_id)
+            if head is None:
+                self.findings.append(Finding(
+                    Health.BROKEN, f"{ref.name} is at snapshot {ref.snapshot_id}, which the table does not have",
+                    remedy=f"Delete {ref.name}",
+                ))  # fmt: skip
+            elif ref.name != MAIN and now - head.timestamp_ms > age:
+                word = "branch" if ref.is_branch else "tag"
+                self.blockers.append(Blocker(
+                    str(ref.snapshot_id), f"{word} {ref.name} is at it, so it cannot expire",
+                    f"Delete the {word} {ref.name} if nobody needs it",
+                ))  # fmt: skip
+
+    def files(self) -> None:
+        """Data files, delete files and manifests of the branch's head."""
+        metadata = self._metadata
+        head = metadata.head(self.branch)
+        manifests = read_manifest_list(self.access.files, head) if head is not None else []
+        data, deletes = _Files(), _Files()
+        target = int(metadata.properties.get(_TARGET, _DEFAULT_TARGET))
+        for entries in self._entries([m for m in manifests if m.content == 0]):
+            data.add(entries, int(target * _SMALL))
+        for entries in self._entries([m for m in manifests if m.content == 1]):
+            deletes.add(entries, 0)
+        worth = {place: n for place, n in data.small_by_partition.items() if n >= _WORTH}
+        self.figures["files"] = {
+            "data files": data.count, "bytes": data.size, "records": data.records, "target bytes": target,
+            "small files": sum(data.small_by_partition.values()), "partitions with files": len(data.partitions),
+            "partitions worth a rewrite": len(worth), "delete files": deletes.count, "delete bytes": deletes.size,
+            "position deletes": deletes.kinds["position"], "deletion vectors": deletes.kinds["vector"],
+            "equality deletes": deletes.kinds["equality"], "deleted positions": deletes.positions,
+        }  # fmt: skip
+        if worth:
+            self._attention(
+                f"{sum(worth.values())} small files lie in {len(worth)} partitions",
+                f"each has at least {_WORTH} files below {int(target * _SMALL)} bytes; every one costs reads a request",
+                "Run table.rewrite()",
+            )  # fmt: skip
+        if data.records and deletes.positions / data.records >= _DELETED:
+            self._attention(
+                f"{deletes.positions} of {data.records} rows are deleted, and read all the same", "",
+                "Run table.rewrite()",
+            )  # fmt: skip
+        if deletes.kinds["equality"]:
+            self._attention(
+                f"{deletes.kinds['equality']} equality delete files are compared with every older row", "",
+                "Run table.rewrite(options={'delete-file-threshold': 1, 'remove-dangling-deletes': True})",
+            )  # fmt: skip
+        self._manifests(manifests)
+
+    def _manifests(self, manifests: list[ManifestFile]) -> None:
+        size = sum(m.length for m in manifests)
+        target = opt.properties(self._metadata.properties)[opt.MANIFEST_SIZE]
+        self.figures["manifests"] = {
+            "manifests": len(manifests), "bytes": size,
+            "of delete files": sum(m.content == 1 for m in manifests), "target bytes": target,
+        }  # fmt: skip
+        if len(manifests) >= _MANY_MANIFESTS and size / len(manifests) < target / 8:
+            self._attention(
+                f"{len(manifests)} small manifests are read by each plan", "",
+                "Run table.rewrite(options={'lakebed.rewrite.what': 'manifests'})",
+            )  # fmt: skip
+
+    def metadata_files(self) -> None:
+        """The metadata file itself, which every commit writes anew."""
+        metadata = self._metadata
+        size = self.access.files.size(self.loaded.location)
+        properties = metadata.properties
+        self.figures["metadata"] = {
+            "file": self.loaded.location.rpartition("/")[2], "bytes": size,
+            "earlier files named": len(metadata.metadata_log), "statistics files": len(metadata.statistics_files),
+            "delete-after-commit": properties.get("write.metadata.delete-after-commit.enabled", "false"),
+        }  # fmt: skip
+        if size > _LARGE_METADATA:
+            self._attention(f"the metadata file has {size} bytes", "every commit writes it whole", "Run table.expire()")
+
+    def _entries(self, manifests: list[ManifestFile]) -> Iterator[pa.Table]:
+        columns = ("partition", "spec_id", "content", "file_format", "record_count", "file_size_in_bytes")
+        for spec_id in {m.spec_id for m in manifests}:
+            some = [m for m in manifests if m.spec_id == spec_id and m.has_live]
+            yield from iter_entries(self.access.files, self._metadata, some, columns)
+
+    def _attention(self, what: str, why: str, remedy: str) -> None:
+        self.findings.append(Finding(Health.ATTENTION, what, why, remedy))
+
+
+@dataclass(slots=True)
+class _Files:
+    """Sums over entries, whole columns at a time; Python meets each partition once a piece."""
+
+    count: int = 0
+    size: int = 0
+    records: int = 0
+    positions: int = 0
+    kinds: dict[str, int] = field(default_factory=lambda: {"position": 0, "vector": 0, "equality": 0})
+    partitions: set[object] = field(default_factory=set)
+    small_by_partition: dict[object, int] = field(default_factory=dict)
+
+    def add(self, entries: pa.Table, small: int) -> None:
+        if not len(entries):
+            return
+        sizes = entries["file_size_in_bytes"].to_numpy()
+        self.count += len(entries)
+        self.size += int(sizes.sum())
+        self.records += int(pc.sum(entries["record_count"]).as_py())
+        self._kinds(entries)
+        spec_id = entries["spec_id"][0].as_py()
+        keys = [f"k{n}" for n in range(entries.schema.field("partition").type.num_fields)]
+        parts = pa.concat_arrays(entries["partition"].chunks).flatten() if keys else []
+        table = pa.table({**dict(zip(keys, parts, strict=True)), "small": (sizes < small).astype(np.int64)})
+        grouped = table.group_by(keys).aggregate([("small", "sum")])
+        for *place, few in zip(*(grouped[name].to_pylist() for name in (*keys, "small_sum")), strict=True):
+            key = (spec_id, *map(str, place))
+            self.partitions.add(key)
+            if few:
+                self.small_by_partition[key] = self.small_by_partition.get(key, 0) + few
+
+    def _kinds(self, entries: pa.Table) -> None:
+        content = entries["content"].to_numpy()
+        vector = pc.equal(entries["file_format"], "PUFFIN").to_numpy()
+        self.kinds["position"] += int(((content == 1) & ~vector).sum())
+        self.kinds["vector"] += int(vector.sum())
+        self.kinds["equality"] += int((content == 2).sum())
+        self.positions += int(entries["record_count"].to_numpy()[content == 1].sum())
+
+
+def _line(metadata: TableMetadata, snapshot_id: int) -> Iterator[Snapshot]:
+    head = metadata.snapshots.get(snapshot_id)
+    return ancestors(metadata, head) if head is not None else iter(())

@@ -1,0 +1,157 @@
+"""An Iceberg commit that fails at any storage call leaves the old snapshot or the new one, whole, and done again lands
+once; so do expiry and creation."""
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakebed
+from lakebed.errors import CommitConflictError, LakebedError, TableExistsError, TableNotFoundError
+from lakebed.formats.iceberg import publish
+from lakebed.formats.iceberg.entries import DataFile, data_files
+from lakebed.formats.iceberg.manifests import scan
+from lakebed.formats.iceberg.table import IcebergTable
+from lakebed.kernel.files import Store, open_store
+from lakebed.testing.faults import FAILURES, Crash, Fault, FaultyStore, Kind, check_crash_safety, crash_points
+from tests.unit.iceberg.tables import SCHEMA, create, data_file, ids
+
+
+def opened(store: Store) -> IcebergTable:
+    table = lakebed.open(store)
+    assert isinstance(table, IcebergTable)
+    return table
+
+
+def live(table: IcebergTable) -> list[DataFile]:
+    metadata = table.metadata
+    found = scan(table.access.files, metadata, metadata.head())
+    return [file for entries in found.data.values() for file in data_files(entries)]
+
+
+def observe(store: Store) -> tuple[list[int], list[str]]:
+    table = opened(store)
+    return ids(table), [instant.action for instant in table.history()]
+
+
+def once(commit: Callable[[IcebergTable, DataFile], None], rows: list[int]) -> Callable[[Store], None]:
+    """A job that, started again, does not commit what it has committed."""
+
+    def operation(store: Store) -> None:
+        table = opened(store)
+        if not {*rows} <= {*ids(table)}:
+            commit(table, data_file(table, rows))
+
+    return operation
+
+
+def append(table: IcebergTable, file: DataFile) -> None:
+    publish.append(table.access, [file])
+
+
+def overwrite(table: IcebergTable, file: DataFile) -> None:
+    publish.overwrite(table.access, [file], [(0, ("a",))])
+
+
+def rewrite(store: Store) -> None:
+    table = opened(store)
+    if table.history()[-1].action != "replace":
+        head = table.metadata.head()
+        old = [file for file in live(table) if file.partition == ("a",)]
+        publish.replace(table.access, head and head.snapshot_id, old, [data_file(table, [1, 2, 3])])
+
+
+def expire(store: Store) -> None:
+    opened(store).expire(options={"older-than": "2100-01-01"})
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Iterator[Callable[[], Store]]:
+    """Fresh copies of a table of rows 1, 2, 3 in a and 4 in b, with a manifest merge due at the next commit. Its
+    metadata holds absolute locations, so each copy takes the place of the one before."""
+    number = itertools.count()
+    original, place = tmp_path / "original", tmp_path / "t"
+    table = create(place, **{"commit.manifest.min-count-to-merge": "3"})
+    publish.append(table.access, [data_file(table, [1, 2])])
+    publish.append(table.access, [data_file(table, [3]), data_file(table, [4], "b")])
+    shutil.copytree(place, original)
+
+    def make() -> Store:
+        place.rename(tmp_path / f"done-{next(number)}")
+        shutil.copytree(original, place)
+        return open_store(place)
+
+    yield make
+
+
+FEW = (Kind.CRASH_BEFORE, Kind.CRASH_AFTER, Kind.ERROR_BEFORE, Kind.UNKNOWN_BEFORE, Kind.UNKNOWN_AFTER)
+
+
+@pytest.mark.parametrize(
+    ("operation", "kinds"),
+    [(once(append, [7]), FAILURES), (once(overwrite, [8]), FEW), (rewrite, FEW), (expire, FAILURES)],
+    ids=["append", "overwrite", "rewrite", "expire"],
+)
+def test_every_failure_leaves_the_old_or_the_new(
+    copies: Callable[[], Store], operation: Callable[[Store], Any], kinds: Sequence[Kind]
+) -> None:
+    assert check_crash_safety(copies, operation, observe, kinds) >= 20
+
+
+def test_what_a_failed_commit_wrote_is_removed(copies: Callable[[], Store], tmp_path: Path) -> None:
+    """A store that refuses leaves no manifest behind (a killed process may)."""
+    for point in crash_points(once(append, [7]), copies, [Kind.ERROR_BEFORE]):
+        if isinstance(point.error, LakebedError) and not point.call.path.endswith(".parquet"):
+            named = {m for s in opened(point.store).metadata.snapshots.values() for m in [s.manifest_list]}
+            there = {str(p) for p in (tmp_path / "t/metadata").glob("snap-*.avro")}
+            assert there == named, str(point)
+
+
+def test_a_rival_at_the_same_version_is_met_by_a_retry(copies: Callable[[], Store]) -> None:
+    def rival(store: Store) -> None:
+        table = opened(store)
+        publish.append(table.access, [data_file(table, [100])])
+
+    real = copies()
+    probe = FaultyStore(real)
+    table = opened(probe)
+    publish.append(table.access, [data_file(table, [7])])
+    puts = [call.verb for call in probe.changes]
+    at = puts.index("put_if_absent") + 1
+    real = copies()
+    faulty = FaultyStore(real, Fault(at, Kind.EXISTS, rival=rival))
+    table = opened(faulty)
+    publish.append(table.access, [data_file(table, [7])])
+    assert ids(opened(real)) == [1, 2, 3, 4, 7, 100]
+
+
+def test_a_rival_that_rewrites_the_same_files_is_a_conflict(copies: Callable[[], Store]) -> None:
+    probe = FaultyStore(copies())
+    rewrite(probe)
+    at = [call.verb for call in probe.changes].index("put_if_absent") + 1
+    real = copies()
+    with pytest.raises(CommitConflictError):
+        rewrite(FaultyStore(real, Fault(at, Kind.EXISTS, rival=rewrite)))
+    assert observe(real) == ([1, 2, 3, 4], ["append", "append", "replace"])
+
+
+def test_creation_is_whole_or_not(tmp_path: Path) -> None:
+    number = itertools.count()
+
+    def make() -> Store:
+        return open_store(tmp_path / f"t{next(number)}")
+
+    def run(store: Store) -> None:
+        lakebed.create(store, "iceberg", SCHEMA)
+
+    for point in crash_points(run, make):
+        try:
+            assert lakebed.open(point.store).history() == [], str(point)
+            with pytest.raises(TableExistsError):
+                run(point.store)
+        except TableNotFoundError:
+            assert isinstance(point.error, (Crash, LakebedError)), str(point)
+            run(point.store)
