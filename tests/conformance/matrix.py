@@ -31,6 +31,8 @@ class Row:
 HUDI, PAIMON = "tests/conformance/test_hudi.py::", "tests/conformance/test_paimon.py::"
 SOURCE, SINK = "tests/spark/test_source.py::", "tests/spark/test_sink.py::"
 PAIMON_SPARK = "tests/spark/test_paimon_source.py::"
+ICEBERG, GOLDEN_ICEBERG = "tests/conformance/test_iceberg.py::", "tests/golden/test_iceberg_read.py::"
+ICEBERG_SPARK, ICEBERG_SINK = "tests/spark/test_iceberg_source.py::", "tests/spark/test_iceberg_sink.py::"
 STREAM_SINK = "tests/spark/test_stream_sink.py::"
 GOLDEN_HUDI, GOLDEN_PAIMON = "tests/golden/test_hudi_read.py::", "tests/golden/test_paimon_read.py::"
 
@@ -38,25 +40,37 @@ GRID = (
     Row("read a snapshot", "`table.read`", {
         "hudi": Cell((f"{HUDI}TestRead", f"{GOLDEN_HUDI}test_snapshot")),
         "paimon": Cell((f"{PAIMON}TestRead", f"{PAIMON}TestReadOurs", f"{GOLDEN_PAIMON}test_rows")),
+        "iceberg": Cell((
+            f"{ICEBERG}TestRead", f"{GOLDEN_ICEBERG}test_rows", f"{GOLDEN_ICEBERG}test_lineage",
+            "tests/property/test_iceberg_read.py::", "tests/unit/iceberg_read/test_deletes.py::",
+            "tests/unit/iceberg_read/test_pruning.py::",
+        )),
     }),
     Row("time travel", "`as_of`", {
         "hudi": Cell((f"{HUDI}TestRead::test_as_of", f"{GOLDEN_HUDI}test_each_moment")),
         "paimon": Cell((
             f"{PAIMON}TestRead::test_as_of", f"{GOLDEN_PAIMON}test_tag", f"{GOLDEN_PAIMON}test_time_travel",
         )),
+        "iceberg": Cell((
+            f"{ICEBERG}TestRead::test_as_of", f"{GOLDEN_ICEBERG}test_each_snapshot",
+            f"{GOLDEN_ICEBERG}test_branches",
+        )),
     }),
     Row("read changes", "`table.changes`", {
         "hudi": Cell((f"{HUDI}TestChanges", f"{GOLDEN_HUDI}test_range")),
+        "iceberg": Cell((f"{ICEBERG}TestChanges", f"{GOLDEN_ICEBERG}test_changes")),
     }),
     Row("the row before and after each change", "`cdc.enabled`", {
         "hudi": Cell((f"{HUDI}TestFullChanges", f"{HUDI}TestFullStream", "tests/golden/test_hudi_cdc.py::")),
     }),
     Row("stream", "`table.stream`", {
         "hudi": Cell((f"{HUDI}TestStream",)),
+        "iceberg": Cell((f"{ICEBERG}TestStream",)),
     }),
     Row("history", "`table.history`", {
         "hudi": Cell((f"{HUDI}TestRead::test_history", f"{GOLDEN_HUDI}test_archived_history")),
         "paimon": Cell((f"{PAIMON}TestRead::test_history", f"{GOLDEN_PAIMON}test_history")),
+        "iceberg": Cell((f"{ICEBERG}TestRead::test_history", "tests/golden/test_iceberg_metadata.py::")),
     }),
     Row("create", "`lakebed.create`", {
         "paimon": Cell(
@@ -72,11 +86,19 @@ GRID = (
             ),
             "every bucket mode and merge engine; no lookup or full-compaction changelog",
         ),
+        "iceberg": Cell((
+            f"{ICEBERG}TestWrite", "tests/unit/iceberg_sink/", "tests/property/test_iceberg_sink.py::",
+            "tests/interop/test_iceberg_sink_outside.py::",
+        )),
     }),
     Row("commit exactly once, whatever crashes", "`table.writer`", {
         "paimon": Cell((
             f"{PAIMON}TestWrite::test_an_identifier", "tests/crash/test_paimon_commit.py::",
             "tests/unit/paimon/test_commit.py::",
+        )),
+        "iceberg": Cell((
+            f"{ICEBERG}TestWrite::test_an_identifier", "tests/crash/test_iceberg_sink.py::",
+            "tests/unit/iceberg_sink/test_commits.py::",
         )),
     }),
     Row("rewrite small files", "`table.rewrite`", {
@@ -106,18 +128,24 @@ GRID = (
     Row("Spark batch source", '`format("lakebed")`', {
         "hudi": Cell((f"{SOURCE}test_a_snapshot", f"{SOURCE}test_projection", f"{SOURCE}test_a_range")),
         "paimon": Cell((f"{PAIMON_SPARK}test_a_snapshot", f"{PAIMON_SPARK}test_projection")),
+        "iceberg": Cell((f"{ICEBERG_SPARK}test_a_snapshot", f"{ICEBERG_SPARK}test_projection")),
     }),
     Row("Spark streaming source", "`spark.readStream`", {
         "hudi": Cell((f"{SOURCE}test_a_stream",)),
+        "iceberg": Cell((f"{ICEBERG_SPARK}test_a_stream",)),
     }),
     Row("Spark batch sink", "`lakebed.spark.write`", {
         "paimon": Cell((
             f"{SINK}test_each_bucket", f"{SINK}test_kinds", f"{SINK}test_the_dataframe_writer",
             f"{PAIMON_SPARK}test_dynamic", f"{PAIMON_SPARK}test_append", f"{PAIMON_SPARK}test_a_static",
         )),
+        "iceberg": Cell((
+            f"{ICEBERG_SINK}test_files", f"{ICEBERG_SINK}test_the_dataframe_writer", f"{ICEBERG_SINK}test_changes",
+        )),
     }),
     Row("Spark streaming sink, exactly once", "`lakebed.spark.write_stream`", {
         "paimon": Cell((f"{STREAM_SINK}test_killed", f"{STREAM_SINK}test_a_checkpoint")),
+        "iceberg": Cell((f"{ICEBERG_SINK}test_killed",)),
     }),
     Row("pipelines", "`lakebed run`", {
         "hudi": Cell((f"{STREAM_SINK}test_a_pipeline", "tests/spark/test_demo.py::"), "as a source"),
