@@ -34,6 +34,13 @@ def data_files(folder: Path) -> list[str]:
     return sorted(str(path.parent.relative_to(folder)) for path in folder.glob("dt=*/bucket-*/data-*"))
 
 
+@pytest.fixture
+def ungathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files stay as tasks wrote them, so that they show where rows went."""
+    monkeypatch.setattr("lakebed.spark.sink.settled", lambda sink, messages, engine: messages)
+
+
+@pytest.mark.usefixtures("ungathered")
 @pytest.mark.parametrize("parallelism", [2, 8])
 def test_each_bucket_gets_one_file_a_commit(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
     table = orders(tmp_path / "t")
@@ -42,6 +49,32 @@ def test_each_bucket_gets_one_file_a_commit(spark: SparkSession, tmp_path: Path,
     assert result.outcome is Outcome.COMMITTED
     assert data_files(tmp_path / "t") == sorted(f"dt=d{d}/bucket-{b}" for d in (0, 1) for b in range(4))
     assert as_bag(table.read()) == as_bag(frame.toArrow())
+
+
+@pytest.mark.usefixtures("ungathered")
+def test_keys_of_every_kind_are_routed(spark: SparkSession, tmp_path: Path) -> None:
+    """Whatever Spark makes of a key's type on its way to Python, all rows of a bucket meet in one task."""
+    spark.range(0, 400, 1, 3).createOrReplaceTempView("numbers")
+    frame = spark.sql("""
+        select timestamp_seconds(id) as `a.b`, cast(timestamp_seconds(id) as timestamp_ntz) as n,
+               cast(id as decimal(20, 3)) as d, date_from_unix_date(cast(id as int)) as day, cast(id as string) as s,
+               cast(cast(id as string) as binary) as y, id % 2 = 0 as even, id as v
+        from numbers""")
+    keys = ["a.b", "n", "d", "day", "s", "y", "even"]
+    schema = pa.schema([field.with_nullable(field.name not in keys) for field in frame.toArrow().schema])
+    table = lakebed.create(tmp_path / "t", "paimon", schema, keys, options={"bucket": "4"})
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        lakebed.spark.write(
+            frame, str(tmp_path / "t"), options={"sink.parallelism": 3, "lakebed.gather.max-bytes": "0"}
+        )
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert sorted(path.parent.name for path in (tmp_path / "t").glob("bucket-*/data-*")) == [
+        f"bucket-{b}" for b in range(4)
+    ]
+    assert sorted(table.read(["v"]).read_all()["v"].to_pylist()) == list(range(400))
 
 
 def test_kinds_names_and_missing_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -89,6 +122,7 @@ def test_a_value_that_does_not_fit_leaves_nothing_visible(spark: SparkSession, t
         lakebed.spark.write(some_orders(spark, 1), str(tmp_path / "t"), mode="upsrt")
 
 
+@pytest.mark.usefixtures("ungathered")
 @pytest.mark.parametrize("parallelism", [2, 8])
 def test_a_bucket_gets_as_many_files_as_its_bytes_fill(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
     target = 40_000

@@ -100,12 +100,15 @@ class BucketFiles:
     ) -> tuple[tuple[DataFileMeta, ...], tuple[DataFileMeta, ...]]:
         """Sorted buckets: new level-0 files of the rows, merged; and changelog files of them, not merged."""
         order, keys = self._order(arrivals)
-        changes: tuple[DataFileMeta, ...] = ()
         made = self._written(folder, names, [self._merged(arrivals, order, keys)], False, arrivals.repeats)
-        if self.keeps_changes:
+        if not self.keeps_changes:
+            return made, ()
+        try:
             every = self._sorted(arrivals, order)
-            changes = self._written(folder, names, [every], True, arrivals.repeats)
-        return made, changes
+            return made, self._written(folder, names, [every], True, arrivals.repeats)
+        except BaseException:
+            self.store.delete_many([f"{folder}/{file.file_name}" for file in made])
+            raise
 
     def run(self, arrivals: Arrivals) -> pa.Table:
         """The rows sorted by key but not merged, with their numbers and kinds: what `write_runs` takes."""
