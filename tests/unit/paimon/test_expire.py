@@ -4,6 +4,7 @@ import itertools
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import lakebed
 from lakebed.callbacks import Committed
 from lakebed.errors import CorruptError, NotInHistoryError, OptionError, UnsupportedError
+from lakebed.formats.paimon.write import attempt
 from lakebed.model.commit import Outcome
 from tests.golden import names, unpack
 from tests.unit.paimon.conftest import Make, contents, rows
@@ -250,3 +252,21 @@ def test_a_level_change_deletes_no_file(tmp_path: Path) -> None:
         assert as_text(table.read()) == before
         oldest = table.history()[0]
         assert as_text(table.read(as_of=int(oldest.time))) is not None
+
+
+def test_a_commit_whose_base_expires_meanwhile_is_tried_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make(**BY_HAND, commit_min__retry__wait="1 ms")
+    table.write(rows(("a", 1, "v", 1)))
+    read = attempt.data_manifests
+
+    def after_a_rival(*arguments: Any) -> Any:
+        monkeypatch.setattr(attempt, "data_manifests", read)
+        lakebed.open(table.location).write(rows(("a", 2, "rival", 1)), "overwrite")
+        assert table.expire(options=AT_ONCE).expired == ("1",)
+        return read(*arguments)
+
+    monkeypatch.setattr(attempt, "data_manifests", after_a_rival)
+    assert table.write(rows(("a", 3, "v", 1))).snapshot_id == 3
+    assert contents(table) == [("a", 2, "rival", 1), ("a", 3, "v", 1)]
+    manifests = {path.name for path in (Path(table.location) / "manifest").glob("manifest-list-*")}
+    assert len(manifests) == 4, "those of the lost try are gone"

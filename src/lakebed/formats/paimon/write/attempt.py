@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from lakebed.errors import CommitConflictError, CommitUnknownError, StorageError
+from lakebed.errors import CommitConflictError, CommitUnknownError, DataCleanedError, StorageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import (
     ADD,
@@ -90,6 +90,14 @@ class SnapshotAttempt:
             landed = self._landed()
             if landed is not None:
                 return Won(landed)
+        try:
+            return self._try_after(latest)
+        except DataCleanedError:
+            if latest is None or (self.history.latest_id() or 0) <= latest.id:
+                raise
+            return Lost(f"snapshot {latest.id}, on which it was based, expired meanwhile")
+
+    def _try_after(self, latest: Snapshot | None) -> Won[Snapshot] | Lost:
         entries, next_row = self._with_row_ids(self._entries(latest), latest)
         types = [item.type for item in self.schema.project(self.schema.partition_keys)]
         writer = ManifestWriter(self.store, types, self.schema.id, self._settings())
