@@ -1,8 +1,7 @@
 """How a rewrite lays rows out: in the table's sort order or another one, in z-order, by the partitions of a new spec.
 
 Rules: the reference engine's SortOrderParser as the SQL procedure takes it, ZOrderByteUtils, and the specification's
-"Sorting". Rows that do not fit into memory are put aside, cut into ranges by a sample of their keys, and sorted range
-by range: what is held at a time is bounded, and files have ranges that do not overlap.
+"Sorting". Rows are sorted in bounded memory by `kernel/sorting.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,21 +23,8 @@ from lakebed.errors import OptionError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.rewrite.options import SORT_ORDER
 from lakebed.formats.iceberg.write.routing import Router, Sorter, derived
-from lakebed.kernel.scratch import SpillFile, Stretch
-from lakebed.kernel.sort_keys import Direction, boundaries, comparable, range_codes, sort_order, thinned, with_ties
-
-MEMORY = 96 << 20
-"""Bytes of rows that one task sorts at a time."""
-_SAMPLE = 2000
-_BATCH_ROWS = 64 << 10
-
-
-class Keys(Protocol):
-    """Gives rows their sort keys. Picklable."""
-
-    def keys(self, rows: pa.Table) -> pa.Table:
-        """The keys, in a form that compares column by column."""
-        ...
+from lakebed.kernel.sort_keys import Direction, comparable
+from lakebed.kernel.sorting import Keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,81 +136,6 @@ def _column(schema: Schema, name: str) -> int:
                 raise OptionError.ill_typed(SORT_ORDER.key, name, "a column that is no struct, list or map")
             return field.field_id
     raise OptionError.unknown(name, [field.name for field in schema.fields], where="the columns to sort by")
-
-
-# ---- sorting ---------------------------------------------------------------------------------------------------------
-
-
-def sorted_batches(
-    batches: Iterator[pa.RecordBatch], order: Keys, memory: int = MEMORY, folder: str = ""
-) -> Iterator[pa.RecordBatch]:
-    """All rows in order. About `memory` bytes of them are held; the rest lies in a scratch file."""
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        held.append(batch)
-        size += batch.nbytes
-        if size >= memory:
-            yield from _in_ranges(held, batches, order, memory, folder)
-            return
-    if held:
-        yield from _in_order(pa.Table.from_batches(held), order)
-
-
-def _in_order(rows: pa.Table, order: Keys) -> Iterator[pa.RecordBatch]:
-    rows = rows.combine_chunks()
-    places = sort_order(order.keys(rows))
-    for start in range(0, len(places), _BATCH_ROWS):
-        yield from rows.take(pa.array(places[start : start + _BATCH_ROWS])).combine_chunks().to_batches()
-
-
-def _in_ranges(
-    held: list[pa.RecordBatch], rest: Iterator[pa.RecordBatch], order: Keys, memory: int, folder: str
-) -> Iterator[pa.RecordBatch]:
-    first, second = SpillFile(folder), SpillFile(folder)
-    try:
-        schema = held[0].schema
-        stretches, sample, total = _aside(first, held, rest, order, schema)
-        bounds = boundaries(sample, max(2, 2 * total // memory))
-        ranges: list[list[Stretch]] = [[] for _ in range(len(bounds) + 1)]
-        seen = 0
-        for stretch in stretches:
-            for batch in first.read(stretch):
-                rows = pa.Table.from_batches([batch])
-                codes = range_codes(with_ties(order.keys(rows), seen), bounds)
-                seen += len(rows)
-                for code in np.unique(codes).tolist():
-                    some = rows.filter(pa.array(codes == code)).combine_chunks()
-                    ranges[code].append(second.write(some.to_batches(), schema))
-        first.close()
-        for one in ranges:
-            batches = [batch for stretch in one for batch in second.read(stretch)]
-            if batches:
-                yield from _in_order(pa.Table.from_batches(batches), order)
-    finally:
-        first.close()
-        second.close()
-
-
-def _aside(
-    spill: SpillFile, held: list[pa.RecordBatch], rest: Iterator[pa.RecordBatch], order: Keys, schema: pa.Schema
-) -> tuple[list[Stretch], pa.Table, int]:
-    """Put all rows aside; where they lie, a sample of their keys, and their bytes."""
-    stretches: list[Stretch] = []
-    samples: list[pa.Table] = []
-    total = rows = 0
-    while held:
-        stretches.append(spill.write(held, schema))
-        keys = with_ties(order.keys(pa.Table.from_batches(held)), rows)
-        samples.append(thinned(keys, _SAMPLE))
-        total += sum(batch.nbytes for batch in held)
-        rows += sum(batch.num_rows for batch in held)
-        held = []
-        for batch in rest:
-            held.append(batch)
-            if sum(one.num_rows for one in held) >= 4 * _BATCH_ROWS:
-                break
-    return stretches, pa.concat_tables(samples), total
 
 
 # ---- z-order ---------------------------------------------------------------------------------------------------------

@@ -18,12 +18,13 @@ from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.entries import DataFile, FileTask, Partition
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import read_task
-from lakebed.formats.iceberg.rewrite.arrange import MEMORY, ByPartition, Keys, sorted_batches
+from lakebed.formats.iceberg.rewrite.arrange import ByPartition
 from lakebed.formats.iceberg.rewrite.join import join_files
 from lakebed.formats.iceberg.sizes import FileSizes
 from lakebed.formats.iceberg.write.files import RollingWriter, WriteTarget
 from lakebed.formats.iceberg.write.routing import Bucket, Router
 from lakebed.kernel.parquet.join import NotJoinable
+from lakebed.kernel.sorting import MEMORY, Keys, sorted_batches
 
 
 class Way(StrEnum):

@@ -19,6 +19,7 @@ from lakebed.formats.iceberg.write.files import RollingWriter, WriteTarget
 from lakebed.formats.iceberg.write.formats import FORMATS
 from lakebed.formats.iceberg.write.routing import Bucket, Sorter
 from lakebed.kernel.sort_keys import thinned, with_ties
+from lakebed.kernel.sorting import sorted_batches
 from lakebed.kernel.staging import Place, Run
 from lakebed.verbs.settling import FileSize
 
@@ -77,7 +78,8 @@ class IcebergFileMaker:
 
     def _batches(self, run: Run) -> Iterator[pa.RecordBatch]:
         if self.sorter:
-            yield from self._written(self.sorter.sorted(self._rows(run))).to_batches()
+            for batch in sorted_batches(run.batches(self.place), self.sorter):
+                yield from self._written(pa.Table.from_batches([batch])).to_batches()
         else:
             for batch in run.batches(self.place):
                 yield from self._written(pa.Table.from_batches([batch])).to_batches()
