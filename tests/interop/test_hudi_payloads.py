@@ -57,7 +57,7 @@ def _row(columns: tuple[str, ...], key: str, ts: int, x: str | None, n: int | No
 
 
 def _steps(payload: str, columns: tuple[str, ...]) -> list[tuple[str, list[Row], dict[str, str]]]:
-    """Values and gaps, in order, late and tied; deletes as rows, late ones too, and as an operation, and what follows."""
+    """Values and gaps, in order, late and tied; deletes as rows, late ones too, and by operation, and what follows."""
     gap = UNAVAILABLE if payload == POSTGRES else None
 
     def rows(*given: tuple[str, int, str | None, int | None]) -> list[Row]:
