@@ -1,0 +1,126 @@
+"""Predicates as trees, and what ranges of values say of them: never that no row is kept where one is."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from lakebed.kernel.expressions import Call, Field, Literal, tree_of
+from lakebed.kernel.predicates import parse_where
+from lakebed.kernel.ranges import Facts, can_hold
+
+SCHEMA = pa.schema([("i", pa.int64()), ("s", pa.string()), ("f", pa.float64()), ("in", pa.struct([("x", pa.int32())]))])
+
+
+def test_an_expression_is_a_tree() -> None:
+    tree = tree_of((pc.field("a") == 5) & ~pc.field(("s", "x")).is_null())
+    assert isinstance(tree, Call) and tree.function == "and_kleene"
+    first, second = tree.arguments
+    assert first == Call("equal", (Field(("a",)), Literal(pa.scalar(5))))
+    assert isinstance(second, Call) and second.function == "invert"
+    (inner,) = second.arguments
+    assert isinstance(inner, Call) and inner.arguments == (Field(("s", "x")),)
+
+
+def test_names_and_constants_of_every_kind_survive() -> None:
+    for name in ("é", 'a"b', "two words", "line\nbreak", "a.b", "x" * 5000):
+        assert tree_of(pc.field(name) == 1) == Call("equal", (Field((name,)), Literal(pa.scalar(1))))
+    for value in (None, True, 1.5, "é'\n", b"\0\xff", pa.scalar(3, pa.timestamp("ns", "UTC"))):
+        tree = tree_of(pc.field("a") == pa.scalar(value))
+        assert isinstance(tree, Call) and isinstance(tree.arguments[1], Literal)
+        assert tree.arguments[1].value.equals(pa.scalar(value) if not isinstance(value, pa.Scalar) else value)
+    found = tree_of(pc.field("a").isin(["x", None]))
+    assert isinstance(found, Call) and found.options["value_set"].values.to_pylist() == ["x", None]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_row_is_ever_lost(seed: int) -> None:
+    """Random predicates over random groups of rows whose facts are true, and as wide as facts may be."""
+    chance = random.Random(seed)
+    groups = [_group(chance) for _ in range(12)]
+    facts = {("i",): [_facts(groups, "i", chance)], ("s",): [_facts(groups, "s", chance)]}
+    facts[("f",)] = [_facts(groups, "f", chance)]
+    for _ in range(25):
+        predicate = _predicate(chance, 3)
+        kept = can_hold(tree_of(predicate), lambda path: facts.get(path, []), len(groups))
+        for group, may in zip(groups, kept, strict=True):
+            assert may or group.filter(predicate).num_rows == 0, str(predicate)
+
+
+@pytest.mark.parametrize(
+    ("where", "kept"),
+    [
+        ("i = 5", [True, False]), ("i > 9", [False, True]), ("not i > 9", [True, False]),
+        ("i in (3, 99)", [True, False]),
+        ("i not in (3, null)", [True, False]), ("i is null", [False, True]), ("i is not null", [True, True]),
+        ("s like 'a%'", [True, False]), ("s like 'ab'", [True, False]), ("s like '%a'", [True, True]),
+        ("startswith(s, 'zz')", [False, True]), ("i + 1 > 99", [True, True]), ("in.x > 3", [True, True]),
+        ("null", [False, False]), ("i = null", [False, False]), ("i <=> null", [False, True]),
+        ("i = 5 or s = 'zz'", [True, True]), ("i = 5 and s = 'zz'", [False, False]), ("5 < i", [True, True]),
+        ("f > 1", [True, True]), ("f = 'NaN'", [True, True]),
+    ],
+)  # fmt: skip
+def test_what_is_ruled_out(where: str, kept: list[bool]) -> None:
+    rows = [{"i": [1, 9], "s": ["ab", "b"]}, {"i": [10, 20, None], "s": ["z", "zzz"]}]
+    groups = [
+        pa.table({"i": pa.array(g["i"], pa.int64()), "s": pa.array(g["s"] + [None] * (len(g["i"]) - 2))}) for g in rows
+    ]
+    facts = {("i",): [_facts(groups, "i", None)], ("s",): [_facts(groups, "s", None)]}
+    predicate = parse_where(where, SCHEMA)
+    assert predicate is not None
+    assert can_hold(tree_of(predicate), lambda path: facts.get(path, []), 2).tolist() == kept
+
+
+def test_nothing_is_ruled_out_without_a_tree() -> None:
+    assert can_hold(None, lambda path: [], 3).tolist() == [True, True, True]
+
+
+def _group(chance: random.Random) -> pa.Table:
+    count, base = chance.randrange(0, 5), chance.randrange(-20, 20)
+    some = lambda value: None if chance.random() < 0.2 else value  # noqa: E731
+    return pa.table(
+        {
+            "i": pa.array([some(base + chance.randrange(4)) for _ in range(count)], pa.int64()),
+            "s": pa.array([some(chance.choice("abz") * chance.randrange(3)) for _ in range(count)], pa.string()),
+            "f": pa.array([some(chance.choice([base / 2, float("nan"), -0.0])) for _ in range(count)], pa.float64()),
+        }
+    )
+
+
+def _facts(groups: list[pa.Table], name: str, chance: random.Random | None) -> Facts:
+    lows: list[Any] = []
+    highs: list[Any] = []
+    for group in groups:
+        values = [v for v in group[name].to_pylist() if v is not None and v == v]
+        known = values and (chance is None or chance.random() < 0.8)
+        lows.append(min(values) if known else None)
+        highs.append(max(values) if known else None)
+        if known and name == "s" and chance is not None and chance.random() < 0.5:
+            lows[-1], highs[-1] = lows[-1][:1], highs[-1][:1] + "\U0010ffff"
+    kind = groups[0][name].type
+    columns = [group[name] for group in groups]
+    nulls = np.array([c.null_count > 0 for c in columns])
+    nans = np.full(len(groups), pa.types.is_floating(kind))
+    values_there = np.array([c.null_count < len(c) for c in columns])
+    return Facts(pa.array(lows, kind), pa.array(highs, kind), nulls, values_there, nans)
+
+
+def _predicate(chance: random.Random, depth: int) -> pc.Expression:
+    if depth and chance.random() < 0.6:
+        one, other = _predicate(chance, depth - 1), _predicate(chance, depth - 1)
+        return chance.choice([one & other, one | other, ~one, pc.if_else(one, other, ~other)])
+    name = chance.choice("isf")
+    field = pc.field(name)
+    value = {
+        "i": chance.randrange(-22, 26),
+        "s": chance.choice(["", "a", "aa", "z"]),
+        "f": chance.randrange(-11, 11) / 2,
+    }[name]
+    compare = [field == value, field != value, field < value, field <= value, field > value, field >= value]
+    compare += [field.is_null(), field.is_valid(), field.isin([value, None]), field.isin([value])]
+    compare += [pc.starts_with(field, str(value)), pc.match_like(field, f"{value}%")] if name == "s" else []
+    compare += [pc.is_nan(field), field == float("nan"), field.is_null(nan_is_null=True)] if name == "f" else []
+    return chance.choice(compare)
