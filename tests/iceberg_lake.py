@@ -121,4 +121,5 @@ class Lake:
         for snapshot in metadata.snapshots.values():
             for task in scan_tasks(self.table.access.files, metadata, snapshot):
                 known |= {task.data.path, *(delete.path for delete in task.deletes)}
-        return {str(path) for path in (self.folder / "data").rglob("*") if path.is_file()} - known
+        there = {str(path) for path in (self.folder / "data").rglob("*") if path.is_file()}
+        return {path for path in there - known if "-deletes." not in path and "-equality." not in path}

@@ -103,6 +103,11 @@ GRID = (
     }),
     Row("rewrite small files", "`table.rewrite`", {
         "paimon": Cell(("tests/unit/paimon/test_postpone.py::",), "postponed buckets only"),
+        "iceberg": Cell((
+            "tests/golden/test_iceberg_rewrite.py::", "tests/unit/iceberg_rewrite/test_plan.py::",
+            "tests/unit/iceberg_rewrite/test_run.py::", "tests/property/test_iceberg_rewrite.py::",
+            "tests/crash/test_iceberg_rewrite.py::",
+        )),
     }),
     Row("expire", "`table.expire`", {
         "paimon": Cell(("tests/unit/paimon/test_expire.py::", "tests/crash/test_paimon_expire.py::")),
