@@ -9,8 +9,8 @@ Each case makes a table of timeline files alone and archives it in a process of 
     large-v6, -v8      20 commits with 20 MB of metadata each
     old-v6             one run of 5 commits on a table with 200 archive files of 15 MB each
 
-Where a run does more than one thing its share is printed: planning (a dry run) apart from writing and deleting.
-Figures go to bench/results/hudi_archive.json.
+Opening, planning (a dry run) and archiving (which plans again) are timed apart. Figures go to
+bench/results/hudi_archive.json, the cases like the JVM's beside what that took (`JVM`, where its split is told).
 """
 
 from __future__ import annotations
@@ -32,6 +32,17 @@ from tests.unit.hudi_archive.lake import FREE, Lake, commit_metadata
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "hudi_archive.json"
+JVM = {
+    "like-jvm-v6": {
+        "seconds": 2.0,
+        "what": "Hudi 1.0.2: an upsert that archives, 4.9 s, less one without, 2.9 s",
+    },
+    "like-jvm-v8": {"seconds": 3.0, "what": "Hudi 1.0.2: `call archive_commits`, the call itself included; 5.5 s cold"},
+}
+"""182 of 202 commits, the second run in a warm Spark session of two cores. With the upserts Spark's own share is taken
+off; the call has it in."""
+REPEATS = {"like-jvm-v6": 5, "like-jvm-v8": 5}
+"""Short cases are measured so often, and the least is taken."""
 CASES = ("like-jvm-v6", "like-jvm-v8", "many-v6", "many-v8", "large-v6", "large-v8", "old-v6")
 
 
@@ -47,15 +58,25 @@ def main() -> None:
         return
     figures = []
     for case in options.cases.split(","):
-        with tempfile.TemporaryDirectory(dir=options.folder or None) as folder:
-            make(case, Path(folder), options.instants)
-            command = [sys.executable, "-m", "bench.hudi_archive", "--work", case, folder]
-            line = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        lines = [run(case, options.folder, options.instants) for _ in range(REPEATS.get(case, 1))]
+        line = min(lines, key=lambda one: one["plan_seconds"] + one["archive_seconds"])
+        if case in JVM:
+            line["jvm"] = JVM[case]
+            line["jvm_takes_times_as_long"] = round(float(JVM[case]["seconds"]) / line["archive_seconds"], 1)
         print(line, flush=True)
         figures.append(line)
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps({"machine": machine, "figures": figures}, indent=1) + "\n")
+
+
+def run(case: str, folder: str, instants: int) -> dict[str, Any]:
+    """One run of a case, on a table of its own and in a process of its own."""
+    with tempfile.TemporaryDirectory(dir=folder or None) as table:
+        make(case, Path(table), instants)
+        command = [sys.executable, "-m", "bench.hudi_archive", "--work", case, table]
+        line: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return line
 
 
 def make(case: str, folder: Path, instants: int) -> None:
@@ -94,19 +115,24 @@ def measure(case: str, folder: str) -> dict[str, Any]:
     """One run."""
     bounds = {"like": (20, 30), "many": (145, 150), "larg": (2, 3), "old-": (1, 2)}[case[:4]]
     options = {**FREE, "hoodie.keep.min.commits": bounds[0], "hoodie.keep.max.commits": bounds[1]}
+    began = time.perf_counter()
     table = lakebed.open(folder)
+    opened = time.perf_counter() - began
     base = _peak()
     began, cpu = time.perf_counter(), time.process_time()
     planned = table.archive(dry_run=True, options=options)
     plan = time.perf_counter() - began
+    plan_cpu = time.process_time() - cpu
     began = time.perf_counter()
     result = table.archive(options=options)
     assert result.archived == planned.archived and result.archived
     return {
         "case": case,
         "archived": len(result.archived),
+        "open_seconds": round(opened, 2),
         "plan_seconds": round(plan, 2),
         "archive_seconds": round(time.perf_counter() - began, 2),
+        "plan_cpu_seconds": round(plan_cpu, 2),
         "cpu_seconds": round(time.process_time() - cpu, 2),
         "peak_mb": round(_peak()),
         "peak_above_start_mb": round(_peak() - base),

@@ -159,7 +159,9 @@ class _Run:
             writer = LsmWriter(self.store, self.folder, history, held, new[0].time, new[-1].time)
             try:
                 for wave in rows(self.store, new, self.engine, self.options[BATCH_BYTES]):
-                    writer.add([one.value for one in wave if sorter.takes(one) and one.value is not None])
+                    taken = [one.value for one in wave if sorter.takes(one) and one.value is not None]
+                    wave.clear()
+                    writer.add(taken)
             except BaseException as error:
                 writer.abort(error)
                 raise

@@ -113,8 +113,8 @@ class LsmWriter:
         """The file's name."""
         return lsm_name(self.first, self.last, 0)
 
-    def add(self, rows: Sequence[Row]) -> None:
-        """Some rows, in order."""
+    def add(self, rows: list[Row]) -> None:
+        """Some rows, in order. The list is emptied before they are written: their bytes are then held once."""
         if not rows:
             return
         if self._writer is None:
@@ -122,10 +122,10 @@ class LsmWriter:
             self._check_name()
             sink = self._stack.enter_context(self.store.open_output(f"{self.folder}/{self.name}"))
             self._writer = self._stack.enter_context(lsm_writer(sink))
-        self._writer.write_batch(
-            lsm_batch([(row.time, row.completed, row.action, row.metadata, row.plan) for row in rows])
-        )
+        batch = lsm_batch([(row.time, row.completed, row.action, row.metadata, row.plan) for row in rows])
         self.count += len(rows)
+        rows.clear()
+        self._writer.write_batch(batch)
 
     def _check_name(self) -> None:
         if any(file.name == self.name for file in self.history.files):
