@@ -206,3 +206,21 @@ def test_a_removed_row_needs_only_its_key(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="number"):
         table.write(rows((3, "a", None)).append_column("_row_kind", pa.array(["+I"])))
     assert held(table) == [(2, "a", 20)]
+
+
+def test_tasks_of_a_catalog_table_travel_without_its_secrets(tmp_path: Path) -> None:
+    options = {
+        "lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/catalog.db",
+        "lakebed.catalog.warehouse": str(tmp_path), "lakebed.catalog.token": "hush",
+    }  # fmt: skip
+    schema = pa.schema([pa.field("id", pa.int64(), False), ("part", pa.string()), ("number", pa.int32())])
+    table = lakebed.create("ice:db.t", "iceberg", schema, ["id"], ["part"], options)
+    assert isinstance(table, IcebergTable)
+    table.write(rows((1, "a", 1), (2, "b", 2)))
+    packed = pickle.dumps(table.sink(commit_user="job"))
+    assert b"hush" not in packed
+    sink = pickle.loads(packed)
+    writer = sink.task_writer()
+    writer.write(rows((2, "a", 20)).append_column("_row_kind", pa.array(["+U"])))
+    sink.commit(1, pickle.loads(pickle.dumps(writer.finish())))
+    assert held(table) == [(1, "a", 1), (2, "a", 20)]

@@ -47,7 +47,7 @@ from lakebed.formats.iceberg.codec.updates import Words, applied, dropped_metada
 from lakebed.formats.iceberg.file_io import IMPLEMENTATION, storage_options
 from lakebed.formats.iceberg.files import Files
 from lakebed.kernel.files import PutOutcome, Store, open_store
-from lakebed.kernel.files.credentials import credentials_from
+from lakebed.kernel.files.credentials import credentials_from, is_secret
 
 CATALOG_OPTIONS = "lakebed.catalog."
 """Options with this prefix are properties of the catalog, over those of pyiceberg's own configuration."""
@@ -251,6 +251,11 @@ class CatalogTable:
 
     def __init__(self, identifier: Identifier, options: Mapping[str, str] = {}) -> None:
         self.identifier, self.options = identifier, dict(options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process loads the catalog itself, and finds secrets itself (pyiceberg's own configuration).
+        plain = {key: value for key, value in self.options.items() if not is_secret(key)}
+        return CatalogTable, (self.identifier, plain)
 
     @property
     def name(self) -> str:

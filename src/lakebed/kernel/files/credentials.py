@@ -91,12 +91,12 @@ def credentials_from(options: Mapping[str, str]) -> Credentials:
             ship = value.lower() == "true"
         elif name.startswith("setting."):
             setting = name.removeprefix("setting.")
-            (secret if _is_secret(setting) else plain)[setting] = value
+            (secret if is_secret(setting) else plain)[setting] = value
         else:
             raise OptionError.unknown(key, [f"{PREFIX}provider", f"{PREFIX}ship-secrets", f"{PREFIX}setting.KEY"])
     return Credentials(provider, plain, secret, ship)
 
 
-def _is_secret(setting: str) -> bool:
+def is_secret(setting: str) -> bool:
     """Whether a setting of the storage client unlocks something; in doubt it does."""
     return any(word in setting for word in _SECRET_WORDS) and not any(word in setting for word in _NO_SECRETS)

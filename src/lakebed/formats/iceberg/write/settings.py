@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from lakebed.errors import OptionError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.options import known_property
 from lakebed.formats.iceberg.sizes import DEFAULT_TARGET, FileSizes
 from lakebed.kernel.commit.callbacks import CommitCallback, load_callbacks
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, memory_size, one_of
@@ -80,8 +81,8 @@ OPTIONS = OptionSet(
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
-    """What holds for one write. Sizes are bytes on disk; `summary` goes into the snapshot's summary, `given` are all
-    options of the call."""
+    """What holds for one write. Sizes are bytes on disk; `summary` goes into the snapshot's summary, `given` are
+    options of the call about commits."""
 
     sizes: FileSizes
     distribution: Distribution
@@ -115,7 +116,7 @@ class WriteSettings:
             options[BUFFER],
             tuple(load_callbacks(options[CALLBACKS], lambda name: _parameter(options, name), CALLBACKS.key)),
             {k.removeprefix(SNAPSHOT_PROPERTY): v for k, v in options.raw.items() if k.startswith(SNAPSHOT_PROPERTY)},
-            dict(given),
+            {key: value for key, value in given.items() if known_property(key)},
         )
 
 

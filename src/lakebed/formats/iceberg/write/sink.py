@@ -59,6 +59,7 @@ class IcebergSink:
         callbacks: Sequence[CommitCallback] = (),
     ) -> None:
         self.access, self.metadata, self.settings, self.mode, self.branch = access, metadata, settings, mode, branch
+        self.files = access.files  # tasks reach files without asking a catalog
         self.commit_user = commit_user or str(uuid.uuid4())
         self.callbacks = (*callbacks, *settings.callbacks)
         self.keys = _keys(metadata, settings, mode)
@@ -157,7 +158,7 @@ class IcebergSink:
     def _target(self) -> TaskTarget:
         metadata = self.metadata
         return TaskTarget(
-            self.access.files, metadata.location, metadata.schema, Router(metadata.schema, metadata.spec), self.keys,
+            self.files, metadata.location, metadata.schema, Router(metadata.schema, metadata.spec), self.keys,
             self.mode in (Mode.UPSERT, Mode.DELETE),
             RowKind.DELETE if self.mode is Mode.DELETE else RowKind.INSERT, self._staging, self.settings.buffer,
         )  # fmt: skip
@@ -168,7 +169,7 @@ class IcebergSink:
     def _maker(self) -> IcebergFileMaker:
         order = self.metadata.default_sort_order_id if self._sorter() else None
         properties = {"write.format.default": self.settings.format.lower()}
-        target = WriteTarget.of(self.access.files, self.metadata, sort_order_id=order, properties=properties)
+        target = WriteTarget.of(self.files, self.metadata, sort_order_id=order, properties=properties)
         return IcebergFileMaker(target, self._sorter())
 
     def _splitter(self, target: TaskTarget) -> RangeSplitter | None:
@@ -178,7 +179,7 @@ class IcebergSink:
         return RangeSplitter(target.files, self._staging, target.rows_schema, sorter.keys)
 
     def _drop_staged(self, messages: Sequence[IcebergMessage]) -> None:
-        files = self.access.files
+        files = self.files
         paths = [path for message in messages for path in message.staged_paths]
         files.delete_many(paths)
         for folder in {path.rpartition("/")[0] for path in paths}:
