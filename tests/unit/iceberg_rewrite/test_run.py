@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -665,3 +666,22 @@ def test_a_repartition_has_one_file_a_partition_and_few_open(tmp_path: Path, mon
     made.table.rewrite()
     assert made.rows() == before
     assert sorted(task.data.partition for task in made.tasks) == [(f"p{n:03d}",) for n in range(200)]
+
+
+class Elsewhere(LocalEngine):
+    """Runs tasks as another process would: everything is pickled there and back."""
+
+    def map(self, fn: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+        for task in tasks:
+            yield pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(fn))(pickle.loads(pickle.dumps(task)))))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [ENCODE, {"lakebed.rewrite.concat-min-row-group-bytes": 1}, {"sort-order": "x"}, {"sort-order": "zorder(x, id)"}],
+)
+def test_tasks_travel_to_other_processes(tmp_path: Path, more: dict[str, Any]) -> None:
+    made = of_parts(tmp_path, "ab")
+    before = made.rows()
+    assert made.table.rewrite(engine=Elsewhere(1), options={**SMALL, **more}).files_after == 2
+    assert made.rows() == before
