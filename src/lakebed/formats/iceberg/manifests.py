@@ -1,12 +1,12 @@
 """The manifests of a snapshot and their entries, read from the table's files.
 
 Entries stay columns: a table of a million data files is planned without one Python object a file. Manifests are
-fetched several at a time and decoded many at once, in pieces of bounded size.
+fetched several at a time and decoded many at once, in pieces of bounded size, on all processors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -25,6 +25,7 @@ from lakebed.formats.iceberg.codec.manifest import (
 )
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.files import Files
+from lakebed.kernel.engine import LocalEngine
 
 _FETCHES = 8
 _PIECE_BYTES = 16 << 20
@@ -64,20 +65,28 @@ def iter_entries(
     if not manifests:
         return
     spec = metadata.specs[manifests[0].spec_id]
+    if any(manifest.spec_id != spec.spec_id for manifest in manifests):
+        raise ValueError("manifests of several specs do not make one table of entries")
     kind = partition_type(metadata, spec)
     names = {*columns, *(STATS if stats else ())}
+
+    def piece(group: Sequence[ManifestFile]) -> pa.Table:
+        return decode_entries(group, _fetched(files, group), spec, kind, names, live_only)
+
+    groups = list(_pieces(manifests))
+    yield from LocalEngine().map(piece, groups) if len(groups) > 1 else map(piece, groups)
+
+
+def _pieces(manifests: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:
+    """Runs of manifests that are decoded at once."""
     group: list[ManifestFile] = []
-    contents: list[bytes] = []
-    for manifest, data in _fetched(files, manifests):
-        if manifest.spec_id != spec.spec_id:
-            raise ValueError(f"manifests of specs {spec.spec_id} and {manifest.spec_id} in one table of entries")
+    for manifest in manifests:
         group.append(manifest)
-        contents.append(data)
-        if sum(map(len, contents)) >= _PIECE_BYTES:
-            yield decode_entries(group, contents, spec, kind, names, live_only)
-            group, contents = [], []
+        if sum(m.length for m in group) >= _PIECE_BYTES:
+            yield group
+            group = []
     if group:
-        yield decode_entries(group, contents, spec, kind, names, live_only)
+        yield group
 
 
 def read_entries(
@@ -112,8 +121,8 @@ def scan(
     )
 
 
-def _fetched(files: Files, manifests: Iterable[ManifestFile]) -> Iterator[tuple[ManifestFile, bytes]]:
-    """Each manifest with its bytes, in order; a few are fetched ahead."""
+def _fetched(files: Files, manifests: Sequence[ManifestFile]) -> list[bytes]:
+    """The bytes of some manifests, in order, fetched several at a time."""
 
     def fetch(manifest: ManifestFile) -> bytes:
         try:
@@ -121,14 +130,10 @@ def _fetched(files: Files, manifests: Iterable[ManifestFile]) -> Iterator[tuple[
         except FileNotFoundError as error:
             raise CorruptError("a manifest is missing", file=manifest.path) from error
 
-    waiting = list(manifests)
-    if len(waiting) == 1:
-        yield waiting[0], fetch(waiting[0])
-        return
+    if len(manifests) == 1:
+        return [fetch(manifests[0])]
     with ThreadPoolExecutor(_FETCHES) as pool:
-        for start in range(0, len(waiting), _FETCHES):
-            some = waiting[start : start + _FETCHES]
-            yield from zip(some, pool.map(fetch, some), strict=True)
+        return list(pool.map(fetch, manifests))
 
 
 def _bare(files: Files, path: str) -> ManifestFile:
