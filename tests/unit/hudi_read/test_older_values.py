@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,10 @@ def test_what_is_not_known_is_refused_by_name(properties: dict[str, str], named:
     assert "skip_merge" in str(refused.value)
     unmerged = table.open(hoodie__datasource__merge__type="skip_merge").read(["x"]).read_all()
     assert sorted(unmerged["x"].to_pylist()) == ["new", "old"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tasks_travel_with_their_rules(mode: str, tmp_path: Path) -> None:
+    plan = _table(tmp_path, mode, [(200, "one")], {"id": "k", "ts": 100, "x": "base"}).open().plan_read(["x"])
+    read = pickle.loads(pickle.dumps(plan.read))
+    assert [row for split in plan.splits for batch in read(split) for row in batch.to_pylist()] == [{"x": "one"}]

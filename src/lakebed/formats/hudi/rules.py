@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +42,7 @@ class MergeRules:
 
     ordering: tuple[str, ...] = ()
     keep_defaults: bool = False
-    defaults: Mapping[str, pa.Scalar] = field(default_factory=lambda: MappingProxyType({}))
+    defaults: Mapping[str, pa.Scalar] = field(default_factory=dict)
     unavailable: str = ""
     marker_column: str = ""
     marker: str = ""
