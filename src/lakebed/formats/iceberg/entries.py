@@ -118,14 +118,16 @@ class FileTask:
 
 def data_files(entries: pa.Table, rows: Sequence[int] | None = None) -> list[DataFile]:
     """The data files of a columnar table of entries, or of some of its rows."""
-    return [
-        DataFile(
-            path=row["file_path"], format=row["file_format"], spec_id=row["spec_id"], partition=row["partition"],
-            record_count=row["record_count"], size=row["file_size_in_bytes"], first_row_id=row["first_row_id"],
-            **_shared(row),
-        )
-        for row in _rows(entries, rows)
-    ]  # fmt: skip
+    found: list[DataFile] = []
+    for part in _parts(entries, rows):
+        columns = [_column(part, name) for name in _DATA_COLUMNS]
+        paths, formats, specs, counts, sizes, *numbers, offsets, keys, snapshots = columns
+        split_offsets = [tuple(some or ()) for some in offsets]
+        found += map(
+            DataFile, paths, formats, specs, _partitions(part), counts, sizes, *numbers, split_offsets,
+            _metrics(part), keys, snapshots,
+        )  # fmt: skip
+    return found
 
 
 def delete_files(entries: pa.Table, rows: Sequence[int] | None = None) -> list[DeleteFile]:
@@ -152,25 +154,47 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _rows(entries: pa.Table, rows: Sequence[int] | None) -> Iterator[dict[str, Any]]:
-    """Entries as dicts, a thousand at a time; a column that was not read is None."""
+_DATA_COLUMNS = (
+    "file_path", "file_format", "spec_id", "record_count", "file_size_in_bytes", "sequence_number",
+    "file_sequence_number", "first_row_id", "sort_order_id", "split_offsets", "key_metadata", "snapshot_id",
+)  # fmt: skip
+
+
+def _parts(entries: pa.Table, rows: Sequence[int] | None) -> Iterator[pa.Table]:
+    """Entries, a thousand at a time."""
     chosen = entries if rows is None else entries.take(pa.array(rows, pa.int64()))
     for start in range(0, len(chosen), 1000):
-        part = chosen.slice(start, 1000)
-        columns = [part[name].to_pylist() if name in part.column_names else [None] * len(part) for name in _COLUMNS]
-        partitions = partition_values(part["partition"]) if "partition" in part.column_names else [()] * len(part)
-        for partition, *values in zip(partitions, *columns, strict=True):
-            yield {**dict(zip(_COLUMNS, values, strict=True)), "partition": partition}
+        yield chosen.slice(start, 1000)
+
+
+def _column(part: pa.Table, name: str) -> list[Any]:
+    """The values of a column; one that was not read is None."""
+    values: list[Any] = part[name].to_pylist() if name in part.column_names else [None] * len(part)
+    return values
+
+
+def _partitions(part: pa.Table) -> list[Partition]:
+    return partition_values(part["partition"]) if "partition" in part.column_names else [()] * len(part)
+
+
+def _metrics(part: pa.Table) -> list[Metrics | None]:
+    if not any(name in part.column_names for name in _METRICS):
+        return [None] * len(part)
+    found = zip(*(_column(part, name) for name in _METRICS), strict=True)
+    return [Metrics(*(dict(some or ()) for some in row)) if any(s is not None for s in row) else None for row in found]
+
+
+def _rows(entries: pa.Table, rows: Sequence[int] | None) -> Iterator[dict[str, Any]]:
+    """Entries as dicts."""
+    for part in _parts(entries, rows):
+        columns = [_column(part, name) for name in _COLUMNS]
+        for partition, metrics, *values in zip(_partitions(part), _metrics(part), *columns, strict=True):
+            yield {**dict(zip(_COLUMNS, values, strict=True)), "partition": partition, "metrics": metrics}
 
 
 def _shared(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("sequence_number", "file_sequence_number", "sort_order_id", "key_metadata", "snapshot_id")
-    found = {name: row[name] for name in names}
-    metrics = {name: dict(row[name] or ()) for name in _METRICS}
-    known = any(row[name] is not None for name in _METRICS)
-    return {
-        **found, "split_offsets": tuple(row["split_offsets"] or ()), "metrics": Metrics(**metrics) if known else None,
-    }  # fmt: skip
+    names = ("sequence_number", "file_sequence_number", "sort_order_id", "key_metadata", "snapshot_id", "metrics")
+    return {**{name: row[name] for name in names}, "split_offsets": tuple(row["split_offsets"] or ())}
 
 
 def _referenced(row: Mapping[str, Any]) -> str | None:

@@ -125,8 +125,15 @@ def _metric_facts(field: NestedField, entries: pa.Table) -> Iterator[Facts]:
 
 
 def _looked_up(maps: pa.ChunkedArray, id: int) -> pa.Array:
-    found = pc.map_lookup(maps, query_key=pa.scalar(id, pa.int32()), occurrence="first")
-    return _whole(found)
+    """The value of one key in each map, null where it is not there."""
+    whole = _whole(maps)
+    offsets = np.frombuffer(whole.buffers()[1], np.int32)[whole.offset : whole.offset + len(whole) + 1]
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(whole) else (0, 0)
+    keys = whole.keys.slice(first, last - first).to_numpy()
+    found = np.flatnonzero(keys == id) + first
+    places = np.full(len(whole), -1, np.int64)
+    places[np.searchsorted(offsets, found, side="right") - 1] = found
+    return whole.items.take(pa.array(places, mask=places < 0))
 
 
 def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
