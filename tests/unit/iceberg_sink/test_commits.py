@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -224,3 +225,48 @@ def test_tasks_of_a_catalog_table_travel_without_its_secrets(tmp_path: Path) -> 
     writer.write(rows((2, "a", 20)).append_column("_row_kind", pa.array(["+U"])))
     sink.commit(1, pickle.loads(pickle.dumps(writer.finish())))
     assert held(table) == [(1, "a", 1), (2, "a", 20)]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_every_format_of_data_files(tmp_path: Path, kind: str) -> None:
+    table = make_table(tmp_path / "t", SCHEMA, [("id", "bucket[2]")], 2, {"write.format.default": kind})
+    table.write(rows(*((n, f"p{n % 3}", n) for n in range(50))))
+    table.write(rows((3, None, -3), (60, "new", 60)), "upsert")
+    assert {task.data.format for task in tasks_of(table)} == {kind.upper()}
+    assert [row[2] for row in held(table)] == [n if n != 3 else -3 for n in range(50)] + [60]
+
+
+class Told:
+    """A callback that notes what it is called with, and fails at will."""
+
+    def __init__(self) -> None:
+        self.commits: list[Any] = []
+
+    def call(self, commit: Any) -> None:
+        self.commits.append(commit)
+        if commit.identifier == 2:
+            raise RuntimeError("no")
+
+
+def test_callbacks_are_called_after_each_commit(tmp_path: Path) -> None:
+    table, told = make_table(tmp_path / "t", SCHEMA, [], 2), Told()
+    writer = table.writer("job", callbacks=[told])
+    notes = []
+    for identifier in (1, 2):
+        writer.write(rows((identifier, "a", 1)))
+        notes.append(writer.commit(identifier, writer.prepare_commit()).notes)
+    assert [(c.commit_user, c.identifier, len(c.added_files)) for c in told.commits] == [("job", 1, 1), ("job", 2, 1)]
+    assert [str(c.snapshot_id) for c in told.commits] == [instant.time for instant in table.history()]
+    assert notes[0] == () and "RuntimeError: no" in notes[1][0]
+
+
+def test_an_overwrite_of_a_table_without_partitions_takes_files_of_older_specs_too(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t", SCHEMA, [("part", "identity")], 2)
+    table.write(rows((1, "a", 1), (2, "b", 2)))
+    base = table.access.load()
+    document = dict(base.metadata.document)
+    specs = [*document["partition-specs"], {"spec-id": 1, "fields": []}]
+    document |= {"partition-specs": specs, "default-spec-id": 1}
+    Path(table.location, "metadata", "v3.metadata.json").write_text(json.dumps(document))
+    table.write(rows((3, "c", 3)), "overwrite")
+    assert held(table) == [(3, "c", 3)]

@@ -227,9 +227,10 @@ class _Produce:
         self.found_on = head
 
     def _overwrite(self, attempt: Attempt) -> Produced:
-        """All files, or those of the partitions that were written."""
+        """All files, or those of the partitions that were written; with a spec that has none, all of any spec."""
         static = self.committer.settings.static
-        drop = None if static else {(file.spec_id, file.partition) for file in self.added}
+        everything = static or any(not attempt.metadata.specs[file.spec_id].fields for file in self.added)
+        drop = None if everything else {(file.spec_id, file.partition) for file in self.added}
         choose = publish.dropping(drop)
         change = publish.Change(tuple(self.added), choose_data=choose, choose_deletes=choose)
         made = change.produce(attempt, "overwrite" if self.added else "delete")
