@@ -76,6 +76,7 @@ GRID = (
         "paimon": Cell(
             ("tests/unit/paimon/test_create.py::", "tests/interop/test_paimon_outside.py::"),
         ),
+        "iceberg": Cell(("tests/unit/iceberg/test_create.py::", "tests/interop/test_iceberg_metadata_outside.py::")),
     }),
     Row("write: append, upsert, delete, overwrite", "`table.write`", {
         "paimon": Cell(
@@ -111,6 +112,7 @@ GRID = (
     }),
     Row("expire", "`table.expire`", {
         "paimon": Cell(("tests/unit/paimon/test_expire.py::", "tests/crash/test_paimon_expire.py::")),
+        "iceberg": Cell(("tests/unit/iceberg/test_expire.py::", "tests/crash/test_iceberg_commit.py::")),
     }),
     Row("archive", "`table.archive`", {
         "hudi": Cell((
@@ -125,10 +127,15 @@ GRID = (
     }),
     Row("tags (Hudi: savepoints)", "`table.tag`", {
         "paimon": Cell(("tests/unit/paimon/test_tags.py::", f"{GOLDEN_PAIMON}test_tag")),
+        "iceberg": Cell((
+            "tests/unit/iceberg/test_publish.py::test_a_branch_of_its_own",
+            "tests/interop/test_iceberg_metadata_outside.py::",
+        )),
     }),
     Row("inspect", "`table.inspect`", {
         "hudi": Cell(("tests/unit/hudi_archive/test_inspect.py::", "tests/unit/cli/test_inspect.py::")),
         "paimon": Cell(("tests/unit/paimon/test_inspect.py::",)),
+        "iceberg": Cell(("tests/unit/iceberg/test_upkeep.py::",)),
     }),
     Row("Spark batch source", '`format("lakebed")`', {
         "hudi": Cell((f"{SOURCE}test_a_snapshot", f"{SOURCE}test_projection", f"{SOURCE}test_a_range")),
