@@ -118,7 +118,7 @@ class Store(ABC):
         return True
 
     def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
-        """The bytes of whole files, in the order of the paths, read several at a time: for small ones, as all are held."""
+        """The bytes of whole files in the order of the paths, read several at a time: for small ones, all are held."""
         if len(paths) < 2:
             return [self.read(path) for path in paths]
         with ThreadPoolExecutor(min(_THREADS, len(paths))) as pool:

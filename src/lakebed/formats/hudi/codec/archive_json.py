@@ -63,7 +63,7 @@ _partitions = msgspec.json.Decoder(dict[str, list[msgspec.Raw]] | None).decode
 
 
 def _stats(raw: msgspec.Raw) -> list[bytes]:
-    """The map from partition to an array of write stats in parts, none for null; each stat's text is decoded by itself."""
+    """The map from partition to an array of write stats in parts, none for null; each stat is decoded by itself."""
     partitions = _partitions(raw)
     if partitions is None:
         return []
