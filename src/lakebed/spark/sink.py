@@ -110,6 +110,8 @@ def write_files(df: DataFrame, sink: Sink, location: str, parallelism: int) -> W
     empty = taken.schema.empty_table().to_batches() or [
         pa.RecordBatch.from_arrays([pa.array([], field.type) for field in taken.schema], schema=taken.schema)
     ]
+    # Columns go by place from here on: mapInArrow finds none by a name with a dot.
+    df = df.toDF(*(f"_{place}" for place in range(len(taken.names))))
     if sink.channels(empty[0], parallelism) is not None:
         df = _routed(df, sink, taken, parallelism)
     writing = worker.over_batches(worker.pack(_WriteTask(sink, taken)))
@@ -155,12 +157,8 @@ def _routed(df: DataFrame, sink: Sink, taken: SinkInput, parallelism: int) -> Da
     # Spark tells the kind of a function from the types of its arguments.
     route.__annotations__ = {"columns": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
     channel = f.arrow_udf(route, IntegerType())  # type: ignore[attr-defined]  # stubs lack it
-    columns = [df[_quoted(df.columns[place])] for place in places]
+    columns = [df[df.columns[place]] for place in places]
     return df.withColumn(CHANNEL_COLUMN, channel(*columns)).repartitionById(parallelism, CHANNEL_COLUMN)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True, slots=True)
