@@ -3,8 +3,8 @@
 `FORMAT/NAME.tar.xz` holds the table's folder `NAME/` (Paimon: `golden.db/NAME/`, since its catalogs name tables by
 database) and beside it `NAME.expected/`, what the reference engine answered. `FORMAT/README.md` says what is in each.
 
-Iceberg's metadata holds absolute locations, which are rewritten to where the table is laid (`iceberg_place.py`); beside it
-lies `catalog.db`, a SQLite catalog `ice` that names it `db.NAME`.
+Iceberg's metadata holds absolute locations, which are rewritten to where the table is laid (`iceberg_place.py`); beside
+it lies `catalog.db`, a SQLite catalog `ice` that names it `db.NAME`.
 
     table = unpack("hudi", "mor_v6")                   # one copy a process, for tests that only read
     table = unpack("hudi", "mor_v6", into=tmp_path)    # a copy of one's own, for tests that write

@@ -49,7 +49,10 @@ def plain(value: Any, table: Path) -> Any:
 
 
 def pairs(value: Any, table: Path) -> Any:
-    return None if value is None else {"$map": sorted(([key, plain(item, table)] for key, item in value), key=lambda pair: str(pair[0]))}
+    if value is None:
+        return None
+    found = [[key, plain(item, table)] for key, item in value]
+    return {"$map": sorted(found, key=lambda pair: str(pair[0]))}
 
 
 def live(files: Files, metadata: TableMetadata, snapshot: Snapshot | None, **options: Any) -> list[dict[str, Any]]:
