@@ -122,7 +122,7 @@ class FaultyStore(Store):
         """Counted as a read."""
         return self._reading("read", path, lambda: self.real.read(path, start, length))
 
-    def read_many(self, paths: Sequence[str]) -> list[bytes]:
+    def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
         """Each file counts; they are read one after the other, so that the same run gives the same calls."""
         return [self.read(path) for path in paths]
 

@@ -69,7 +69,7 @@ class ManifestFile:
         return self.added_files_count != 0 or self.existing_files_count != 0
 
 
-_STATS: Mapping[str, tuple[int, pa.DataType]] = {
+_STATS: dict[str, tuple[int, pa.DataType]] = {
     "column_sizes": (108, pa.map_(pa.int32(), pa.int64())),
     "value_counts": (109, pa.map_(pa.int32(), pa.int64())),
     "null_value_counts": (110, pa.map_(pa.int32(), pa.int64())),
@@ -79,7 +79,7 @@ _STATS: Mapping[str, tuple[int, pa.DataType]] = {
 }
 STATS = tuple(_STATS)
 """Columns of per-column figures; they are the bulk of a manifest."""
-_FILE: Mapping[str, tuple[int, pa.DataType]] = {
+_FILE: dict[str, tuple[int, pa.DataType]] = {
     "content": (134, pa.int8()),
     "file_path": (100, pa.string()),
     "file_format": (101, pa.string()),
@@ -96,7 +96,7 @@ _FILE: Mapping[str, tuple[int, pa.DataType]] = {
     "content_offset": (144, pa.int64()),
     "content_size_in_bytes": (145, pa.int64()),
 }
-_ENTRY: Mapping[str, tuple[int, pa.DataType]] = {
+_ENTRY: dict[str, tuple[int, pa.DataType]] = {
     "status": (0, pa.int8()),
     "snapshot_id": (1, pa.int64()),
     "sequence_number": (3, pa.int64()),
@@ -142,7 +142,7 @@ def partition_types(metadata: TableMetadata, spec: PartitionSpec) -> list[tuple[
     A source column that was dropped is looked up in older schemas; UnsupportedError when none has it, or for a
     transform that this build does not know.
     """
-    schemas = [metadata.schema, *reversed(metadata.schemas.values())]
+    schemas = [metadata.schema, *list(metadata.schemas.values())[::-1]]
     found: list[tuple[str, Any]] = []
     for field in spec.fields:
         source = next((s.find_type(field.source_id) for s in schemas if field.source_id in s.field_ids), None)
@@ -211,7 +211,7 @@ _FIRST = ("content", "file_path", "file_format")
 
 
 def _columns(
-    containers: Sequence[Container], wanted: Collection[str], spec: PartitionSpec, partition: pa.StructType,
+    containers: Sequence[Container], wanted: set[str], spec: PartitionSpec, partition: pa.StructType,
     file: str, scratch: Scratch,
 ) -> pa.Table:  # fmt: skip
     """The columns of files of one schema and codec, cast to their types; those that the files lack are null."""
