@@ -28,7 +28,7 @@ from lakebed.formats.iceberg.read.deletes import (
     deleted_positions,
     equality_groups,
     key_reader,
-    key_sets,
+    large_sets,
     small_set,
     without_positions,
 )
@@ -140,7 +140,7 @@ class _LiveRows:
             if known is not None:
                 self._sets.append((known, group))
             else:
-                for part in key_sets(files, context, group):
+                for part in large_sets(files, context, group):
                     self._pass(part, group)
 
     def batches(self, fields: Sequence[NestedField]) -> Iterator[pa.RecordBatch]:

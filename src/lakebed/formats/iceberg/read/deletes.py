@@ -30,10 +30,11 @@ from lakebed.formats.iceberg.read.context import KeyColumn, ReadContext
 from lakebed.formats.iceberg.read.formats import OpenFile, opened
 from lakebed.formats.iceberg.read.key_sets import KeySet, distinct_rows
 
-INLINE_ROWS = 256 << 10
+INLINE_ROWS = 32 << 10
 """A set of more rows is not tried batch by batch, since each try prepares the set anew."""
 _KEPT_BYTES = 128 << 20
 _KEPT_POSITIONS = 4 << 20
+_KEPT_ROWS = 256 << 10
 _DELETE_COLUMNS = (
     NestedField(DELETE_FILE_PATH, "file_path", StringType()), NestedField(DELETE_FILE_POS, "pos", LongType()),
 )  # fmt: skip
@@ -95,6 +96,23 @@ def small_set(files: Files, context: ReadContext, group: EqualityGroup) -> KeySe
     return found
 
 
+def large_sets(files: Files, context: ReadContext, group: EqualityGroup) -> Iterator[KeySet]:
+    """The group's rows in sets, as `key_sets` gives them; kept for the next data file where they are not too large."""
+    name = ("sets", tuple(column.id for column in group.columns), tuple(d.path for d in group.deletes))
+    known: list[KeySet] | None = _kept.get(name)
+    if known is not None:
+        yield from known
+        return
+    made: list[KeySet] = []
+    size, most = 0, min(_KEPT_BYTES // 4, context.delete_memory)
+    for one in key_sets(files, context, group):
+        yield one
+        size += one.nbytes
+        made = [*made, one] if size <= most else []
+    if made:
+        _kept.put(name, made, size)
+
+
 def key_sets(files: Files, context: ReadContext, group: EqualityGroup) -> Iterator[KeySet]:
     """The group's rows in sets that each take at most `context.delete_memory` bytes, about."""
     held: list[pa.Table] = []
@@ -123,7 +141,7 @@ def _key_rows(
         yield from known
         return
     made: list[pa.Table] = []
-    small = delete.record_count <= INLINE_ROWS
+    small = delete.record_count <= _KEPT_ROWS
     with opened(files, delete.path, delete.format, context.mapping) as file:
         read = key_reader(file, group.columns, {})
         for piece in file.pieces(read.wanted):
