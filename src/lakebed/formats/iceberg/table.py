@@ -234,7 +234,8 @@ class IcebergTable(Table):
             if where is not None:
                 raise UsageError("a rewrite of manifests takes no `where`", todo="Rewrite those of a spec with spec-id")
             return rewrite_manifests(self.access, self.branch, {**commit, **options}, dry_run)
-        return IcebergRewrite.planned(self.access, self.branch, where, options, commit).run(dry_run, engine)
+        memory = opt.OPTIONS.parse(self.options)[opt.DELETE_MEMORY]
+        return IcebergRewrite.planned(self.access, self.branch, where, options, commit, memory).run(dry_run, engine)
 
     def expire(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}

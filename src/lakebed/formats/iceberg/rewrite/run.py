@@ -18,7 +18,7 @@ from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.catalog import TableAccess
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.entries import DataFile, DeleteFile, FileTask
-from lakebed.formats.iceberg.read.context import ReadContext
+from lakebed.formats.iceberg.read.context import DELETE_MEMORY, ReadContext
 from lakebed.formats.iceberg.read.data import predicate_schema
 from lakebed.formats.iceberg.read.plan import unpartitioned
 from lakebed.formats.iceberg.read.pruning import Pruning
@@ -65,14 +65,16 @@ class IcebergRewrite:
     order: Order | None
     partial_scan: bool
     commit_options: Mapping[str, str]
+    context: ReadContext
 
     @classmethod
     def planned(
         cls, access: TableAccess, branch: str, where: Where, given: Mapping[str, object],
-        commit_options: Mapping[str, str] = {},
+        commit_options: Mapping[str, str] = {}, delete_memory: int = DELETE_MEMORY,
     ) -> IcebergRewrite:  # fmt: skip
         """Decide what to do; nothing is changed. `where` chooses files that may hold a matching row; they are
-        rewritten whole. `commit_options` are those of the table that say how a commit is tried again.
+        rewritten whole. `commit_options` are those of the table that say how a commit is tried again,
+        `delete_memory` bounds in bytes what the equality deletes of one file hold at a time.
 
         OptionError for an option that is unknown or out of range, PredicateError for a `where` that cannot be,
         NotInHistoryError for a branch that is not there.
@@ -85,17 +87,19 @@ class IcebergRewrite:
         order = order_of(metadata, options[opt.STRATEGY], options[opt.SORT_ORDER], options[opt.VAR_LENGTH])
         if order is None and options[opt.KEEP_ORDER]:
             order = table_order(metadata)
-        context = ReadContext.of(metadata)
+        context = ReadContext.of(metadata, delete_memory=delete_memory)
         pruning = Pruning.of(parse_where(where, predicate_schema(context)), metadata.schema)
         if snapshot is None:
             nothing = Plan((), ())
-            return cls(access, metadata, None, branch, options, rules, nothing, None, order, False, commit_options)
+            return cls(
+                access, metadata, None, branch, options, rules, nothing, None, order, False, commit_options, context
+            )  # fmt: skip
         overlap = order.first if order is not None and rules.overlap_depth is not None else None
         live = LiveFiles.of(access.files, metadata, snapshot, pruning, overlap)
         plan = plan_groups(live.table, rules)
         return cls(
             access, metadata, snapshot, branch, options, rules, plan, live, order, pruning.node is not None,
-            commit_options,
+            commit_options, context,
         )  # fmt: skip
 
     def run(self, dry_run: bool = False, engine: Engine | None = None) -> RewriteResult:
@@ -191,7 +195,7 @@ class _Run:
         router = Router(metadata.schema, spec) if any(g.repartitioned for g in rewrite.plan.groups) else None
         self._stop = Stop()
         self._runner = TaskRunner(
-            ReadContext.of(metadata), target, rewrite.rules.sizes, order.keys if order is not None else None, router,
+            rewrite.context, target, rewrite.rules.sizes, order.keys if order is not None else None, router,
             lineage, stop=self._stop,
         )  # fmt: skip
         self._instants: list[str] = []

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.types import GeographyType, GeometryType, IcebergType, ListType, MapType, NestedField, StructType
 from pyiceberg.types import UnknownType as Unknown
 
-from lakebed.errors import OptionError, UnsupportedError
+from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, ROW_ID, VariantType, arrow_schema
 from lakebed.formats.iceberg.entries import DataFile, Partition
@@ -225,11 +224,3 @@ def _cut(batches: list[pa.RecordBatch], size: int, limit: int) -> tuple[list[pa.
             return [*batches[:place], batch.slice(0, rows)], [*rest, *batches[place + 1 :]]
         taken += here
     return batches, []
-
-
-def format_property(properties: Mapping[str, Any]) -> str:
-    """`write.format.default`, in upper case; OptionError for a format that there is not."""
-    text = str(properties.get("write.format.default", "parquet"))
-    if text.upper() not in FORMATS:
-        raise OptionError.ill_typed("write.format.default", text, ", ".join(FORMATS).lower())
-    return text.upper()
