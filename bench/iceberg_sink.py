@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +102,19 @@ def measured(write: Callable[[], object]) -> dict[str, float]:
 
 def processor_seconds() -> float:
     """Of this process and all below it, those that ended included as far as their parents waited for them."""
-    return sum(sum(map(int, stat(pid)[11:15])) for pid in below(str(os.getpid()))) / os.sysconf("SC_CLK_TCK")
+    ticks = 0
+    for pid in list(below(str(os.getpid()))):
+        with suppress(OSError):  # it may have ended just now
+            ticks += sum(map(int, stat(pid)[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def below(pid: str) -> Iterator[str]:
     yield pid
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            yield from below(child)
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in task.read_text().split():
+                yield from below(child)
 
 
 def stat(pid: str) -> list[str]:
