@@ -17,7 +17,7 @@ from tests.golden import unpack
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """An embedded session with the sources registered."""
-    session = local_session("local[2]", app="lakebed tests")
+    session = local_session("local[2]", app="lakebed tests", brief=True)
     lakebed.spark.register(session)
     yield session
     session.stop()

@@ -26,7 +26,7 @@ def main(source: str, sink: str, checkpoint: str, batch: str) -> None:
         keep(folder, report)
 
     stream_sink._keep = die
-    spark = lakebed.spark.local_session("local[2]")
+    spark = lakebed.spark.local_session("local[2]", brief=True)
     lakebed.spark.register(spark)
     frame = changes_of(spark, source)
     lakebed.spark.write_stream(frame, sink, checkpoint, trigger={"availableNow": True}).awaitTermination()

@@ -97,7 +97,7 @@ def demo(
         instant.action in ("commit", "deltacommit") and instant.state == "completed" for instant in source.history()
     )
     checked = import_module("lakebed.spark.pipeline").load(file)
-    result = run_pipeline(checked, master, None, title="starting Spark", total=commits)
+    result = run_pipeline(checked, master, None, title="starting Spark", total=commits, brief=True)
     sink = lakebed.open(sink_place)
     proof = _prove(source, sink)
     layout = _layout(sink_place)

@@ -46,12 +46,17 @@ def run(
 
 
 def run_pipeline(
-    checked: Pipeline, master: str | None, remote: str | None, title: str, total: int | None = None
+    checked: Pipeline,
+    master: str | None,
+    remote: str | None,
+    title: str,
+    total: int | None = None,
+    brief: bool = False,
 ) -> PipelineResult:
-    """Start a session, run the pipeline in it with progress, stop the session."""
+    """Start a session (a `brief` one for little data), run the pipeline in it with progress, stop the session."""
     pipelines, sessions = import_module("lakebed.spark.pipeline"), import_module("lakebed.spark.session")
     with progress.steps(title, total) as step:
-        spark = sessions.local_session(master=master, remote=remote)
+        spark = sessions.local_session(master=master, remote=remote, brief=brief)
         try:
 
             def on_progress(report: Any) -> None:
