@@ -5,13 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 
+import lakebed
 from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.entries import Content, DataFile, DeleteFile, FileTask, Metrics, Partition, data_files
@@ -29,6 +30,13 @@ class Lake:
     def __init__(self, folder: Path, schema: Schema, **how: Any) -> None:
         self.folder = folder
         self.table: IcebergTable = make_table(folder, schema, **how)
+
+    @classmethod
+    def at(cls, folder: str) -> Lake:
+        """A table that is there already."""
+        found = cls.__new__(cls)
+        found.folder, found.table = Path(folder), cast(IcebergTable, lakebed.open(folder))
+        return found
 
     def write(
         self, rows: Sequence[Mapping[str, Any]] | pa.Table, partition: Partition = (), files: int = 1,

@@ -79,6 +79,22 @@ def test_every_failure_leaves_the_old_or_the_new(
     assert check_crash_safety(copies, rewrite(**more), observe, kinds) >= 8 * len(kinds) // 2
 
 
+def test_position_deletes_are_the_old_or_the_new(copies: Callable[[], Store]) -> None:
+    options = {"lakebed.rewrite.what": "position-deletes", "min-input-files": 2, "min-file-size-bytes": "1 mb"}
+
+    def more_deletes() -> Store:
+        store = copies()
+        made = Lake.at(store.location)
+        made.delete_positions({task.data.path: [2] for task in made.tasks if task.data.partition == ("a",)})
+        return store
+
+    def operation(store: Store) -> None:
+        lakebed.open(store).rewrite(engine=LocalEngine(1), options=options)
+
+    kinds = (Kind.CRASH_AFTER, Kind.CRASH_TORN, Kind.UNKNOWN_BEFORE)
+    assert check_crash_safety(more_deletes, operation, observe, kinds) >= 6 * len(kinds) // 2
+
+
 def test_rows_stay_when_commits_of_partial_progress_fail(copies: Callable[[], Store]) -> None:
     """Some groups may be committed and others not; no row is lost or doubled, and another run does the rest."""
     operation = rewrite(**{"partial-progress.enabled": True})

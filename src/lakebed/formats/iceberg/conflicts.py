@@ -78,16 +78,33 @@ def check_files_exist(attempt: Attempt, paths: Collection[str], found: int | Non
     """Fail when one of these data files is not live any more; `found` is how many of them are, where that is known."""
     if not paths or found == len(paths):
         return
-    wanted = pa.array(sorted(paths), pa.string())
-    live: set[str] = set()
-    for entries in attempt.entries(content=0, columns=("file_path",)):
-        live.update(entries["file_path"].filter(pc.is_in(entries["file_path"], value_set=wanted)).to_pylist())
-    missing = sorted(set(paths) - live)
+    missing = _missing(attempt, paths, 0)
     if missing:
         raise _conflict(
             attempt, f"{len(missing)} files to be replaced or deleted from are gone", file=missing[0],
             why="another writer rewrote or removed them",
         )  # fmt: skip
+
+
+def check_deletes_exist(attempt: Attempt, paths: Collection[str]) -> None:
+    """Fail when one of these delete files is not live any more."""
+    if not paths:
+        return
+    missing = _missing(attempt, paths, 1)
+    if missing:
+        raise _conflict(
+            attempt, f"{len(missing)} delete files to be replaced are gone", file=missing[0],
+            why="another writer rewrote or removed them",
+        )  # fmt: skip
+
+
+def _missing(attempt: Attempt, paths: Collection[str], content: int) -> list[str]:
+    """Those of the paths that are no live data files (0) or delete files (1)."""
+    wanted = pa.array(sorted(paths), pa.string())
+    live: set[str] = set()
+    for entries in attempt.entries(content, columns=("file_path",)):
+        live.update(entries["file_path"].filter(pc.is_in(entries["file_path"], value_set=wanted)).to_pylist())
+    return sorted(set(paths) - live)
 
 
 def check_nothing_touched(attempt: Attempt, start_id: int | None, touched: Touched, content: int) -> None:

@@ -309,12 +309,13 @@ class DeleteIndex:
 
     def _count(self, entries: pa.Table, files: Any, rows: Any) -> None:
         """Python meets only the files whose path or partition has deletes at all."""
-        touched = self._touched(entries)
+        touched = self.touched(entries)
         for at, task in zip(touched, self.tasks(entries, touched), strict=True):
             scoped = sum(f.record_count for f in task.deletes if f.referenced_data_file is not None)
             files[at], rows[at] = len(task.deletes), min(scoped, task.data.record_count)
 
-    def _touched(self, entries: pa.Table) -> list[int]:
+    def touched(self, entries: pa.Table) -> list[int]:
+        """The rows of a columnar table whose path or partition has deletes: no other file has any."""
         if self._global.files:
             return list(range(len(entries)))
         paths = pa.array([*self._vectors, *self._of_path], entries["file_path"].type)

@@ -16,7 +16,10 @@ _METRICS = STATS
 def added_entries(
     files: Sequence[DataFile | DeleteFile], partition: pa.StructType, snapshot_id: int, sequence_number: int | None
 ) -> pa.Table:
-    """New entries for files of one spec, in order. `sequence_number` None lets them take that of their commit."""
+    """New entries for files of one spec, in order. `sequence_number` None lets them take that of their commit.
+
+    Delete files that have a sequence number (rewritten ones) keep it.
+    """
     schema = entry_schema({*COLUMNS, *STATS}, partition)
     columns = {name: pa.array([get(file) for file in files], schema.field(name).type) for name, get in _VALUES.items()}
     for name in _METRICS:
@@ -25,12 +28,17 @@ def added_entries(
     columns |= {
         "status": pa.array([ADDED] * rows, pa.int8()),
         "snapshot_id": pa.array([snapshot_id] * rows, pa.int64()),
-        "sequence_number": pa.array([sequence_number] * rows, pa.int64()),
+        "sequence_number": pa.array([_number(file, sequence_number) for file in files], pa.int64()),
         "file_sequence_number": pa.nulls(rows, pa.int64()),
         "first_row_id": pa.nulls(rows, pa.int64()),
         "partition": _partitions(files, partition),
     }
     return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def _number(file: DataFile | DeleteFile, given: int | None) -> int | None:
+    own = file.sequence_number if isinstance(file, DeleteFile) else None
+    return given if own is None else own
 
 
 def _of_delete(name: str) -> Callable[[DataFile | DeleteFile], Any]:

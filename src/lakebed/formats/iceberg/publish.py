@@ -106,7 +106,9 @@ def replace(
     from, so that equality deletes of later snapshots apply to them. Deletion vectors of removed data files go in the
     same commit. `added_deletes` (rewritten delete files) must carry their sequence numbers.
 
-    Raises CommitConflictError when a file to be removed is gone or a delete for it came in since `start_snapshot_id`.
+    Raises CommitConflictError when a data file to be removed is gone or a delete for it came in since
+    `start_snapshot_id`; with `added_deletes` also when a delete file to be removed is gone, or a data file got a
+    deletion vector meanwhile for which one is added.
     """
     change = Change(tuple(added), tuple(added_deletes), tuple(removed))
     if not (change.added_data or change.added_deletes or change.removed):
@@ -116,6 +118,10 @@ def replace(
         replaced = change.removed_data
         keeps_number = starting_sequence_number and attempt.metadata.format_version > 1
         conflicts.check_no_new_deletes(attempt, start_snapshot_id, replaced, keeps_number and bool(added))
+        if change.added_deletes:
+            gone = {(file.path, file.content_offset) for file in change.removed_deletes}
+            conflicts.check_no_new_vectors(attempt, change.added_deletes, gone)
+            conflicts.check_deletes_exist(attempt, {path for path, _ in gone})
         start = attempt.metadata.snapshots.get(start_snapshot_id or 0)
         number = start.sequence_number if keeps_number and start is not None else None
         made = change.produce(attempt, "replace", number)

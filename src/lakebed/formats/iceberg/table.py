@@ -32,6 +32,7 @@ from lakebed.formats.iceberg.read.plan import plan_snapshot
 from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.refs import create_branch, create_tag, delete_ref
 from lakebed.formats.iceberg.rewrite.manifests import rewrite_manifests, rewrite_what
+from lakebed.formats.iceberg.rewrite.position_deletes import rewrite_position_deletes
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
 from lakebed.formats.iceberg.snapshot import history, iso_time, schema_at, snapshot_at
 from lakebed.formats.iceberg.write.settings import OPTIONS as WRITE_OPTIONS
@@ -225,8 +226,8 @@ class IcebergTable(Table):
 
         `where` chooses files that may hold a matching row. A dry run says what would be rewritten and why, what would
         not, and predicts files and bytes. Options are those of Iceberg's `rewrite_data_files` and `lakebed.rewrite.*`.
-        `lakebed.rewrite.what` = manifests rewrites these instead. Raises CommitConflictError when others changed the
-        same files meanwhile: nothing is left then.
+        `lakebed.rewrite.what` = position-deletes or manifests rewrites these instead. Raises CommitConflictError when
+        others changed the same files meanwhile: nothing is left then.
         """
         commit = {key: value for key, value in self.options.items() if key.startswith("commit.")}
         what, options = rewrite_what(options)
@@ -234,6 +235,8 @@ class IcebergTable(Table):
             if where is not None:
                 raise UsageError("a rewrite of manifests takes no `where`", todo="Rewrite those of a spec with spec-id")
             return rewrite_manifests(self.access, self.branch, {**commit, **options}, dry_run)
+        if what == "position-deletes":
+            return rewrite_position_deletes(self.access, self.branch, where, options, commit, dry_run, engine)
         memory = opt.OPTIONS.parse(self.options)[opt.DELETE_MEMORY]
         return IcebergRewrite.planned(self.access, self.branch, where, options, commit, memory).run(dry_run, engine)
 

@@ -190,17 +190,17 @@ def _positions(files: Files, delete: DeleteFile, path: str) -> Positions:
             raise CorruptError("a deletion vector has no place in its file", file=delete.path)
         return decode_vector(files.read(delete.path, delete.content_offset, delete.content_size), delete.path)
     if delete.record_count > _KEPT_POSITIONS:
-        return _all_positions(files, delete, path).get(path, np.empty(0, np.int64))
+        return positions_by_path(files, delete, path).get(path, np.empty(0, np.int64))
     name = ("positions", delete.path)
     known: dict[str, Positions] | None = _kept.get(name)
     if known is None:
-        known = _all_positions(files, delete, None)
+        known = positions_by_path(files, delete)
         _kept.put(name, known, sum(positions.nbytes + 200 for positions in known.values()))
     return known.get(path, np.empty(0, np.int64))
 
 
-def _all_positions(files: Files, delete: DeleteFile, only: str | None) -> dict[str, Positions]:
-    """The positions that a position delete file holds, by data file; of `only` one where that is given."""
+def positions_by_path(files: Files, delete: DeleteFile, only: str | None = None) -> dict[str, Positions]:
+    """The positions that a position delete file holds, by data file, ascending; of `only` one where that is given."""
     found: dict[str, list[Positions]] = {}
     with opened(files, delete.path, delete.format, dictionaries=["file_path"]) as file:
         places = {field.id: number for number, field in enumerate(file.fields)}

@@ -29,7 +29,10 @@ SPEC_ID: Option[int | None] = Option(
     "spec-id", at_least(0), None, "The partition spec whose manifests are rewritten; the current one by default.",
     aliases=("spec_id",),
 )  # fmt: skip
-WHAT = Option("lakebed.rewrite.what", one_of("data-files", "manifests"), "data-files", "What a rewrite works on.")
+WHAT = Option(
+    "lakebed.rewrite.what", one_of("data-files", "position-deletes", "manifests"), "data-files",
+    "What a rewrite works on.",
+)  # fmt: skip
 OPTIONS = OptionSet((SPEC_ID, *opt.PROPERTIES), "rewriting manifests", ("lakebed.storage.", "lakebed.catalog."))
 _SORTED_BYTES = 128 << 20
 """Compressed bytes of manifests up to which entries are ordered as a whole; more are ordered piece by piece."""

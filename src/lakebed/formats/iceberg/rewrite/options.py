@@ -193,11 +193,7 @@ def plan_rules(options: Options, properties: Mapping[str, str], current_spec: in
     target = options[TARGET]
     if target is None:
         target = _table_target(properties)
-    sizes = FileSizes.around(target, options[MIN_SIZE], options[MAX_SIZE])
-    if sizes.least >= target:
-        raise OptionError.ill_typed(MIN_SIZE.key, sizes.least, f"less than the target of {target} bytes")
-    if sizes.greatest <= target:
-        raise OptionError.ill_typed(MAX_SIZE.key, sizes.greatest, f"more than the target of {target} bytes")
+    sizes = checked_sizes(FileSizes.around(target, options[MIN_SIZE], options[MAX_SIZE]))
     spec = current_spec if options[OUTPUT_SPEC] is None else options[OUTPUT_SPEC]
     if spec not in specs:
         known = ", ".join(map(str, sorted(specs)))
@@ -207,6 +203,15 @@ def plan_rules(options: Options, properties: Mapping[str, str], current_spec: in
         options[DELETE_THRESHOLD], options[DELETE_RATIO], options[REWRITE_ALL], options[MAX_FILES], options[JOB_ORDER],
         options[OTHER_SPECS], options[OVERLAP], options[COMPRESSION_FACTOR],
     )  # fmt: skip
+
+
+def checked_sizes(sizes: FileSizes) -> FileSizes:
+    """The same sizes; OptionError where they are out of order."""
+    if sizes.least >= sizes.target:
+        raise OptionError.ill_typed(MIN_SIZE.key, sizes.least, f"less than the target of {sizes.target} bytes")
+    if sizes.greatest <= sizes.target:
+        raise OptionError.ill_typed(MAX_SIZE.key, sizes.greatest, f"more than the target of {sizes.target} bytes")
+    return sizes
 
 
 def _table_target(properties: Mapping[str, str]) -> int:

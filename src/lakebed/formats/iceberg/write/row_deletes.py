@@ -249,9 +249,10 @@ class DeleteWriter:
         for task, positions in found:
             groups.setdefault(self.place(task), []).append((task, positions))
         for group in groups.values():
-            yield self._position_file(sorted(group, key=lambda one: one[0].data.path))
+            yield self.position_file(sorted(group, key=lambda one: one[0].data.path))
 
-    def _position_file(self, group: Sequence[tuple[FileTask, Positions]]) -> DeleteFile:
+    def position_file(self, group: Sequence[tuple[FileTask, Positions]]) -> DeleteFile:
+        """One position delete file for data files of one partition, which come in the order of their paths."""
         data = group[0][0].data
         paths = np.repeat(np.arange(len(group)), [len(positions) for _, positions in group])
         names = pa.array([task.data.path for task, _ in group])
