@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField
 
 import lakebed
 from lakebed.formats.iceberg import publish
@@ -20,6 +21,7 @@ from lakebed.formats.iceberg.manifests import scan
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.formats.iceberg.write.files import RollingWriter, WriteTarget
+from lakebed.formats.iceberg.write.metrics import MetricsMode, leaves_of, parquet_metrics
 from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
 from tests.iceberg_tables import make_table
 
@@ -117,9 +119,16 @@ class Lake:
         pq.write_table(data, path)
         file = DeleteFile(
             str(path), "PARQUET", Content.EQUALITY_DELETES, spec_id, partition, len(data), path.stat().st_size,
-            equality_ids=tuple(field.field_id for field in fields),
+            equality_ids=tuple(field.field_id for field in fields), metrics=self._metrics(path, fields),
         )  # fmt: skip
         publish.row_delta(self.table.access, (), (file,))
+
+    @staticmethod
+    def _metrics(path: Path, fields: Sequence[NestedField]) -> Metrics:
+        """Whole bounds and counts of a Parquet file."""
+        leaves = leaves_of(fields)
+        modes = {leaf.id: MetricsMode.parse("full", "") for leaf in leaves}
+        return parquet_metrics(pq.read_metadata(path), leaves, modes, {})
 
     @property
     def orphans(self) -> set[str]:

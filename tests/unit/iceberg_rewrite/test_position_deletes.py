@@ -109,7 +109,7 @@ def test_a_small_group_is_left_alone_and_says_so(tmp_path: Path) -> None:
 
 def test_wrong_options(tmp_path: Path) -> None:
     made = lake(tmp_path / "t", 1, properties={"write.delete.target-file-size-bytes": "much"})
-    with pytest.raises(OptionError, match="write.delete.target-file-size-bytes"):
+    with pytest.raises(OptionError, match=r"write\.delete\.target-file-size-bytes"):
         made.table.rewrite(options=DELETES)
     with pytest.raises(OptionError, match="target-file-size-bytes"):
         made.table.rewrite(options={**DELETES, "target-file-size-byte": 1})

@@ -18,6 +18,11 @@ AS_OF_TIMESTAMP = Option(
     "as-of-timestamp", int, None, "`read` gives the snapshot that was current then, milliseconds since 1970."
 )
 TAG = Option("tag", str, None, "The tag whose snapshot `read` gives.")
+START_SNAPSHOT = Option(
+    "start-snapshot-id", int, None,
+    "`read` gives only the rows that appends after this snapshot added, whatever became of them since.",
+)  # fmt: skip
+END_SNAPSHOT = Option("end-snapshot-id", int, None, "The last snapshot of such a read; the newest when not given.")
 SPLIT_SIZE = Option(
     "read.split.target-size", at_least(1), 128 << 20, "Larger Parquet files are read in several tasks, bytes.",
     aliases=("split-size",),
@@ -56,8 +61,8 @@ BYTES_LIMIT = Option(
     "read.bytes.limit", memory_size, None, "A batch of a stream takes no snapshot with which it adds more bytes."
 )
 READING = (
-    COMMITS_LIMIT, SPLITS_LIMIT, BYTES_LIMIT, SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG, SPLIT_SIZE, DELETE_MEMORY,
-    START_COMMIT, STREAM_FROM, MAX_FILES, MAX_ROWS, SKIP_DELETES, SKIP_OVERWRITES,
+    COMMITS_LIMIT, SPLITS_LIMIT, BYTES_LIMIT, SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG, START_SNAPSHOT, END_SNAPSHOT,
+    SPLIT_SIZE, DELETE_MEMORY, START_COMMIT, STREAM_FROM, MAX_FILES, MAX_ROWS, SKIP_DELETES, SKIP_OVERWRITES,
 )  # fmt: skip
 
 RETRIES = Option("commit.retry.num-retries", at_least(0), 4, "How often a commit that lost a race is tried again.")

@@ -25,6 +25,7 @@ from lakebed.formats.iceberg.expire.options import EXPIRE_SNAPSHOTS, REMOVE_ORPH
 from lakebed.formats.iceberg.expire.orphans import remove_orphans
 from lakebed.formats.iceberg.expire.snapshots import expire
 from lakebed.formats.iceberg.inspect import inspect
+from lakebed.formats.iceberg.read.appends import plan_appends
 from lakebed.formats.iceberg.read.changes import plan_difference, range_of
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import predicate_schema
@@ -153,17 +154,24 @@ class IcebergTable(Table):
         """One split a data file of the snapshot, several for a large one.
 
         A read as of a snapshot, time or tag has the schema of that time. Metadata columns (`_file`, `_pos`, `_spec_id`,
-        `_row_id`, `_last_updated_sequence_number`) come when they are asked for by name.
+        `_row_id`, `_last_updated_sequence_number`) come when they are asked for by name. The options
+        `start-snapshot-id` and `end-snapshot-id` make it the rows of appends between two snapshots.
         """
         metadata, options = self.metadata, _OPTIONS.parse(self.options)
-        position = as_of if as_of is not None else _given_position(options)
-        snapshot, schema = self._at(metadata, position)
-        context = self._context(metadata, schema)
-        predicate = parse_where(where, predicate_schema(context))
         split_size = opt.SPLIT_SIZE.read(metadata.properties.get(opt.SPLIT_SIZE.key, str(opt.SPLIT_SIZE.default)))
         if options.given(opt.SPLIT_SIZE):
             split_size = options[opt.SPLIT_SIZE]
-        return plan_snapshot(self.access.files, metadata, snapshot, context, columns, predicate, split_size)
+        if options.given(opt.START_SNAPSHOT) or options.given(opt.END_SNAPSHOT):
+            start, until = _append_range(options, as_of)
+            end, schema = self._at(metadata, until)[0], metadata.schema
+        else:
+            end, schema = self._at(metadata, as_of if as_of is not None else _given_position(options))
+            start = None
+        context = self._context(metadata, schema)
+        predicate = parse_where(where, predicate_schema(context))
+        if start is not None:
+            return plan_appends(self.access.files, metadata, start, end, context, columns, predicate, split_size)
+        return plan_snapshot(self.access.files, metadata, end, context, columns, predicate, split_size)
 
     def plan_changes(
         self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
@@ -298,6 +306,22 @@ def _given_position(options: Options) -> Position:
     if moment is not None:
         return iso_time(moment)
     return options[opt.SNAPSHOT_ID]
+
+
+def _append_range(options: Options, as_of: Position) -> tuple[int, Position]:
+    """The snapshots between which a read gives appends; an instant of `newest` ends it where no option does."""
+    start, end = options[opt.START_SNAPSHOT], options[opt.END_SNAPSHOT]
+    pinned = isinstance(as_of, Instant) and _WITH_SCHEMA in as_of.time
+    if start is None:
+        raise UsageError(
+            "end-snapshot-id alone names no range", todo="Give start-snapshot-id too, or snapshot-id for a whole table"
+        )
+    if (as_of is not None and not pinned) or _given_position(options) is not None:
+        raise UsageError(
+            "start-snapshot-id does not go with a snapshot, time or tag to read as of",
+            todo="End the range with end-snapshot-id",
+        )
+    return start, end if end is not None else as_of
 
 
 def _properties(options: Mapping[str, str]) -> dict[str, str]:

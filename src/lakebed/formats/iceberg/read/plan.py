@@ -19,6 +19,7 @@ from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import ByteRange, read_task
+from lakebed.formats.iceberg.read.equality_bounds import EqualityBounds
 from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
 from lakebed.model.split import Split
 from lakebed.verbs.read import ReadPlan
@@ -69,10 +70,12 @@ def scan_tasks(
     if snapshot is None:
         return
     data, deletes = kept_manifests(metadata, read_manifest_list(files, snapshot), pruning)
-    index = DeleteIndex(live_deletes(files, metadata, deletes), unpartitioned(metadata))
+    found = list(live_deletes(files, metadata, deletes))
+    index = DeleteIndex(found, unpartitioned(metadata))
+    bounds = EqualityBounds.of(found, metadata.schema)
     for spec_id, some in data.items():
-        for entries in chosen_entries(files, metadata, some, metadata.specs[spec_id], pruning):
-            yield from index.tasks(entries)
+        for entries in chosen_entries(files, metadata, some, metadata.specs[spec_id], pruning, bool(bounds.ranges)):
+            yield from bounds.tasks(entries, index)
 
 
 BySpec = Mapping[int, Sequence[ManifestFile]]
@@ -101,20 +104,21 @@ def _kept(manifests: Sequence[ManifestFile], mask: np.ndarray[tuple[int], np.dty
 
 def chosen_entries(
     files: Files, metadata: TableMetadata, manifests: Sequence[ManifestFile], spec: PartitionSpec,
-    pruning: Pruning | None,
+    pruning: Pruning | None, stats: bool = False,
 ) -> Iterator[pa.Table]:  # fmt: skip
-    """The live entries of data manifests of one spec that pruning leaves, in pieces of bounded size."""
+    """The live entries of data manifests of one spec that pruning leaves, in pieces of bounded size; with `stats` also
+    the figures that rule files out."""
     pruned = pruning is not None and pruning.node is not None
-    columns = (*COLUMNS, *STATS_USED) if pruned else COLUMNS
+    columns = (*COLUMNS, *STATS_USED) if pruned or stats else COLUMNS
     for entries in iter_entries(files, metadata, manifests, columns):
         if pruning is not None and pruned:
             entries = entries.filter(pa.array(pruning.entries(entries, spec)))
-        yield entries.select([name for name in entries.column_names if name not in STATS_USED])
+        yield entries if stats else entries.select([name for name in entries.column_names if name not in STATS_USED])
 
 
 def live_deletes(files: Files, metadata: TableMetadata, manifests: BySpec) -> Iterator[DeleteFile]:
     """The live delete files of manifests, by which file position deletes are about."""
-    columns = (*COLUMNS, "lower_bounds", "upper_bounds")
+    columns = (*COLUMNS, "null_value_counts", "lower_bounds", "upper_bounds")
     for some in manifests.values():
         for entries in iter_entries(files, metadata, some, columns):
             yield from delete_files(entries)

@@ -115,16 +115,16 @@ def plain_type(kind: IcebergType) -> pa.DataType:
 
 
 def _metric_facts(field: NestedField, entries: pa.Table) -> Iterator[Facts]:
-    counts = _looked_up(entries["value_counts"], field.field_id)
-    nulls = _looked_up(entries["null_value_counts"], field.field_id)
+    counts = figures_of(entries["value_counts"], field.field_id)
+    nulls = figures_of(entries["null_value_counts"], field.field_id)
     values = pc.fill_null(pc.less(nulls, counts), True).to_numpy(zero_copy_only=False)
     may_be_null = pc.fill_null(pc.greater(nulls, 0), True).to_numpy(zero_copy_only=False)
-    lower = decoded_bounds(_looked_up(entries["lower_bounds"], field.field_id), field.field_type)
-    upper = decoded_bounds(_looked_up(entries["upper_bounds"], field.field_id), field.field_type)
+    lower = decoded_bounds(figures_of(entries["lower_bounds"], field.field_id), field.field_type)
+    upper = decoded_bounds(figures_of(entries["upper_bounds"], field.field_id), field.field_type)
     yield Facts(lower, upper, may_be_null, values, _nans(field.field_type, len(entries)))
 
 
-def _looked_up(maps: pa.ChunkedArray, id: int) -> pa.Array:
+def figures_of(maps: pa.ChunkedArray, id: int) -> pa.Array:
     """The value of one key in each map, null where it is not there."""
     whole = _whole(maps)
     offsets = np.frombuffer(whole.buffers()[1], np.int32)[whole.offset : whole.offset + len(whole) + 1]
