@@ -2,7 +2,9 @@
 once; so do expiry and creation."""
 
 import itertools
+import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,37 @@ def test_every_failure_leaves_the_old_or_the_new(
     copies: Callable[[], Store], operation: Callable[[Store], Any], kinds: Sequence[Kind]
 ) -> None:
     assert check_crash_safety(copies, operation, observe, kinds) >= 20
+
+
+def test_a_killed_removal_of_orphans_takes_nothing_that_is_known(copies: Callable[[], Store], tmp_path: Path) -> None:
+    """Whatever it had removed when it ended: the rows of every snapshot are there, and done again it ends."""
+    strays = [f"data/p=a/stray-{number}.parquet" for number in range(3)] + ["metadata/stray-m0.avro"]
+    then = time.time() - 10 * 86_400
+
+    def with_strays() -> Store:
+        store = copies()
+        for stray in strays:
+            (tmp_path / "t" / stray).write_bytes(b"x")
+        for path in (tmp_path / "t").rglob("*"):
+            os.utime(path, (then, then))
+        return store
+
+    def remove(store: Store) -> None:
+        opened(store).expire(options={"expire-snapshots": False, "remove-orphan-files": True})
+
+    def left(store: Store) -> list[str]:
+        return [stray for stray in strays if (tmp_path / "t" / stray).exists()]
+
+    before = observe(with_strays())
+    tried = 0
+    for point in crash_points(remove, with_strays, FAILURES):
+        tried += 1
+        assert observe(point.store) == before, str(point)
+        for instant in opened(point.store).history():
+            ids(opened(point.store), as_of=instant)
+        remove(point.store)
+        assert left(point.store) == [] and observe(point.store) == before, str(point)
+    assert tried
 
 
 def test_what_a_failed_commit_wrote_is_removed(copies: Callable[[], Store], tmp_path: Path) -> None:

@@ -311,3 +311,16 @@ def test_old_metadata_files_go_where_the_table_wants_it(tmp_path: Path) -> None:
     left = {path.name for path in (tmp_path / "t/metadata").glob("*.json")}
     assert left == {"v4.metadata.json", "v5.metadata.json", "v6.metadata.json"}
     assert ids(table) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("limit", "told"), [("0", False), ("1", False), ("2", True)])
+def test_counts_of_each_partition_where_few_changed(limit: str, told: bool, tmp_path: Path) -> None:
+    table = create(tmp_path / "t", **{"write.summary.partition-limit": limit})
+    publish.append(table.access, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [4], "b c")])
+    summary = table.history()[-1].summary
+    assert summary["changed-partition-count"] == "2"
+    assert ("partition-summaries-included" in summary) is told
+    found = {key: dict(pair.split("=") for pair in text.split(",")) for key, text in summary.items() if "p=" in key}
+    assert set(found) == ({"partitions.p=a", "partitions.p=b+c"} if told else set())
+    if told:
+        assert (found["partitions.p=a"]["added-data-files"], found["partitions.p=a"]["added-records"]) == ("2", "3")

@@ -79,6 +79,10 @@ MERGE_COUNT = Option(
     "commit.manifest.min-count-to-merge", at_least(0), 100, "Manifests that gather before they are merged."
 )
 MANIFEST_SIZE = Option("commit.manifest.target-size-bytes", at_least(1), 8 << 20, "Size of merged manifests, bytes.")
+PARTITION_LIMIT = Option(
+    "write.summary.partition-limit", at_least(0), 0,
+    "A snapshot that changes no more partitions than this has counts of each in its summary.",
+)  # fmt: skip
 GC_ENABLED = Option("gc.enabled", boolean, True, "Whether files may be deleted by upkeep.")
 MAX_SNAPSHOT_AGE = Option(
     "history.expire.max-snapshot-age-ms", at_least(0), 432_000_000, "Age at which snapshots expire, milliseconds."
@@ -92,7 +96,7 @@ OPENING = OptionSet((BRANCH, READ_TASKS, *READING), "an iceberg table", ("lakebe
 """What `lakebed.open` takes beside the properties below."""
 PROPERTIES = (
     RETRIES, RETRY_MIN_WAIT, RETRY_MAX_WAIT, RETRY_TIMEOUT, CHECKS, CHECK_MIN_WAIT, CHECK_MAX_WAIT, MERGE, MERGE_COUNT,
-    MANIFEST_SIZE, GC_ENABLED, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE,
+    MANIFEST_SIZE, PARTITION_LIMIT, GC_ENABLED, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE,
 )  # fmt: skip
 OPTIONS = OPENING + OptionSet(PROPERTIES, "an iceberg table", ())
 

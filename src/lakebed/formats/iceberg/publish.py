@@ -20,6 +20,7 @@ from lakebed.formats.iceberg.codec.manifest import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN
 from lakebed.formats.iceberg.committing import Produced, commit_snapshot
 from lakebed.formats.iceberg.entries import DataFile, DeleteFile, Partition, partition_key, partition_values
+from lakebed.formats.iceberg.options import PARTITION_LIMIT
 from lakebed.formats.iceberg.summary import counts
 from lakebed.model.commit import CommitResult, Outcome
 
@@ -160,7 +161,10 @@ class Change:
         new_data = attempt.new_manifests(self.added_data, 0, sequence_number)
         new_deletes = attempt.new_manifests(self.added_deletes, 1)
         manifests = [*attempt.merged([*new_data, *data]), *attempt.merged([*new_deletes, *deletes])]
-        figures = counts([*self.added_data, *self.added_deletes], [*gone, *gone_deletes])
+        figures = counts(
+            [*self.added_data, *self.added_deletes], [*gone, *gone_deletes], attempt.metadata.specs,
+            attempt.options[PARTITION_LIMIT],
+        )  # fmt: skip
         return Produced(operation, manifests, figures)
 
     def _remaining_data(self, attempt: Attempt) -> tuple[list[ManifestFile], list[DataFile]]:

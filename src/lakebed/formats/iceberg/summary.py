@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from pyiceberg.partitioning import PartitionSpec
+
 from lakebed.formats.iceberg.entries import Content, DataFile, DeleteFile, partition_key
+from lakebed.formats.iceberg.layout import partition_path
 
 _TOTALS = (
     ("total-records", ("added-records",), ("deleted-records",)),
@@ -20,18 +23,41 @@ _TOTALS = (
 )
 
 
-def counts(added: Iterable[DataFile | DeleteFile], removed: Iterable[DataFile | DeleteFile]) -> dict[str, str]:
-    """The counts of one snapshot."""
+def counts(
+    added: Sequence[DataFile | DeleteFile], removed: Sequence[DataFile | DeleteFile],
+    specs: Mapping[int, PartitionSpec] = {}, limit: int = 0,
+) -> dict[str, str]:  # fmt: skip
+    """The counts of one snapshot; those of each partition too, as `partitions.{path}`, where no more than `limit`
+    changed (`write.summary.partition-limit`)."""
+    partitions = {(file.spec_id, partition_key(file.partition)) for file in (*added, *removed)}
+    found = {key: str(value) for key, value in _summed(added, removed).items()}
+    found["changed-partition-count"] = str(len(partitions))
+    if partitions and len(partitions) <= limit:
+        found |= {"partition-summaries-included": "true", **_of_partitions(added, removed, specs)}
+    return found
+
+
+def _summed(added: Iterable[DataFile | DeleteFile], removed: Iterable[DataFile | DeleteFile]) -> dict[str, int]:
+    """The counts above 0."""
     found: dict[str, int] = {}
-    partitions = set()
     for files, verb, data_verb in ((added, "added", "added"), (removed, "removed", "deleted")):
         for file in files:
-            partitions.add((file.spec_id, partition_key(file.partition)))
             for key, value in _figures(file, verb, data_verb):
                 found[key] = found.get(key, 0) + value
-    return {key: str(value) for key, value in found.items() if value > 0} | {
-        "changed-partition-count": str(len(partitions))
-    }
+    return {key: value for key, value in found.items() if value > 0}
+
+
+def _of_partitions(
+    added: Iterable[DataFile | DeleteFile], removed: Iterable[DataFile | DeleteFile], specs: Mapping[int, PartitionSpec]
+) -> dict[str, str]:
+    """The counts of each partition by its path, as one text; a table without partitions has none."""
+    places: dict[str, tuple[list[DataFile | DeleteFile], list[DataFile | DeleteFile]]] = {}
+    for side, files in enumerate((added, removed)):
+        for file in files:
+            path = partition_path(specs[file.spec_id], file.partition)
+            places.setdefault(path, ([], []))[side].append(file)
+    texts = {path: ",".join(f"{k}={v}" for k, v in _summed(*sides).items()) for path, sides in places.items()}
+    return {f"partitions.{path}": text for path, text in texts.items() if path}
 
 
 def with_totals(figures: Mapping[str, str], before: Mapping[str, str] | None) -> dict[str, str]:
