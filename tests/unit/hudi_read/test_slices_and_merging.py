@@ -1,11 +1,12 @@
 """What a snapshot is made of: users' reports about slices, blocks and merging, each as a test of its kind."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.errors import CorruptError, DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.log import HeaderKey
 from lakebed.testing.hudi_log import rollback_block
 from tests.unit.hudi_read.writing import COLUMNS, HudiFolder, changed, foreign_block, rows, t
@@ -210,6 +211,37 @@ def test_replaced_file_groups_are_gone(tmp_path: Path) -> None:
     table.done(3, [new], "replacecommit", operation="INSERT_OVERWRITE", replaced={"": ["g"]})
     assert rows(table.open(), "x") == {"h": "h3"}
     assert rows(table.open(), "x", as_of=t(1)) == {"a": "a1", "b": "b1", "c": "c1"}
+
+
+@BOTH
+@pytest.mark.parametrize("lost", ["the base file", "a log file", "a whole group", "the partition"])
+def test_a_lost_file_of_the_newest_state_is_an_error_that_names_it(tmp_path: Path, version: int, lost: str) -> None:
+    table = HudiFolder(tmp_path, version, table__partition__fields="p")
+    (tmp_path / ".hoodie_partition_metadata").unlink()
+    for group, partition in (("g", "p=1"), ("h", "p=1"), ("k", "p=2")):
+        (tmp_path / partition).mkdir(exist_ok=True)
+        (tmp_path / partition / ".hoodie_partition_metadata").write_text("partitionDepth=1\n")
+        table.base(group, 1, [{"id": f"{group}1", "x": "old"}], partition)
+    older = [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet")]
+    table.done(1, older, operation="BULK_INSERT")
+    newer = [table.base(g, 2, [{"id": f"{g}1", "x": "new"}], "p=1" if g < "k" else "p=2") for g in "ghk"]
+    table.done(2, newer, "commit", operation="COMPACT")
+    for path in older:  # as a clean does
+        (tmp_path / path).unlink()
+    log = table.log("g", _slice_time(version, 2, 3), table.data(3, [{"id": "g1", "x": "log"}], "p=1"), 1, "p=1")
+    table.done(3, [log])
+    assert rows(table.open(), "x") == {"g1": "log", "h1": "new", "k1": "new"}
+    gone = {"the base file": newer[0], "a log file": log, "a whole group": newer[1], "the partition": newer[2]}[lost]
+    shutil.rmtree(tmp_path / "p=2") if lost == "the partition" else (tmp_path / gone).unlink()
+    with pytest.raises(CorruptError) as raised:
+        rows(table.open(), "x")
+    assert (raised.value.file, raised.value.instant) == (gone, t(3 if gone == log else 2))
+    with pytest.raises(DataCleanedError):
+        rows(table.open(), "x", as_of=t(3))
+    if lost == "a log file":
+        assert rows(table.open(hoodie__datasource__query__type="read_optimized"), "x")["g1"] == "new"
+    table.done(4, [], "replacecommit", operation="DELETE_PARTITION", replaced={"p=1": ["g", "h"], "p=2": ["k"]})
+    assert rows(table.open(), "x") == {}, "what was replaced may be gone"
 
 
 def test_a_group_of_logs_alone(tmp_path: Path) -> None:

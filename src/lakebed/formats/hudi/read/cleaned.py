@@ -1,16 +1,16 @@
-"""Whether the files of an older state are still there.
+"""Whether the files of a state are still there.
 
 The cleaner keeps what the newest state and some older ones need; a state from before them has file groups whose base or
 log files are gone. What was there is known from the cleans in the timeline, and from the metadata of commits that are
-read anyway.
+read anyway. Of the newest state nothing may be gone: a file that a commit names and that it needs was lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lakebed.errors import DataCleanedError
+from lakebed.errors import CorruptError, DataCleanedError
 from lakebed.formats.hudi.codec.metadata import WriteStat
 from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
 from lakebed.formats.hudi.options import FALLBACK
@@ -39,14 +39,14 @@ class Completeness:
                     raise self.error(stat.path)
                 continue
             for name in {stat.name, *stat.logs} - there:
-                if self._in_slice(name, base):
+                if self.in_slice(name, base):
                     raise self.error(_path(partition, name))
         for name in self.state.deleted_files(partition, group.file_id, self.view.bound):
             parsed = parse_base_name(name)
             if parsed is not None:
                 gone = parsed[1].instant > base and self.view.order(parsed[1].instant) is not None
             else:
-                gone = name not in there and self._in_slice(name, base)
+                gone = name not in there and self.in_slice(name, base)
             if gone:
                 raise self.error(_path(partition, name))
 
@@ -78,7 +78,7 @@ class Completeness:
             todo=f"Read from {earliest or 'a later instant'} on; in changes {FALLBACK.key} = full-scan gives the rest",
         )
 
-    def _in_slice(self, name: str, base: str) -> bool:
+    def in_slice(self, name: str, base: str) -> bool:
         """Whether a log file belongs to the slice of the view that starts at a base instant."""
         parsed = parse_log_name(name)
         if parsed is None or parsed[1].cdc:
@@ -88,6 +88,50 @@ class Completeness:
             return instant >= base and not (self.view.bound and instant > self.view.bound)
         order = self.view.order(instant)
         return order is not None and order >= base
+
+
+def check_lost(
+    state: TableState,
+    view: View,
+    replaced: Mapping[str, Collection[str]],
+    partitions: Collection[str],
+    slices: Sequence[FileSlice],
+    logs: bool,
+) -> None:
+    """Raise when a file is gone that a commit of the active timeline wrote and that its slice in the view needs.
+
+    `slices` are all of those `partitions` in the view, `replaced` file ids by partition that its commits took out of
+    use; `logs` False asks for base files alone. What archived commits wrote is not known here. Raises CorruptError, of
+    an older state DataCleanedError.
+    """
+    complete, wanted, start = Completeness(state, view), set(partitions), state.timeline.start
+    bases = {(s.partition, s.file_id): s.base.instant if s.base else "" for s in slices}
+    there = {(s.partition, log.name) for s in slices for log in s.logs}
+    for time, commit in reversed(state.commits(view).items()):
+        if time < start:  # an island of a savepoint: archived commits can have replaced what it wrote
+            continue
+        for stat in commit.stats:
+            partition = stat.partition
+            base = bases.get((partition, stat.file_id), "")
+            if not stat.is_log:
+                gone = time > base
+            else:
+                name = stat.name
+                gone = logs and (partition, name) not in there and complete.in_slice(name, base)
+            if gone and partition in wanted and stat.file_id not in replaced.get(partition, ()):
+                raise complete.error(stat.path, time) if view.bound else _lost(state, stat.path, time)
+
+
+def _lost(state: TableState, path: str, instant: str) -> CorruptError:
+    return CorruptError(
+        "a file that the table's newest state needs is gone",
+        table=state.store.location,
+        file=path,
+        instant=instant,
+        why=f"commit {instant} wrote it, and no later commit took its place",
+        todo="Read again: a cleaner may have run meanwhile. If the file stays away, restore it from a copy, or restore "
+        "the table to before that commit with Hudi's own engine",
+    )
 
 
 def _path(partition: str, name: str) -> str:

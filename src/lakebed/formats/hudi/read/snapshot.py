@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import NotInHistoryError
 from lakebed.formats.hudi.options import MERGE_TYPE, QUERY_TYPE
-from lakebed.formats.hudi.read.cleaned import Completeness
+from lakebed.formats.hudi.read.cleaned import Completeness, check_lost
 from lakebed.formats.hudi.read.partitions import list_partitions
 from lakebed.formats.hudi.read.slice_reader import SliceReader
 from lakebed.formats.hudi.read.split import HudiSplit, split_of
@@ -49,7 +49,7 @@ def plan_snapshot(
     """The splits of the table's state now, or as of an instant or time.
 
     Raises NotInHistoryError for a moment before the first commit, DataCleanedError when files of that state were
-    cleaned.
+    cleaned, CorruptError when a file of the newest state is gone.
     """
     bound = state.bound_of(as_of, "as_of")
     view = state.view(bound)
@@ -63,8 +63,9 @@ def plan_snapshot(
     schema = state.schema(view if bound else None)
     names = project(columns, schema, table=state.store.location)
     predicate = parse_where(where, schema)
-    slices = _slices(state, view, predicate, schema)
-    if options[QUERY_TYPE] == "read_optimized":
+    base_only = options[QUERY_TYPE] == "read_optimized"
+    slices = _slices(state, view, predicate, schema, logs=not base_only)
+    if base_only:
         slices = [s._replace(logs=()) for s in slices if s.base is not None]
     reader = reader_of(state, options, schema, view)
     if any(s.logs for s in slices) and reader.merge:
@@ -110,16 +111,22 @@ def reader_of(state: TableState, options: Options, schema: pa.Schema, view: View
     )
 
 
-def _slices(state: TableState, view: View, predicate: pc.Expression | None, schema: pa.Schema) -> list[FileSlice]:
+def _slices(
+    state: TableState, view: View, predicate: pc.Expression | None, schema: pa.Schema, *, logs: bool
+) -> list[FileSlice]:
+    """The slices that the predicate leaves, all of their files there; without `logs` of base files alone."""
     written = state.written(view)
     named = {stat.partition for commit in state.commits(view).values() for stat in commit.stats}
     if view.bound:
         named.update(state.cleaned_groups(view.bound))
-    listed = list_partitions(state.store, named)
+    listed = {**dict.fromkeys(named, ()), **list_partitions(state.store, named)}
     kept = state.partitions.kept(listed, predicate, schema)
-    if not view.bound:
-        return [found for path in kept for found in live_slices(path, listed[path], view, written, state.was_replaced)]
-    return [found for path in kept for found in complete_slices(state, path, listed[path], view, written)]
+    if view.bound:
+        slices = [found for path in kept for found in complete_slices(state, path, listed[path], view, written)]
+    else:
+        slices = [s for path in kept for s in live_slices(path, listed[path], view, written, state.was_replaced)]
+    check_lost(state, view, written.replaced, kept, slices, logs)
+    return slices
 
 
 def complete_slices(
