@@ -7,7 +7,7 @@ read anyway. Of the newest state nothing may be gone: a file that a commit names
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptError, DataCleanedError
@@ -15,7 +15,7 @@ from lakebed.formats.hudi.codec.metadata import WriteStat
 from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
 from lakebed.formats.hudi.options import FALLBACK
 from lakebed.formats.hudi.read.state import TableState
-from lakebed.formats.hudi.slices import FileGroup, FileSlice
+from lakebed.formats.hudi.slices import FileGroup, FileSlice, WrittenFiles
 from lakebed.formats.hudi.timeline import View
 
 
@@ -39,14 +39,14 @@ class Completeness:
                     raise self.error(stat.path)
                 continue
             for name in {stat.name, *stat.logs} - there:
-                if self.in_slice(name, base):
+                if self._in_slice(name, base):
                     raise self.error(_path(partition, name))
         for name in self.state.deleted_files(partition, group.file_id, self.view.bound):
             parsed = parse_base_name(name)
             if parsed is not None:
                 gone = parsed[1].instant > base and self.view.order(parsed[1].instant) is not None
             else:
-                gone = name not in there and self.in_slice(name, base)
+                gone = name not in there and self._in_slice(name, base)
             if gone:
                 raise self.error(_path(partition, name))
 
@@ -78,7 +78,18 @@ class Completeness:
             todo=f"Read from {earliest or 'a later instant'} on; in changes {FALLBACK.key} = full-scan gives the rest",
         )
 
-    def in_slice(self, name: str, base: str) -> bool:
+    def lacks(self, found: FileSlice | None, time: str, stat: WriteStat, logs: bool) -> bool:
+        """Whether a file that a commit of the view wrote belongs to its group's slice and is not in it; log files where
+        they are asked for."""
+        base = found.base.instant if found and found.base else ""
+        if not stat.is_log:
+            return time > base
+        name = stat.name
+        return (
+            logs and not any(log.name == name for log in (found.logs if found else ())) and self._in_slice(name, base)
+        )
+
+    def _in_slice(self, name: str, base: str) -> bool:
         """Whether a log file belongs to the slice of the view that starts at a base instant."""
         parsed = parse_log_name(name)
         if parsed is None or parsed[1].cdc:
@@ -93,32 +104,35 @@ class Completeness:
 def check_lost(
     state: TableState,
     view: View,
-    replaced: Mapping[str, Collection[str]],
+    written: WrittenFiles,
     partitions: Collection[str],
     slices: Sequence[FileSlice],
     logs: bool,
 ) -> None:
     """Raise when a file is gone that a commit of the active timeline wrote and that its slice in the view needs.
 
-    `slices` are all of those `partitions` in the view, `replaced` file ids by partition that its commits took out of
-    use; `logs` False asks for base files alone. What archived commits wrote is not known here. Raises CorruptError, of
-    an older state DataCleanedError.
+    `slices` are all of those `partitions` in the view, whose commits wrote and replaced `written`; `logs` False asks
+    for base files alone. What archived commits wrote is not known here. Raises CorruptError, of an older state
+    DataCleanedError.
     """
-    complete, wanted, start = Completeness(state, view), set(partitions), state.timeline.start
-    bases = {(s.partition, s.file_id): s.base.instant if s.base else "" for s in slices}
-    there = {(s.partition, log.name) for s in slices for log in s.logs}
-    for time, commit in reversed(state.commits(view).items()):
-        if time < start:  # an island of a savepoint: archived commits can have replaced what it wrote
-            continue
-        for stat in commit.stats:
-            partition = stat.partition
-            base = bases.get((partition, stat.file_id), "")
-            if not stat.is_log:
-                gone = time > base
-            else:
-                name = stat.name
-                gone = logs and (partition, name) not in there and complete.in_slice(name, base)
-            if gone and partition in wanted and stat.file_id not in replaced.get(partition, ()):
+    names = [s.base.name for s in slices if s.base is not None]
+    names += [log.name for s in slices for log in s.logs]
+    there = frozenset(names)
+    if len(there) < len(names):  # file ids with a fixed ending: partitions can hold files of one name
+        there = frozenset()
+    commits, start = state.commits(view), state.timeline.start
+    # Before the start lie islands of savepoints: archived commits can have replaced what they wrote.
+    suspect = [time for time in commits if time >= start and not written.by_instant.get(time, there) <= there]
+    if not suspect:
+        return
+    complete, wanted = Completeness(state, view), set(partitions)
+    found = {(s.partition, s.file_id): s for s in slices}
+    for time in reversed(suspect):
+        for stat in commits[time].stats:
+            key = stat.partition, stat.file_id
+            if stat.partition not in wanted or stat.file_id in written.replaced.get(stat.partition, ()):
+                continue
+            if complete.lacks(found.get(key), time, stat, logs):
                 raise complete.error(stat.path, time) if view.bound else _lost(state, stat.path, time)
 
 

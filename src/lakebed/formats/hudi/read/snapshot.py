@@ -125,7 +125,7 @@ def _slices(
         slices = [found for path in kept for found in complete_slices(state, path, listed[path], view, written)]
     else:
         slices = [s for path in kept for s in live_slices(path, listed[path], view, written, state.was_replaced)]
-    check_lost(state, view, written.replaced, kept, slices, logs)
+    check_lost(state, view, written, kept, slices, logs)
     return slices
 
 
