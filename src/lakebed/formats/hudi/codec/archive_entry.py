@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from functools import cache
 
 from lakebed.errors import CorruptError
-from lakebed.formats.hudi.codec.archive_container import AVRO_MAGIC, check_container, container_datum
+from lakebed.formats.hudi.codec.archive_container import check_container, container_datum
 from lakebed.formats.hudi.codec.archive_json import avro_text, check_json, commit_datum
 from lakebed.formats.hudi.codec.archive_schema import ENTRY, record_types
-from lakebed.formats.hudi.codec.container import avro_long
+from lakebed.kernel.avro_container import MAGIC, avro_long
 
 _COMMITS = ("commit", "deltacommit")
 _COMPACTIONS = ("compaction", "logcompaction")
@@ -44,7 +44,7 @@ def archived_entry(time: str, action: str, state: str, data: bytes) -> bytes:
 def check_readable(data: bytes) -> None:
     """Raises CorruptError unless a completed state file is whole: JSON, or an Avro container with all its blocks."""
     try:
-        if data.startswith(AVRO_MAGIC):
+        if data.startswith(MAGIC):
             check_container(data)
         else:
             check_json(data)
@@ -104,7 +104,7 @@ def _container(name: str, data: bytes) -> bytes:
 
 def _commit(name: str, data: bytes) -> bytes:
     """The datum of a commit's metadata: JSON, or in an upgraded table an Avro container."""
-    if data.startswith(AVRO_MAGIC):
+    if data.startswith(MAGIC):
         return _container(name, data)
     try:
         return commit_datum(name, data)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from lakebed.formats.hudi.codec.archive_schema import record_types
-from lakebed.formats.hudi.codec.container import avro_long
+from lakebed.kernel.avro_container import avro_long
 
 Encode = Callable[[Any], bytes]
 

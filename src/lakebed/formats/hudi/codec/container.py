@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import CorruptError
+from lakebed.kernel.avro_container import avro_long, header
 from lakebed.kernel.datafusion import ordered_session
 from lakebed.kernel.scratch import Scratch
 
@@ -40,10 +41,7 @@ def decode_run(
     # Not escaped to ASCII: the reader's JSON parser takes text as it stands.
     schema = json.dumps(record, ensure_ascii=False).encode()
     size = sum(len(chunk) for chunk in chunks)
-    head = b"".join(
-        (b"Obj\x01", avro_long(2), _text(b"avro.schema"), _text(schema), _text(b"avro.codec"), _text(b"null"))
-    )
-    head += avro_long(0) + _SYNC + avro_long(count) + avro_long(size)
+    head = header({"avro.schema": schema, "avro.codec": b"null"}, _SYNC) + avro_long(count) + avro_long(size)
     with scratch.holding([head, *chunks, _SYNC]) as url:
         try:
             frame = ordered_session(count).read_avro(url, file_extension="")
@@ -55,21 +53,6 @@ def decode_run(
     if len(found) != 1 or found[0].num_rows != count:
         raise CorruptError("the Avro records do not fit their count", why=f"there are fewer than {count}")
     return found[0]
-
-
-def avro_long(value: int) -> bytes:
-    """Avro's zig-zag variable-length integer."""
-    value = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _text(value: bytes) -> bytes:
-    return avro_long(len(value)) + value
 
 
 def _first_line(error: Exception) -> str:

@@ -19,8 +19,9 @@ from pyiceberg import types as T
 from pyiceberg.partitioning import PartitionSpec
 
 from lakebed.errors import CorruptError, UnsupportedError
-from lakebed.formats.iceberg.codec.avro_file import Container, joined, open_container
+from lakebed.formats.iceberg.codec.avro_file import joined, open_container
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.kernel.avro_container import Container
 from lakebed.kernel.datafusion import ordered_session
 from lakebed.kernel.scratch import Scratch
 

@@ -21,7 +21,6 @@ from pyiceberg import types as T
 from pyiceberg.conversions import to_bytes
 from pyiceberg.partitioning import PartitionSpec
 
-from lakebed.formats.iceberg.codec.avro_file import avro_long, header
 from lakebed.formats.iceberg.codec.manifest import (
     ADDED,
     DELETED,
@@ -32,6 +31,7 @@ from lakebed.formats.iceberg.codec.manifest import (
 )  # fmt: skip
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.kernel.avro import encoded
+from lakebed.kernel.avro_container import avro_long, header
 
 _BLOCK_ROWS = 2000
 _LEVEL = 6

@@ -22,7 +22,6 @@ from pyiceberg.schema import Schema
 
 from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.iceberg.codec.avro_data import avro_data_schema, plain_avro, plain_avro_field
-from lakebed.formats.iceberg.codec.avro_file import avro_long, header
 from lakebed.formats.iceberg.codec.schema import FIELD_ID
 from lakebed.formats.iceberg.entries import Metrics
 from lakebed.formats.iceberg.files import Files
@@ -35,6 +34,7 @@ from lakebed.formats.iceberg.write.metrics import (
     split_offsets,
 )
 from lakebed.kernel.avro import encode_records
+from lakebed.kernel.avro_container import avro_long, header
 from lakebed.kernel.parquet.dictionaries import repeating_columns
 
 _CODECS = {

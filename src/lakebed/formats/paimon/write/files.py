@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakebed.errors import OptionError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.layout import NameFactory
-from lakebed.formats.paimon.write.formats import ENCODERS, Encoder, TextBounds, check_values, repeating_columns
+from lakebed.formats.paimon.write.formats import ENCODERS, Encoder, TextBounds, check_values, dictionary_columns
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 
@@ -95,7 +95,7 @@ class RollingWriter(Generic[T]):
         while start < len(table):
             rest = table.slice(start)
             if self._open is None:
-                repeats = repeating_columns(rest) if self._repeats is None else self._repeats
+                repeats = dictionary_columns(rest) if self._repeats is None else self._repeats
                 self._open = _OpenFile(self._store, self._folder, table.schema, self._how, self._names, repeats)
             with self._open.undone_on_error():
                 taken = self._open.fill(rest)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.orc as orc
@@ -20,10 +19,10 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.avro_columns import avro_schema, encode_records
 from lakebed.formats.paimon.codec.avro_file import Framing
 from lakebed.formats.paimon.codec.types import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
+from lakebed.kernel.parquet.dictionaries import repeating_columns
 
 FOOTER_TEXT_BYTES = 4096
 """Parquet footers leave out the bounds of a column chunk with longer values."""
-_SAMPLE_ROWS = 512
 _PAGE_ROWS = 32_768
 _AVRO_BLOCK_ROWS = 8192
 _LEAST_STRIPE_BYTES = 64 << 10
@@ -166,23 +165,13 @@ def check_values(table: pa.Table, format_name: str, location: str) -> None:
         _refuse_far_times(table, location)
 
 
-def repeating_columns(table: pa.Table) -> frozenset[str]:
-    """The columns whose values repeat, judged by a small sample: for others a dictionary only costs. The file's own
-    columns are among them by name, those of the key too.
-
-    Of a column of some 2,500 values, nine in ten of the sampled rows differ.
-    """
-    step = -(-len(table) // _SAMPLE_ROWS)
-    sample = table.take(pa.array(np.arange(0, len(table), step))) if step > 1 else table
-    limit = len(sample) * 9 // 10
-    found = {
-        field.name
-        for field in table.schema
-        if not pa.types.is_nested(field.type)
-        and not pa.types.is_boolean(field.type)
-        and field.name not in (SEQUENCE_NUMBER, VALUE_KIND)
-        and pc.count_distinct(sample.column(field.name), mode="all").as_py() <= limit
-    }
+def dictionary_columns(table: pa.Table) -> frozenset[str]:
+    """The plain columns whose values repeat, so that a dictionary is worth it. The file's own columns are among them by
+    name, those of the key too."""
+    plain = [
+        f.name for f in table.schema if not pa.types.is_nested(f.type) and f.name not in (SEQUENCE_NUMBER, VALUE_KIND)
+    ]
+    found = repeating_columns(table.select(plain))
     return frozenset({*found, *(KEY_PREFIX + name for name in found), VALUE_KIND})
 
 

@@ -28,7 +28,7 @@ from lakebed.formats.paimon.write.assigning import Assigned, Assigner, Bucket
 from lakebed.formats.paimon.write.bucket import Arrivals, BucketFiles, Writer
 from lakebed.formats.paimon.write.commit import remove_files
 from lakebed.formats.paimon.write.fit import check_fit, fit
-from lakebed.formats.paimon.write.formats import repeating_columns
+from lakebed.formats.paimon.write.formats import dictionary_columns
 from lakebed.formats.paimon.write.hash_dynamic import index_bytes
 from lakebed.formats.paimon.write.kinds import KindRule, Kinds
 from lakebed.formats.paimon.write.routing import Ints, Router
@@ -245,7 +245,7 @@ class PaimonTaskWriter:
     def _arrivals(self, assigned: Assigned) -> Iterator[tuple[_Place, Arrivals]]:
         """The rows of each bucket that has any, with its place."""
         rows, partitions, buckets = assigned.rows.combine_chunks(), assigned.partitions, assigned.buckets
-        repeats = repeating_columns(rows)
+        repeats = dictionary_columns(rows)
         least = int(buckets.min())
         span = int(buckets.max()) - least + 1
         groups = partitions.codes.astype(np.int64) * span + (buckets - least)

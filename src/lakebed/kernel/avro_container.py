@@ -1,0 +1,125 @@
+"""Avro object container files, framed and taken apart without decoding a record.
+
+Rule: the Avro specification, "Object Container Files": a header with a map of metadata, then blocks that end with the
+file's sync marker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MAGIC = b"Obj\x01"
+SYNC_BYTES = 16
+_MOST_LONG = 10
+"""The most bytes of an Avro long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A file, taken apart. `metadata` is the header's, `body` all bytes after it."""
+
+    metadata: Mapping[str, bytes]
+    sync: bytes
+    body: memoryview
+    blocks: tuple[tuple[int, int, int], ...]
+    """(records, start, end) of the bytes of each block that has records, within `body`."""
+
+    @property
+    def rows(self) -> int:
+        """Records in all blocks."""
+        return sum(count for count, _, _ in self.blocks)
+
+    @property
+    def schema(self) -> Any:
+        """The Avro schema."""
+        return json.loads(self.metadata["avro.schema"])
+
+    @property
+    def codec(self) -> str:
+        """The name of the compression of its blocks."""
+        return self.metadata.get("avro.codec", b"null").decode()
+
+
+def take_apart(data: bytes) -> Container:
+    """Header and blocks of a file. Raises ValueError or IndexError unless it is whole, to its last byte."""
+    if data[:4] != MAGIC:
+        raise ValueError("it does not begin as an Avro file")
+    metadata, at = _metadata(data, len(MAGIC))
+    sync = data[at : at + SYNC_BYTES]
+    if len(sync) < SYNC_BYTES:
+        raise ValueError("it ends inside its header")
+    at += SYNC_BYTES
+    return Container(metadata, sync, memoryview(data)[at:], tuple(_blocks(data, at, sync)))
+
+
+def header(metadata: Mapping[str, bytes], sync: bytes) -> bytes:
+    """The begin of a file."""
+    chunks = [MAGIC, avro_long(len(metadata))]
+    for key, value in metadata.items():
+        chunks += (avro_bytes(key.encode()), avro_bytes(value))
+    return b"".join((*chunks, avro_long(0), sync))
+
+
+def avro_long(value: int) -> bytes:
+    """Avro's zig-zag variable-length integer."""
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def avro_bytes(value: bytes) -> bytes:
+    """Bytes, or the UTF-8 of a text, after their length."""
+    return avro_long(len(value)) + value
+
+
+def _metadata(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
+    found: dict[str, bytes] = {}
+    while True:
+        count, at = _long(data, at)
+        if not count:
+            return found, at
+        if count < 0:  # then the block's size in bytes follows
+            count = -count
+            _, at = _long(data, at)
+        for _ in range(count):
+            key, at = _bytes(data, at)
+            found[key.decode()], at = _bytes(data, at)
+
+
+def _blocks(data: bytes, at: int, sync: bytes) -> Iterator[tuple[int, int, int]]:
+    base = at
+    while at < len(data):
+        count, at = _long(data, at)
+        size, at = _long(data, at)
+        end = at + size
+        if count < 0 or size < 0 or data[end : end + SYNC_BYTES] != sync:
+            raise ValueError(f"no whole block at {at}")
+        if count:
+            yield count, at - base, end - base
+        at = end + SYNC_BYTES
+
+
+def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    size, at = _long(data, at)
+    if not 0 <= size <= len(data) - at:
+        raise ValueError(f"a length of {size} at {at}")
+    return data[at : at + size], at + size
+
+
+def _long(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    for _ in range(_MOST_LONG):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+    raise ValueError(f"no number at {at}")
