@@ -109,8 +109,10 @@ class Lake:
             start_snapshot_id=start,
         )  # fmt: skip
 
-    def delete_equal(self, keys: Sequence[Mapping[str, Any]], partition: Partition = (), spec_id: int = 0) -> None:
-        """Delete rows by the values of some columns."""
+    def delete_equal(
+        self, keys: Sequence[Mapping[str, Any]], partition: Partition = (), spec_id: int = 0, bounds: bool = True
+    ) -> None:
+        """Delete rows by the values of some columns, whose bounds may be left out: then they rule nothing out."""
         metadata = self.table.metadata
         fields = [field for field in metadata.schema.fields if field.name in keys[0]]
         data = pa.Table.from_pylist(list(keys), arrow_schema(fields, ids=True))
@@ -119,7 +121,8 @@ class Lake:
         pq.write_table(data, path)
         file = DeleteFile(
             str(path), "PARQUET", Content.EQUALITY_DELETES, spec_id, partition, len(data), path.stat().st_size,
-            equality_ids=tuple(field.field_id for field in fields), metrics=self._metrics(path, fields),
+            equality_ids=tuple(field.field_id for field in fields),
+            metrics=self._metrics(path, fields) if bounds else None,
         )  # fmt: skip
         publish.row_delta(self.table.access, (), (file,))
 

@@ -78,7 +78,7 @@ def test_rows_that_delete_nothing_go(tmp_path: Path) -> None:
     made = lake(tmp_path / "t")
     gone = next(task.data for task in made.tasks if task.data.partition == ("a",))
     publish.replace(
-        made.table.access, made.table.metadata.head().snapshot_id, [gone], made.write([{"id": 1, "part": "a"}], ("a",))
+        made.table.access, int(made.table.history()[-1].time), [gone], made.write([{"id": 1, "part": "a"}], ("a",))
     )  # fmt: skip
     rows = made.rows()
     made.table.rewrite(options={**DELETES, "rewrite-all": True})

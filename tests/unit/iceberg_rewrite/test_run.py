@@ -360,12 +360,12 @@ def test_dead_equality_deletes_go_without_a_rewrite(tmp_path: Path) -> None:
     made = lake(tmp_path, **BY_PART)
     made.append(some(0, 2, "q"), ("q",))  # 1
     made.append(some(10, 2, "p"), ("p",))  # 2
-    made.delete_equal([{"id": 99}], ("p",))  # 3: after the file of 2
+    made.delete_equal([{"id": 99}], ("p",), bounds=False)  # 3: after the file of 2
     metadata = made.table.metadata
     old = [task.data for task in made.tasks if task.data.partition == ("p",)]
     publish.replace(made.table.access, metadata.head().snapshot_id, old, made.write(some(10, 2, "p"), ("p",)))  # type: ignore[union-attr]
     made.append(some(20, 2, "p"), ("p",))  # 5
-    made.delete_equal([{"id": 99}], ("p",))  # 6: needed by the file of 5
+    made.delete_equal([{"id": 99}], ("p",), bounds=False)  # 6: needed by the file of 5
     result = made.table.rewrite(options={"remove-dangling-deletes": True, "rewrite-all": False})
     needed = [delete.sequence_number for delete in made.deletes.values()]
     assert result.groups == 0 and max(n for n in needed if n is not None) == 6
