@@ -1,5 +1,5 @@
 """One run of iceberg-zamboni over a table that lies at a path, for `bench/iceberg_rewrite.py`; runs in zamboni's own
-interpreter (`pip install iceberg-zamboni==0.7.0`), which needs nothing of lakebed.
+interpreter, which needs nothing of lakebed (`pip install iceberg-zamboni==0.7.0 'pyiceberg[sql-sqlite]==0.12.0'`).
 
     python iceberg_zamboni_peer.py TABLE_FOLDER
 """
