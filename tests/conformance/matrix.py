@@ -162,6 +162,7 @@ GRID = (
     Row("pipelines", "`lakebed run`", {
         "hudi": Cell((f"{STREAM_SINK}test_a_pipeline", "tests/spark/test_demo.py::"), "as a source"),
         "paimon": Cell((f"{STREAM_SINK}test_a_pipeline", "tests/interop/test_demo_outside.py::"), "as a sink"),
+        "iceberg": Cell(("tests/spark/test_iceberg_pipeline.py::",)),
     }),
 )  # fmt: skip
 """The grid, from top to bottom."""
