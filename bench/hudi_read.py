@@ -1,8 +1,9 @@
 """Reads of a Hudi merge-on-read table, side by side: lakebed, lakebed on Spark, hudi-rs and Hudi's own Spark reader,
-each in processes of its own, in turn.
+each in processes of its own, in turn. `handover` is what Spark alone takes for rows that lie ready in its Python
+workers: no read through Spark can be faster.
 
     ./run bench hudi-read [--rows 2000000] [--repeats 3] [--times 3] [--table FOLDER]
-                          [--engines lakebed,lakebed-spark,hudi-rs,spark]
+                          [--engines lakebed,lakebed-spark,handover,hudi-rs,spark]
 
 The table has 12 columns in 4 partitions: one bulk insert and three upserts of a tenth of the rows into logs, nothing
 compacted; Hudi's Spark bundle writes it once. What is measured: a snapshot of all columns, a filtered count, and the
@@ -30,7 +31,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "hudi_read.json"
-PYTHONS = {"lakebed": ".venv", "lakebed-spark": ".venv", "hudi-rs": ".venv-interop", "spark": ".venv-hudi-jvm"}
+PYTHONS = {
+    "lakebed": ".venv",
+    "lakebed-spark": ".venv",
+    "handover": ".venv",
+    "hudi-rs": ".venv-interop",
+    "spark": ".venv-hudi-jvm",
+}
 BUNDLE = ".cache/jars/hudi/hudi-spark3.5-bundle_2.12-1.0.2.jar"
 Work = Callable[[], int]
 
@@ -60,7 +67,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--table", default=str(ROOT / ".cache" / "bench" / "hudi_read"))
-    parser.add_argument("--engines", default="lakebed,lakebed-spark,hudi-rs,spark")
+    parser.add_argument("--engines", default="lakebed,lakebed-spark,handover,hudi-rs,spark")
     parser.add_argument("--python", action="append", default=[], help="ENGINE=PATH of another interpreter")
     parser.add_argument("--bundle", default=str(ROOT / BUNDLE))
     parser.add_argument("--times", type=int, default=3, help="How often each process reads after its first read")
@@ -154,9 +161,11 @@ def _measure(options: argparse.Namespace) -> None:
     if work == "make":
         _make(options)
         return
-    works = {"lakebed": _lakebed, "lakebed-spark": _lakebed_on_spark, "hudi-rs": _hudi_rs, "spark": _spark}[engine](
-        options
-    )
+    engines = {
+        "lakebed": _lakebed, "lakebed-spark": _lakebed_on_spark, "handover": _handover, "hudi-rs": _hudi_rs,
+        "spark": _spark,
+    }  # fmt: skip
+    works = engines[engine](options)
     for what, read in works.items():
         rows = read()
         seconds, processor = [], []
@@ -236,6 +245,40 @@ def _lakebed_on_spark(options: argparse.Namespace) -> dict[str, Work]:
         ),
         "last two commits": lambda: noop(changes()) and changed,
     }
+
+
+def _handover(options: argparse.Namespace) -> dict[str, Work]:
+    """As many rows of the table's schema as the table has, in two tasks that give one batch again and again."""
+    import pyarrow as pa
+
+    import lakebed
+    import lakebed.spark
+    from lakebed.spark.types import conform, spark_schema, wire_schema
+
+    reader = lakebed.open(options.table).read()
+    wire = wire_schema(reader.schema)
+    batch = conform(next(iter(reader)), wire).slice(0, 1 << 15)
+    reader.close()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, wire) as stream:
+        stream.write_batch(batch)
+    packed, repeats = sink.getvalue().to_pybytes(), options.rows // batch.num_rows // 2
+
+    def ready(batches: Any) -> Any:
+        import pyarrow as pa
+
+        list(batches)
+        for _ in range(repeats):
+            yield from pa.ipc.open_stream(packed)
+
+    spark = lakebed.spark.local_session("local[2]")
+    schema = spark_schema(wire)
+
+    def noop() -> int:
+        spark.range(0, 2, 1, 2).mapInArrow(ready, schema).write.format("noop").mode("overwrite").save()
+        return options.rows
+
+    return {"snapshot": noop}
 
 
 def _hudi_rs(options: argparse.Namespace) -> dict[str, Work]:
