@@ -32,6 +32,12 @@ CASES = {
 QUICK = {"lakebed.archive.lock": "none"}
 
 
+@pytest.fixture(autouse=True)
+def files_of_the_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timeline is played back and the data files are not: later steps cleaned some that these states name."""
+    monkeypatch.setattr("lakebed.formats.hudi.read.snapshot.check_lost", lambda *_: None)
+
+
 def prepared(case: str, folder: Path) -> tuple[Replay, dict[str, str]]:
     """A table just before a run that archives, and the options of that run."""
     name, stop, more = CASES[case]
