@@ -88,7 +88,8 @@ GRID = (
             "every bucket mode and merge engine; no lookup or full-compaction changelog",
         ),
         "iceberg": Cell((
-            f"{ICEBERG}TestWrite", "tests/unit/iceberg_sink/", "tests/property/test_iceberg_sink.py::",
+            f"{ICEBERG}TestWrite", "tests/unit/iceberg_sink/test_commits.py::",
+            "tests/unit/iceberg_sink/test_sizes.py::", "tests/property/test_iceberg_sink.py::",
             "tests/interop/test_iceberg_sink_outside.py::",
         )),
     }),
