@@ -35,6 +35,9 @@ def make_table(
     document: dict[str, Any] = json.loads(made.model_dump_json())
     if version == 3:
         document |= {"format-version": 3, "next-row-id": 0}
+        for field, told in zip(document["schemas"][0]["fields"], schema.fields, strict=True):
+            defaults = {"initial-default": told.initial_default, "write-default": told.write_default}
+            field |= {key: value for key, value in defaults.items() if value is not None}  # pyiceberg leaves them out
     PathTable(open_store(folder)).create(document)
     assert metadata_from_json(json.dumps(document).encode()).format_version == version
     return IcebergTable(open_store(folder), options)

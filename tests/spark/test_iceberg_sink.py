@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,7 +21,10 @@ from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.files import open_store
 from lakebed.kernel.routing import in_bounds
+from lakebed.spark.sink import SinkInput, write_task
 from lakebed.spark.stream_sink import reports, slow_start
+from lakebed.verbs.write import settled
+from tests.iceberg_tables import make_table
 from tests.spark.tables import as_bag, changes_of
 
 ROOT = Path(__file__).parents[2]
@@ -96,6 +101,22 @@ def test_changes_by_key(spark: SparkSession, tmp_path: Path) -> None:
     lakebed.spark.write(changes.drop("_row_kind").where("id > 100"), table.location, "delete")
     assert table.read().read_all().num_rows == 891
     assert not list(Path(table.location, "data").glob("lakebed-staging*"))
+
+
+def test_a_column_that_is_not_given_takes_its_default(tmp_path: Path) -> None:
+    """What Spark's tasks take of a DataFrame without the column; no session is needed for it."""
+    columns = [
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "d", IntegerType(), required=False, initial_default=5, write_default=6),
+    ]
+    table = make_table(tmp_path / "t", Schema(*columns), version=3)
+    given = pa.record_batch({"ID": pa.array([1, 2], pa.int64())})
+    sink = table.sink()
+    taken = SinkInput.of(given.schema, sink, table.location)
+    messages, rows = write_task(sink, iter([taken.take(given)]))
+    assert rows == 2
+    sink.commit(1, settled(sink, messages, lakebed.LocalEngine(1)))
+    assert table.read().read_all().to_pylist() == [{"id": 1, "d": 6}, {"id": 2, "d": 6}]
 
 
 def test_killed_between_the_two_commits_each_row_comes_once(spark: SparkSession, hudi: Path, tmp_path: Path) -> None:

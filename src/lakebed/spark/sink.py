@@ -86,16 +86,16 @@ class SinkInput:
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise SchemaError(f"columns given twice: {', '.join(doubled)}", table=location, todo="Give each one once")
-        fields = [*wanted, *([ROW_KIND_FIELD] if ROW_KIND_COLUMN in names else [])]
+        # Columns that are not given stay away: the sink knows their defaults.
+        fields = [field for field in [*wanted, ROW_KIND_FIELD] if field.name in names]
         for field in fields:
-            if field.name in names:
-                kind = given.field(names.index(field.name)).type
-                if not fits(kind, field.type):
-                    raise SchemaError(
-                        f"column {field.name!r} is {kind}, the table has {field.type}",
-                        table=location,
-                        todo="Cast it in the query",
-                    )
+            kind = given.field(names.index(field.name)).type
+            if not fits(kind, field.type):
+                raise SchemaError(
+                    f"column {field.name!r} is {kind}, the table has {field.type}",
+                    table=location,
+                    todo="Cast it in the query",
+                )
         return cls(tuple(names), pa.schema(fields))
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:

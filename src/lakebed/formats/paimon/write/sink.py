@@ -137,7 +137,7 @@ class PaimonSink:
         most = self.options[opt.DYNAMIC_ASSIGNERS] if self.bucket_mode is BucketMode.HASH_DYNAMIC else None
         self._tasks = min(count, most or count)
         wanted = arrow_schema(self.schema.project(self.routing_columns))
-        given = pa.Table.from_batches([batch.select(wanted.names)])
+        given = pa.Table.from_batches([batch.select([name for name in wanted.names if name in batch.schema.names])])
         check_fit(given.schema, wanted, self.store.location)
         channels = self.router.channels(fit(given, wanted, self.store.location), self._tasks, self._assigners)
         return None if channels is None else pa.array(channels, pa.int32())
