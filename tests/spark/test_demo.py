@@ -8,11 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import lakebed
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 
 def lake(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 import lakebed
 from lakebed.cli.examples import example
 from lakebed.spark import pipeline
-
-pytestmark = pytest.mark.xdist_group("spark")
 
 COLUMNS = ["dt", "order_id", "customer", "amount"]
 KEYS = [("dt", "ascending"), ("order_id", "ascending")]
