@@ -9,7 +9,6 @@ modification times decide nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -27,7 +26,8 @@ from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES, parse_state_name
 from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
 
-_READ_THREADS = 16
+_READ_TOGETHER = 64
+"""State files that are held in memory at once."""
 _STATES = ("requested", "inflight", "completed")
 _REMEMBERED = 4096
 
@@ -140,14 +140,13 @@ class MetadataFiles:
         self._commits: dict[str, CommitMetadata] = {}
 
     def commits(self, entries: Iterable[Entry]) -> dict[str, CommitMetadata]:
-        """Metadata of completed writing instants by requested time, read in parallel."""
+        """Metadata of completed writing instants by requested time."""
         wanted = list(entries)
         missing = [entry for entry in wanted if entry.file not in self._commits]
-        if missing:
-            with ThreadPoolExecutor(_READ_THREADS) as pool:
-                data = pool.map(lambda entry: self._store.read(entry.file), missing)
-                for entry, content in zip(missing, data, strict=True):
-                    self._commits[entry.file] = self._parsed(entry, content)
+        for at in range(0, len(missing), _READ_TOGETHER):
+            some = missing[at : at + _READ_TOGETHER]
+            for entry, content in zip(some, self._store.read_many([entry.file for entry in some]), strict=True):
+                self._commits[entry.file] = self._parsed(entry, content)
         found = {entry.time: self._commits[entry.file] for entry in wanted}
         while len(self._commits) > _REMEMBERED:
             del self._commits[next(iter(self._commits))]
@@ -160,8 +159,7 @@ class MetadataFiles:
     def cleans(self, timeline: Timeline) -> list[CleanMetadata]:
         """The completed cleans of the active timeline, oldest first."""
         entries = [entry for entry in timeline.entries if entry.action == "clean" and entry.done]
-        with ThreadPoolExecutor(_READ_THREADS) as pool:
-            return [parse_clean(data) for data in pool.map(lambda entry: self._store.read(entry.file), entries)]
+        return [parse_clean(data) for data in self._store.read_many([entry.file for entry in entries])]
 
     def _parsed(self, entry: Entry, content: bytes) -> CommitMetadata:
         try:

@@ -164,6 +164,10 @@ class LocalStore(Store):
             todo = "Commits need a file system with hard links" if error.errno in _NO_LINKS else ""
             raise failed("write", self._root, path, error, todo=todo) from error
 
+    def list_many(self, folders: Sequence[str]) -> Sequence[Listing]:
+        """The content of folders, one after the other: threads make it several times slower."""
+        return [self.list(folder) for folder in folders]
+
     def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
         """The bytes of whole files, one after the other: threads would cost more than the disk takes.
 

@@ -7,7 +7,6 @@ commit names it. Each folder is listed once: the listing that finds out what it 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,7 +18,6 @@ from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import PARTITION_METADATA, partition_values
 from lakebed.kernel.files import FileInfo, Listing, Store
 
-_LIST_THREADS = 16
 _PRUNABLE = (pa.types.is_string, pa.types.is_integer, pa.types.is_date, pa.types.is_boolean)
 
 
@@ -81,28 +79,24 @@ def list_partitions(store: Store, named: Collection[str]) -> dict[str, tuple[Fil
     """The files of each partition. `named` are partitions that commits name."""
     found: dict[str, tuple[FileInfo, ...]] = {}
     pending = [""]
-    with ThreadPoolExecutor(_LIST_THREADS) as pool:
-        while pending:
-            listings = list(pool.map(store.list, pending))
-            below: list[str] = []
-            for folder, listing in zip(pending, listings, strict=True):
-                if _is_partition(listing) or folder in named:
-                    found[folder] = listing.files
-                    continue
-                below += [
-                    f"{folder}/{name}" if folder else name
-                    for name in listing.folders
-                    if folder or not name.startswith(".")
-                ]
-            pending = below
+    while pending:
+        listings = store.list_many(pending)
+        below: list[str] = []
+        for folder, listing in zip(pending, listings, strict=True):
+            if _is_partition(listing) or folder in named:
+                found[folder] = listing.files
+                continue
+            below += [
+                f"{folder}/{name}" if folder else name for name in listing.folders if folder or not name.startswith(".")
+            ]
+        pending = below
     return found
 
 
 def list_named(store: Store, partitions: Collection[str]) -> dict[str, tuple[FileInfo, ...]]:
     """The files of some partitions, one listing each; a partition that is gone has none."""
     paths = sorted(partitions)
-    with ThreadPoolExecutor(_LIST_THREADS) as pool:
-        return dict(zip(paths, (listing.files for listing in pool.map(store.list, paths)), strict=True))
+    return dict(zip(paths, (listing.files for listing in store.list_many(paths)), strict=True))
 
 
 def _is_partition(listing: Listing) -> bool:
