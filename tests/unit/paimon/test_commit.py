@@ -10,10 +10,10 @@ import pytest
 import lakebed
 from lakebed.errors import CommitConflictError, CommitUnknownError, NotInHistoryError, UsageError
 from lakebed.formats.paimon.table import PaimonTable
-from lakebed.formats.paimon.write.two_phase import TableWriter
 from lakebed.kernel.files import Store
 from lakebed.model.commit import Outcome
 from lakebed.testing.faults import Fault, FaultyStore, Kind
+from lakebed.verbs.two_phase import TableWriter
 from tests.unit.paimon.conftest import Make, contents, rows
 
 PUTS = frozenset({"put_if_absent"})

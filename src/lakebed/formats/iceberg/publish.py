@@ -7,7 +7,7 @@ How a commit is retried and what becomes of its files is in `committing.py`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -133,14 +133,18 @@ def replace(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Files to add and to remove. `choose_...` pick more to remove among what is there when the commit is made."""
+    """Files to add and to remove. `choose_...` pick more to remove among what is there when the commit is made.
+
+    `found_on` is the snapshot that `removed` was found on, where each attempt looks for it anew: manifests without the
+    files of one search are of no use to the next.
+    """
 
     added_data: tuple[DataFile, ...] = ()
     added_deletes: tuple[DeleteFile, ...] = ()
     removed: tuple[DataFile | DeleteFile, ...] = ()
     choose_data: Chooser | None = None
     choose_deletes: Chooser | None = None
-    _key: bytes = field(default=b"change")
+    found_on: int | None = None
 
     @property
     def removed_data(self) -> list[DataFile]:
@@ -176,7 +180,7 @@ class Change:
         if choose is None:
             choose = _named({file.path for file in removed})
         kept, gone = attempt.filtered(
-            manifests, choose, self._key, lambda m: self.choose_data is not None or m.spec_id in specs
+            manifests, choose, f"{self.found_on}".encode(), lambda m: self.choose_data is not None or m.spec_id in specs
         )
         found = [file for file in gone if isinstance(file, DataFile)]
         if removed and len(found) != len({file.path for file in removed}):
@@ -195,7 +199,7 @@ class Change:
         if not (named or gone_paths or self.choose_deletes or older):
             return [m for m in manifests if m.has_live], []
         choose = _deletes_to_drop(self.choose_deletes, named, gone_paths, least)
-        key = f"{self._key!r} {least}".encode()
+        key = f"{self.found_on} {least}".encode()
         kept, found = attempt.filtered(manifests, choose, key, lambda m: True)
         return kept, [file for file in found if isinstance(file, DeleteFile)]
 

@@ -24,7 +24,7 @@ from lakebed.formats.paimon.read.plan import plan_snapshot
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.snapshot import History, instant_of
 from lakebed.formats.paimon.write.sink import PaimonSink
-from lakebed.formats.paimon.write.two_phase import PaimonTableWriter, batches_of
+from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
 from lakebed.kernel.commit.callbacks import TagCallback, call_each, load_callbacks
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import PutOutcome, Store
@@ -36,6 +36,7 @@ from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ExpireResult, RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table, project
+from lakebed.verbs.two_phase import batches_of
 from lakebed.verbs.write import Mode
 
 _LOG = logging.getLogger("lakebed.paimon")

@@ -198,9 +198,8 @@ class _Produce:
             return publish.Change(tuple(self.added)).produce(attempt, "append")
         self._find(attempt)
         deletes = self.deletes or RowDeletes()
-        key = f"{attempt.head.snapshot_id if attempt.head else 0}".encode()
         removed: tuple[DataFile | DeleteFile, ...] = (*self.gone, *deletes.replaced)
-        change = publish.Change(tuple(self.added), deletes.added, removed, _key=key)
+        change = publish.Change(tuple(self.added), deletes.added, removed, found_on=self.found_on)
         if not (deletes.added or removed):
             return change.produce(attempt, "append")
         return change.produce(attempt, "overwrite" if self.added else "delete")

@@ -34,7 +34,6 @@ from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.assigning import DirectAssigner
 from lakebed.formats.paimon.write.commit import Committer
 from lakebed.formats.paimon.write.committed import named_callbacks
-from lakebed.formats.paimon.write.kinds import KindRule
 from lakebed.formats.paimon.write.routing import Router
 from lakebed.formats.paimon.write.state import WriteState, greatest_sequences, real_buckets
 from lakebed.formats.paimon.write.task_writer import PaimonTaskWriter, TaskTarget
@@ -42,6 +41,7 @@ from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates import Where, columns_of, parse_where
 from lakebed.model.upkeep import RewriteResult
+from lakebed.verbs.kinds import KindRule
 
 
 @dataclass(frozen=True, slots=True)

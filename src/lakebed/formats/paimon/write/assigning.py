@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.errors import UnsupportedError
-from lakebed.formats.paimon.write.kinds import Kinds
 from lakebed.formats.paimon.write.routing import Ints, Partitions, Router
+from lakebed.verbs.kinds import Kinds
 
 MOST_BUCKETS = 32_767
 Bucket = tuple[bytes, int]

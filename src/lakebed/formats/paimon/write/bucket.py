@@ -27,7 +27,6 @@ from lakebed.formats.paimon.layout import POSTPONE_BUCKET, NameFactory
 from lakebed.formats.paimon.merge import Runs, key_runs, merge_function, sort_order
 from lakebed.formats.paimon.write.files import FileFormat, RollingWriter, WrittenFile
 from lakebed.formats.paimon.write.formats import FOOTER_TEXT_BYTES
-from lakebed.formats.paimon.write.kinds import Kinds
 from lakebed.formats.paimon.write.stats import (
     KEY_TRUNCATION,
     ColumnFacts,
@@ -40,6 +39,7 @@ from lakebed.kernel.files import Store
 from lakebed.kernel.merge.runs import merge_sorted
 from lakebed.kernel.options import Options
 from lakebed.model.rowkind import RowKind
+from lakebed.verbs.kinds import Kinds
 
 Numbers = npt.NDArray[np.int64]
 SEQUENCE_COLUMN, KIND_COLUMN = file_field(SEQUENCE_FIELD), file_field(KIND_FIELD)

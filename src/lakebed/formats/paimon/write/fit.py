@@ -7,9 +7,6 @@ import pyarrow as pa
 import lakebed.verbs.fit as verbs
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import arrow_schema
-from lakebed.verbs.fit import describe_row, one_chunk
-
-__all__ = ["check_fit", "describe_row", "fit", "one_chunk"]
 
 
 def check_fit(given: pa.Schema, schema: TableSchema, table: str) -> None:

@@ -19,9 +19,9 @@ from lakebed.errors import DataCleanedError
 from lakebed.formats.paimon.codec.manifest import IndexManifestEntry
 from lakebed.formats.paimon.layout import index_path
 from lakebed.formats.paimon.write.assigning import Assigned, Bucket, fill_buckets
-from lakebed.formats.paimon.write.kinds import Kinds
 from lakebed.formats.paimon.write.routing import Ints, Partitions, Router, assigner_tasks
 from lakebed.kernel.files import Store
+from lakebed.verbs.kinds import Kinds
 
 _BIG_INT = np.dtype(">i4")
 _LOW = np.int64(0xFFFF_FFFF)

@@ -22,13 +22,13 @@ from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.types import DataField, arrow_type
 from lakebed.formats.paimon.merge import Runs
 from lakebed.formats.paimon.write.assigning import MOST_BUCKETS, Assigned, Bucket, fill_buckets
-from lakebed.formats.paimon.write.fit import one_chunk
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings
-from lakebed.formats.paimon.write.kinds import Kinds
 from lakebed.formats.paimon.write.routing import Ints, Partitions, Router, absolute_mod
 from lakebed.kernel.keys.distinct import distinct
 from lakebed.kernel.scratch import SpillingTables
 from lakebed.model.rowkind import RowKind
+from lakebed.verbs.fit import one_chunk
+from lakebed.verbs.kinds import Kinds
 
 _PIECE_ROWS = 1 << 20
 _PLACE, _CODE = "_place", "_code"

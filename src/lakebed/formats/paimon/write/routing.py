@@ -19,8 +19,8 @@ from lakebed.formats.paimon.codec.row_columns import encode_rows, hash_rows
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import BucketMode
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
-from lakebed.formats.paimon.write.fit import one_chunk
 from lakebed.kernel.keys.distinct import distinct
+from lakebed.verbs.fit import one_chunk
 
 Ints = npt.NDArray[np.int32]
 

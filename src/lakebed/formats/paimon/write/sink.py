@@ -29,7 +29,6 @@ from lakebed.formats.paimon.write.committed import named_callbacks
 from lakebed.formats.paimon.write.gather import gather, refuse_scattered_keys
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, HashAssigner
 from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
-from lakebed.formats.paimon.write.kinds import KindRule
 from lakebed.formats.paimon.write.overwrite import partition_spec, replaced_by
 from lakebed.formats.paimon.write.routing import Router
 from lakebed.formats.paimon.write.state import WriteState, read_state
@@ -42,6 +41,7 @@ from lakebed.kernel.scratch import SCRATCH_DIR
 from lakebed.model.commit import CommitMessage, CommitResult, Outcome
 from lakebed.model.rowkind import RowKind
 from lakebed.verbs.fit import check_fit, fit
+from lakebed.verbs.kinds import KindRule
 from lakebed.verbs.write import Mode
 
 

@@ -30,12 +30,12 @@ from lakebed.formats.paimon.write.commit import remove_files
 from lakebed.formats.paimon.write.fit import check_fit, fit
 from lakebed.formats.paimon.write.formats import dictionary_columns
 from lakebed.formats.paimon.write.hash_dynamic import index_bytes
-from lakebed.formats.paimon.write.kinds import KindRule, Kinds
 from lakebed.formats.paimon.write.routing import Ints, Router
 from lakebed.formats.paimon.write.spill import Spill
 from lakebed.formats.paimon.write.state import WriteState
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
+from lakebed.verbs.kinds import KindRule, Kinds
 
 TOTAL_BUCKETS = {
     BucketMode.BUCKET_UNAWARE: -1,

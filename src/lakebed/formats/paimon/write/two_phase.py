@@ -10,9 +10,7 @@ from typing import Any
 
 from lakebed.errors import UsageError
 from lakebed.formats.paimon.write.sink import PaimonSink
-from lakebed.verbs.two_phase import TableWriter, batches_of
-
-__all__ = ["PaimonTableWriter", "TableWriter", "batches_of"]
+from lakebed.verbs.two_phase import TableWriter
 
 
 class PaimonTableWriter(TableWriter):
