@@ -25,8 +25,8 @@ from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND, arro
 from lakebed.formats.paimon.definition import split_names
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, NameFactory
 from lakebed.formats.paimon.merge import Runs, key_runs, merge_function, sort_order
-from lakebed.formats.paimon.write.files import FileFormat, RollingWriter, WrittenFile
-from lakebed.formats.paimon.write.formats import FOOTER_TEXT_BYTES
+from lakebed.formats.paimon.write.files import RollingWriter, WrittenFile
+from lakebed.formats.paimon.write.formats import FOOTER_TEXT_BYTES, FileFormat
 from lakebed.formats.paimon.write.stats import (
     KEY_TRUNCATION,
     ColumnFacts,

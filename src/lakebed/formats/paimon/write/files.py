@@ -13,54 +13,24 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from lakebed.errors import OptionError
-from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.layout import NameFactory
-from lakebed.formats.paimon.write.formats import ENCODERS, Encoder, TextBounds, check_values, dictionary_columns
+from lakebed.formats.paimon.write.formats import (
+    ENCODERS,
+    Encoder,
+    FileFormat,
+    TextBounds,
+    check_values,
+    dictionary_columns,
+)
 from lakebed.kernel.files import Store
-from lakebed.kernel.options import Options
 
 _PIECES_A_FILE = 4
 _SLACK = 64
 """A file that lacks less than this part of the target is full."""
 _LEAST_PIECE_BYTES = 64 << 10
 _GREATEST_PIECE_BYTES = 128 << 20
-_COMPRESSIONS = {
-    "zstd": "zstd",
-    "snappy": "snappy",
-    "gzip": "gzip",
-    "lz4": "lz4",
-    "none": "none",
-    "uncompressed": "none",
-}
-_DEFAULT_TARGET = {True: 128 << 20, False: 256 << 20}
-"""Bytes of a file of a table with and without a primary key."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class FileFormat:
-    """How data files are written."""
-
-    name: str
-    compression: str
-    zstd_level: int
-    target_size: int
-
-    @classmethod
-    def of(cls, options: Options, has_key: bool, level: int = 0) -> FileFormat:
-        """The format of new files of a level."""
-        name = options[opt.FILE_FORMAT]
-        for item in filter(None, options[opt.FILE_FORMAT_PER_LEVEL].split(",")):
-            which, _, format_name = item.partition(":")
-            if which.strip() == str(level):
-                name = opt.FILE_FORMAT.read(format_name)
-        compression = options[opt.FILE_COMPRESSION].lower()
-        if compression not in _COMPRESSIONS:
-            raise OptionError.ill_typed(opt.FILE_COMPRESSION.key, compression, f"one of {', '.join(_COMPRESSIONS)}")
-        target = options[opt.TARGET_FILE_SIZE] or _DEFAULT_TARGET[has_key]
-        return cls(name, _COMPRESSIONS[compression], options[opt.ZSTD_LEVEL], target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +106,7 @@ class _OpenFile(Generic[T]):
         self._block = ExitStack()
         self._sink = self._block.enter_context(store.open_output(f"{folder}/{self.name}"))
         with self.undone_on_error():
-            self._encoder: Encoder = ENCODERS[how.name](
-                self._sink, schema, how.compression, how.zstd_level, how.target_size, repeats
-            )
+            self._encoder: Encoder = ENCODERS[how.name](self._sink, schema, how, repeats)
 
     @property
     def is_full(self) -> bool:

@@ -7,6 +7,7 @@ before a byte is written. The counterpart of `read.formats`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.avro_columns import avro_schema, encode_records
 from lakebed.formats.paimon.codec.avro_file import Framing
 from lakebed.formats.paimon.codec.types import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
+from lakebed.kernel.options import Options
 from lakebed.kernel.parquet.dictionaries import repeating_columns
 
 FOOTER_TEXT_BYTES = 4096
@@ -27,9 +29,43 @@ _PAGE_ROWS = 32_768
 _AVRO_BLOCK_ROWS = 8192
 _LEAST_STRIPE_BYTES = 64 << 10
 _NANOSECONDS = 2**63 - 1
+_COMPRESSIONS = {
+    "zstd": "zstd",
+    "snappy": "snappy",
+    "gzip": "gzip",
+    "lz4": "lz4",
+    "none": "none",
+    "uncompressed": "none",
+}
+_DEFAULT_TARGET = {True: 128 << 20, False: 256 << 20}
+"""Bytes of a file of a table with and without a primary key."""
 
 TextBounds = Mapping[str, tuple[tuple[str, str], ...]]
 """Of text columns, pairs of a least and a greatest value, one for each part of a file that its format gave one for."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """How data files are written."""
+
+    name: str
+    compression: str
+    zstd_level: int
+    target_size: int
+
+    @classmethod
+    def of(cls, options: Options, has_key: bool, level: int = 0) -> FileFormat:
+        """The format of new files of a level."""
+        name = options[opt.FILE_FORMAT]
+        for item in filter(None, options[opt.FILE_FORMAT_PER_LEVEL].split(",")):
+            which, _, format_name = item.partition(":")
+            if which.strip() == str(level):
+                name = opt.FILE_FORMAT.read(format_name)
+        compression = options[opt.FILE_COMPRESSION].lower()
+        if compression not in _COMPRESSIONS:
+            raise OptionError.ill_typed(opt.FILE_COMPRESSION.key, compression, f"one of {', '.join(_COMPRESSIONS)}")
+        target = options[opt.TARGET_FILE_SIZE] or _DEFAULT_TARGET[has_key]
+        return cls(name, _COMPRESSIONS[compression], options[opt.ZSTD_LEVEL], target)
 
 
 class Encoder(Protocol):
@@ -52,21 +88,13 @@ class ParquetEncoder:
     encoding.
     """
 
-    def __init__(
-        self,
-        sink: pa.NativeFile,
-        schema: pa.Schema,
-        compression: str,
-        level: int,
-        target: int,
-        repeats: Collection[str],
-    ) -> None:
+    def __init__(self, sink: pa.NativeFile, schema: pa.Schema, how: FileFormat, repeats: Collection[str]) -> None:
         self._schema, self._footers = schema, list[pq.FileMetaData]()
         self._writer = pq.ParquetWriter(
             sink,
             schema,
-            compression=compression,
-            compression_level=level if compression == "zstd" else None,
+            compression=how.compression,
+            compression_level=how.zstd_level if how.compression == "zstd" else None,
             use_dictionary=[name for name in schema.names if name in repeats],
             use_deprecated_int96_timestamps=_has_nanoseconds(schema),
             store_decimal_as_integer=True,
@@ -97,17 +125,10 @@ class ParquetEncoder:
 class OrcEncoder:
     """ORC has no time of day: it is kept as its number of milliseconds, as Paimon does."""
 
-    def __init__(
-        self,
-        sink: pa.NativeFile,
-        schema: pa.Schema,
-        compression: str,
-        level: int,
-        target: int,
-        repeats: Collection[str],
-    ) -> None:
-        stripe = max(_LEAST_STRIPE_BYTES, min(64 << 20, target // 4))
-        self._writer = orc.ORCWriter(sink, compression=compression.replace("none", "uncompressed"), stripe_size=stripe)
+    def __init__(self, sink: pa.NativeFile, schema: pa.Schema, how: FileFormat, repeats: Collection[str]) -> None:
+        stripe = max(_LEAST_STRIPE_BYTES, min(64 << 20, how.target_size // 4))
+        codec = how.compression.replace("none", "uncompressed")
+        self._writer = orc.ORCWriter(sink, compression=codec, stripe_size=stripe)
 
     def write(self, table: pa.Table) -> None:
         """Append rows."""
@@ -126,18 +147,10 @@ class OrcEncoder:
 class AvroEncoder:
     """Blocks of some thousand rows."""
 
-    def __init__(
-        self,
-        sink: pa.NativeFile,
-        schema: pa.Schema,
-        compression: str,
-        level: int,
-        target: int,
-        repeats: Collection[str],
-    ) -> None:
-        if compression not in ("zstd", "none"):
-            raise OptionError.ill_typed(opt.FILE_COMPRESSION.key, compression, "zstd or none, for Avro files")
-        self._sink, self._framing = sink, Framing.new(level if compression == "zstd" else 0)
+    def __init__(self, sink: pa.NativeFile, schema: pa.Schema, how: FileFormat, repeats: Collection[str]) -> None:
+        if how.compression not in ("zstd", "none"):
+            raise OptionError.ill_typed(opt.FILE_COMPRESSION.key, how.compression, "zstd or none, for Avro files")
+        self._sink, self._framing = sink, Framing.new(how.zstd_level if how.compression == "zstd" else 0)
         sink.write(self._framing.header(avro_schema(schema)))
 
     def write(self, table: pa.Table) -> None:

@@ -25,7 +25,7 @@ from lakebed.formats.paimon.layout import NameFactory
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.write.bucket import BucketFiles, run_schema
 from lakebed.formats.paimon.write.commit import remove_files
-from lakebed.formats.paimon.write.files import FileFormat
+from lakebed.formats.paimon.write.formats import FileFormat
 from lakebed.formats.paimon.write.hash_dynamic import hashes_of, index_bytes
 from lakebed.formats.paimon.write.routing import Ints
 from lakebed.kernel.engine import Engine, LocalEngine
