@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-import lakebed
-from lakebed.cli import output
+from lakebed.cli import output, upkeep
 from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
 from lakebed.cli.blockers import HEADINGS, grouped
 from lakebed.model.upkeep import ArchiveResult
-
-_STORAGE = "lakebed.storage."
 
 
 def archive(
@@ -24,11 +20,10 @@ def archive(
     debug: DebugOption = False,
 ) -> None:
     """Move old instants of a Hudi table's active timeline to the archived one."""
-    options = output.parse_options(option or [])
-    opened = lakebed.open(table, {key: str(value) for key, value in options.items() if key.startswith(_STORAGE)})
+    opened, options = upkeep.opened(table, option)
     result = opened.archive(dry_run=dry_run, options=options)
     if json:
-        output.emit_json({"table": opened.location, "format": opened.format, **asdict(result)})
+        upkeep.emit(opened, result)
         return
     _show(result)
     done = "would leave" if dry_run else "left"

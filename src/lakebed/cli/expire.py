@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-import lakebed
-from lakebed.cli import output
+from lakebed.cli import output, upkeep
 from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
-
-_OPENING = ("lakebed.storage.", "lakebed.catalog.")
 
 
 def expire(
@@ -24,11 +20,10 @@ def expire(
     debug: DebugOption = False,
 ) -> None:
     """Remove old snapshots or instants, and the files that nothing else needs."""
-    options = output.parse_options(option or [])
-    opened = lakebed.open(table, {key: str(value) for key, value in options.items() if key.startswith(_OPENING)})
+    opened, options = upkeep.opened(table, option)
     result = opened.expire(dry_run=dry_run, options=options)
     if json:
-        output.emit_json({"table": opened.location, "format": opened.format, **asdict(result)})
+        upkeep.emit(opened, result)
         return
     if result.kept:
         output.show_table(["stays", "because"], [[one.what, one.reason] for one in result.kept])

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-import lakebed
-from lakebed.cli import output
+from lakebed.cli import output, upkeep
 from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
 from lakebed.model.upkeep import RewriteResult
-
-_OPENING = ("lakebed.storage.", "lakebed.catalog.")
 
 
 def rewrite(
@@ -28,17 +24,24 @@ def rewrite(
     debug: DebugOption = False,
 ) -> None:
     """Rewrite small files, files with many deletes, or all of them, into files of the target size."""
-    options = output.parse_options(option or [])
-    opened = lakebed.open(table, {key: str(value) for key, value in options.items() if key.startswith(_OPENING)})
+    opened, options = upkeep.opened(table, option)
     result = opened.rewrite(where=where, dry_run=dry_run, options=options)
     if json:
-        output.emit_json({"table": opened.location, "format": opened.format, **asdict(result)})
-        return
+        upkeep.emit(opened, result)
+    else:
+        _tell(result, opened.location, dry_run)
+    if result.failed:
+        whole = len(result.failed) + result.groups
+        output.log(f"error: {len(result.failed)} of {whole} groups failed, the first: {result.failed[0].reason}")
+        raise typer.Exit(1)
+
+
+def _tell(result: RewriteResult, location: str, dry_run: bool) -> None:
     _show(result)
     done = "would become" if dry_run else "became"
     output.log(
         f"{result.files_before} files ({result.bytes_before} bytes) {done} {result.files_after} "
-        f"({result.bytes_after} bytes) in {result.groups} groups of {opened.location}"
+        f"({result.bytes_after} bytes) in {result.groups} groups of {location}"
     )
     for note in result.notes:
         output.log(note)

@@ -82,7 +82,8 @@ class Upkeep:
 
 def _said(result: RewriteResult | ExpireResult | ArchiveResult) -> str:
     if isinstance(result, RewriteResult):
-        return f"{result.files_before} files became {result.files_after}"
+        failed = f", {len(result.failed)} groups failed: {result.failed[0].reason}" if result.failed else ""
+        return f"{result.files_before} files became {result.files_after}{failed}"
     if isinstance(result, ExpireResult):
         return f"{len(result.expired)} snapshots and {len(result.deleted_files)} files went, {len(result.kept)} stay"
     return f"{len(result.archived)} instants left the active timeline, {len(result.kept)} stay"

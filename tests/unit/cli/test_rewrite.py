@@ -65,6 +65,37 @@ def test_paimon_tables_are_rewritten_too(tmp_path: Path, capsys: pytest.CaptureF
     assert json.loads(capsys.readouterr().out)["files_after"] == 1
 
 
-def test_expire_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_groups_that_fail_are_told_and_leave_with_1(
+    table: tuple[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, options = table
+    lost = sorted(tmp_path.rglob("data/region=eu/id_bucket=0/*.parquet"))[0]
+    lost.unlink()
+    assert run("rewrite", name, "--json", *options, "-o", "partial-progress.enabled=true") == 1
+    shown = capsys.readouterr()
+    document = json.loads(shown.out)
+    assert (document["groups"], len(document["failed"]), document["failed"][0]["what"][:19]) == (
+        7, 1, "region=eu/id_bucket",
+    )  # fmt: skip
+    assert "error: 1 of 8 groups failed" in shown.err and lost.name in shown.err
+
+
+def test_expire_says_what_goes_and_then_does_it(
+    table: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, options = table
+    assert run("rewrite", name, *options) == 0
+    old = ["-o", "older-than=2100-01-01T00:00:00Z"]
+    capsys.readouterr()
+    assert run("expire", name, "--dry-run", *options, *old) == 0
+    assert "would expire" in capsys.readouterr().err
+    assert run("expire", name, "--json", *options, *old) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert len(document["expired"]) >= 1 and len(document["deleted_files"]) >= 200
+    opened = lakebed.open(name, dict(option.split("=", 1) for option in options[1::2]))
+    assert len(opened.history()) == 1 and opened.read([]).read_all().num_rows > 0
+
+
+def test_expire_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("expire", str(tmp_path / "nothing")) == 1
     assert "there is no such path" in capsys.readouterr().err

@@ -1,0 +1,25 @@
+"""What the commands of upkeep share: they open a table by its storage and catalog options and hand all to the verb."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import lakebed
+from lakebed.cli import output
+from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult
+
+_OPENING = ("lakebed.storage.", "lakebed.catalog.")
+
+
+def opened(location: str, given: Sequence[str] | None) -> tuple[lakebed.Table, dict[str, object]]:
+    """The table, and all options of the command line for its verb."""
+    options = output.parse_options(given or [])
+    opening: dict[str, Any] = {key: str(value) for key, value in options.items() if key.startswith(_OPENING)}
+    return lakebed.open(location, opening), options
+
+
+def emit(table: lakebed.Table, result: RewriteResult | ExpireResult | ArchiveResult) -> None:
+    """The JSON document of a result."""
+    output.emit_json({"table": table.location, "format": table.format, **asdict(result)})
