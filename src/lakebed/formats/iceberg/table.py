@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -280,22 +280,28 @@ class IcebergTable(Table):
         head = metadata.head(self.branch)
         if head is None:
             return None
-        time = f"{head.snapshot_id}{_WITH_SCHEMA}{metadata.current_schema_id}"
-        return Instant(time, iso_time(head.timestamp_ms), head.operation or "append", "completed")
+        return Instant(
+            str(head.snapshot_id), iso_time(head.timestamp_ms), head.operation or "append", "completed",
+            summary={_READ_WITH: str(metadata.current_schema_id)},
+        )  # fmt: skip
 
     def _at(self, metadata: TableMetadata, position: Position) -> tuple[Snapshot | None, Schema]:
         """The snapshot that a position means, and the schema to read it with."""
-        if isinstance(position, Instant) and _WITH_SCHEMA in position.time:
-            snapshot, _, schema = position.time.partition(_WITH_SCHEMA)
-            return metadata.snapshot(int(snapshot)), metadata.schemas[int(schema)]
+        if _is_newest(position):
+            return metadata.snapshot(int(position.time)), metadata.schemas[int(position.summary[_READ_WITH])]
         return snapshot_at(metadata, position, self.branch), schema_at(metadata, position, self.branch)
 
     def _context(self, metadata: TableMetadata, schema: Schema) -> ReadContext:
         return ReadContext.of(metadata, schema, _OPTIONS.parse(self.options)[opt.DELETE_MEMORY])
 
 
-_WITH_SCHEMA = " with schema "
-"""Stands in the time of an instant that `newest` gives, between the ids of snapshot and schema."""
+_READ_WITH = "lakebed.read-with-schema"
+"""In the summary of an instant that `newest` gives: the id of the schema that its rows are read with."""
+
+
+def _is_newest(position: Position) -> TypeGuard[Instant]:
+    """Whether `newest` gave the position."""
+    return isinstance(position, Instant) and _READ_WITH in position.summary
 
 
 def _given_position(options: Options) -> Position:
@@ -311,7 +317,7 @@ def _given_position(options: Options) -> Position:
 def _append_range(options: Options, as_of: Position) -> tuple[int, Position]:
     """The snapshots between which a read gives appends; an instant of `newest` ends it where no option does."""
     start, end = options[opt.START_SNAPSHOT], options[opt.END_SNAPSHOT]
-    pinned = isinstance(as_of, Instant) and _WITH_SCHEMA in as_of.time
+    pinned = _is_newest(as_of)
     if start is None:
         raise UsageError(
             "end-snapshot-id alone names no range", todo="Give start-snapshot-id too, or snapshot-id for a whole table"
