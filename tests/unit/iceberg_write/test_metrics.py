@@ -5,17 +5,20 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DoubleType, LongType, NestedField, StringType
 
 from lakebed.errors import OptionError
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.entries import Metrics
 from lakebed.formats.iceberg.write.metrics import leaves_of, merged, metrics_modes, nan_counts, parquet_metrics
+from tests.iceberg_tables import make_table
 
 FIELDS = (
     NestedField(1, "id", LongType()),
@@ -114,3 +117,17 @@ def test_bounds_of_a_widened_column_are_compared_by_value() -> None:
     )
     found = merged([old, new], {1: LongType()})
     assert found.lower_bounds[1] == struct.pack("<i", -2) and found.upper_bounds[1] == struct.pack("<q", 2**40)
+
+
+def test_bloom_filters_are_those_that_the_table_asks_for(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "other", LongType()))
+    asked = {"write.parquet.bloom-filter-enabled.column.id": "true"}
+    make_table(tmp_path / "t", schema, properties=asked).write(pa.table({"id": [1, 2], "other": [3, 4]}))
+    (file,) = (tmp_path / "t" / "data").rglob("*.parquet")
+    columns = [pq.read_metadata(file).row_group(0).column(place) for place in range(2)]
+    assert [bool(column.bloom_filter_offset) for column in columns] == [True, False]
+    for share in ("none", "1.5"):
+        wrong = {**asked, "write.parquet.bloom-filter-fpp.column.id": share}
+        with pytest.raises(OptionError) as refused:
+            make_table(tmp_path / share, schema, properties=wrong).write(pa.table({"id": [1]}))
+        assert refused.value.key == "write.parquet.bloom-filter-fpp.column.id"

@@ -6,11 +6,10 @@ carry field ids and page indexes, ORC files the attributes `iceberg.id` and `ice
 
 from __future__ import annotations
 
-import inspect
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +44,6 @@ _CODECS = {
 _DEFAULT_CODECS = {"PARQUET": "zstd", "ORC": "zlib", "AVRO": "gzip"}
 _LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
 _DEFAULT_LEVEL = {"zstd": 3}
-_HAS_BLOOMS = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters
 _BLOOM = "write.parquet.bloom-filter-enabled.column."
 _BLOOM_FPP = "write.parquet.bloom-filter-fpp.column."
 
@@ -73,7 +71,7 @@ class Layout:
             raise OptionError.ill_typed("write.format.default", kind.lower(), "parquet, orc or avro")
         codec, level = _compression(kind, properties)
         blooms = {
-            key.removeprefix(_BLOOM): float(properties.get(_BLOOM_FPP + key.removeprefix(_BLOOM), 0.01))
+            key.removeprefix(_BLOOM): _share(properties, _BLOOM_FPP + key.removeprefix(_BLOOM), 0.01)
             for key, value in properties.items()
             if key.startswith(_BLOOM) and value.strip().lower() == "true"
         }
@@ -97,6 +95,14 @@ def _number(properties: Mapping[str, str], key: str, default: int) -> int:
     if not text.strip().isdigit() or int(text) < 1:
         raise OptionError.ill_typed(key, text, "a table property with a whole number above 0")
     return int(text)
+
+
+def _share(properties: Mapping[str, str], key: str, default: float) -> float:
+    text = properties.get(key, str(default))
+    with suppress(ValueError):
+        if 0 < (share := float(text)) < 1:
+            return share
+    raise OptionError.ill_typed(key, text, "a table property with a share between 0 and 1")
 
 
 def _compression(kind: str, properties: Mapping[str, str]) -> tuple[str, int | None]:
@@ -197,7 +203,7 @@ class ParquetOut(OpenData):
     def _started(self, table: pa.Table) -> pq.ParquetWriter:
         layout = self._layout
         more: dict[str, Any] = {}
-        if _HAS_BLOOMS and layout.blooms:
+        if layout.blooms:
             known = {name: fpp for name, fpp in layout.blooms.items() if name in self._schema.names}
             more["bloom_filter_options"] = {name: {"fpp": fpp, "ndv": 1 << 20} for name, fpp in known.items()}
         return pq.ParquetWriter(
