@@ -122,10 +122,13 @@ def test_bounds_of_a_widened_column_are_compared_by_value() -> None:
 def test_bloom_filters_are_those_that_the_table_asks_for(tmp_path: Path) -> None:
     schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "other", LongType()))
     asked = {"write.parquet.bloom-filter-enabled.column.id": "true"}
-    make_table(tmp_path / "t", schema, properties=asked).write(pa.table({"id": [1, 2], "other": [3, 4]}))
-    (file,) = (tmp_path / "t" / "data").rglob("*.parquet")
-    columns = [pq.read_metadata(file).row_group(0).column(place) for place in range(2)]
-    assert [bool(column.bloom_filter_offset) for column in columns] == [True, False]
+    sizes = []
+    two = asked | {"write.parquet.bloom-filter-enabled.column.other": "true"}
+    for name, properties in (("none", {}), ("one", asked), ("two", two)):
+        make_table(tmp_path / name, schema, properties=properties).write(pa.table({"id": [1, 2], "other": [3, 4]}))
+        (file,) = (tmp_path / name / "data").rglob("*.parquet")
+        sizes.append(file.stat().st_size)
+    assert sizes[0] < sizes[1] < sizes[2], "a filter a column"
     for share in ("none", "1.5"):
         wrong = {**asked, "write.parquet.bloom-filter-fpp.column.id": share}
         with pytest.raises(OptionError) as refused:
