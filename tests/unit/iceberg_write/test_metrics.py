@@ -124,7 +124,7 @@ def test_bloom_filters_are_those_that_the_table_asks_for(tmp_path: Path) -> None
     asked = {"write.parquet.bloom-filter-enabled.column.id": "true"}
     sizes = []
     two = asked | {"write.parquet.bloom-filter-enabled.column.other": "true"}
-    for name, properties in (("none", {}), ("one", asked), ("two", two)):
+    for name, properties in (("without", {}), ("one", asked), ("two", two)):
         make_table(tmp_path / name, schema, properties=properties).write(pa.table({"id": [1, 2], "other": [3, 4]}))
         (file,) = (tmp_path / name / "data").rglob("*.parquet")
         sizes.append(file.stat().st_size)
