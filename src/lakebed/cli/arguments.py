@@ -6,7 +6,12 @@ from typing import Annotated
 
 import typer
 
-TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="Path or URL of the table.", show_default=False)]
+TableArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE", help="Path or URL of the table, or catalog:namespace.table (Iceberg).", show_default=False
+    ),
+]
 OptionOption = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the table or format; may be repeated."),
