@@ -18,6 +18,7 @@ from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.entries import Content, DataFile, DeleteFile, FileTask, Metrics, Partition, data_files
 from lakebed.formats.iceberg.manifests import scan
+from lakebed.formats.iceberg.read.deletes import deleted_positions
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.formats.iceberg.write.files import RollingWriter, WriteTarget
@@ -102,7 +103,8 @@ class Lake:
         for task in self.tasks:
             if task.data.path in positions:
                 numbers = np.array(sorted(positions[task.data.path]), np.int64)
-                found.append((task, numbers))
+                before = deleted_positions(self.table.access.files, task) if metadata.format_version > 2 else None
+                found.append((task, numbers if before is None else np.union1d(before, numbers)))
         made = DeleteWriter.of(self.table.access.files, metadata, granularity).write(found)
         publish.row_delta(
             self.table.access, (), made.added, removed=made.replaced, referenced=made.data_files,

@@ -111,6 +111,18 @@ def test_keys_are_found_by_id_after_renames_and_drops(tmp_path: Path) -> None:
     assert lake.table.changes().read_all().num_rows == 1
 
 
+def test_a_key_widened_between_deletes_and_reads(tmp_path: Path) -> None:
+    """What a read kept of a delete file has the type that the column had then."""
+    lake = Lake(tmp_path / "t", Schema(NestedField(1, "id", IntegerType())))
+    lake.append([{"id": n} for n in range(4)])
+    lake.delete_equal([{"id": 0}])
+    assert ids(lake.table) == [1, 2, 3]
+    evolve(lake.table, Schema(NestedField(1, "id", LongType())))
+    assert ids(lake.table) == [1, 2, 3]
+    lake.delete_equal([{"id": 1}])
+    assert ids(lake.table) == [2, 3]
+
+
 def test_a_key_added_later_is_its_default_in_older_files(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "t", SCHEMA, version=3)
     lake.append([row(1), row(2)])

@@ -84,7 +84,7 @@ def small_set(files: Files, context: ReadContext, group: EqualityGroup) -> KeySe
     """The group's rows as one set, None when that is too large to be tried on each batch."""
     if sum(delete.record_count for delete in group.deletes) > 4 * INLINE_ROWS:
         return None
-    name = ("set", tuple(column.id for column in group.columns), tuple(d.path for d in group.deletes))
+    name = ("set", group.columns, tuple(d.path for d in group.deletes))
     known = _kept.get(name)
     if known is None:
         sets = list(key_sets(files, context, group))
@@ -98,7 +98,7 @@ def small_set(files: Files, context: ReadContext, group: EqualityGroup) -> KeySe
 
 def large_sets(files: Files, context: ReadContext, group: EqualityGroup) -> Iterator[KeySet]:
     """The group's rows in sets, as `key_sets` gives them; kept for the next data file where they are not too large."""
-    name = ("sets", tuple(column.id for column in group.columns), tuple(d.path for d in group.deletes))
+    name = ("sets", group.columns, tuple(d.path for d in group.deletes))
     known: list[KeySet] | None = _kept.get(name)
     if known is not None:
         yield from known
@@ -135,7 +135,7 @@ def _key_rows(
     files: Files, context: ReadContext, group: EqualityGroup, delete: DeleteFile
 ) -> Iterator[pa.Table]:  # fmt: skip
     """The distinct rows of one delete file, in pieces; those of a small one are kept."""
-    name = ("rows", tuple(column.id for column in group.columns), delete.path)
+    name = ("rows", group.columns, delete.path)
     known = _kept.get(name)
     if known is not None:
         yield from known
