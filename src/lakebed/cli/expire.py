@@ -27,6 +27,8 @@ def expire(
         return
     if result.kept:
         output.show_table(["stays", "because"], [[one.what, one.reason] for one in result.kept])
+    for note in result.notes:
+        output.log(note)
     done = "would expire" if dry_run else "expired"
     gone = "would go" if dry_run else "went"
     output.log(f"{len(result.expired)} snapshots of {opened.location} {done}; {len(result.deleted_files)} files {gone}")

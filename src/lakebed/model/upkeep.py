@@ -53,12 +53,14 @@ class RewriteResult:
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """`expired` are instants or snapshot ids, `deleted_files` paths inside the table, `kept` what stays and why."""
+    """`expired` are instants or snapshot ids, `deleted_files` paths inside the table, `kept` what stays and why,
+    `notes` what else went."""
 
     expired: tuple[str, ...]
     deleted_files: tuple[str, ...]
     kept: tuple[Skipped, ...] = ()
     dry_run: bool = False
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,17 @@
 """Expiring snapshots and removing orphan files: what goes, what stays and why, and that no live file ever goes."""
 
+import json
 import os
 import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 import lakebed
-from lakebed.errors import NotInHistoryError, OptionError, UnsupportedError, UsageError
+from lakebed.errors import CommitConflictError, NotInHistoryError, OptionError, UnsupportedError, UsageError
 from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.committing import change_metadata
 from lakebed.formats.iceberg.expire.options import parsed
@@ -86,6 +89,92 @@ def test_named_snapshots_go(tmp_path: Path) -> None:
         table.expire(options={"snapshot-ids": "5"})
     with pytest.raises(OptionError, match="older-than"):
         table.expire(options={"older-then": "2020-01-01"})
+
+
+def evolved(table: IcebergTable) -> None:
+    """A second schema and a second spec, each with rows, and a third schema that nothing was written with."""
+
+    def column(id: int) -> Any:
+        return {"id": id, "name": f"c{id}", "required": False, "type": "long"}
+
+    def step(document: dict[str, Any], schema: int, spec: int) -> None:
+        newest = document["schemas"][-1]
+        document["schemas"].append({**newest, "schema-id": schema, "fields": [*newest["fields"], column(10 + schema)]})
+        document |= {"current-schema-id": schema, "last-column-id": 10 + schema}
+        if spec:
+            document["partition-specs"].append({"spec-id": spec, "fields": []})
+            document["default-spec-id"] = spec
+
+    for schema, spec in ((1, 1), (2, 0)):
+        edit(table, lambda document, a=schema, b=spec: step(document, a, b))
+        if spec:
+            table.write(rows_of(table, 20))
+
+
+def rows_of(table: IcebergTable, id: int) -> pa.Table:
+    return pa.Table.from_pylist([{"id": id}], table.schema)
+
+
+def edit(table: IcebergTable, change: Any) -> None:
+    """The next metadata file of a path table, changed by hand."""
+    base = table.access.load()
+    document = json.loads(json.dumps(base.metadata.document))
+    change(document)
+    number = int(Path(base.location).name[1:].partition(".")[0]) + 1
+    folder = Path(table.location) / "metadata"
+    (folder / f"v{number}.metadata.json").write_text(json.dumps(document))
+    (folder / "version-hint.text").write_text(str(number))
+
+
+def test_schemas_and_specs_go_with_the_last_snapshot_that_used_them(tmp_path: Path) -> None:
+    table = create(tmp_path / "t")
+    publish.append(table.access, [data_file(table, [1], "a")])
+    table.tag("old")
+    evolved(table)
+    rows = ids(table)
+    assert [*table.metadata.schemas] == [0, 1, 2] and [*table.metadata.specs] == [0, 1]
+    clean = {**ALL, "clean-expired-metadata": True}
+    assert table.expire(options=ALL).notes == () and len(table.metadata.schemas) == 3  # only where it is asked for
+    assert table.expire(options=clean).notes == ()  # 0 by the tag, 1 by the newest snapshot, 2 by writers
+    table.delete_tag("old")
+    planned = table.expire(dry_run=True, options={**ALL, "clean_expired_metadata": "true"})
+    assert len(table.metadata.schemas) == 3 and "schema 0 goes" in planned.notes[0]
+    table.expire(options=clean)
+    assert [*table.metadata.schemas] == [1, 2] and [*table.metadata.specs] == [0, 1]  # a manifest of spec 0 is in use
+    assert ids(table) == rows
+    publish.overwrite(table.access, [], [(0, ("a",))])
+    table.write(rows_of(table, 30))  # the manifest that recorded the removal is gone with it
+    done = table.expire(options=clean)
+    assert [note.partition(":")[0] for note in done.notes] == ["schema 1 goes", "partition spec 0 goes"]
+    assert [*table.metadata.schemas] == [2] and [*table.metadata.specs] == [1]
+    assert ids(table) == [20, 30]
+
+
+def test_schemas_go_from_tables_of_catalogs(tmp_path: Path) -> None:
+    unpack("iceberg", "schema_evolution", into=tmp_path)
+    options = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/catalog.db"}
+    table: Any = lakebed.open("ice:db.schema_evolution", options)
+    rows = sorted(map(str, table.read().read_all().to_pylist()))
+    known = len(table.metadata.schemas)
+    done = table.expire(options={**ALL, "clean-expired-metadata": True})
+    left = table.metadata
+    assert len(done.notes) == known - len(left.schemas) > 0 and left.current_schema_id in left.schemas
+    assert sorted(map(str, table.read().read_all().to_pylist())) == rows
+    catalog = SqlCatalog("ice", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=str(tmp_path))
+    assert {*catalog.load_table("db.schema_evolution").schemas()} == {*left.schemas}
+
+
+def test_the_current_schema_never_goes(tmp_path: Path) -> None:
+    table = create(tmp_path / "t")
+    for words in (
+        {"action": "remove-schemas", "schema-ids": [0]},
+        {"action": "remove-partition-specs", "spec-ids": [0]},
+    ):
+        with pytest.raises(UsageError, match="in use"):
+            change_metadata(table.access, lambda m, w=words: ([], [w]))
+    unmet = {"type": "assert-current-schema-id", "current-schema-id": 7}
+    with pytest.raises(CommitConflictError):
+        change_metadata(table.access, lambda m: ([unmet], [{"action": "remove-schemas", "schema-ids": [1]}]))
 
 
 def test_nothing_goes_without_garbage_collection(tmp_path: Path) -> None:

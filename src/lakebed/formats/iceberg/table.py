@@ -268,6 +268,7 @@ class IcebergTable(Table):
             tuple(path for one in done for path in one.deleted_files),
             tuple(kept for one in done for kept in one.kept),
             dry_run,
+            tuple(note for one in done for note in one.notes),
         )
 
     def inspect(self) -> TableReport:

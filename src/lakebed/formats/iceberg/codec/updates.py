@@ -12,7 +12,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 
 Words = Mapping[str, Any]
@@ -153,6 +153,19 @@ class _Change:
                 name: ref for name, ref in self.document["refs"].items() if ref["snapshot-id"] not in gone
             }
 
+    def remove_schemas(self, update: Words) -> None:
+        self._without("schemas", "schema-id", update["schema-ids"], "current-schema-id")
+
+    def remove_specs(self, update: Words) -> None:
+        self._without("partition-specs", "spec-id", update["spec-ids"], "default-spec-id")
+
+    def _without(self, key: str, id: str, gone: Sequence[int], current: str) -> None:
+        """A list without some of its items, of which none may be the current one."""
+        if self.document.get(current, 0) in gone:
+            raise UsageError(f"{current} {self.document.get(current, 0)} is in use and cannot be removed")
+        if self.document.get(key):
+            self.document[key] = [one for one in self.document[key] if one.get(id, 0) not in gone]
+
     def set_properties(self, update: Words) -> None:
         self.table("properties").update(update["updates"])
 
@@ -188,6 +201,8 @@ _MAKERS: Mapping[str, Callable[[_Change, Words], None]] = {
     "set-snapshot-ref": _Change.set_ref,
     "remove-snapshot-ref": _Change.remove_ref,
     "remove-snapshots": _Change.remove_snapshots,
+    "remove-schemas": _Change.remove_schemas,
+    "remove-partition-specs": _Change.remove_specs,
     "set-properties": _Change.set_properties,
     "remove-properties": _Change.remove_properties,
     "upgrade-format-version": _Change.upgrade,

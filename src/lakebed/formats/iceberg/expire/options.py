@@ -42,6 +42,10 @@ SNAPSHOT_IDS: Option[tuple[int, ...]] = Option(
     "snapshot-ids", _ids, (), "Snapshots that go whatever their age, separated by commas.",
     "snapshot ids separated by commas", _aliased("snapshot-ids"),
 )  # fmt: skip
+CLEAN_METADATA = Option(
+    "clean-expired-metadata", boolean, False, "Whether schemas and partition specs go that no kept snapshot uses.",
+    aliases=_aliased("clean-expired-metadata"),
+)  # fmt: skip
 REMOVE_ORPHANS = Option(
     "remove-orphan-files", boolean, False, "Whether files that no snapshot knows are removed as well.",
     aliases=_aliased("remove-orphan-files"),
@@ -67,8 +71,8 @@ MISMATCH = Option(
 
 OPTIONS = OptionSet(
     (
-        EXPIRE_SNAPSHOTS, OLDER_THAN, RETAIN_LAST, SNAPSHOT_IDS, REMOVE_ORPHANS, ORPHANS_OLDER_THAN, LOCATION,
-        EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH, *opt.PROPERTIES,
+        EXPIRE_SNAPSHOTS, OLDER_THAN, RETAIN_LAST, SNAPSHOT_IDS, CLEAN_METADATA, REMOVE_ORPHANS, ORPHANS_OLDER_THAN,
+        LOCATION, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MISMATCH, *opt.PROPERTIES,
     ),
     "expire",
     ("lakebed.storage.", "lakebed.catalog."),

@@ -2,14 +2,15 @@
 
 Rules: the reference engine's RemoveSnapshots and ReachableFileCleanup. Heads of refs stay; a branch keeps its youngest
 snapshots by number and age; a ref but `main` goes when its snapshot is older than its own age limit; a snapshot that is
-in no ref's history goes by age.
+in no ref's history goes by age. With `clean-expired-metadata` the schemas and partition specs go that neither writers
+nor a kept snapshot need.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,11 +32,20 @@ from lakebed.model.upkeep import ExpireResult, Skipped
 
 @dataclass(frozen=True, slots=True)
 class ExpirePlan:
-    """What goes and what stays. `refs` are names of branches and tags that go."""
+    """What goes and what stays. `refs` are names of branches and tags that go, `schemas` and `specs` ids."""
 
     snapshots: tuple[int, ...]
     refs: tuple[str, ...]
     kept: tuple[Skipped, ...] = ()
+    schemas: tuple[int, ...] = ()
+    specs: tuple[int, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What goes besides snapshots and files."""
+        found = [f"schema {id} goes: no snapshot that stays was written with it" for id in self.schemas]
+        found += [f"partition spec {id} goes: no manifest that stays is of it" for id in self.specs]
+        return (*found, *(f"branch or tag {name} goes: its snapshot is too old" for name in self.refs))
 
 
 def expire(access: TableAccess, options: Options, dry_run: bool) -> ExpireResult:
@@ -49,11 +59,10 @@ def expire(access: TableAccess, options: Options, dry_run: bool) -> ExpireResult
 
     def decide(metadata: TableMetadata) -> tuple[Sequence[Words], Sequence[Words]]:
         plan = plan_expiry(metadata, options, now, access.name)
+        if options[mine.CLEAN_METADATA]:
+            plan = with_unused(access.files, metadata, plan)
         plans.append((metadata, plan))
-        requirements = [ref_is(ref.name, ref.snapshot_id) for ref in metadata.refs.values()]
-        updates: list[Words] = [{"action": "remove-snapshot-ref", "ref-name": name} for name in plan.refs]
-        if plan.snapshots:
-            updates.append({"action": "remove-snapshots", "snapshot-ids": list(plan.snapshots)})
+        requirements, updates = _words(metadata, plan)
         return requirements, [] if dry_run else updates
 
     change_metadata(access, decide, _texts(options))
@@ -61,7 +70,22 @@ def expire(access: TableAccess, options: Options, dry_run: bool) -> ExpireResult
     gone = unreachable(access.files, before, set(plan.snapshots)) if plan.snapshots else []
     kept = plan.kept if dry_run else (*plan.kept, *_remove(access.files, gone))
     paths = tuple(inside(before.location, path) for path in gone)
-    return ExpireResult(tuple(map(str, plan.snapshots)), paths, kept, dry_run)
+    return ExpireResult(tuple(map(str, plan.snapshots)), paths, kept, dry_run, plan.notes)
+
+
+def _words(metadata: TableMetadata, plan: ExpirePlan) -> tuple[list[Words], list[Words]]:
+    """The plan as a change of metadata. Schemas and specs go only while no writer made one of them the current one."""
+    requirements: list[Words] = [ref_is(ref.name, ref.snapshot_id) for ref in metadata.refs.values()]
+    updates: list[Words] = [{"action": "remove-snapshot-ref", "ref-name": name} for name in plan.refs]
+    if plan.snapshots:
+        updates.append({"action": "remove-snapshots", "snapshot-ids": list(plan.snapshots)})
+    if plan.schemas:
+        requirements.append({"type": "assert-current-schema-id", "current-schema-id": metadata.current_schema_id})
+        updates.append({"action": "remove-schemas", "schema-ids": list(plan.schemas)})
+    if plan.specs:
+        requirements.append({"type": "assert-default-spec-id", "default-spec-id": metadata.default_spec_id})
+        updates.append({"action": "remove-partition-specs", "spec-ids": list(plan.specs)})
+    return requirements, updates
 
 
 def plan_expiry(metadata: TableMetadata, options: Options, now: int, table: str) -> ExpirePlan:
@@ -88,6 +112,20 @@ def plan_expiry(metadata: TableMetadata, options: Options, now: int, table: str)
         plan.kept.pop(snapshot_id, None)
     gone = tuple(id for id in metadata.snapshots if id not in plan.kept)
     return ExpirePlan(gone, tuple(plan.refs), tuple(Skipped(str(id), why) for id, why in plan.kept.items()))
+
+
+def with_unused(files: Files, metadata: TableMetadata, plan: ExpirePlan) -> ExpirePlan:
+    """The plan with the schemas and specs that are not the current ones and that no kept snapshot or one of its
+    manifests names. The manifest lists of kept snapshots are read."""
+    kept = [snapshot for id, snapshot in metadata.snapshots.items() if id not in set(plan.snapshots)]
+    schemas = {metadata.current_schema_id, *(snapshot.schema_id for snapshot in kept)}
+    specs = {metadata.default_spec_id}
+    for snapshot in kept:
+        specs.update(manifest.spec_id for manifest in read_manifest_list(files, snapshot))
+    return replace(
+        plan, schemas=tuple(id for id in metadata.schema_documents if id not in schemas),
+        specs=tuple(id for id in metadata.specs if id not in specs),
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
