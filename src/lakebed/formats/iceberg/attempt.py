@@ -20,16 +20,11 @@ import pyarrow.compute as pc
 from lakebed.errors import LakebedError
 from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.codec.manifest import (
-    ADDED,
-    COLUMNS,
-    DELETED,
-    EXISTING,
-    ManifestFile,
-    partition_type,
-)  # fmt: skip
+from lakebed.formats.iceberg.codec.manifest import ADDED, COLUMNS, DELETED, EXISTING
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.manifest_write import UNASSIGNED, ManifestEncoder, assigned, encode_manifest_list
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.partition_type import partition_type
 from lakebed.formats.iceberg.codec.updates import Words
 from lakebed.formats.iceberg.entries import DataFile, DeleteFile, data_files, delete_files
 from lakebed.formats.iceberg.entry_columns import added_entries

@@ -19,7 +19,7 @@ from lakebed.errors import CommitUnknownError, LakebedError, StorageError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.attempt import Attempt, Work, clean
 from lakebed.formats.iceberg.catalog import Loaded, LostRaceError, OutcomeUnknownError, TableAccess
-from lakebed.formats.iceberg.codec.manifest import ManifestFile
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.updates import Words, ref_is, same_table
 from lakebed.formats.iceberg.summary import with_totals

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import CommitConflictError, NotInHistoryError
 from lakebed.formats.iceberg.attempt import Attempt
-from lakebed.formats.iceberg.codec.manifest import ManifestFile
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.entries import Content, DataFile, DeleteFile, DeleteIndex, delete_files
 from lakebed.formats.iceberg.snapshot import between

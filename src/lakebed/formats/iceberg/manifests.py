@@ -14,16 +14,10 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.avro_file import open_container
-from lakebed.formats.iceberg.codec.manifest import (
-    COLUMNS,
-    STATS,
-    ManifestFile,
-    decode_entries,
-    decode_manifest_list,
-    entry_schema,
-    partition_type,
-)
+from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS, decode_entries, entry_schema
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile, decode_manifest_list
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.partition_type import partition_type
 from lakebed.formats.iceberg.files import Files
 from lakebed.kernel.engine import LocalEngine
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakebed.formats.iceberg import conflicts
 from lakebed.formats.iceberg.attempt import Attempt, Chooser
 from lakebed.formats.iceberg.catalog import TableAccess
-from lakebed.formats.iceberg.codec.manifest import ManifestFile
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN
 from lakebed.formats.iceberg.committing import Produced, commit_snapshot
 from lakebed.formats.iceberg.entries import DataFile, DeleteFile, Partition, partition_key, partition_values

@@ -1,18 +1,27 @@
-"""Manifests as Avro container files: opened with Iceberg's own error, and one file made of the blocks of many.
+"""Manifests and manifest lists as Avro container files, decoded to Arrow columns by field id.
 
-Nothing is decoded here: blocks are moved whole, so that many small manifests are decoded at once (`codec/manifest.py`).
+Rule: the Avro specification and Iceberg's appendix on it: fields are told by their ids, maps are arrays of key-value
+records. Blocks are moved whole, so that many small files of one schema are decoded at once, as one. A record that is a
+field of a record (an entry's data file, a file's partition) has no bytes of its own, so its fields are read as those of
+the outer one: DataFusion passes over outer fields that nobody asks for, but builds all of the inner ones.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any
+
+import pyarrow as pa
 
 from lakebed.errors import CorruptError
 from lakebed.kernel.avro_container import Container, avro_long, header, take_apart
+from lakebed.kernel.datafusion import ordered_session
+from lakebed.kernel.scratch import Scratch
 
 _SYNC = b"lakebed-manifest"
+_BATCH_ROWS = 65536
 
 
 def open_container(data: bytes, file: str = "") -> Container:
@@ -23,12 +32,87 @@ def open_container(data: bytes, file: str = "") -> Container:
         raise CorruptError("an Avro file cannot be read", file=file, why=str(error)) from error
 
 
-def joined(containers: Sequence[Container], schema: Any) -> list[bytes | memoryview]:
-    """The bytes of one file with the blocks of many, in order. All must have one codec; `schema` replaces their own
-    and must have the same layout."""
+def decode_columns(
+    containers: Sequence[Container], wanted: Collection[int], file: str, scratch: Scratch
+) -> dict[int, pa.ChunkedArray]:
+    """Columns of files of one schema and codec by field id, one file after the other, in DataFusion's own types.
+
+    Fields of records count as those of the whole; ids that the files lack are left out. CorruptError names `file`.
+    """
+    fields = list(_outer_fields(containers[0].schema))
+    col = import_module("datafusion").col  # loaded late, as the session is
+    columns = [col(field["name"]) for field in fields if int(field["name"][1:]) in wanted]
+    if not columns:
+        return {}
+    rows = sum(container.rows for container in containers)
+    with scratch.holding(_joined(containers, {"type": "record", "name": "r", "fields": fields})) as url:
+        try:
+            table = ordered_session(_BATCH_ROWS).read_avro(url, file_extension="").select(*columns).to_arrow_table()
+        # DataFusion has no error type of its own: what Rust says arrives as a bare Exception.
+        except Exception as error:
+            raise CorruptError("a manifest cannot be read", file=file, why=str(error).splitlines()[0][:300]) from error
+    if len(table) != rows:
+        raise CorruptError("a manifest is damaged", file=file, why=f"it has {len(table)} records of {rows}")
+    return {int(name[1:]): table[name] for name in table.column_names}
+
+
+def cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A decoded column in its type; an array of key-value records becomes a map, whose layout is the same."""
+    if column.type == kind:
+        return column
+    if not pa.types.is_map(kind):
+        return column.cast(kind)
+    chunks = [_map(chunk, kind) for chunk in column.chunks]
+    return pa.chunked_array(chunks, kind)
+
+
+def _joined(containers: Sequence[Container], schema: Mapping[str, Any]) -> Iterator[bytes | memoryview]:
+    """The bytes of one file with the blocks of many, in order; `schema` replaces their own and has the same layout."""
     metadata = {"avro.schema": json.dumps(schema).encode(), "avro.codec": containers[0].codec.encode()}
-    chunks: list[bytes | memoryview] = [header(metadata, _SYNC)]
+    yield header(metadata, _SYNC)
     for container in containers:
         for count, start, end in container.blocks:
-            chunks += (avro_long(count), avro_long(end - start), container.body[start:end], _SYNC)
-    return chunks
+            yield from (avro_long(count), avro_long(end - start), container.body[start:end], _SYNC)
+
+
+def _outer_fields(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The fields of a record, each record among them replaced by its own fields, under names made of their ids."""
+    for field in record["fields"]:
+        kind = field["type"]
+        if isinstance(kind, dict) and kind["type"] == "record":
+            yield from _outer_fields(kind)
+        else:
+            yield {"name": f"f{field['field-id']}", "type": _plain(kind, f"t{field['field-id']}")}
+
+
+def _plain(schema: Any, name: str) -> Any:
+    """The same layout with names made of field ids, and no logical type but decimals."""
+    if isinstance(schema, list):
+        return [_plain(kind, name) for kind in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kind = schema["type"]
+    if kind == "record":
+        fields = [
+            {"name": f"f{f['field-id']}", "type": _plain(f["type"], f"{name}_{f['field-id']}")}
+            for f in schema["fields"]
+        ]  # fmt: skip
+        return {"type": "record", "name": name, "fields": fields}
+    if kind == "array":
+        return {"type": "array", "items": _plain(schema["items"], f"{name}_e")}
+    if kind == "map":
+        return {"type": "map", "values": _plain(schema["values"], f"{name}_v")}
+    plain = {"type": kind}
+    if kind == "fixed":
+        plain |= {"name": name, "size": schema["size"]}
+    if schema.get("logicalType") == "decimal":
+        plain |= {key: schema[key] for key in ("logicalType", "precision", "scale") if key in schema}
+    return plain if len(plain) > 1 else kind
+
+
+def _map(pairs: pa.Array, kind: pa.MapType) -> pa.Array:
+    values = pairs.values
+    keys, items = values.field(0).cast(kind.key_type), values.field(1).cast(kind.item_type)
+    entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+    buffers = pairs.buffers()[:2]
+    return pa.Array.from_buffers(kind, len(pairs), buffers, -1, pairs.offset, [entries])

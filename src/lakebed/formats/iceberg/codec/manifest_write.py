@@ -20,14 +20,7 @@ from pyiceberg import types as T
 from pyiceberg.conversions import to_bytes
 from pyiceberg.partitioning import PartitionSpec
 
-from lakebed.formats.iceberg.codec.manifest import (
-    ADDED,
-    DELETED,
-    EXISTING,
-    FieldSummary,
-    ManifestFile,
-    partition_types,
-)  # fmt: skip
+from lakebed.formats.iceberg.codec.manifest import ADDED, DELETED, EXISTING
 from lakebed.formats.iceberg.codec.manifest_fields import (
     ManifestField,
     entry_avro_schema,
@@ -35,7 +28,9 @@ from lakebed.formats.iceberg.codec.manifest_fields import (
     list_fields,
     physical_type,
 )
+from lakebed.formats.iceberg.codec.manifest_list import FieldSummary, ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.partition_type import partition_types
 from lakebed.kernel.avro import encoded
 from lakebed.kernel.avro_container import avro_long, header
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import NotInHistoryError
-from lakebed.formats.iceberg.codec.manifest import ADDED, ManifestFile
+from lakebed.formats.iceberg.codec.manifest import ADDED
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.entries import FileTask, data_files

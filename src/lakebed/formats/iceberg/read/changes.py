@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import NotInHistoryError
-from lakebed.formats.iceberg.codec.manifest import COLUMNS, ManifestFile
+from lakebed.formats.iceberg.codec.manifest import COLUMNS
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.entries import DeleteFile, DeleteIndex, FileTask, delete_files, partition_key

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import VoidTransform
 
-from lakebed.formats.iceberg.codec.manifest import COLUMNS, ManifestFile
+from lakebed.formats.iceberg.codec.manifest import COLUMNS
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.entries import DeleteFile, DeleteIndex, FileTask, delete_files

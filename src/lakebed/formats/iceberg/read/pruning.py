@@ -35,7 +35,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakebed.formats.iceberg.codec.manifest import ManifestFile
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.projection import fitted
 from lakebed.formats.iceberg.codec.schema import VariantType, arrow_type
 from lakebed.formats.iceberg.codec.transforms import source_bounds, transformed

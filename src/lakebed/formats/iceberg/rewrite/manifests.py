@@ -18,7 +18,8 @@ from lakebed.errors import CorruptError, UsageError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.attempt import Attempt
 from lakebed.formats.iceberg.catalog import TableAccess
-from lakebed.formats.iceberg.codec.manifest import EXISTING, ManifestFile
+from lakebed.formats.iceberg.codec.manifest import EXISTING
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.committing import Produced, commit_snapshot
 from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list

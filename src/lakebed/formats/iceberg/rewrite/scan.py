@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS, ManifestFile
+from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.entries import DeleteFile, DeleteIndex, FileTask, Metrics, data_files, partition_values
 from lakebed.formats.iceberg.files import Files

@@ -1,0 +1,84 @@
+"""Manifest lists: which manifests a snapshot has, and what is known of each without opening it.
+
+Rule: the specification's "Manifest Lists". Fields are found by id, never by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakebed.formats.iceberg.codec.avro_file import decode_columns, open_container
+from lakebed.kernel.scratch import Scratch
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSummary:
+    """What the partition values of one field are in a whole manifest; bounds in the single-value form."""
+
+    contains_null: bool
+    contains_nan: bool | None
+    lower_bound: bytes | None
+    upper_bound: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """One manifest, as its manifest list has it. `content` is 0 for data files, 1 for delete files.
+
+    Counts are None where an old list of version 1 leaves them out; so are sequence numbers 0. `first_row_id` is None
+    below version 3 and for manifests of delete files.
+    """
+
+    path: str
+    length: int
+    spec_id: int
+    content: int = 0
+    sequence_number: int = 0
+    min_sequence_number: int = 0
+    added_snapshot_id: int | None = None
+    added_files_count: int | None = None
+    existing_files_count: int | None = None
+    deleted_files_count: int | None = None
+    added_rows_count: int | None = None
+    existing_rows_count: int | None = None
+    deleted_rows_count: int | None = None
+    partitions: tuple[FieldSummary, ...] | None = None
+    key_metadata: bytes | None = None
+    first_row_id: int | None = None
+
+    @property
+    def has_live(self) -> bool:
+        """Whether it may hold live entries."""
+        return self.added_files_count != 0 or self.existing_files_count != 0
+
+
+def decode_manifest_list(data: bytes, file: str = "", scratch: Scratch | None = None) -> list[ManifestFile]:
+    """The manifests of a snapshot, in order. CorruptError when the bytes are no manifest list."""
+    container = open_container(data, file)
+    if not container.rows:
+        return []
+    found = decode_columns([container], _FIELDS.values(), file, scratch or Scratch())
+    columns = [found[id].to_pylist() if id in found else [None] * container.rows for id in _FIELDS.values()]
+    return [_manifest(dict(zip(_FIELDS, row, strict=True))) for row in zip(*columns, strict=True)]
+
+
+_FIELDS: Mapping[str, int] = {
+    "path": 500, "length": 501, "spec_id": 502, "content": 517, "sequence_number": 515, "min_sequence_number": 516,
+    "added_snapshot_id": 503, "added_files_count": 504, "existing_files_count": 505, "deleted_files_count": 506,
+    "added_rows_count": 512, "existing_rows_count": 513, "deleted_rows_count": 514, "partitions": 507,
+    "key_metadata": 519, "first_row_id": 520,
+}  # fmt: skip
+_SUMMARY_IDS = {509: "contains_null", 518: "contains_nan", 510: "lower_bound", 511: "upper_bound"}
+
+
+def _manifest(row: dict[str, Any]) -> ManifestFile:
+    for name in ("content", "sequence_number", "min_sequence_number"):
+        row[name] = row[name] or 0
+    if row["partitions"] is not None:
+        row["partitions"] = tuple(
+            FieldSummary(**{name: summary.get(f"f{number}") for number, name in _SUMMARY_IDS.items()})
+            for summary in row["partitions"]
+        )
+    return ManifestFile(**row)
