@@ -1,226 +1,61 @@
-"""Where a table's current metadata is, and how a new version takes its place: a catalog, or the path alone.
+"""Iceberg tables of a catalog, and how a commit to one is published.
 
-A path table is what the reference engine's HadoopCatalog makes: `metadata/vN.metadata.json`, whose next name is claimed
-only if absent, with `version-hint.text` as a hint. A catalog is any of pyiceberg's (sql, rest, hive, glue, dynamodb): a
-REST catalog is sent the changes; every other one swaps the location of a metadata file that is written here, since
-pyiceberg writes no version 3 and keeps no field that it does not know.
+A REST catalog is sent the changes; every other one swaps the location of a metadata file that is written here, since
+pyiceberg writes no version 3 and keeps no field that it does not know. Rules: the REST specification's updateTable, and
+the reference engine's BaseMetastoreTableOperations (a swap that failed without a word is looked up before anything is
+removed).
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn
 
-from pydantic import ValidationError
-from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    CommitStateUnknownException,
-    NoSuchNamespaceError,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-)
-from pyiceberg.exceptions import ValidationError as InvalidMetadata
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest, StagedTable
 from pyiceberg.table import Table as CatalogEntry
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from lakebed.errors import (
-    CorruptError,
-    LakebedError,
-    StorageError,
-    TableExistsError,
-    TableNotFoundError,
-    UnsupportedError,
-    UsageError,
-)
+from lakebed.errors import CorruptError, LakebedError, StorageError, TableExistsError, UsageError
 from lakebed.formats.iceberg import layout
+from lakebed.formats.iceberg.access import (
+    Loaded,
+    LostRaceError,
+    OutcomeUnknownError,
+    TableAccess,
+    check,
+    clean_log,
+    now_ms,
+)
+from lakebed.formats.iceberg.catalog_client import (
+    CATALOG_OPTIONS,
+    asking,
+    first_line,
+    in_our_words,
+    open_catalog,
+    published_nothing,
+)
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json, metadata_to_json
-from lakebed.formats.iceberg.codec.updates import Words, applied, dropped_metadata, unmet
-from lakebed.formats.iceberg.file_io import IMPLEMENTATION, storage_options
+from lakebed.formats.iceberg.codec.updates import Words, applied
+from lakebed.formats.iceberg.file_io import storage_options
 from lakebed.formats.iceberg.files import Files
-from lakebed.kernel.files import PutOutcome, Store, open_store
+from lakebed.formats.iceberg.path_table import PathTable
+from lakebed.kernel.files import open_store
 from lakebed.kernel.files.credentials import credentials_from, is_secret
 
-CATALOG_OPTIONS = "lakebed.catalog."
-"""Options with this prefix are properties of the catalog, over those of pyiceberg's own configuration."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A table's metadata as it was read, and the location of its file."""
-
-    metadata: TableMetadata
-    location: str
-
-
-class LostRaceError(Exception):
-    """Another commit was faster: the requirements do not hold, or the next version is taken. Nothing was published."""
-
-
-class OutcomeUnknownError(Exception):
-    """Nobody said whether the commit was published."""
-
-
-class TableAccess(Protocol):
-    """A table's place in the world. `name` is for people: its path or its name in the catalog."""
-
-    @property
-    def name(self) -> str:
-        """The path, or `catalog:namespace.table`."""
-        ...
-
-    @property
-    def files(self) -> Files:
-        """The table's files."""
-        ...
-
-    def load(self) -> Loaded:
-        """The current metadata, read anew. TableNotFoundError when there is none."""
-        ...
-
-    def commit(self, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
-        """Publish changes of `base`. Raises LostRaceError, when nothing is published, and OutcomeUnknownError."""
-        ...
-
-
-# ---- tables by path --------------------------------------------------------------------------------------------------
-
-
-class PathTable:
-    """A table that is found by its path alone. Picklable."""
-
-    def __init__(self, store: Store, options: Mapping[str, str] = {}) -> None:
-        self._store, self._files = store, Files(store, credentials_from(options))
-
-    @property
-    def name(self) -> str:
-        """The path."""
-        return self._store.location
-
-    @property
-    def files(self) -> Files:
-        """The table's files."""
-        return self._files
-
-    def load(self) -> Loaded:
-        """The current metadata: the version that the hint names or the newest after it, else the newest there is."""
-        for _ in range(_ATTEMPTS):
-            name = self._current()
-            if name is None:
-                break
-            with suppress(FileNotFoundError):  # cleaned away in between
-                metadata = metadata_from_json(self._store.read(f"metadata/{name}"), f"metadata/{name}")
-                return Loaded(metadata, f"{metadata.location}/metadata/{name}")
-        raise TableNotFoundError(
-            "this is no Iceberg table", table=self.name, why="it has no metadata/*.metadata.json",
-            todo="Give the table's root folder, or catalog:namespace.table",
-        )  # fmt: skip
-
-    def commit(self, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
-        """Claim the next version. UnsupportedError for a table that belongs to a catalog, which would not see it."""
-        name = base.location.rpartition("/")[2]
-        version = layout.path_table_version(name)
-        if version is None:
-            raise UnsupportedError(
-                "this table belongs to a catalog", table=self.name,
-                why=f"its metadata file is {name}, not vN.metadata.json, so its catalog says which is the current one",
-                todo="Open it by its name, as catalog:namespace.table",
-            )  # fmt: skip
-        _check(base, requirements)
-        document = applied(base.metadata, updates, _now(), base.location)
-        after = TableMetadata(document)
-        compressed = after.properties.get("write.metadata.compression-codec", "none").lower() == "gzip"
-        target = layout.path_table_metadata(version + 1, compressed)
-        other = layout.path_table_metadata(version + 1, not compressed)
-        if self._store.exists(f"metadata/{other}"):
-            raise LostRaceError(f"{other} is there already")
-        self._claim(target, metadata_to_json(document, compressed))
-        with suppress(StorageError):
-            self._store.write(f"metadata/{layout.VERSION_HINT}", str(version + 1).encode())
-        _clean(self._files, base.metadata, after)
-        return Loaded(after, f"{after.location}/metadata/{target}")
-
-    def create(self, document: Mapping[str, Any]) -> Loaded:
-        """The first version. LostRaceError when there is one already."""
-        metadata = TableMetadata(document)
-        name = layout.path_table_metadata(1)
-        self._claim(name, metadata_to_json(document))
-        with suppress(StorageError):
-            self._store.write(f"metadata/{layout.VERSION_HINT}", b"1")
-        return Loaded(metadata, f"{metadata.location}/metadata/{name}")
-
-    def _claim(self, name: str, data: bytes) -> None:
-        """Put a version if absent; after an unknown outcome the bytes there tell, for they are unique to the commit."""
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                time.sleep(_WAIT_SECONDS * 2**attempt)
-            try:
-                outcome = self._store.put_if_absent(f"metadata/{name}", data)
-            except StorageError:
-                outcome = PutOutcome.UNKNOWN
-            if outcome is PutOutcome.UNKNOWN or attempt:
-                outcome = self._look(name, data)
-            if outcome is PutOutcome.CREATED:
-                return
-            if outcome is PutOutcome.EXISTS:
-                raise LostRaceError(f"{name} is there already")
-        raise OutcomeUnknownError(f"the store does not say whether {name} was written")
-
-    def _look(self, name: str, data: bytes) -> PutOutcome:
-        try:
-            there = self._store.read(f"metadata/{name}")
-        except (FileNotFoundError, StorageError):
-            return PutOutcome.UNKNOWN
-        return PutOutcome.CREATED if there == data else PutOutcome.EXISTS
-
-    def _current(self) -> str | None:
-        hint: int | None = None
-        with suppress(FileNotFoundError, StorageError, ValueError):
-            hint = int(self._store.read(f"metadata/{layout.VERSION_HINT}"))
-        if hint is not None:
-            name = self._version(hint)
-            if name is not None:
-                while (following := self._version(hint + 1)) is not None:
-                    name, hint = following, hint + 1
-                return name
-        names = [info.name for info in self._store.list("metadata").files]
-        by_path = [(v, n) for n in names if (v := layout.path_table_version(n)) is not None]
-        if by_path:
-            return max(by_path)[1]
-        of_catalog = [(v, n) for n in names if (v := layout.catalog_version(n)) is not None]
-        newest = [name for version, name in of_catalog if version == max(of_catalog)[0]]
-        return newest[0] if len(newest) == 1 else self._youngest(newest)
-
-    def _version(self, number: int) -> str | None:
-        """The file of a version, None when there is none."""
-        for compressed in (False, True):
-            name = layout.path_table_metadata(number, compressed)
-            if self._store.exists(f"metadata/{name}"):
-                return name
-        return None
-
-    def _youngest(self, names: Sequence[str]) -> str | None:
-        """Of several files of one version, which commits that lost a race leave behind, the last written."""
-        found = []
-        for name in names:
-            with suppress(FileNotFoundError, CorruptError):
-                document = metadata_from_json(self._store.read(f"metadata/{name}"), name).document
-                found.append((int(document.get("last-updated-ms", 0)), name))
-        return max(found)[1] if found else None
-
-
-_ATTEMPTS = 5
-_WAIT_SECONDS = 0.05
-
-# ---- tables of a catalog ---------------------------------------------------------------------------------------------
+__all__ = [
+    "CATALOG_OPTIONS", "CatalogTable", "Identifier", "Loaded", "LostRaceError", "OutcomeUnknownError", "PathTable",
+    "TableAccess", "parse_identifier",
+]  # fmt: skip
 
 _NAME = re.compile(r"^([A-Za-z0-9_][A-Za-z0-9_-]+):([^/\\:]+)\.([^./\\:]+)$")
 
@@ -247,10 +82,11 @@ def parse_identifier(text: str) -> Identifier:
 
 
 class CatalogTable:
-    """A table of one of pyiceberg's catalogs."""
+    """A table of one of pyiceberg's catalogs. Threads may share it: one at a time talks to the catalog."""
 
     def __init__(self, identifier: Identifier, options: Mapping[str, str] = {}) -> None:
         self.identifier, self.options = identifier, dict(options)
+        self._turn = threading.RLock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another process loads the catalog itself, and finds secrets itself (pyiceberg's own configuration).
@@ -264,17 +100,8 @@ class CatalogTable:
 
     @functools.cached_property
     def catalog(self) -> Catalog:
-        """The catalog; UsageError when pyiceberg cannot make one of the configuration."""
-        given = {k.removeprefix(CATALOG_OPTIONS): v for k, v in self.options.items() if k.startswith(CATALOG_OPTIONS)}
-        storage = {k: v for k, v in self.options.items() if not k.startswith(CATALOG_OPTIONS)}
-        try:
-            return load_catalog(self.identifier.catalog, **{**storage, **given, "py-io-impl": IMPLEMENTATION})
-        except Exception as error:
-            raise UsageError(
-                f"cannot open the catalog {self.identifier.catalog!r}", why=_first_line(error),
-                todo=f"Configure it for pyiceberg (.pyiceberg.yaml), or by options {CATALOG_OPTIONS}type, "
-                f"{CATALOG_OPTIONS}uri ...",
-            ) from error  # fmt: skip
+        """The catalog; raises what `open_catalog` does."""
+        return open_catalog(self.identifier.catalog, self.options)
 
     @functools.cached_property
     def files(self) -> Files:
@@ -284,41 +111,32 @@ class CatalogTable:
     def load(self) -> Loaded:
         """The current metadata as the catalog has it."""
         entry = self._entry()
-        location = entry.metadata_location
         if "files" not in self.__dict__:
             self.files = self._files_of(entry)
-        return Loaded(metadata_from_json(self.files.read(location), location), location)
+        try:
+            return self._read(entry.metadata_location)
+        except FileNotFoundError:
+            newer = self._entry()  # the file may have fallen out of the metadata log meanwhile
+        try:
+            return self._read(newer.metadata_location)
+        except FileNotFoundError as error:
+            raise CorruptError(
+                "the table's metadata is missing", table=self.name, file=newer.metadata_location,
+                why="the catalog names this file, and it is not there",
+                todo="Restore the file, or register the table again from an older one",
+            ) from error  # fmt: skip
 
     def commit(self, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
-        """Send the changes to a REST catalog, or swap the location of the metadata file in another one."""
-        _check(base, requirements)
+        """Send the changes to a REST catalog, or swap the location of the metadata file in another one.
+
+        Raises besides LostRaceError and OutcomeUnknownError a StorageError when the catalog refuses.
+        """
+        check(base, requirements)
         entry = self._entry()
-        made: list[Loaded] = []
-        try:
+        with self._turn:
             if isinstance(self.catalog, MetastoreCatalog):
-                with _staging(self.catalog, lambda current: self._stage(base, current, updates, made)):
-                    self.catalog.commit_table(entry, (), ())
-                _clean(self.files, base.metadata, made[0].metadata)
-                return made[0]
-            name = {"namespace": list(self.identifier.table[:-1]), "name": self.identifier.table[-1]}
-            request = CommitTableRequest.model_validate(
-                {"identifier": name, "requirements": list(requirements), "updates": list(updates)}
-            )
-            answer = self.catalog.commit_table(entry, request.requirements, request.updates)
-            location = answer.metadata_location
-            return Loaded(metadata_from_json(self.files.read(location), location), location)
-        except CommitFailedException as error:
-            self._discard(made)
-            raise LostRaceError(_first_line(error)) from error
-        except CommitStateUnknownException as error:
-            raise OutcomeUnknownError(_first_line(error)) from error
-        except (LakebedError, LostRaceError):
-            raise
-        except Exception as error:
-            if "database is locked" in str(error):  # SQLite refused the swap, and rolled it back
-                self._discard(made)
-                raise LostRaceError(_first_line(error)) from error
-            raise OutcomeUnknownError(_first_line(error)) from error
+                return self._swap(self.catalog, entry, base, updates)
+            return self._send(entry, requirements, updates)
 
     def create(self, schema: Schema, spec: PartitionSpec, version: int, properties: Mapping[str, str]) -> Loaded:
         """The table, without a snapshot; its namespace is made too. TableExistsError when there is one already.
@@ -326,23 +144,82 @@ class CatalogTable:
         Catalogs that pyiceberg writes the metadata for get version 2 first, since it writes no version 3, and are then
         upgraded.
         """
-        local = isinstance(self.catalog, MetastoreCatalog)
-        first = min(version, 2) if local else version
-        location = self.options.get("location")
-        try:
-            self.catalog.create_namespace_if_not_exists(self.identifier.table[:-1])
-            self.catalog.create_table(
-                self.identifier.table, schema, location=location, partition_spec=spec,
-                properties={**properties, "format-version": str(first)},
-            )  # fmt: skip
-        except TableAlreadyExistsError as error:
-            raise TableExistsError(
-                f"the catalog has a table {self.name} already", table=self.name, todo="Open it with lakebed.open"
-            ) from error
+        first = min(version, 2) if isinstance(self.catalog, MetastoreCatalog) else version
+        said = {**properties, "format-version": str(first)}
+        make = functools.partial(
+            self.catalog.create_table, self.identifier.table, schema, location=self.options.get("location"),
+            partition_spec=spec, properties=said,
+        )  # fmt: skip
+        with self._turn, asking(self.identifier.catalog, self.identifier.table):
+            try:
+                try:
+                    make()
+                except NoSuchNamespaceError:  # asked for only then: many a writer may make no namespaces
+                    self.catalog.create_namespace_if_not_exists(self.identifier.table[:-1])
+                    make()
+            except TableAlreadyExistsError as error:
+                raise TableExistsError(
+                    f"the catalog has a table {self.name} already", table=self.name, todo="Open it with lakebed.open"
+                ) from error
         loaded = self.load()
         if version == first:
             return loaded
         return self.commit(loaded, (), [{"action": "upgrade-format-version", "format-version": version}])
+
+    def _send(self, entry: CatalogEntry, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
+        """The changes, to a catalog that makes the next metadata itself."""
+        name = {"namespace": list(self.identifier.table[:-1]), "name": self.identifier.table[-1]}
+        request = CommitTableRequest.model_validate(
+            {"identifier": name, "requirements": list(requirements), "updates": list(updates)}
+        )
+        try:
+            answer = self.catalog.commit_table(entry, request.requirements, request.updates)
+        except CommitFailedException as error:
+            raise LostRaceError(first_line(error)) from error
+        except Exception as error:
+            if published_nothing(error):
+                self._refused(error)
+            raise OutcomeUnknownError(first_line(error)) from error
+        location = answer.metadata_location
+        with suppress(LakebedError, FileNotFoundError):  # the commit stands, whether its file can be read or not
+            return self._read(location)
+        return Loaded(metadata_from_json(answer.metadata.model_dump_json().encode(), location), location)
+
+    def _swap(self, catalog: MetastoreCatalog, entry: CatalogEntry, base: Loaded, updates: Sequence[Words]) -> Loaded:
+        """The next metadata file, put in the place of the current one."""
+        made: list[Loaded] = []
+        try:
+            _publishing(catalog, lambda current: self._stage(base, current, updates, made)).commit_table(entry, (), ())
+        except LakebedError:
+            raise
+        except Exception as error:  # noqa: BLE001  # each catalog's client has errors of its own; all raised below
+            if not self._landed_after_all(error, made):
+                self._discard(made)
+                self._refused(error)
+        clean_log(self.files, base.metadata, made[0].metadata)
+        return made[0]
+
+    def _landed_after_all(self, error: Exception, made: Sequence[Loaded]) -> bool:
+        """Whether a swap that failed took place all the same: a catalog's client that repeats a request without an
+        answer is told of a conflict with itself. OutcomeUnknownError when that cannot be told."""
+        if not made or _LOCKED in str(error):
+            return False
+        if not isinstance(error, CommitFailedException) and not published_nothing(error):
+            raise OutcomeUnknownError(first_line(error)) from error
+        try:
+            now = self._entry()
+        except LakebedError as unseen:
+            raise OutcomeUnknownError(f"{first_line(error)}; {unseen}") from error
+        past = [entry.metadata_file for entry in now.metadata.metadata_log]
+        return made[0].location in (now.metadata_location, *past)
+
+    def _refused(self, error: Exception) -> NoReturn:
+        """Says that nothing was published: a race that another commit won, or a refusal that no retry heals."""
+        if isinstance(error, CommitFailedException) or _LOCKED in str(error):
+            raise LostRaceError(first_line(error)) from error
+        with suppress(StorageError):
+            self._entry()  # raises when the table is gone
+        raise in_our_words(error, self.identifier.catalog) from error
 
     def _stage(
         self, base: Loaded, current: CatalogEntry, updates: Sequence[Words], made: list[Loaded]
@@ -350,43 +227,42 @@ class CatalogTable:
         """Writes the next metadata file, unless the catalog has moved on since `base` was read."""
         if current.metadata_location != base.location:
             raise CommitFailedException(f"the catalog is at {current.metadata_location}")
-        document = applied(base.metadata, updates, _now(), base.location)
+        document = applied(base.metadata, updates, now_ms(), base.location)
         metadata = TableMetadata(document)
         compressed = metadata.properties.get("write.metadata.compression-codec", "none").lower() == "gzip"
         version = layout.catalog_version(base.location.rpartition("/")[2])
         name = layout.catalog_metadata((-1 if version is None else version) + 1, compressed)
         location = f"{layout.metadata_folder(metadata.location, metadata.properties)}/{name}"
+        model = TableMetadataUtil.parse_raw(metadata_to_json(document).decode())
         self.files.write(location, metadata_to_json(document, compressed))
         made.append(Loaded(metadata, location))
-        return made[0], TableMetadataUtil.parse_raw(metadata_to_json(document).decode())
+        return made[0], model
 
     def _discard(self, made: Sequence[Loaded]) -> None:
         """Removes the metadata file of a lost race."""
         with suppress(LakebedError):
             self.files.delete_many([loaded.location for loaded in made])
 
+    def _read(self, location: str) -> Loaded:
+        return Loaded(metadata_from_json(self.files.read(location), location), location)
+
     def _entry(self) -> CatalogEntry:
-        try:
-            return self.catalog.load_table(self.identifier.table)
-        except (NoSuchTableError, NoSuchNamespaceError) as error:
-            raise TableNotFoundError(
-                f"the catalog {self.identifier.catalog!r} has no table {'.'.join(self.identifier.table)!r}",
-                why=_first_line(error), todo="Check the spelling, as catalog:namespace.table",
-            ) from error  # fmt: skip
-        except (ValidationError, InvalidMetadata) as error:
-            raise UnsupportedError(
-                "pyiceberg cannot read the table", table=self.name, why=_first_line(error)
-            ) from error
+        catalog = self.catalog
+        with self._turn, asking(self.identifier.catalog, self.identifier.table):
+            return catalog.load_table(self.identifier.table)
 
     def _files_of(self, entry: CatalogEntry) -> Files:
         options = storage_options({**entry.io.properties, **entry.config}) | self.options
         return Files(open_store(entry.metadata.location, options), credentials_from(options))
 
 
-@contextmanager
-def _staging(catalog: MetastoreCatalog, stage: Callable[[CatalogEntry], tuple[Loaded, Any]]) -> Iterator[None]:
-    """Within the block the catalog publishes what `stage` wrote: only the swap of the location is its own."""
-    here: Any = catalog
+_LOCKED = "database is locked"
+"""What SQLite says when it refused a swap and rolled it back."""
+
+
+def _publishing(catalog: MetastoreCatalog, stage: Callable[[CatalogEntry], tuple[Loaded, Any]]) -> MetastoreCatalog:
+    """The catalog, so that a commit publishes what `stage` wrote: only the swap of the location is its own."""
+    here: Any = copy.copy(catalog)
 
     def staged(current: CatalogEntry | None, identifier: Any, requirements: Any, updates: Any) -> StagedTable:
         if current is None:
@@ -397,31 +273,7 @@ def _staging(catalog: MetastoreCatalog, stage: Callable[[CatalogEntry], tuple[Lo
     def written(*args: Any, **named: Any) -> None:
         """The file is there already."""
 
-    names = ("_update_and_stage_table", "_write_metadata", "_write_metadata_no_exist_check")
-    for name, function in zip(names, (staged, written, written), strict=True):
-        setattr(here, name, function)
-    try:
-        yield
-    finally:
-        for name in names:
-            delattr(here, name)
-
-
-def _check(base: Loaded, requirements: Sequence[Words]) -> None:
-    reason = unmet(base.metadata, requirements)
-    if reason is not None:
-        raise LostRaceError(reason)
-
-
-def _clean(files: Files, before: TableMetadata, after: TableMetadata) -> None:
-    """Removes metadata files that fell out of the log, where the table wants it; a failure leaves them."""
-    with suppress(LakebedError):
-        files.delete_many(dropped_metadata(before, after))
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    here._update_and_stage_table = staged
+    here._write_metadata = here._write_metadata_no_exist_check = written
+    published: MetastoreCatalog = here
+    return published

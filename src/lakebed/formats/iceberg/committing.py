@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from lakebed.errors import CommitUnknownError, LakebedError, StorageError
+from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.formats.iceberg import options as opt
+from lakebed.formats.iceberg.access import Loaded, LostRaceError, OutcomeUnknownError, TableAccess
 from lakebed.formats.iceberg.attempt import Attempt, Work, clean
-from lakebed.formats.iceberg.catalog import Loaded, LostRaceError, OutcomeUnknownError, TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.updates import Words, ref_is, same_table
@@ -117,6 +117,8 @@ class _Commit:
 
     def _try(self, base: Loaded, number: int) -> Won[int] | Lost:
         metadata = base.metadata
+        if self._id in metadata.snapshots:  # an attempt that a catalog's client called lost: its files stay as they are
+            return Won(self._id)
         options = self._options(metadata)
         ref = metadata.refs.get(self._branch)
         head = metadata.head(self._branch) if ref is not None else metadata.head(MAIN)
@@ -151,7 +153,7 @@ class _Commit:
             if check:
                 time.sleep(wait / 1000)
                 wait = min(wait * 2, options[opt.CHECK_MAX_WAIT])
-            with suppress(StorageError):
+            with suppress(LakebedError, FileNotFoundError):
                 return self._id in self._access.load().metadata.snapshots
         return False
 

@@ -26,12 +26,18 @@ _SETTINGS = {
     "adls.client-id": "azure_storage_client_id", "adls.client-secret": "azure_storage_client_secret",
 }  # fmt: skip
 """pyiceberg's names of storage settings -> those of lakebed's storage client."""
+_FAMILIES = ("s3.", "adls.", "gcs.", "client.")
 
 
 def storage_options(properties: Mapping[str, Any]) -> dict[str, str]:
     """The `lakebed.storage.*` options that a catalog's properties mean; those given as such win."""
     found = {f"{PREFIX}setting.{_SETTINGS[key]}": str(value) for key, value in properties.items() if key in _SETTINGS}
     return found | {key: str(value) for key, value in properties.items() if key.lower().startswith(PREFIX)}
+
+
+def of_storage(key: str) -> bool:
+    """Whether an option says how storage is reached: one of lakebed's own or of pyiceberg's."""
+    return key.lower().startswith((PREFIX, *_FAMILIES))
 
 
 class StoreFileIO(FileIO):

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.iceberg import conflicts
+from lakebed.formats.iceberg.access import TableAccess
 from lakebed.formats.iceberg.attempt import Attempt, Chooser
-from lakebed.formats.iceberg.catalog import TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN
 from lakebed.formats.iceberg.committing import Produced, commit_snapshot

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakebed.errors import NotInHistoryError, UsageError
-from lakebed.formats.iceberg.catalog import TableAccess
+from lakebed.formats.iceberg.access import TableAccess
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.updates import Words, ref_is
 from lakebed.formats.iceberg.committing import change_metadata

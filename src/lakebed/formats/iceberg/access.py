@@ -1,0 +1,74 @@
+"""What a commit needs of a table's place in the world: its current metadata, and a way to publish the next.
+
+Two things are such a place: a path alone (`path_table.py`) and an entry of a catalog (`catalog.py`). Both take changes
+as the REST catalog's requirements and updates, and tell a lost race from an outcome that nobody told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakebed.errors import LakebedError
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.updates import Words, dropped_metadata, unmet
+from lakebed.formats.iceberg.files import Files
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A table's metadata as it was read, and the location of its file."""
+
+    metadata: TableMetadata
+    location: str
+
+
+class LostRaceError(Exception):
+    """Another commit was faster: the requirements do not hold, or the next version is taken. Nothing was published."""
+
+
+class OutcomeUnknownError(Exception):
+    """Nobody said whether the commit was published."""
+
+
+class TableAccess(Protocol):
+    """A table's place in the world. `name` is for people: its path or its name in the catalog."""
+
+    @property
+    def name(self) -> str:
+        """The path, or `catalog:namespace.table`."""
+        ...
+
+    @property
+    def files(self) -> Files:
+        """The table's files."""
+        ...
+
+    def load(self) -> Loaded:
+        """The current metadata, read anew. TableNotFoundError when there is none."""
+        ...
+
+    def commit(self, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
+        """Publish changes of `base`. Raises LostRaceError, when nothing is published, and OutcomeUnknownError."""
+        ...
+
+
+def check(base: Loaded, requirements: Sequence[Words]) -> None:
+    """LostRaceError when a requirement does not hold on the metadata that the changes are made from."""
+    reason = unmet(base.metadata, requirements)
+    if reason is not None:
+        raise LostRaceError(reason)
+
+
+def clean_log(files: Files, before: TableMetadata, after: TableMetadata) -> None:
+    """Removes metadata files that fell out of the log, where the table wants it; a failure leaves them."""
+    with suppress(LakebedError):
+        files.delete_many(dropped_metadata(before, after))
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
