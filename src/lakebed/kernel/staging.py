@@ -26,6 +26,8 @@ Codes = npt.NDArray[np.int64]
 
 BUFFER_BYTES = 64 << 20
 """How many bytes of Arrow data a task holds before it puts them aside."""
+INLINE_BYTES = 256 << 10
+"""What a task gives back in its message instead of a file, at most."""
 CHUNK_BYTES = 4 << 20
 """The greatest chunk, so that whoever reads one holds little."""
 
@@ -66,7 +68,8 @@ def grouped(codes: Codes, buckets: Sequence[Hashable]) -> Grouped:
 @dataclass(frozen=True, slots=True, eq=False)
 class Staged:
     """What one task put aside. Chunk i holds `rows[i]` rows of bucket `buckets[codes[i]]`, `sizes[i]` bytes of Arrow
-    data, and lies in `lengths[i]` bytes from `offsets[i]`: of the file `path`, or of `inline` when there is none."""
+    data, and lies in `lengths[i]` bytes from `offsets[i]`: of the file `path`, or of `inline` when there is none. One
+    of no length was left as it is: it is `kept[offsets[i]]`."""
 
     buckets: tuple[Hashable, ...]
     codes: Numbers
@@ -76,24 +79,28 @@ class Staged:
     lengths: Numbers
     path: str = ""
     inline: bytes = b""
+    kept: tuple[pa.RecordBatch, ...] = ()
 
 
 class Stager:
     """Takes the rows of one task. `group` says which bucket each row goes to, for some thousand rows at a time.
 
-    `path` is the file to make; with no more than `inline_bytes` of compressed chunks there is none.
+    `path` is the file to make; with no more than `inline_bytes` of compressed chunks there is none. Where the rows stay
+    in this process, `memory_bytes` of Arrow data are kept as they are before anything goes there.
     """
 
     def __init__(
         self, place: Place, path: str, schema: pa.Schema, group: Callable[[pa.Table], Grouped],
-        buffer_bytes: int = BUFFER_BYTES, inline_bytes: int = 0, chunk_bytes: int = CHUNK_BYTES,
+        buffer_bytes: int = BUFFER_BYTES, inline_bytes: int = 0, chunk_bytes: int = CHUNK_BYTES, memory_bytes: int = 0,
     ) -> None:  # fmt: skip
         self._place, self._path, self._schema, self._group = place, path, schema, group
         self._buffer_bytes, self._inline_bytes, self._chunk_bytes = buffer_bytes, inline_bytes, chunk_bytes
+        self._memory_left = memory_bytes
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._codes: dict[Hashable, int] = {}
         self._chunks: list[tuple[int, int, int, int, int]] = []
+        self._kept: list[pa.RecordBatch] = []
         self._inline: list[pa.Buffer] = []
         self._written = 0
         self._open = ExitStack()
@@ -103,9 +110,11 @@ class Stager:
         """Take rows of exactly the schema."""
         batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
         for batch in batches:
-            if batch.num_rows:
-                self._held.append(batch)
-                self._held_bytes += batch.nbytes
+            most = _rows_of(batch, self._buffer_bytes)
+            for start in range(0, batch.num_rows, most):
+                piece = batch.slice(start, most)
+                self._held.append(piece)
+                self._held_bytes += piece.nbytes
                 if self._held_bytes >= self._buffer_bytes:
                     self._flush()
 
@@ -119,11 +128,11 @@ class Stager:
         codes, rows, sizes, offsets, lengths = np.array(self._chunks, np.int64).T.copy()
         path = self._path if self._file is not None else ""
         inline = b"" if path else b"".join(self._inline)
-        return Staged(tuple(self._codes), codes, rows, sizes, offsets, lengths, path, inline)
+        return Staged(tuple(self._codes), codes, rows, sizes, offsets, lengths, path, inline, tuple(self._kept))
 
     def abort(self) -> None:
         """Remove what was put aside."""
-        self._held, self._inline = [], []
+        self._held, self._inline, self._kept = [], [], []
         if self._file is not None:
             self._open.close()
             self._place.delete_many([self._path])
@@ -145,19 +154,33 @@ class Stager:
         starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
         met = np.unique(codes[starts]).tolist()
         known = {code: self._codes.setdefault(buckets[code], len(self._codes)) for code in met}
+        ends = np.append(starts[1:], len(codes))
+        runs = [
+            (known[int(codes[start])], rows.slice(start, end - start))
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        if rows.nbytes <= self._memory_left:
+            self._memory_left -= rows.nbytes
+            for code, run in runs:
+                for batch in run.to_batches():
+                    self._chunks.append((code, batch.num_rows, batch.nbytes, len(self._kept), 0))
+                    self._kept.append(batch)
+        else:
+            self._memory_left = 0
+            self._store(self._compressed(runs))
+
+    def _compressed(self, runs: Sequence[tuple[int, pa.Table]]) -> pa.Buffer:
         sink = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_stream(sink, self._schema, options=options) as stream:
             stream.write_batch(_no_rows(self._schema))  # the stream's head comes with it, and not with a chunk
-            for start, end in zip(starts.tolist(), np.append(starts[1:], len(codes)).tolist(), strict=True):
-                run = rows.slice(start, end - start)
-                most = max(1, -(-run.num_rows * self._chunk_bytes // max(run.nbytes, 1)))
-                for batch in run.to_batches(max_chunksize=most):
+            for code, run in runs:
+                for batch in run.to_batches(max_chunksize=_rows_of(run, self._chunk_bytes)):
                     before = sink.tell()
                     stream.write_batch(batch)
                     place = (self._written + before, sink.tell() - before)
-                    self._chunks.append((known[int(codes[start])], batch.num_rows, batch.nbytes, *place))
-        self._store(sink.getvalue())
+                    self._chunks.append((code, batch.num_rows, batch.nbytes, *place))
+        return sink.getvalue()
 
     def _store(self, data: pa.Buffer) -> None:
         self._written += data.size
@@ -178,7 +201,8 @@ class Run:
     """Consecutive rows of one bucket, in the order of the tasks: the input of one file. Picklable.
 
     Chunk i lies in `lengths[i]` bytes from `offsets[i]` of `paths[sources[i]]`, or of `inline[sources[i]]` where that
-    path is empty. `skip` rows of the first chunk are left out, and no more than `rows` rows come.
+    path is empty; one of no length is `kept[offsets[i]]`. `skip` rows of the first chunk are left out, and no more than
+    `rows` rows come.
     """
 
     schema: pa.Schema
@@ -189,6 +213,7 @@ class Run:
     lengths: Numbers
     skip: int
     rows: int
+    kept: tuple[pa.RecordBatch, ...] = ()
 
     def batches(self, place: Place) -> Iterator[pa.RecordBatch]:
         """The rows, chunk by chunk."""
@@ -196,9 +221,13 @@ class Run:
         for source, offset, length in zip(
             self.sources.tolist(), self.offsets.tolist(), self.lengths.tolist(), strict=True
         ):
-            path = self.paths[source]
-            data = place.read(path, offset, length) if path else self.inline[source][offset : offset + length]
-            batch = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema).slice(skip, left)
+            if length:
+                path = self.paths[source]
+                data = place.read(path, offset, length) if path else self.inline[source][offset : offset + length]
+                batch = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
+            else:
+                batch = self.kept[offset]
+            batch = batch.slice(skip, left)
             skip = 0
             left -= batch.num_rows
             yield batch
@@ -256,15 +285,24 @@ class StagedBuckets:
         """A run carries only what it needs: the bytes of its own chunks, where these travel inline."""
         used, sources = np.unique(self._sources[chunks], return_inverse=True)
         offsets, lengths = self._offsets[chunks].copy(), self._lengths[chunks]
-        inline = []
+        inline: list[bytes] = []
+        kept: list[pa.RecordBatch] = []
         for number, source in enumerate(used.tolist()):
-            mine = np.flatnonzero(sources == number)
-            whole = self._staged[source].inline
-            inline.append(b"".join(whole[offsets[at] : offsets[at] + lengths[at]] for at in mine) if whole else b"")
-            if whole:
-                offsets[mine] = np.concatenate(([0], np.cumsum(lengths[mine])[:-1]))
+            one, mine = self._staged[source], np.flatnonzero(sources == number)
+            still, there = mine[lengths[mine] == 0], mine[lengths[mine] > 0]
+            kept += [one.kept[at] for at in offsets[still].tolist()]
+            offsets[still] = np.arange(len(kept) - len(still), len(kept))
+            inline.append(b"".join(one.inline[offsets[at] : offsets[at] + lengths[at]] for at in there if one.inline))
+            if one.inline:
+                offsets[there] = np.cumsum(lengths[there]) - lengths[there]
         paths = tuple(self._staged[source].path for source in used.tolist())
-        return Run(self._schema, paths, tuple(inline), sources, offsets, lengths, skip, rows)
+        return Run(self._schema, paths, tuple(inline), sources, offsets, lengths, skip, rows, tuple(kept))
+
+
+def _rows_of(rows: pa.RecordBatch | pa.Table, size: int) -> int:
+    """About how many of the rows have so many bytes, at least 1."""
+    found: int = -(-rows.num_rows * size // max(rows.nbytes, 1))
+    return max(1, found)
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:

@@ -10,13 +10,14 @@ source again.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
-from lakebed.kernel.engine import Engine
+from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.routing import even_cuts, file_count, in_bounds, share_out
 from lakebed.kernel.staging import Place, Run, StagedBuckets
 
@@ -24,7 +25,10 @@ M = TypeVar("M")
 
 SAMPLE_BYTES = 16 << 20
 """How much of a bucket is encoded to learn its size, at most; an eighth of it in any case."""
+HERE_BYTES = 16 << 20
+"""So little Arrow data in all buckets is not worth a job of another engine."""
 _LEAST_SAMPLE = 256 << 10
+_LEAST_QUARTER = 100
 _ROUNDS = 3
 _TASKS_A_SLOT = 2
 
@@ -41,6 +45,18 @@ class FileSize:
     def of(self, rows: int, files: int) -> float:
         """The bytes of so many rows in so many files."""
         return files * self.fixed + rows * self.per_row
+
+    @classmethod
+    def measured(cls, rows: pa.Table, encoded: Callable[[pa.Table], int], sample: Any = None) -> FileSize:
+        """By encoding some rows, at least 1, and a quarter of them too, which tells the two apart. `encoded` gives the
+        bytes of a file of such rows."""
+        whole, quarter = encoded(rows), len(rows) // 4
+        if quarter >= _LEAST_QUARTER:
+            per_row = (whole - encoded(rows.slice(0, quarter))) / (len(rows) - quarter)
+            fixed = whole - per_row * len(rows)
+            if per_row > 0 and fixed >= 0:
+                return cls(fixed, per_row, sample)
+        return cls(0.0, whole / len(rows), sample)
 
 
 class FileMaker(Protocol[M]):
@@ -83,10 +99,13 @@ def settle(
     buckets: StagedBuckets, maker: FileMaker[M], engine: Engine, target: int, greatest: int,
     splitter: Splitter | None = None,
 ) -> list[M]:  # fmt: skip
-    """Write what is staged: the files, those of a bucket in the order of its rows (or ranges).
+    """Write what is staged: the files, those of a bucket in the order of its rows (or ranges). Little data is written
+    in this process, whatever the engine.
 
     When it fails, what was written is removed as far as it is known. Staged chunks are left to the caller.
     """
+    if buckets.sizes.sum() <= HERE_BYTES and not isinstance(engine, LocalEngine):
+        engine = LocalEngine()
     work = _Work(buckets, maker, engine, target, greatest, splitter)
     try:
         return work.run()

@@ -1,4 +1,7 @@
-"""A bucket's files of one write are as many as its bytes fill: ceil(bytes / target), one more or less at most."""
+"""A bucket's files of one write are as many as its bytes fill: ceil(bytes / target), one more or less at most.
+
+Of tables without buckets see test_staged.
+"""
 
 from pathlib import Path
 
@@ -17,7 +20,7 @@ TARGET = 200_000
 
 def table_of(folder: Path, key: bool, **options: str) -> lakebed.Table:
     schema = pa.schema([("id", pa.int64()), ("text", pa.string()), ("x", pa.float64())])
-    spelled = {"target-file-size": str(TARGET), "bucket": "1" if key else "-1", **options}
+    spelled = {"target-file-size": str(TARGET), "bucket": "1", **({} if key else {"bucket-key": "id"}), **options}
     return lakebed.create(folder, "paimon", schema, ["id"] if key else [], options=spelled)
 
 

@@ -100,7 +100,7 @@ def test_what_is_too_much_for_one_process_stays_and_says_so(make: Make) -> None:
 
 @pytest.mark.parametrize("here", [0, 1 << 30], ids=["there", "here"])
 def test_another_engine_has_no_bound(make: Make, monkeypatch: pytest.MonkeyPatch, here: int) -> None:
-    monkeypatch.setattr(gather_module, "_HERE_BYTES", here)
+    monkeypatch.setattr(gather_module, "HERE_BYTES", here)
     table = make(lakebed_gather_max__bytes="1 b")
     parts = [rows(*(("a", i, f"t{task}", i) for i in range(50))) for task in range(2)]
     assert unrouted(table, parts, OtherEngine()).notes == ()
@@ -119,7 +119,7 @@ def test_tables_without_a_key_keep_the_order_of_tasks(make: Make, bucket: str) -
 
 
 def test_big_appends_are_gathered_by_many_tasks(make: Make) -> None:
-    table = make(primary_key=(), partition_by=(), bucket="-1", target__file__size="20 kb")
+    table = make(primary_key=(), partition_by=(), bucket="1", bucket__key="id", target__file__size="20 kb")
     parts = [rows(*(("a", task * 3000 + i, f"{i * 7919 % 3000}", i) for i in range(3000))) for task in range(20)]
     unrouted(table, parts)
     sizes = [file.file_size for file in files(table)]

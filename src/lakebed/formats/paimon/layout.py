@@ -17,6 +17,8 @@ from lakebed.formats.paimon.codec.types import DataField, DataType, timestamp_un
 
 MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
+STAGING_FOLDER = ".lakebed/staging"
+"""Where rows of writes under way wait. lakebed's own; Paimon's engines pass it over."""
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")

@@ -42,18 +42,9 @@ class IcebergFileMaker:
     def measure(self, bucket: Hashable, run: Run) -> FileSize:
         """What a file of such rows takes: its own bytes and those of each row, told apart by encoding a quarter of the
         rows too; and sort keys, where the table has an order."""
-        rows = self._rows(run)
-        quarter = len(rows) // 4
-        whole = self._encoded(self.sorter.sorted(rows))
+        rows = pa.Table.from_batches(run.batches(self.place), run.schema).combine_chunks()
         keys = thinned(with_ties(self.sorter.keys(rows)), _KEPT_KEYS) if self.sorter else None
-        if quarter < 100:
-            return FileSize(0.0, whole / len(rows), keys)
-        part = self._encoded(self.sorter.sorted(rows.slice(0, quarter)))
-        per_row = (whole - part) / (len(rows) - quarter)
-        fixed = whole - per_row * len(rows)
-        if per_row <= 0 or fixed < 0:
-            return FileSize(0.0, whole / len(rows), keys)
-        return FileSize(fixed, per_row, keys)
+        return FileSize.measured(rows, lambda some: self._encoded(self.sorter.sorted(some)), keys)
 
     def make(self, bucket: Hashable, run: Run) -> DataFile:
         """Write the file of a run."""
@@ -83,9 +74,6 @@ class IcebergFileMaker:
         else:
             for batch in run.batches(self.place):
                 yield from self._written(pa.Table.from_batches([batch])).to_batches()
-
-    def _rows(self, run: Run) -> pa.Table:
-        return pa.Table.from_batches(run.batches(self.place), run.schema).combine_chunks()
 
     def _written(self, rows: pa.Table) -> pa.Table:
         """The columns that files hold: all but those of type unknown."""

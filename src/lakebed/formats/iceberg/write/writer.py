@@ -22,7 +22,7 @@ from lakebed.formats.iceberg.codec.transforms import hashed
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.write.message import IcebergMessage
 from lakebed.formats.iceberg.write.routing import Router
-from lakebed.kernel.staging import Grouped, Stager, grouped
+from lakebed.kernel.staging import INLINE_BYTES, Grouped, Stager, grouped
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 from lakebed.verbs.fit import check_fit, fit, one_chunk
 from lakebed.verbs.kinds import KindRule, Kinds
@@ -31,8 +31,6 @@ KIND_COLUMN = "_lakebed_kind"
 """The column of row kinds in what is staged by key."""
 SLOTS = 64
 """Into how many parts keys are staged: what is held at once when the last row of each key is looked for."""
-INLINE_BYTES = 256 << 10
-"""What a task gives back in its message instead of a file, at most."""
 
 
 @dataclass(frozen=True, slots=True)

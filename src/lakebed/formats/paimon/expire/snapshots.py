@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from lakebed.errors import StorageError, UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.definition import refuse_unserved
+from lakebed.formats.paimon.expire.abandoned import abandoned_rows
 from lakebed.formats.paimon.expire.retention import Retention, RetentionPlanner
 from lakebed.formats.paimon.expire.unused import UnusedFiles
 from lakebed.formats.paimon.layout import branch_prefix, snapshot_path
@@ -41,7 +42,10 @@ class SnapshotExpiry:
         """Expire what may go now. Raises UnsupportedError for a table whose changelog outlives its snapshots."""
         _refuse(self.history, self.options)
         store = self.history.store
-        finished = () if dry_run else self._finish_interrupted()
+        abandoned = tuple(abandoned_rows(store))
+        if not dry_run:
+            store.delete_many(abandoned)
+        finished = abandoned if dry_run else (*abandoned, *self._finish_interrupted())
         if self._planner is None:
             self._planner = RetentionPlanner(self.history, self.options)
         retention = self._planner.plan(int(time.time() * 1000))

@@ -151,16 +151,17 @@ class BucketFiles:
 
     def writer(
         self, folder: str, names: NameFactory, *, changelog: bool = False, sequence: int = 0,
-        repeats: Collection[str] | None = None,
+        repeats: Collection[str] | None = None, rolls: bool = True,
     ) -> Writer:  # fmt: skip
-        """A writer of the bucket's files. Of tables without a key `sequence` is the first row's number."""
+        """A writer of the bucket's files. Of tables without a key `sequence` is the first row's number. `rolls` false:
+        one file takes all rows."""
         how = FileFormat.of(self.options, bool(self.schema.primary_keys))
         if self._postpones and can_hold(file_schema(file_fields(self.schema, self.options[opt.THIN_MODE]))):
             how = replace(how, name="avro")  # whatever the table's format is, as the reference's writer does
         if changelog:
             names = names.under(self.options[opt.CHANGELOG_FILE_PREFIX])
         describe = _Describer(self.schema, self._stats_mode, how.name == "parquet", sequence)
-        return RollingWriter(self.store, folder, how, names, describe, repeats)
+        return RollingWriter(self.store, folder, how, names, describe, repeats, rolls)
 
     def arrived(self, arrivals: Arrivals) -> pa.Table:
         """The rows as they are written where nothing is sorted."""

@@ -47,14 +47,15 @@ class WrittenFile(Generic[T]):
 
 class RollingWriter(Generic[T]):
     """Rows of one bucket into files, in the order given. `describe` is asked once for the rows that one call gives to
-    one file; `repeats` names the columns worth a dictionary, judged by the rows when not given."""
+    one file; `repeats` names the columns worth a dictionary, judged by the rows when not given. `rolls` false: one file
+    takes all rows."""
 
     def __init__(
         self, store: Store, folder: str, how: FileFormat, names: NameFactory, describe: Callable[[pa.Table], T],
-        repeats: Collection[str] | None = None,
+        repeats: Collection[str] | None = None, rolls: bool = True,
     ) -> None:  # fmt: skip
         self._store, self._folder, self._how, self._names = store, folder, how, names
-        self._describe, self._repeats = describe, repeats
+        self._describe, self._repeats, self._rolls = describe, repeats, rolls
         self._open: _OpenFile[T] | None = None
         self._closed: list[WrittenFile[T]] = []
 
@@ -66,7 +67,9 @@ class RollingWriter(Generic[T]):
             rest = table.slice(start)
             if self._open is None:
                 repeats = dictionary_columns(rest) if self._repeats is None else self._repeats
-                self._open = _OpenFile(self._store, self._folder, table.schema, self._how, self._names, repeats)
+                self._open = _OpenFile(
+                    self._store, self._folder, table.schema, self._how, self._names, repeats, self._rolls
+                )
             with self._open.undone_on_error():
                 taken = self._open.fill(rest)
                 self._open.parts.append(self._describe(rest.slice(0, taken)))
@@ -98,11 +101,11 @@ class _OpenFile(Generic[T]):
 
     def __init__(
         self, store: Store, folder: str, schema: pa.Schema, how: FileFormat, names: NameFactory,
-        repeats: Collection[str],
+        repeats: Collection[str], rolls: bool,
     ) -> None:  # fmt: skip
         self.name = names(f".{how.name}")
         self.parts: list[T] = []
-        self._target, self._rows = how.target_size, 0
+        self._target, self._rows, self._rolls = how.target_size, 0, rolls
         self._block = ExitStack()
         self._sink = self._block.enter_context(store.open_output(f"{folder}/{self.name}"))
         with self.undone_on_error():
@@ -111,7 +114,7 @@ class _OpenFile(Generic[T]):
     @property
     def is_full(self) -> bool:
         """Whether the target size is reached, or nearly."""
-        return bool(self._sink.tell() >= self._target - self._target // _SLACK)
+        return self._rolls and bool(self._sink.tell() >= self._target - self._target // _SLACK)
 
     def fill(self, table: pa.Table) -> int:
         """Write rows until the file is full; how many they were."""
@@ -150,12 +153,17 @@ class _OpenFile(Generic[T]):
     def _rows_to_write(self, table: pa.Table) -> int:
         """A fraction of the target by the bytes in memory, and no more than the file still takes by the bytes that its
         rows took so far."""
-        wanted = min(max(self._target // _PIECES_A_FILE, _LEAST_PIECE_BYTES), _GREATEST_PIECE_BYTES)
-        rows = int(len(table) * wanted / max(1, table.nbytes))
+        rows = int(len(table) * piece_bytes(self._target) / max(1, table.nbytes))
         size = self._sink.tell()
-        if self._rows and size > self._rows // 64:  # less: the encoder holds rows back, and the size says nothing
+        # where it is less, the encoder holds rows back, and the size says nothing
+        if self._rolls and self._rows and size > self._rows // 64:
             rows = min(rows, int((self._target - size) * self._rows / size) + 1)
         return max(1, rows)
+
+
+def piece_bytes(target: int) -> int:
+    """How much Arrow data becomes one row group of files of that size."""
+    return min(max(target // _PIECES_A_FILE, _LEAST_PIECE_BYTES), _GREATEST_PIECE_BYTES)
 
 
 class _Discarded(Exception):

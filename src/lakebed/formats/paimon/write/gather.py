@@ -1,9 +1,9 @@
 """Files that several tasks wrote for one bucket made few, before the commit names them.
 
-Tasks between which rows were not routed each write a file of every bucket that they meet, and all tasks of a table
-without buckets write into the same one. The files of a bucket are brought together here until there are about as many
-as their bytes fill: sorted and merged where there is a key, one after the other where there is none. Tasks count in
-the order given: of equal keys the later task's row wins.
+Tasks between which rows were not routed each write a file of every bucket that they meet. The files of a bucket are
+brought together here until there are about as many as their bytes fill: sorted and merged where there is a key, one
+after the other where there is none. Tasks count in the order given: of equal keys the later task's row wins. Tables
+without buckets need none of it: see `staged`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from lakebed.formats.paimon.write.hash_dynamic import hashes_of, index_bytes
 from lakebed.formats.paimon.write.routing import Ints
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import Store
+from lakebed.verbs.settling import HERE_BYTES
 
-_HERE_BYTES = 16 << 20
-"""So few bytes are not worth a job of another engine."""
 _FILES_A_TASK = 4
 """Full files that one task writes of a bucket without an order, so that big ones are gathered by many tasks."""
 
@@ -75,7 +74,7 @@ def gather(files: BucketFiles, messages: Sequence[PaimonMessage], engine: Engine
     note = _note(left, files.options[opt.GATHER_BYTES]) if left else ""
     if not chosen:
         return Gathered(tuple(messages), note)
-    if sum(group.size for group in chosen) <= _HERE_BYTES:
+    if sum(group.size for group in chosen) <= HERE_BYTES:
         engine = LocalEngine()
     made = {id(group.messages[0]): one for group, one in zip(chosen, engine.map(_Task(files), chosen), strict=True)}
     replaced = [message for group in chosen for message in group.messages]

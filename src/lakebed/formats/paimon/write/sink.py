@@ -31,10 +31,11 @@ from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, HashAssig
 from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
 from lakebed.formats.paimon.write.overwrite import partition_spec, replaced_by
 from lakebed.formats.paimon.write.routing import Router
+from lakebed.formats.paimon.write.staged import StagingTaskWriter, drop_staged, make_files, told_apart
 from lakebed.formats.paimon.write.state import WriteState, read_state
 from lakebed.formats.paimon.write.task_writer import PaimonTaskWriter, TaskTarget
 from lakebed.kernel.commit.callbacks import CommitCallback
-from lakebed.kernel.engine import Engine
+from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.kernel.scratch import SCRATCH_DIR
@@ -130,8 +131,8 @@ class PaimonSink:
         return tuple(name for name in self.schema.names if name in named)
 
     def channels(self, batch: pa.RecordBatch, count: int) -> pa.Array | None:
-        """The task of each row, by (partition, bucket); None where rows need no routing. Only the routing columns need
-        be there."""
+        """The task of each row, by (partition, bucket); None where rows need no routing on their way in, for sizes
+        decide what is next. Only the routing columns need be there."""
         if self.bucket_mode is BucketMode.BUCKET_UNAWARE:
             return None
         most = self.options[opt.DYNAMIC_ASSIGNERS] if self.bucket_mode is BucketMode.HASH_DYNAMIC else None
@@ -150,26 +151,33 @@ class PaimonSink:
             self.commit_user,
         )  # fmt: skip
 
-    def task_writer(self, threads: int = 1) -> PaimonTaskWriter:
-        """A writer for one task; `threads` write files of different buckets at once."""
-        return PaimonTaskWriter(self.target, self.assigner(), threads)
+    def task_writer(self, threads: int | None = None) -> PaimonTaskWriter | StagingTaskWriter:
+        """A writer for one task. With `threads` it is the only one, in the process that settles: so many write files of
+        different buckets at once."""
+        if self.bucket_mode is BucketMode.BUCKET_UNAWARE:
+            return StagingTaskWriter(self.target, alone=threads is not None)
+        return PaimonTaskWriter(self.target, self.assigner(), threads or 1)
 
     def settle(self, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
-        """Bring together the files that several tasks wrote for one bucket; the commit's notes say what was left.
+        """Make files of rows that tasks have staged, and bring together the files that several tasks wrote for one
+        bucket; the commit's notes say what was left.
 
         Raises UnsupportedError when such tasks assigned dynamic buckets without routing, which could put one key into
         two: their files are removed then.
         """
-        ours = _ours(messages)
+        ours, waiting = told_apart(messages)
+        files = BucketFiles(self.store, self.schema, self.options)
+        if self.bucket_mode is BucketMode.BUCKET_UNAWARE:
+            return [*ours, *make_files(files, waiting, engine)]
         if self._tasks == 1 and self.bucket_mode in (BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC):
             refuse_scattered_keys(self.store, ours, self.bucket_mode)
-        gathered = gather(BucketFiles(self.store, self.schema, self.options), ours, engine)
+        gathered = gather(files, ours, engine)
         self._notes = (gathered.note,) if gathered.note else ()
         return gathered.messages
 
     def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
         """Publish messages, exactly once for this commit user and identifier."""
-        ours = _ours(messages)
+        ours = self._made(messages)
         replaced = None
         if self.mode is Mode.OVERWRITE:
             replaced = replaced_by(ours, self.schema, self.options, self.overwrite, self.store.location)
@@ -195,14 +203,21 @@ class PaimonSink:
     def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
         """Commit those identifiers that this user has not committed yet, in their order; how many they were."""
         done = self.committer.filter_and_commit(
-            {identifier: _ours(messages) for identifier, messages in commits.items()}
+            {identifier: self._made(messages) for identifier, messages in commits.items()}
         )
         self._state = None
         return done
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         """Remove the files of messages, except those that a snapshot of this user may name."""
-        self.committer.abort(_ours(messages))
+        ours, waiting = told_apart(messages)
+        drop_staged(self.store, waiting)
+        self.committer.abort(ours)
+
+    def _made(self, messages: Sequence[CommitMessage]) -> list[PaimonMessage]:
+        """Messages that name files; of rows that wait still, files are made here."""
+        ours, waiting = told_apart(messages)
+        return [*ours, *make_files(BucketFiles(self.store, self.schema, self.options), waiting, LocalEngine())]
 
     @property
     def committer(self) -> Committer:
@@ -246,13 +261,6 @@ class PaimonSink:
         for split in plan.splits:
             for batch in plan.read(split):
                 yield (split.partition, split.bucket), pa.Table.from_batches([batch.select(list(names))])
-
-
-def _ours(messages: Sequence[CommitMessage]) -> list[PaimonMessage]:
-    for message in messages:
-        if not isinstance(message, PaimonMessage):
-            raise UsageError(f"a {type(message).__name__} is no commit message of a Paimon table")
-    return [message for message in messages if isinstance(message, PaimonMessage)]
 
 
 def _refuse_unwritten(schema: TableSchema, options: Options, write: Mode, table: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -69,6 +69,30 @@ class TaskTarget:
         check_fit(data.schema, self.schema, self.store.location)
         return fit(data, self.schema, self.store.location)
 
+    def accepted(self, data: pa.Table) -> tuple[pa.Table, Kinds | None]:
+        """Rows of the sink's input schema as the table takes them, with their kinds (None: all +I); those of kinds that
+        the table ignores are left out. UsageError for other kinds than +I where there is no primary key."""
+        rows, schema, where = self.fitted(data), self.schema, self.store.location
+        kinds = self.kinds.kinds(rows if self.kinds.field else data, schema.primary_keys or schema.names[:1], where)
+        if kinds is not None and not schema.primary_keys:
+            raise UsageError(
+                "a table without a primary key takes only +I rows", table=where,
+                todo="Filter on _row_kind, or create the table with a primary key",
+            )  # fmt: skip
+        kept = self.kinds.kept(kinds)
+        if kept is not None and kinds is not None:
+            rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
+        return rows, kinds
+
+    def folder(self, rows: pa.Table, row: int, bucket: int) -> str:
+        """The folder of a bucket in the partition of one of fitted rows."""
+        fields, options = self.schema.project(self.schema.partition_keys), self.options
+        values = [plain(rows.column(item.name)[row]) for item in fields]
+        partition = partition_folder(
+            fields, values, options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME]
+        )
+        return bucket_folder(partition, bucket)
+
     def file_prefix(self) -> str:
         """How names of data files begin. Those of postponed files carry the user and a number of their writer, which
         their compaction groups them by."""
@@ -99,7 +123,6 @@ class PaimonTaskWriter:
         self._target, self._assigner, self._threads = target, assigner, threads
         self._files = BucketFiles(target.store, target.schema, target.options)
         self._names = NameFactory(target.file_prefix())
-        self._key = target.schema.primary_keys or target.schema.names[:1]
         self._held: list[tuple[pa.Table, Kinds | None]] = []
         self._held_bytes = 0
         self._limit = target.options[opt.WRITE_BUFFER_SIZE]
@@ -115,14 +138,7 @@ class PaimonTaskWriter:
         data = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
         if not len(data):
             return
-        target = self._target
-        rows = target.fitted(data)
-        kinds = target.kinds.kinds(rows if target.kinds.field else data, self._key, target.store.location)
-        self._check_kinds(kinds)
-        kept = target.kinds.kept(kinds)
-        if kept is not None and kinds is not None:
-            rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
-        self.hold(rows, kinds)
+        self.hold(*self._target.accepted(data))
 
     def hold(self, rows: pa.Table, kinds: Kinds | None) -> None:
         """Take rows in the table's own columns and types, with their kinds (None: all +I)."""
@@ -161,13 +177,6 @@ class PaimonTaskWriter:
         return dataclasses.replace(
             message, new_hashes=b"" if hashes is None else index_bytes(hashes), planned_on=self._target.state.snapshot
         )
-
-    def _check_kinds(self, kinds: Any) -> None:
-        if kinds is not None and not self._target.schema.primary_keys:
-            raise UsageError(
-                "a table without a primary key takes only +I rows", table=self._target.store.location,
-                todo="Filter on _row_kind, or create the table with a primary key",
-            )  # fmt: skip
 
     # ---- held rows, bucket by bucket ----
 
@@ -259,7 +268,7 @@ class PaimonTaskWriter:
             bucket = (partitions.keys[code], number + least)
             place = self._places.get(bucket)
             if place is None:
-                folder = bucket_folder(self._partition_folder(rows, int(partitions.first[code])), bucket[1])
+                folder = self._target.folder(rows, int(partitions.first[code]), bucket[1])
                 total = TOTAL_BUCKETS.get(self._target.mode, int(counts[code]))
                 place = self._places[bucket] = _Place(bucket, folder, total)
             sequence = self._next.get(bucket)
@@ -267,9 +276,3 @@ class PaimonTaskWriter:
                 sequence = self._target.state.sequences.get(bucket, -1) + 1
             self._next[bucket] = sequence + int(end - start)
             yield place, Arrivals(rows, order[start:end], assigned.kinds, sequence, repeats)
-
-    def _partition_folder(self, rows: pa.Table, row: int) -> str:
-        fields = self._target.schema.project(self._target.schema.partition_keys)
-        values = [plain(rows.column(item.name)[row]) for item in fields]
-        options = self._target.options
-        return partition_folder(fields, values, options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME])
