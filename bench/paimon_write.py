@@ -168,6 +168,12 @@ def hashing(given: argparse.Namespace) -> dict[str, object]:
     count = 2_000_000
     numbers = np.random.default_rng(1).integers(0, 1 << 40, count)
     big, small = pa.array(numbers), pa.array((numbers % (1 << 31)).astype(np.int32))
+    wide = numbers.view(np.uint64) | np.uint64(1 << 62)
+    sixteen = pa.Array.from_buffers(
+        pa.decimal128(38, 0),
+        count,
+        [None, pa.py_buffer(np.stack([wide, numbers.astype(np.uint64) << 20], 1).tobytes())],
+    )
     keys = {
         "BIGINT": [big],
         "INT": [small],
@@ -177,6 +183,7 @@ def hashing(given: argparse.Namespace) -> dict[str, object]:
         "TIMESTAMP(6)": [big.cast(pa.timestamp("us"))],
         "DECIMAL(18, 0)": [big.cast(pa.decimal128(38, 0)).cast(pa.decimal128(18, 0))],
         "DECIMAL(25, 0)": [big.cast(pa.decimal128(38, 0)).cast(pa.decimal128(25, 0))],
+        "DECIMAL(38, 0) of 16 bytes": [sixteen],
         "STRING of 6": [pa.array([f"{n % 10**6:06}" for n in numbers.tolist()])],
         "STRING of 18": [pa.array([f"order-{n % 10**12:012}" for n in numbers.tolist()])],
     }

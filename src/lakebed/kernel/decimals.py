@@ -1,6 +1,9 @@
-"""Decimals as Java's BigInteger has them: big-endian two's complement, as short as it can be."""
+"""Decimals as whole numbers: as Java's BigInteger has them (big-endian two's complement, as short as it can be), and as
+Python's, for arithmetic that no column type is wide enough for."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,16 +12,60 @@ import pyarrow as pa
 WIDTH = 16
 """Bytes of the greatest decimal."""
 
+U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
+Numbers = npt.NDArray[Any]
+"""An object array of Python's integers."""
 
-def decimal_bytes(column: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+_LOW = (1 << 64) - 1
+
+
+def decimal_bytes(column: pa.Array) -> tuple[npt.NDArray[np.uint8], I64]:
     """The bytes of the unscaled numbers of a decimal128 array at the left of sixteen, the rest 0, and their lengths.
     What null rows have is of no meaning."""
-    rows = len(column)
-    raw = np.frombuffer(column.buffers()[1], np.uint8)[WIDTH * column.offset : WIDTH * (column.offset + rows)]
-    big = raw.reshape(rows, WIDTH)[:, ::-1]
-    sign = np.where(big[:, :1] >= 128, np.uint8(255), np.uint8(0))
-    spare = (big[:, :-1] == sign) & ((big[:, 1:] >= 128) == (sign == 255))
-    skip = np.logical_and.accumulate(spare, axis=1).sum(axis=1)
-    columns = np.arange(WIDTH) + skip[:, None]
-    data = np.where(columns < WIDTH, np.take_along_axis(big, np.minimum(columns, WIDTH - 1), axis=1), np.uint8(0))
-    return data, (WIDTH - skip).astype(np.int64)
+    first, second, lengths = decimal_words(column)
+    return np.stack([first, second], axis=1).view(np.uint8), lengths
+
+
+def decimal_words(column: pa.Array) -> tuple[U64, U64, I64]:
+    """The same bytes as two words, each with its first byte lowest."""
+    low, high = decimal_halves(column)
+    negative = high < 0
+    lengths = _bit_length(low ^ -negative.astype(np.uint64))
+    if not (high == low.view(np.int64) >> 63).all():  # else eight bytes hold them all
+        upper = (high ^ -negative.astype(np.int64)).view(np.uint64)
+        lengths = np.where(upper > 0, _bit_length(upper) + 64, lengths)
+    lengths = lengths // 8 + 1  # the sign takes a bit
+    spare = (8 * (WIDTH - lengths)).astype(np.uint64)
+    if int(lengths.max(initial=0)) <= 8:
+        return (low << (spare - np.uint64(64))).byteswap(), np.zeros(len(low), np.uint64), lengths
+    short, inside = spare >= 64, spare % np.uint64(64)
+    carried = np.where(inside > 0, low >> ((np.uint64(64) - inside) % np.uint64(64)), np.uint64(0))
+    first = np.where(short, low << inside, (high.view(np.uint64) << inside) | carried)
+    return first.byteswap(), np.where(short, np.uint64(0), low << inside).byteswap(), lengths
+
+
+def decimal_halves(column: pa.Array) -> tuple[U64, I64]:
+    """The lower and the upper eight bytes of the unscaled numbers of a decimal128 array."""
+    words = np.frombuffer(column.buffers()[1], np.uint64)[2 * column.offset : 2 * (column.offset + len(column))]
+    return words[::2], words[1::2].view(np.int64)
+
+
+def decimal_numbers(column: pa.Array) -> Numbers:
+    """The unscaled numbers of a decimal128 array. What null rows have is of no meaning."""
+    low, high = decimal_halves(column)
+    made: Numbers = (high.astype(object) << 64) | low.astype(object)
+    return made
+
+
+def decimal_array(numbers: Numbers, valid: npt.NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+    """A decimal128 array of unscaled numbers, which must fit it; null where they are not valid."""
+    words = np.empty((len(numbers), 2), np.uint64)
+    words[:, 0], words[:, 1] = numbers & _LOW, (numbers >> 64) & _LOW
+    bits = np.packbits(valid, bitorder="little").tobytes()
+    return pa.Array.from_buffers(kind, len(numbers), [pa.py_buffer(bits), pa.py_buffer(words.tobytes())])
+
+
+def _bit_length(numbers: U64) -> I64:
+    """Bits up to the highest one that is set. The one below it is cleared first, so that no float rounds up."""
+    return np.frexp((numbers & ~(numbers >> np.uint64(1))).astype(np.float64))[1].astype(np.int64)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon.codec.binary_row import NANOS, PER_MILLI, SEED, header_words
 from lakebed.formats.paimon.codec.types import DataType, timestamp_unit
-from lakebed.kernel.decimals import decimal_bytes
+from lakebed.kernel.decimals import decimal_words
 from lakebed.kernel.keys.murmur import hash_words
 
 _INLINE_BYTES = 7
@@ -131,8 +131,8 @@ class Field:
             case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
                 return self._text_words(rows, room, offset)
             case "DECIMAL" if kind.precision > 18:
-                data, lengths = self._long_decimals()
-                return [_far(offset, lengths[rows]), data[rows, 0], data[rows, 1]]
+                first, second, lengths = map(self._zeroed, decimal_words(self.column))
+                return [_far(offset, lengths[rows]), first[rows], second[rows]]
             case "TIMESTAMP" | "TIMESTAMP_LTZ" if kind.precision > 3:
                 millis, nanos = self._moments()
                 return [_far(offset, nanos[rows]), millis[rows].view(np.uint64)]
@@ -176,14 +176,6 @@ class Field:
 
     def _zeroed(self, values: Any) -> Any:
         return values if self.valid is None else np.where(self.valid, values, values.dtype.type(0))
-
-    def _long_decimals(self) -> tuple[U64, I64]:
-        """The bytes of each number at the left of sixteen; and the lengths in bytes."""
-        data, lengths = decimal_bytes(self.column)
-        if self.valid is not None:
-            data[~self.valid] = 0
-            lengths = np.where(self.valid, lengths, 0)
-        return np.ascontiguousarray(data).view(np.uint64), lengths
 
 
 _LOW_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
