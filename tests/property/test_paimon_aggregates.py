@@ -2,19 +2,26 @@
 accumulator (Paimon's FieldAggregator classes, release 1.3.1). Where the reference keeps a hash map, order is not
 compared."""
 
+import math
 from collections.abc import Callable
+from decimal import Context, Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from lakebed.errors import UsageError
+from lakebed.formats.paimon.codec.roaring64 import chunks_from_bytes, chunks_to_bytes
 from lakebed.formats.paimon.merge.aggregates import Aggregate
 from lakebed.formats.paimon.merge.order import Runs
 
 Fold = Callable[[Any, Any], Any]
+EXACT = Context(prec=40)
 NESTED = pa.list_(pa.struct([("k", pa.int32()), ("j", pa.string()), ("v", pa.int32())]))
 small = st.integers(0, 2)
 row = st.fixed_dictionaries({"k": st.none() | small, "j": st.none() | st.sampled_from("ab"), "v": small})
@@ -187,6 +194,46 @@ def test_listagg(runs: Any) -> None:
     assert [value or None for value in found] == [value or None for value in wanted]
 
 
+@settings(max_examples=100, deadline=None)
+@given(runs_of(st.integers(-(10**6), 10**6) | st.sampled_from([1, -2, 5, 40, 10**37, 10**38 - 1]), kinds=True))
+@example([[(False, 7), (True, 3)]])
+@example([[(False, 10**37), (False, 90), (False, 5)], [(False, 5), (False, 3), (True, -2), (True, 5)]])
+@pytest.mark.parametrize("scale", [0, 2, 38])
+def test_product_of_decimals(scale: int, runs: Any) -> None:
+    """As Java's BigDecimal: exact or refused, then rounded half up; null where it outgrows the column."""
+    kind, most = pa.decimal128(38, scale), 10**38
+
+    def fitting(value: Fraction) -> int | None:
+        size = math.floor(abs(value) + Fraction(1, 2))
+        return None if size >= most else size if value >= 0 else -size
+
+    def divide(one: int, other: int) -> int | None:
+        bottom = Fraction(one, other).denominator
+        for factor in (2, 5):
+            while bottom % factor == 0:
+                bottom //= factor
+        if bottom > 1:
+            raise ZeroDivisionError
+        return fitting(Fraction(one, other) * 10**scale)
+
+    times = either(lambda one, other: fitting(Fraction(one * other, 10**scale)))
+    blobs = [[(back, None if v is None else Decimal(v).scaleb(-scale, EXACT)) for back, v in rows] for rows in runs]
+    try:
+        wanted = folded(runs, times, either(divide))
+    except ZeroDivisionError:
+        with pytest.raises(UsageError, match="product of column 'p'"):
+            applied(Aggregate("p", "product"), blobs, kind)
+        return
+    found = applied(Aggregate("p", "product"), blobs, kind)
+    assert [None if value is None else int(value.scaleb(scale, EXACT)) for value in found] == wanted
+
+
+lows = st.sampled_from([0, 1, 5, 65_535])
+wide_numbers = st.integers(0, 2**64 - 1) | st.builds(lambda chunk, low: chunk << 16 | low, st.integers(0, 300), lows)
+stretches = st.builds(lambda start, length: set(range(start, start + length)), wide_numbers, st.integers(1, 9000))
+wide_sets = st.sets(wide_numbers, max_size=5) | st.sets(wide_numbers, min_size=50, max_size=80) | stretches
+
+
 @settings(max_examples=60, deadline=None)
 @given(runs_of(st.sets(st.integers(0, 2**32 - 1), max_size=5), kinds=False))
 def test_bitmaps(runs: Any) -> None:
@@ -194,6 +241,24 @@ def test_bitmaps(runs: Any) -> None:
     found = applied(Aggregate("b", "rbm32"), blobs, pa.binary())
     wanted = folded(runs, either(lambda a, b: a | b), either)
     assert [None if data is None else set(BitMap.deserialize(data)) for data in found] == wanted
+
+
+def chunks(numbers: set[int]) -> dict[bytes, BitMap]:
+    made: dict[bytes, BitMap] = {}
+    for number in numbers:
+        made.setdefault((number >> 16 & (1 << 48) - 1).to_bytes(6, "big"), BitMap()).add(number & 0xFFFF)
+    return made
+
+
+@settings(max_examples=60, deadline=None)
+@given(runs_of(wide_sets, kinds=False))
+def test_bitmaps_of_64_bits(runs: Any) -> None:
+    blobs = [[(back, None if v is None else chunks_to_bytes(chunks(v))) for back, v in rows] for rows in runs]
+    found = applied(Aggregate("b", "rbm64"), blobs, pa.binary())
+    wanted = folded(runs, either(lambda a, b: a | b), either)
+    assert [None if data is None else chunks_from_bytes(data) for data in found] == [
+        None if numbers is None else chunks(numbers) for numbers in wanted
+    ]
 
 
 @settings(max_examples=60, deadline=None)

@@ -63,7 +63,7 @@ def test_partial_update_options_that_do_not_go_together(tmp_path: Path, options:
 @pytest.mark.parametrize(
     ("function", "why"),
     [
-        ("hll_sketch", "DataSketches"), ("theta_sketch", "DataSketches"), ("rbm64", "Java"),
+        ("hll_sketch", "it takes VARBINARY"), ("theta_sketch", "it takes"), ("rbm64", "it takes"),
         ("merge_map_with_keytime", "1.3.1"), ("summ", "one of sum"), ("sum", "it takes"), ("collect", "it takes"),
     ],
 )  # fmt: skip

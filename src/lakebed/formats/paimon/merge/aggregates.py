@@ -6,21 +6,20 @@ Rules: Paimon's FieldAggregator family (release 1.3.1). Rows of a key come in me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap
 
 from lakebed.errors import OptionError, UnsupportedError, UsageError
 from lakebed.formats.paimon.codec.types import DataType
 from lakebed.formats.paimon.merge.nested import collect, merge_map, nested_update
 from lakebed.formats.paimon.merge.order import Indices, Runs
+from lakebed.formats.paimon.merge.products import decimal_product, divided_product
+from lakebed.formats.paimon.merge.sets import SET_FUNCTIONS, unions
 from lakebed.formats.paimon.merge.texts import listagg
 
 Mask = npt.NDArray[np.bool_]
@@ -52,10 +51,13 @@ class Aggregate:
             )
 
     def check(self, kind: DataType) -> None:
-        """Raise OptionError when the function does not take a column of this type."""
+        """Raise OptionError when the function does not take a column of this type, UnsupportedError when a package is
+        missing that it needs."""
         roots = _TAKES.get(self.function)
         if roots is not None and kind.root not in roots:
             raise self._ill_typed(f"it takes {', '.join(sorted(roots))}, and the column is {kind}")
+        if self.function in SET_FUNCTIONS:
+            SET_FUNCTIONS[self.function].check(self.column)
         if self.function == "nested_update":
             element = kind.element
             if element is None or element.root != "ROW":
@@ -139,12 +141,11 @@ def _sum(values: pa.Array, retracts: Mask, runs: Runs, how: Aggregate) -> pa.Arr
 
 
 def _product(values: pa.Array, retracts: Mask, runs: Runs, how: Aggregate) -> pa.Array:
-    """The product; a value that is taken back divides it, in the order of the rows."""
     if pa.types.is_decimal(values.type):
-        if retracts.any():
-            raise UnsupportedError(f"lakebed lacks -U and -D rows for the product of the decimal column {how.column!r}")
-        return _decimal_product(values, runs)
-    return _divided_product(values, retracts, runs, how) if retracts.any() else _folded(values, runs, "product", how)
+        return decimal_product(values, retracts, runs, how.column)
+    if retracts.any():
+        return divided_product(values, retracts, runs, how.column)
+    return _folded(values, runs, "product", how)
 
 
 def _folded(values: pa.Array, runs: Runs, name: str, how: Aggregate) -> pa.Array:
@@ -164,74 +165,8 @@ def _folded(values: pa.Array, runs: Runs, name: str, how: Aggregate) -> pa.Array
         ) from error  # fmt: skip
 
 
-def _by_rank(values: pa.Array, runs: Runs) -> Iterator[tuple[Indices, Indices]]:
-    """The rows with a value, one of each run at a time: the runs, and the row of each."""
-    places = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
-    owner = runs.ids()[places]
-    rank = np.arange(len(places)) - np.searchsorted(owner, owner)
-    order = np.argsort(rank, kind="stable")
-    bounds = np.searchsorted(rank[order], np.arange(int(rank.max(initial=-1)) + 2))
-    for begin, end in pairwise(bounds):
-        some = order[begin:end]
-        yield owner[some], places[some]
-
-
-def _divided_product(values: pa.Array, retracts: Mask, runs: Runs, how: Aggregate) -> pa.Array:
-    numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
-    found, given = np.ones(len(runs), numbers.dtype), np.zeros(len(runs), np.bool_)
-    for owner, rows in _by_rank(values, runs):
-        before, now = found[owner], numbers[rows]
-        back = retracts[rows] & given[owner]  # the first value stands, whatever its kind
-        if (back & (now == 0)).any() and np.issubdtype(numbers.dtype, np.integer):
-            raise UsageError(f"a -U or -D row takes the factor 0 back from the product of column {how.column!r}")
-        divisor = np.where(back, now, 1)
-        quotient = before / divisor if numbers.dtype.kind == "f" else _towards_zero(before, divisor)
-        found[owner] = np.where(back, quotient, np.where(given[owner], before, 1) * now)
-        given[owner] = True
-    return pa.array(found, values.type, mask=~given)
-
-
-def _towards_zero(dividend: npt.NDArray[Any], divisor: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Java's division of integers."""
-    floor = dividend // divisor
-    rounded: npt.NDArray[Any] = floor + ((dividend % divisor != 0) & ((dividend < 0) != (divisor < 0))).astype(
-        floor.dtype
-    )
-    return rounded
-
-
-def _decimal_product(values: pa.Array, runs: Runs) -> pa.Array:
-    """Rounded half up to the column's scale after each factor; null where it outgrows the column."""
-    wide, kind = pa.decimal256(37, values.type.scale), values.type
-    found = pa.nulls(len(runs), wide)
-    for owner, rows in _by_rank(values, runs):
-        now = values.take(pa.array(rows)).cast(wide)
-        both = pc.multiply(found.take(pa.array(owner)), now)
-        rounded = pc.round(both, ndigits=kind.scale, round_mode="half_towards_infinity")
-        fits = pc.less(pc.abs(rounded), pa.scalar(10 ** (kind.precision - kind.scale), pa.decimal256(38, 0)))
-        rounded = pc.if_else(pc.fill_null(fits, True), rounded, pa.scalar(None, both.type)).cast(wide)
-        made = pc.if_else(found.take(pa.array(owner)).is_valid(), rounded, now)
-        place = np.arange(len(runs))
-        place[owner] = len(runs) + np.arange(len(owner))
-        found = pa.concat_arrays([found, made]).take(pa.array(place))
-    return found.cast(kind)
-
-
-def _bitmap(values: pa.Array, retracts: Mask, runs: Runs, how: Aggregate) -> pa.Array:
-    """The union of Roaring bitmaps in their portable form. A value is a whole bitmap: the loop is over those."""
-    found: list[bytes | None] = [None] * len(runs)
-    unions: dict[int, BitMap] = {}
-    for owner, rows in _by_rank(values, runs):
-        for run, data in zip(owner.tolist(), values.take(pa.array(rows)).to_pylist(), strict=True):
-            known = found[run]
-            if known is None:
-                found[run] = data
-            else:
-                unions.setdefault(run, BitMap.deserialize(known)).__ior__(BitMap.deserialize(data))
-    for run, union in unions.items():
-        union.run_optimize()
-        found[run] = union.serialize()
-    return pa.array(found, values.type)
+def _union(values: pa.Array, retracts: Mask, runs: Runs, how: Aggregate) -> pa.Array:
+    return unions(values, runs, SET_FUNCTIONS[how.function], how.column)
 
 
 _Function = Callable[[pa.Array, Mask, Runs, Aggregate], pa.Array]
@@ -253,8 +188,8 @@ _FUNCTIONS: dict[str, _Function] = {
     "nested_update": lambda values, retracts, runs, how: nested_update(
         values, retracts, runs, how.nested_key, how.count_limit, how.column
     ),
-    "rbm32": _bitmap,
     "primary_key": _primary_key,
+    **dict.fromkeys(SET_FUNCTIONS, _union),
 }
 _RETRACTING = {
     "sum", "product", "last_value", "last_non_null_value", "collect", "merge_map", "nested_update", "primary_key",
@@ -266,12 +201,8 @@ _AT_ENDS: dict[str, Callable[[Mask, Runs], Indices]] = {
     "primary_key": _last_where,
 }
 """Functions for which a null is a value: a row left out is looked past."""
-_SKETCH = "its values are sketches of Apache DataSketches, whose bytes only that library makes"
 _LATER = "it came after release 1.3.1 of Paimon, which lakebed follows"
 _LACKING = {
-    "hll_sketch": _SKETCH,
-    "theta_sketch": _SKETCH,
-    "rbm64": "Paimon keeps 64-bit bitmaps in a form of Java's own, not in the portable one",
     "merge_map_with_keytime": _LATER,
     "nested_partial_update": _LATER,
 }
@@ -286,6 +217,6 @@ _TAKES: dict[str, frozenset[str]] = {
     "collect": frozenset({"ARRAY"}),
     "merge_map": frozenset({"MAP"}),
     "nested_update": frozenset({"ARRAY"}),
-    "rbm32": frozenset({"VARBINARY"}),
+    **dict.fromkeys(SET_FUNCTIONS, frozenset({"VARBINARY"})),
 }
 """The types that a function takes; all where it is not named."""

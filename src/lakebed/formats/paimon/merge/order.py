@@ -6,8 +6,9 @@ sequence number or arrival.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +60,19 @@ class Runs:
     def ids(self) -> Indices:
         """The number of its run for each row."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.ends - self.starts)
+
+
+def by_rank(values: pa.Array, runs: Runs) -> Iterator[tuple[Indices, Indices]]:
+    """The rows with a value, one of each run at a time: the runs, and the row of each. What must be done in the order
+    of the rows is done so for all runs at once."""
+    places = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+    owner = runs.ids()[places]
+    rank = np.arange(len(places)) - np.searchsorted(owner, owner)
+    order = np.argsort(rank, kind="stable")
+    bounds = np.searchsorted(rank[order], np.arange(int(rank.max(initial=-1)) + 2))
+    for begin, end in pairwise(bounds):
+        some = order[begin:end]
+        yield owner[some], places[some]
 
 
 def key_runs(keys: Sequence[pa.Array]) -> Runs:
