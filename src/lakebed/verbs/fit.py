@@ -74,6 +74,14 @@ def _fit_column(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.Arra
             why=f"the first is row {row}",
             todo="Give every row a value, or filter such rows",
         )
+    inside = _required_but_null(given, field.type) if _requires(field.type) else None
+    if inside is not None:
+        raise SchemaError(
+            f"column {field.name!r} has nulls inside, in {field.name}.{inside}",
+            table=table,
+            why=f"the table's type of that part may not be null: {field.type}",
+            todo="Give every such part a value, or write null for the whole column",
+        )
     if given.type == field.type:
         return given
     try:
@@ -85,6 +93,39 @@ def _fit_column(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.Arra
             why=str(error).splitlines()[0],
             todo=f"Cast the column to {field.type}, which says what to do with such values",
         ) from error
+
+
+def _requires(kind: pa.DataType) -> bool:
+    """Whether a type has parts that may not be null, the keys of maps apart: Arrow makes no map with a null key."""
+    if pa.types.is_map(kind):
+        return not kind.item_field.nullable or _requires(kind.item_type)
+    if _is_list(kind):
+        return not kind.value_field.nullable or _requires(kind.value_type)
+    return pa.types.is_struct(kind) and any(not field.nullable or _requires(field.type) for field in kind)
+
+
+def _required_but_null(array: pa.Array, wanted: pa.DataType) -> str | None:
+    """The path of a part of `wanted` that may not be null and is null in some value that is there: Arrow's casts let
+    that pass, and files would be made with other values in its place."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    parts: list[tuple[pa.Array, pa.Field]] = []
+    if pa.types.is_map(wanted) and pa.types.is_map(array.type):
+        present = array.drop_null()
+        begin, end = (present.offsets[place].as_py() for place in (0, len(present))) if len(present) else (0, 0)
+        parts = [(present.items.slice(begin, end - begin), wanted.item_field)]
+    elif _is_list(wanted) and _is_list(array.type):
+        parts = [(array.flatten(), wanted.value_field)]
+    elif pa.types.is_struct(wanted) and pa.types.is_struct(array.type):
+        present = array.drop_null()
+        parts = [(present.field(place), field) for place, field in enumerate(wanted)]
+    for part, field in parts:
+        if not field.nullable and part.null_count:
+            return str(field.name)
+        inside = _required_but_null(part, field.type)
+        if inside is not None:
+            return f"{field.name}.{inside}"
+    return None
 
 
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:

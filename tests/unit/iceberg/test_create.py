@@ -58,6 +58,26 @@ def test_ids_specs_and_keys_are_those_of_the_reference_engine(tmp_path: Path, ve
     assert table.read().read_all().num_rows == 0
 
 
+def test_parts_of_columns_may_be_null_as_the_arrow_schema_says(tmp_path: Path) -> None:
+    required = pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))
+    schema = pa.schema(
+        [
+            ("m", pa.map_(pa.string(), pa.int64())), ("r", required), ("l", pa.list_(pa.int64())),
+            ("q", pa.list_(pa.field("element", pa.int64(), nullable=False))),
+        ]
+    )  # fmt: skip
+    table = lakebed.create(tmp_path / "t", "iceberg", schema)
+    kinds = {field["name"]: field["type"] for field in document(table)["schemas"][0]["fields"]}
+    assert [kinds[name]["value-required"] for name in "mr"] == [False, True]
+    assert [kinds[name]["element-required"] for name in "lq"] == [False, True]
+    rows = [{"m": [("a", None), ("b", 1)], "r": [("a", 1)], "l": [None], "q": [1]}]
+    table.write(pa.Table.from_pylist(rows, schema))
+    assert table.read().read_all().to_pylist() == rows
+    with pytest.raises(SchemaError, match=r"nulls inside, in r\.value"):
+        table.write(pa.table([pa.array([[("a", None)]], pa.map_(pa.string(), pa.int64()))], ["r"]))
+    assert table.read().read_all().to_pylist() == rows
+
+
 @pytest.mark.parametrize(
     ("schema", "options", "partition_by", "error", "words"),
     [

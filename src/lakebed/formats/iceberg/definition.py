@@ -129,7 +129,7 @@ def _type(kind: pa.DataType, column: str, ids: Iterator[int], version: int, tabl
         key, value = next(ids), next(ids)
         return T.MapType(
             key, _type(kind.key_type, column, ids, version, table), value,
-            _type(kind.item_type, column, ids, version, table), kind.item_field.nullable,
+            _type(kind.item_type, column, ids, version, table), not kind.item_field.nullable,
         )  # fmt: skip
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         number = next(ids)
