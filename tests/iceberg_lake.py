@@ -53,9 +53,14 @@ class Lake:
         for part in np.array_split(np.arange(len(data)), files):
             target = WriteTarget.of(self.table.access.files, metadata, spec_id, properties=properties)
             writer = RollingWriter(target, str(uuid.uuid4()), 1 << 40)
-            for batch in data.take(pa.array(part)).combine_chunks().to_batches():
-                writer.write(batch, partition)
-            made += writer.finish()
+            stored = data.take(pa.array(part)).select([field.name for field in target.fields])
+            try:
+                for batch in stored.combine_chunks().to_batches():
+                    writer.write(batch, partition)
+                made += writer.finish()
+            except BaseException:
+                writer.abort()
+                raise
         return made
 
     def append(

@@ -17,8 +17,6 @@ from lakebed.formats.iceberg.write.files import RollingWriter, WriteTarget
 from lakebed.kernel.files import open_store
 from tests.golden import expected, names, unpack
 
-NOT_WRITTEN = {"variant_v3": "a variant needs its own annotation in Parquet"}
-
 
 def opened(name: str) -> tuple[PathTable, Any, list[DataFile]]:
     access = PathTable(open_store(unpack("iceberg", name)))
@@ -46,10 +44,6 @@ def rows(access: PathTable, metadata: Any, files: list[DataFile]) -> pa.Table:
 @pytest.mark.parametrize("name", names("iceberg"))
 def test_rows_come_back(name: str, kind: str, tmp_path: Path) -> None:
     access, metadata, files = opened(name)
-    if name in NOT_WRITTEN:
-        with pytest.raises(UnsupportedError, match="variant"):
-            again(access, metadata, files[0], tmp_path)
-        return
     for file in files[:3]:
         try:
             made = again(access, metadata, file, tmp_path, **{"write.format.default": kind})
@@ -63,7 +57,7 @@ def test_rows_come_back(name: str, kind: str, tmp_path: Path) -> None:
         assert all(access.files.size(one.path) == one.size for one in made)
 
 
-@pytest.mark.parametrize("name", [name for name in names("iceberg") if name not in NOT_WRITTEN])
+@pytest.mark.parametrize("name", names("iceberg"))
 def test_figures_are_those_of_the_reference_engine(name: str, tmp_path: Path) -> None:
     """Counts and bounds of columns that are in the file and in today's schema."""
     access, metadata, files = opened(name)

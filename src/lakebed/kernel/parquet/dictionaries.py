@@ -20,7 +20,7 @@ def repeating_columns(table: pa.Table) -> list[str]:
     for field in table.schema:
         column = sample.column(field.name)
         if pa.types.is_nested(field.type):
-            found += _leaf_paths(field.name, field.type)
+            found += leaf_paths(field.name, field.type)
         elif pa.types.is_boolean(field.type):
             continue
         elif (
@@ -32,12 +32,14 @@ def repeating_columns(table: pa.Table) -> list[str]:
     return found
 
 
-def _leaf_paths(path: str, kind: pa.DataType) -> list[str]:
-    """The paths of the columns inside a nested one, as Parquet names them."""
+def leaf_paths(path: str, kind: pa.DataType) -> list[str]:
+    """The paths of the columns inside one, or its own, as Parquet names them."""
     if pa.types.is_struct(kind):
         inner = [(f"{path}.{kind.field(n).name}", kind.field(n).type) for n in range(kind.num_fields)]
     elif pa.types.is_map(kind):
         inner = [(f"{path}.key_value.key", kind.key_type), (f"{path}.key_value.value", kind.item_type)]
-    else:
+    elif pa.types.is_nested(kind):
         inner = [(f"{path}.list.element", kind.value_type)]
-    return [leaf for name, one in inner for leaf in (_leaf_paths(name, one) if pa.types.is_nested(one) else [name])]
+    else:
+        return [path]
+    return [leaf for name, one in inner for leaf in leaf_paths(name, one)]

@@ -45,6 +45,13 @@ def binary(encoded: bytes) -> bytes:
     return encoded[at : at + length]
 
 
+def of_binary(content: bytes) -> bytes:
+    """The encoded field of a text or of bytes."""
+    out = bytearray()
+    _put_varint(out, len(content))
+    return bytes(out) + content
+
+
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     byte = data[at]
     if byte < 0x80:

@@ -174,7 +174,8 @@ def _variant(array: pa.Array, target: pa.DataType) -> pa.Array:
     if sorted(names) != ["metadata", "value"]:
         raise UnsupportedError(
             "a variant column is shredded into typed columns", why="lakebed reads variants as metadata and value only",
-            todo="Leave the column out, or rewrite the file without shredding",
+            todo="Leave the column out. A rewrite joins such files byte for byte where no delete applies and rows hold "
+            "their ids (lakebed.rewrite.concat-min-row-group-bytes=1); else use the engine that shredded them",
         )  # fmt: skip
     children = [pc.cast(storage.field(name), pa.binary()) for name in ("metadata", "value")]
     fields = [target.field(n) for n in range(target.num_fields)]

@@ -55,7 +55,7 @@ def join_files(target: WriteTarget, name: str, files: Sequence[DataFile]) -> tup
                 f"files to be joined hold {join.rows} rows, their manifest entries say {held}", file=files[0].path,
                 todo="Nothing was committed. Compare the files with the manifests",
             )  # fmt: skip
-    types = {leaf.id: leaf.type for leaf in target.leaves}
+    types = {leaf.id: leaf.type for leaf in target.leaves if leaf.has_bounds}
     known = [one.metrics for one in files if one.metrics is not None]
     metrics = merged(known, types) if len(known) == len(files) else None
     made = DataFile(

@@ -52,16 +52,16 @@ class WriteTarget:
         UnsupportedError for a column that lakebed does not write, OptionError for a table property out of range.
         """
         held = {**metadata.properties, **properties}
+        layout = Layout.of(held, metadata.schema)
         fields = tuple(one for one in metadata.schema.fields if not isinstance(one.field_type, Unknown))
         for one in fields:
-            _refuse(one.field_type, one.name, metadata.location)
+            _refuse(one.field_type, one.name, metadata.location, layout.format)
         if lineage:
             fields += (ROW_ID, LAST_UPDATED)
         order = metadata.sort_orders.get(metadata.default_sort_order_id)
         ordered = {one.source_id for one in order.fields} if order else set()
         modes = metrics_modes(leaves_of(fields), held, ordered)
         spec = metadata.specs[metadata.default_spec_id if spec_id is None else spec_id]
-        layout = Layout.of(held, metadata.schema)
         return cls(files, metadata.location, held, fields, spec, layout, modes, sort_order_id or None)
 
     @property
@@ -87,7 +87,8 @@ class WriteTarget:
                 raise UnsupportedError(f"partition field {one.name!r} has several source columns", table=self.location)
 
 
-def _refuse(kind: IcebergType, name: str, location: str) -> None:
+def _refuse(kind: IcebergType, name: str, location: str, format: str) -> None:
+    """UnsupportedError for a type that files of that format cannot hold, as far as lakebed writes them."""
     inner: list[IcebergType] = []
     if isinstance(kind, StructType):
         inner = [child.field_type for child in kind.fields]
@@ -95,13 +96,19 @@ def _refuse(kind: IcebergType, name: str, location: str) -> None:
         inner = [kind.element_type]
     elif isinstance(kind, MapType):
         inner = [kind.key_type, kind.value_type]
-    elif isinstance(kind, VariantType | GeometryType | GeographyType):
+    elif isinstance(kind, VariantType | GeometryType | GeographyType) and format != "PARQUET":
         raise UnsupportedError(
-            f"lakebed does not write columns of type {kind}", table=location, why=f"column {name!r} is one",
-            todo="Rewrite this table with its own engine",
+            f"lakebed writes columns of type {kind} to Parquet files only", table=location,
+            why=f"column {name!r} is one, and the table's files are {format}",
+            todo="Set write.format.default=parquet for this table",
         )  # fmt: skip
     for one in inner:
-        _refuse(one, name, location)
+        if isinstance(one, Unknown):
+            raise UnsupportedError(
+                "lakebed does not write columns of type unknown inside others", table=location,
+                why=f"column {name!r} has one", todo="Give it a type, or rewrite this table with its own engine",
+            )  # fmt: skip
+        _refuse(one, name, location, format)
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from lakebed.formats.iceberg.codec.avro_data import avro_data_schema, plain_avro
 from lakebed.formats.iceberg.codec.schema import FIELD_ID
 from lakebed.formats.iceberg.entries import Metrics
 from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.write.annotations import Annotations
 from lakebed.formats.iceberg.write.metrics import (
     ColumnMetrics,
     Leaf,
@@ -34,6 +35,7 @@ from lakebed.formats.iceberg.write.metrics import (
 )
 from lakebed.kernel.avro import encode_records
 from lakebed.kernel.avro_container import avro_long, header
+from lakebed.kernel.parquet.annotate import AnnotatedFile
 from lakebed.kernel.parquet.dictionaries import repeating_columns
 
 _CODECS = {
@@ -190,6 +192,7 @@ class ParquetOut(OpenData):
     """A Parquet file; what its columns are like is judged by the first row group."""
 
     _writer: pq.ParquetWriter | None = None
+    _annotated: AnnotatedFile | None = None
 
     def _write(self, table: pa.Table) -> None:
         if self._writer is None:
@@ -197,17 +200,27 @@ class ParquetOut(OpenData):
             self._footers: list[pq.FileMetaData] = []
             self._writer = self._started(table)
         nan_counts(table, self._leaves, self._nans)
-        named = pa.Table.from_arrays(table.columns, schema=self._schema)
+        more = self._more
+        named = pa.Table.from_arrays(more.fitted(table.columns) if more.types else table.columns, schema=more.schema)
         self._writer.write_table(named, row_group_size=max(1, len(named)))
+
+    def abort(self) -> None:
+        """As said above; what Arrow's writer still has to say goes nowhere."""
+        if self._annotated is not None:
+            self._annotated.hold()
+        super().abort()
 
     def _started(self, table: pa.Table) -> pq.ParquetWriter:
         layout = self._layout
+        self._more = Annotations.of(self._schema, self._leaves)
+        self._annotated = AnnotatedFile(self._sink, self._more.types) if self._more.types else None
         more: dict[str, Any] = {}
         if layout.blooms:
             known = {name: fpp for name, fpp in layout.blooms.items() if name in self._schema.names}
             more["bloom_filter_options"] = {name: {"fpp": fpp, "ndv": 1 << 20} for name, fpp in known.items()}
         return pq.ParquetWriter(
-            self._sink, self._schema, compression=layout.codec, compression_level=layout.level,
+            self._annotated or self._sink, self._more.schema, write_statistics=self._more.statistics,
+            compression=layout.codec, compression_level=layout.level,
             use_dictionary=repeating_columns(table), data_page_size=layout.page_bytes,
             dictionary_pagesize_limit=layout.dictionary_bytes, max_rows_per_page=layout.page_rows,
             store_decimal_as_integer=True, store_schema=False, write_page_index=True,
@@ -217,7 +230,11 @@ class ParquetOut(OpenData):
     def _finish(self) -> tuple[Metrics, tuple[int, ...]]:
         assert self._writer is not None  # a file is opened for its first rows
         self._writer.add_key_value_metadata({"iceberg.schema": self._layout.schema_json})
+        if self._annotated is not None:
+            self._annotated.hold()
         self._writer.close()
+        if self._annotated is not None:
+            self._annotated.finish()
         footer = self._footers[0]
         return parquet_metrics(footer, self._leaves, self._modes, self._nans), split_offsets(footer)
 

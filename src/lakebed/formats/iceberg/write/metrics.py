@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,8 @@ from pyiceberg.types import (
     DoubleType,
     FixedType,
     FloatType,
+    GeographyType,
+    GeometryType,
     IcebergType,
     IntegerType,
     ListType,
@@ -36,6 +39,7 @@ from pyiceberg.types import (
 )
 
 from lakebed.errors import OptionError
+from lakebed.formats.iceberg.codec.schema import VariantType
 from lakebed.formats.iceberg.entries import Metrics
 
 _DEFAULT = "write.metadata.metrics.default"
@@ -74,6 +78,16 @@ class Leaf:
     type: PrimitiveType
     repeated: bool
     path: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """The columns that it takes in a Parquet file: a variant has two."""
+        return 2 if isinstance(self.type, VariantType) else 1
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether its values have an order that bounds can tell."""
+        return not isinstance(self.type, VariantType | GeometryType | GeographyType)
 
     @property
     def is_float(self) -> bool:
@@ -120,6 +134,8 @@ def metrics_modes(
             found[leaf.id] = of_sorted
         else:
             found[leaf.id] = mode if number < inferred else none
+        if not leaf.has_bounds:
+            found[leaf.id] = MetricsMode(found[leaf.id].counts, 0)
     return found
 
 
@@ -134,11 +150,13 @@ def parquet_metrics(
     values: dict[int, int] = {}
     nulls: dict[int, int] = {}
     bounds = _Bounds(leaves, modes)
+    places = list(accumulate([leaf.width for leaf in leaves], initial=0))[:-1]
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
-        for place, leaf in enumerate(leaves):
+        for place, leaf in zip(places, leaves, strict=True):
             chunk = group.column(place)
-            sizes[leaf.id] = sizes.get(leaf.id, 0) + chunk.total_compressed_size
+            taken = sum(group.column(n).total_compressed_size for n in range(place, place + leaf.width))
+            sizes[leaf.id] = sizes.get(leaf.id, 0) + taken
             if leaf.repeated or not modes[leaf.id].counts:
                 continue
             stats = chunk.statistics
