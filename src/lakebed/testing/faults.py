@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -153,6 +153,17 @@ class FaultyStore(Store):
     def write(self, path: str, data: bytes) -> None:
         """A change that no store tears; on a local disk a torn one leaves a stray in the staging folder."""
         self._changing("write", path, lambda: self.real.write(path, data), lambda: self._stray(data))
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        """Each file counts; they are written one after the other, so that the same run gives the same calls."""
+        failures: list[Exception] = []
+        for path, data in files.items():
+            try:
+                self.write(path, data)
+            except LakebedError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """A change that no store tears; on a local disk a torn one leaves a stray in the staging folder."""

@@ -11,6 +11,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -51,8 +52,8 @@ class LocalStore(Store):
     def local_path(self, path: str) -> str:
         """The absolute path of a file, after the check that it stays inside the table."""
         full = os.path.join(self._root, inside(path)) if path else self._root
-        real = os.path.realpath(full)
-        if real != self._real_root and not real.startswith(self._real_root + os.sep):
+        real = os.path.realpath(full) if not path or self._meets_link(path) else ""
+        if real and real != self._real_root and not real.startswith(self._real_root + os.sep):
             raise UnsupportedError(
                 f"{path} is a link out of the table", table=self._root, file=path,
                 todo="Copy the files into the table's folder, or open the folder that the link names",
@@ -276,6 +277,21 @@ class LocalStore(Store):
             raise FileNotFoundError(f"{full} is a folder" if os.path.isdir(full) else f"there is no file {full}")
         return full
 
+    def _meets_link(self, path: str) -> bool:
+        """Whether a name on the way to a file may be a link. Without one the file is where its path says, which is the
+        common case, and no folder above the table need be looked at."""
+        here = self._root
+        for name in path.split("/"):
+            here = f"{here}/{name}"
+            try:
+                if stat.S_ISLNK(os.lstat(here).st_mode):
+                    return True
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            except OSError:
+                return True
+        return False
+
     def _is_loop(self, folder: str) -> bool:
         full = self.local_path(folder)
         if not os.path.islink(full):
@@ -316,17 +332,14 @@ def _same_file(one: str, other: str) -> bool:
 
 
 def _into_folder(path: str, act: Callable[[], R]) -> R:
-    """Does something in the folder of `path`, which is made, and made again when somebody removes it in between."""
+    """Does something in the folder of `path`, which is made where it is not there, and made again when somebody removes
+    it in between."""
     for attempt in range(_RACES):
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-        except FileExistsError:  # gone again between two looks of makedirs, or really a file
-            if attempt == _RACES - 1:
-                raise
-            continue
         try:
             return act()
         except FileNotFoundError:
             if attempt == _RACES - 1:
                 raise
+        with suppress(FileExistsError):  # gone again between two looks of makedirs, or a file, which the act meets
+            os.makedirs(os.path.dirname(path), exist_ok=True)
     raise AssertionError("unreachable")

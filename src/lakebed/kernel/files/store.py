@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -96,6 +96,18 @@ class Store(ABC):
     @abstractmethod
     def write(self, path: str, data: bytes) -> None:
         """Put or replace a whole file; a reader sees the old or the new bytes, never a part."""
+
+    def write_many(self, files: Mapping[str, bytes]) -> None:
+        """Put or replace whole files by their paths, several at a time; the first error is raised after all were
+        tried."""
+        if len(files) < 2:
+            for path, data in files.items():
+                self.write(path, data)
+            return
+        with ThreadPoolExecutor(min(_THREADS, len(files))) as pool:
+            futures = [pool.submit(self.write, path, data) for path, data in files.items()]
+        for future in futures:
+            future.result()
 
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:

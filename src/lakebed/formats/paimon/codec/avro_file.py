@@ -35,15 +35,29 @@ _BLOCK_RECORDS = 1000
 _CODECS = {"null": None, "zstandard": "zstd"}
 
 
-def write_container(schema: Any, records: Iterable[dict[str, Any]]) -> bytes:
-    """A whole file; `schema` is a parsed schema."""
+@dataclass(frozen=True, slots=True)
+class RecordSchema:
+    """A schema of records, made ready once: parsed, and as the text that files begin with."""
+
+    parsed: Any
+    text: bytes
+
+    @classmethod
+    def of(cls, schema: Any) -> RecordSchema:
+        """Of plain JSON."""
+        parsed = fastavro.parse_schema(schema)
+        return cls(parsed, json.dumps(_plain_schema(parsed)).encode())
+
+
+def write_container(schema: RecordSchema, records: Iterable[dict[str, Any]]) -> bytes:
+    """A whole file."""
     framing = Framing.new()
     out = io.BytesIO()
-    out.write(framing.header(_plain_schema(schema)))
+    out.write(framing.header(schema.text))
     block = io.BytesIO()
     count = 0
     for record in records:
-        fastavro.schemaless_writer(block, schema, record)
+        fastavro.schemaless_writer(block, schema.parsed, record)
         count += 1
         if count == _BLOCK_RECORDS:
             out.write(framing.block(count, block.getvalue()))
@@ -65,11 +79,11 @@ class Framing:
         """That of a new file."""
         return cls(secrets.token_bytes(16), level)
 
-    def header(self, schema: Any) -> bytes:
-        """The begin of the file; `schema` is plain JSON."""
+    def header(self, schema: bytes) -> bytes:
+        """The begin of the file; `schema` is the text of its JSON."""
         out = io.BytesIO()
         codec = b"zstandard" if self.level else b"null"
-        meta = {"avro.codec": codec, "avro.schema": json.dumps(schema).encode()}
+        meta = {"avro.codec": codec, "avro.schema": schema}
         fastavro.schemaless_writer(out, _HEADER, {"magic": _MAGIC, "meta": meta, "sync": self.sync})
         return out.getvalue()
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import fastavro
-
-from lakebed.formats.paimon.codec.avro_file import read_container, write_container
+from lakebed.formats.paimon.codec.avro_file import RecordSchema, read_container, write_container
 from lakebed.formats.paimon.codec.manifest import (
     DataFileMeta,
     DeletionVectorRange,
@@ -61,7 +59,7 @@ _FILE_FIELDS = [
     _optional("_FIRST_ROW_ID", "long"),
     _optional("_WRITE_COLS", _STRINGS),
 ]
-_MANIFEST = fastavro.parse_schema(
+_MANIFEST = RecordSchema.of(
     _record(
         _NAME,
         [
@@ -72,7 +70,7 @@ _MANIFEST = fastavro.parse_schema(
         ],
     )
 )
-_MANIFEST_LIST = fastavro.parse_schema(
+_MANIFEST_LIST = RecordSchema.of(
     _record(
         _NAME,
         [
@@ -89,7 +87,7 @@ _RANGE = _record(
     f"{_NAME}__DELETIONS_VECTORS_RANGES",
     [*_required("f0", "string"), *_required("f1 f2", "int"), _optional("_CARDINALITY", "long")],
 )
-_INDEX_MANIFEST = fastavro.parse_schema(
+_INDEX_MANIFEST = RecordSchema.of(
     _record(
         _NAME,
         [

@@ -103,6 +103,7 @@ class SnapshotAttempt:
         writer = ManifestWriter(self.store, types, self.schema.id, self._settings())
         try:
             snapshot = self._write_metadata(latest, entries, next_row, writer)
+            writer.flush()
         except Exception:
             self._remove(writer.written)
             raise

@@ -42,6 +42,8 @@ from lakebed.kernel.options import Options
 from lakebed.model.commit import CommitResult, Outcome
 
 _LOG = logging.getLogger("lakebed.paimon")
+_MOST_WAITING = 32 << 20
+"""Bytes of index files that are held to be written together."""
 _SKIPPED_EMPTY = "nothing to commit: no rows were written"
 _SKIPPED_DONE = "this identifier was committed before"
 
@@ -248,12 +250,17 @@ class Committer:
             }
         )
         made: list[IndexManifestEntry] = []
+        files: dict[str, bytes] = {}
         for (partition, bucket), parts in gained.items():
             known = old.get((partition, bucket))
             whole = np.concatenate([*([read_index(self._store, known)] if known else []), *parts])
             data, name = index_bytes(whole), names()
-            self._store.write(index_path(name), data)
+            files[index_path(name)] = data
+            if sum(map(len, files.values())) >= _MOST_WAITING:
+                self._store.write_many(files)
+                files = {}
             made.append(IndexManifestEntry(ADD, partition, bucket, HASH_INDEX, name, len(data), len(whole)))
+        self._store.write_many(files)
         return tuple(made)
 
     def _planned(self, messages: Sequence[PaimonMessage], replaced: Replaced | None) -> Planned | None:

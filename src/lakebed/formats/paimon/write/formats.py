@@ -6,6 +6,7 @@ before a byte is written. The counterpart of `read.formats`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -151,7 +152,7 @@ class AvroEncoder:
         if how.compression not in ("zstd", "none"):
             raise OptionError.ill_typed(opt.FILE_COMPRESSION.key, how.compression, "zstd or none, for Avro files")
         self._sink, self._framing = sink, Framing.new(how.zstd_level if how.compression == "zstd" else 0)
-        sink.write(self._framing.header(avro_schema(schema)))
+        sink.write(self._framing.header(json.dumps(avro_schema(schema)).encode()))
 
     def write(self, table: pa.Table) -> None:
         """Append rows."""

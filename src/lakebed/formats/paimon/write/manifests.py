@@ -24,6 +24,8 @@ from lakebed.kernel.files import Store
 
 _BYTES_AN_ENTRY = 400
 """A first guess; a manifest is cut where the target size would be passed by it."""
+_MOST_WAITING = 32 << 20
+"""Bytes of files that are held to be written together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class MergeSettings:
 
 
 class ManifestWriter:
-    """Writes the metadata files of one commit attempt and remembers them, so that a lost race can be cleaned up."""
+    """Makes the metadata files of one commit attempt and remembers them, so that a lost race can be cleaned up. They
+    are written together by `flush`: each waits for its disk or its store, so they wait at the same time."""
 
     def __init__(
         self, store: Store, partition_types: Sequence[DataType], schema_id: int, settings: MergeSettings
@@ -46,6 +49,12 @@ class ManifestWriter:
             NameFactory("manifest-"), NameFactory("manifest-list-"), NameFactory("index-manifest-"),
         )  # fmt: skip
         self.written: list[str] = []
+        self._waiting: dict[str, bytes] = {}
+
+    def flush(self) -> None:
+        """Write what was made. Nothing may name the files before."""
+        waiting, self._waiting = self._waiting, {}
+        self._store.write_many(waiting)
 
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
         """Write entries as manifests of about the target size."""
@@ -136,6 +145,8 @@ class ManifestWriter:
 
     def _put(self, name: str, data: bytes) -> tuple[str, int]:
         path = manifest_path(name)
-        self._store.write(path, data)
         self.written.append(path)
+        self._waiting[path] = data
+        if sum(map(len, self._waiting.values())) >= _MOST_WAITING:
+            self.flush()
         return name, len(data)
