@@ -14,7 +14,15 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, Stri
 from lakebed.errors import CorruptError, DataCleanedError
 from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.codec.schema import arrow_schema
-from lakebed.formats.iceberg.entries import Content, DataFile, DeleteFile, DeleteIndex, partition_key
+from lakebed.formats.iceberg.entries import (
+    Content,
+    DataFile,
+    DeleteFile,
+    DeleteIndex,
+    distinct_partitions,
+    in_places,
+    partition_key,
+)
 from lakebed.formats.iceberg.read import deletes
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import read_task
@@ -237,3 +245,22 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
     Path(made.path).write_bytes(b"PAR1 no file PAR1")
     with pytest.raises(CorruptError):
         lake.table.read().read_all()
+
+
+def test_partitions_are_numbered_as_iceberg_tells_them_apart() -> None:
+    kind = pa.struct([("p", pa.float64()), ("q", pa.int32())])
+    nan = float("nan")
+    values = [(0.0, 1), (-0.0, 1), (nan, 1), (nan, 1), (None, 1), (0.0, None), (0.0, 1)]
+    column = pa.chunked_array([[dict(zip("pq", one, strict=True)) for one in values]], kind)
+    codes, partitions = distinct_partitions(column)
+    assert codes[2] == codes[3] and codes[0] == codes[6]
+    assert len(partitions) == len(set(codes.tolist())) == 5
+    assert [partition_key(partitions[code]) for code in codes] == [partition_key(one) for one in values]
+
+
+def test_the_one_partition_of_an_unpartitioned_table_and_of_no_entry_at_all() -> None:
+    nothing = pa.struct([])
+    assert distinct_partitions(pa.array([{}, {}], nothing))[1] == [()]
+    assert distinct_partitions(pa.array([], nothing))[1] == []
+    entries = pa.table({"spec_id": pa.array([], pa.int32()), "partition": pa.array([], pa.struct([("p", pa.int32())]))})
+    assert in_places(entries, {(0, (1,))}).tolist() == []

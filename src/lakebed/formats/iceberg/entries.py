@@ -18,10 +18,12 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError
+from lakebed.kernel.keys.distinct import distinct
 
 DELETE_FILE_PATH = 2147483546
 """Field id of the column `file_path` of position delete files."""
@@ -214,6 +216,35 @@ def partition_values(partitions: pa.ChunkedArray | pa.Array) -> list[Partition]:
     return list(zip(*columns, strict=True))
 
 
+def distinct_partitions(partitions: pa.ChunkedArray | pa.Array) -> tuple[npt.NDArray[np.int32], list[Partition]]:
+    """The struct column `partition` as a number for each entry, and the partition of each number. Two numbers are never
+    one partition in the sense of `partition_key`."""
+    count = len(partitions)
+    if not partitions.type.num_fields or not count:
+        return np.zeros(count, np.int32), [()] if count else []
+    chunks = partitions.chunks if isinstance(partitions, pa.ChunkedArray) else [partitions]
+    whole = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+    codes, first = distinct([_bits(column) for column in whole.flatten()])
+    return codes, partition_values(whole.take(pa.array(first)))
+
+
+def _bits(column: pa.Array) -> pa.Array:
+    """Floats as whole numbers, since 0.0 and -0.0 are two partitions."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+
+
+def in_places(entries: pa.Table, places: Collection[tuple[int, Partition]]) -> npt.NDArray[np.bool_]:
+    """Which entries of one spec lie in one of these (spec id, `partition_key`)s."""
+    if not len(entries):
+        return np.zeros(0, np.bool_)
+    spec_id = entries["spec_id"][0].as_py()
+    codes, values = distinct_partitions(entries["partition"])
+    found: npt.NDArray[np.bool_] = np.array([(spec_id, partition_key(one)) in places for one in values])[codes]
+    return found
+
+
 def partition_key(partition: Partition) -> Partition:
     """The tuple in a form that is equal exactly where Iceberg takes partitions as equal: NaN is, 0.0 and -0.0 are
     not."""
@@ -297,23 +328,6 @@ class DeleteIndex:
         """The data files of a columnar table of entries, each with its deletes."""
         return [FileTask(file, self.applying(file)) for file in data_files(entries, rows)]
 
-    def counts(self, entries: pa.Table) -> tuple[pa.Int32Array, pa.Int64Array]:
-        """For each data file of a columnar table: how many delete files apply, and how many rows the file-scoped of
-        them delete (RULES of rewrites: only deletion vectors and position deletes of one file count, and never more
-        than the file's rows)."""
-        files, rows = np.zeros(len(entries), np.int32), np.zeros(len(entries), np.int64)
-        if not self.is_empty:
-            for start in range(0, len(entries), 1 << 16):
-                self._count(entries.slice(start, 1 << 16), files[start:], rows[start:])
-        return pa.array(files), pa.array(rows)
-
-    def _count(self, entries: pa.Table, files: Any, rows: Any) -> None:
-        """Python meets only the files whose path or partition has deletes at all."""
-        touched = self.touched(entries)
-        for at, task in zip(touched, self.tasks(entries, touched), strict=True):
-            scoped = sum(f.record_count for f in task.deletes if f.referenced_data_file is not None)
-            files[at], rows[at] = len(task.deletes), min(scoped, task.data.record_count)
-
     def touched(self, entries: pa.Table) -> list[int]:
         """The rows of a columnar table whose path or partition has deletes: no other file has any."""
         if self._global.files:
@@ -322,7 +336,5 @@ class DeleteIndex:
         mask = pc.is_in(entries["file_path"], value_set=paths).to_numpy(zero_copy_only=False)
         places = {place for found in (self._equality, self._of_partition) for place in found}
         if places:
-            specs = entries["spec_id"].to_pylist()
-            keys = map(partition_key, partition_values(entries["partition"]))
-            mask = mask | np.fromiter((place in places for place in zip(specs, keys, strict=True)), bool, len(entries))
+            mask = mask | in_places(entries, places)
         return [int(at) for at in np.flatnonzero(mask)]

@@ -6,9 +6,10 @@ fetched several at a time and decoded many at once, in pieces of bounded size, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from lakebed.formats.iceberg.codec.partition_type import partition_type
 from lakebed.formats.iceberg.files import Files
 from lakebed.kernel.engine import LocalEngine
 
+R = TypeVar("R")
 _FETCHES = 8
 _PIECE_BYTES = 16 << 20
 """Bytes of compressed manifests that are decoded at once."""
@@ -56,31 +58,41 @@ def iter_entries(
     `columns` are names of `codec.manifest.COLUMNS` and `STATS`; `stats` adds all of the latter. Entries that record a
     removal are left out unless `live_only` is False. What entries inherit is filled in.
     """
-    if not manifests:
-        return
-    spec = metadata.specs[manifests[0].spec_id]
-    if any(manifest.spec_id != spec.spec_id for manifest in manifests):
+    if any(manifest.spec_id != manifests[0].spec_id for manifest in manifests):
         raise ValueError("manifests of several specs do not make one table of entries")
-    kind = partition_type(metadata, spec)
     names = {*columns, *(STATS if stats else ())}
-
-    def piece(group: Sequence[ManifestFile]) -> pa.Table:
-        return decode_entries(group, _fetched(files, group), spec, kind, names, live_only)
-
-    groups = list(_pieces(manifests))
-    yield from LocalEngine().map(piece, groups) if len(groups) > 1 else map(piece, groups)
+    yield from map_runs(files, metadata, list(runs_of(manifests)), lambda _, entries: entries, names, live_only)
 
 
-def _pieces(manifests: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:
-    """Runs of manifests that are decoded at once."""
-    group: list[ManifestFile] = []
+def runs_of(manifests: Iterable[ManifestFile]) -> Iterator[tuple[ManifestFile, ...]]:
+    """Neighbours of one spec that are read at once: as many as a piece of bounded size takes."""
+    run: list[ManifestFile] = []
+    size = 0
     for manifest in manifests:
-        group.append(manifest)
-        if sum(m.length for m in group) >= _PIECE_BYTES:
-            yield group
-            group = []
-    if group:
-        yield group
+        if run and (size >= _PIECE_BYTES or manifest.spec_id != run[0].spec_id):
+            yield tuple(run)
+            run, size = [], 0
+        run.append(manifest)
+        size += manifest.length
+    if run:
+        yield tuple(run)
+
+
+def map_runs(
+    files: Files, metadata: TableMetadata, runs: Sequence[Sequence[ManifestFile]], work: Callable[[int, pa.Table], R],
+    columns: Collection[str] = COLUMNS, live_only: bool = True,
+) -> Iterator[R]:  # fmt: skip
+    """What `work` makes of each run (its number, its entries), in order. It is done where the run is decoded, on all
+    processors, so that only its result takes memory for longer; no more than twice as many runs as there are
+    processors are under way."""
+
+    def made(number: int) -> R:
+        run = runs[number]
+        spec = metadata.specs[run[0].spec_id]
+        kind = partition_type(metadata, spec)
+        return work(number, decode_entries(run, _fetched(files, run), spec, kind, columns, live_only))
+
+    yield from LocalEngine().map(made, range(len(runs))) if len(runs) > 1 else map(made, range(len(runs)))
 
 
 def read_entries(

@@ -19,7 +19,7 @@ from lakebed.formats.iceberg.attempt import Attempt, Chooser
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN
 from lakebed.formats.iceberg.committing import Produced, commit_snapshot
-from lakebed.formats.iceberg.entries import DataFile, DeleteFile, Partition, partition_key, partition_values
+from lakebed.formats.iceberg.entries import DataFile, DeleteFile, Partition, in_places, partition_key
 from lakebed.formats.iceberg.options import PARTITION_LIMIT
 from lakebed.formats.iceberg.summary import counts
 from lakebed.model.commit import CommitResult, Outcome
@@ -224,12 +224,7 @@ def dropping(drop: Drop) -> Chooser:
         return lambda entries: pa.array(np.ones(len(entries), bool))
     places = {(spec_id, partition_key(partition)) for spec_id, partition in drop}
 
-    def choose(entries: pa.Table) -> pa.Array:
-        specs = entries["spec_id"].to_pylist()
-        keys = map(partition_key, partition_values(entries["partition"]))
-        return pa.array([place in places for place in zip(specs, keys, strict=True)], pa.bool_())
-
-    return choose
+    return lambda entries: pa.array(in_places(entries, places))
 
 
 def _deletes_to_drop(

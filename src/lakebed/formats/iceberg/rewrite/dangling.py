@@ -7,34 +7,34 @@ delete names a new file. Files of other writers that come meanwhile are newer th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.iceberg.entries import Content, DeleteFile, Partition, partition_key, partition_values
-from lakebed.kernel.keys.distinct import distinct
+from lakebed.formats.iceberg.entries import Content, DeleteFile, Partition, distinct_partitions, partition_key
 
+DATA_COLUMNS = ("file_path", "spec_id", "partition", "sequence_number")
+"""What is read of data files."""
 _NONE = 2**63 - 1
 
 
 def dangling(
-    deletes: Sequence[DeleteFile], entries: Sequence[pa.Table], removed: Collection[str], unpartitioned: Collection[int]
+    deletes: Sequence[DeleteFile], entries: Iterable[pa.Table], removed: Collection[str], unpartitioned: Collection[int]
 ) -> list[DeleteFile]:
-    """Those of the delete files that no data file needs. `entries` are all live data files of the snapshot, a table a
-    spec, of which those at the paths `removed` go."""
+    """Those of the delete files that no data file needs. `entries` are all live data files of the snapshot, of which
+    those at the paths `removed` go: in pieces of one spec, of which one is in memory at a time."""
     gone = pa.array(list(removed), pa.string())
-    left = [some.filter(pc.invert(pc.is_in(some["file_path"], value_set=gone))) for some in entries]
-    oldest: dict[tuple[int, Partition], int] = {}
-    for some in left:
-        if len(some):
-            oldest |= _oldest(some)
-    of_all = min(oldest.values(), default=_NONE)
     named = pa.array([one.referenced_data_file for one in deletes if one.referenced_data_file], pa.string())
+    oldest: dict[tuple[int, Partition], int] = {}
     alive: set[str] = set()
-    for some in left:
-        alive.update(some["file_path"].filter(pc.is_in(some["file_path"], value_set=named)).to_pylist())
+    for piece in entries:
+        left = piece.filter(pc.invert(pc.is_in(piece["file_path"], value_set=gone)))
+        for place, number in _oldest(left).items():
+            oldest[place] = min(number, oldest.get(place, _NONE))
+        alive.update(left["file_path"].filter(pc.is_in(left["file_path"], value_set=named)).to_pylist())
+    of_all = min(oldest.values(), default=_NONE)
     found = []
     for one in deletes:
         sequence = one.sequence_number or 0
@@ -52,14 +52,10 @@ def dangling(
 
 def _oldest(entries: pa.Table) -> dict[tuple[int, Partition], int]:
     """The least data sequence number of each partition of one spec."""
+    if not len(entries):
+        return {}
     spec_id = entries["spec_id"][0].as_py()
-    numbers = pc.fill_null(entries["sequence_number"], 0).to_numpy()
-    partitions = entries["partition"]
-    if not partitions.type.num_fields:
-        return {(spec_id, ()): int(numbers.min())}
-    whole = pa.concat_arrays(partitions.chunks) if partitions.num_chunks != 1 else partitions.chunk(0)
-    codes, first = distinct(whole.flatten())
-    least = np.full(len(first), _NONE, np.int64)
-    np.minimum.at(least, codes, numbers)
-    values = partition_values(whole.take(pa.array(first)))
+    codes, values = distinct_partitions(entries["partition"])
+    least = np.full(len(values), _NONE, np.int64)
+    np.minimum.at(least, codes, pc.fill_null(entries["sequence_number"], 0).to_numpy())
     return {(spec_id, partition_key(one)): int(number) for one, number in zip(values, least.tolist(), strict=True)}

@@ -8,21 +8,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import IcebergType
 
-from lakebed.formats.iceberg.read.pruning import decoded_bounds
+from lakebed.formats.iceberg.read.pruning import decoded_bounds, figures_of
 from lakebed.kernel.packing import Numbers
 
 Depths = npt.NDArray[np.int32]
 
 
-def overlap_depths(entries: pa.Table, groups: Numbers, column: int, kind: IcebergType) -> Depths:
+def ranges_of(entries: pa.Table, column: int, kind: IcebergType) -> pa.Table:
+    """The ranges of a column as `low` and `high`, null where a file does not tell. `entries` have the columns of
+    bounds."""
+    low, high = (decoded_bounds(figures_of(entries[name], column), kind) for name in ("lower_bounds", "upper_bounds"))
+    return pa.table({"low": low, "high": high})
+
+
+def overlap_depths(ranges: pa.Table, groups: Numbers) -> Depths:
     """For each file the greatest number of files of its group whose ranges share a place inside its own range, itself
     among them. Ranges that only touch do not overlap; a file without bounds counts as 1.
 
-    `entries` have the columns of bounds; `groups` tells which files are compared.
+    `ranges` are as `ranges_of` gives them; `groups` tells which files are compared.
     """
-    low, high = (decoded_bounds(_looked_up(entries[name], column), kind) for name in ("lower_bounds", "upper_bounds"))
+    low, high = (_one(ranges[name]) for name in ("low", "high"))
     known = pc.and_(pc.is_valid(low), pc.is_valid(high)).to_numpy(zero_copy_only=False)
-    depths = np.ones(len(entries), np.int32)
+    depths = np.ones(len(ranges), np.int32)
     if not known.any():
         return depths
     ranks = _ranks(low, high)
@@ -42,10 +49,20 @@ def _depths(lows: Numbers, highs: Numbers) -> Depths:
     end = np.maximum(end, start + (lows == highs))
     np.add.at(change, start, 1)
     np.add.at(change, end, -1)
-    depth = np.cumsum(change)[:-1]
-    found = np.empty(len(lows), np.int32)
-    for row, (first, last) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
-        found[row] = depth[first:last].max(initial=1)
+    depth = np.maximum(np.cumsum(change)[:-1], 1).astype(np.int32)
+    return _greatest(depth, start, end)
+
+
+def _greatest(values: Depths, starts: Numbers, ends: Numbers) -> Depths:
+    """The greatest value in each [start, end): that of the two stretches of a power of two that cover it."""
+    power = np.frexp(np.maximum(ends - starts, 1))[1] - 1
+    found = np.ones(len(starts), np.int32)
+    width = 1
+    for level in range(int(power.max(initial=0)) + 1):
+        rows = np.flatnonzero(power == level)
+        found[rows] = np.maximum(values[starts[rows]], values[np.maximum(ends[rows] - width, starts[rows])])
+        values = np.maximum(values[:-width], values[width:])
+        width *= 2
     return found
 
 
@@ -58,6 +75,5 @@ def _ranks(low: pa.Array, high: pa.Array) -> Numbers:
     return found
 
 
-def _looked_up(maps: pa.ChunkedArray, id: int) -> pa.Array:
-    found = pc.map_lookup(maps, query_key=pa.scalar(id, pa.int32()), occurrence="first")
-    return pa.concat_arrays(found.chunks) if found.num_chunks != 1 else found.chunk(0)
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -22,11 +22,10 @@ from lakebed.model.upkeep import RewriteGroup, Skipped
 
 PLAN_SCHEMA = pa.schema(
     [
-        ("file_path", pa.string()),
         ("file_size_in_bytes", pa.int64()),
         ("record_count", pa.int64()),
         ("spec_id", pa.int32()),
-        ("partition_key", pa.string()),
+        ("partition_key", pa.dictionary(pa.int32(), pa.string())),
         ("delete_files", pa.int32()),
         ("deleted_rows", pa.int64()),
     ]
@@ -105,19 +104,18 @@ class _Columns:
         size, records = _numbers(files, "file_size_in_bytes"), _numbers(files, "record_count")
         deletes, deleted = _numbers(files, "delete_files"), np.minimum(_numbers(files, "deleted_rows"), records)
         foreign = _numbers(files, "spec_id") != rules.output_spec
-        keys = pc.if_else(pa.array(foreign), OTHER_SPECS, files["partition_key"].combine_chunks())
-        encoded = pc.dictionary_encode(keys)
-        code = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        code, names = _partitions(files["partition_key"], foreign)
         small, large = size < rules.sizes.least, size > rules.sizes.greatest
         crowded = deletes >= rules.delete_threshold
         holed = deleted / np.maximum(records, 1) >= rules.delete_ratio
         depth = (
-            _numbers(files, "overlap_depth") if "overlap_depth" in files.column_names else np.ones(len(size), np.int64)
+            _numbers(files, "overlap_depth")
+            if "overlap_depth" in files.column_names
+            else np.broadcast_to(np.int64(1), len(size))
         )
         deep = depth > rules.overlap_depth if rules.overlap_depth is not None else np.zeros(len(size), bool)
         moved = foreign if rules.other_specs else np.zeros(len(size), bool)
         candidate = small | large | crowded | holed | moved | deep | rules.rewrite_all
-        names = [name or _WHOLE_TABLE for name in encoded.dictionary.to_pylist()]
         order = np.argsort(code, kind="stable")
         return cls(
             size, records, deleted, code, names, order, small, large, crowded, holed, foreign, deep, candidate, depth
@@ -125,8 +123,24 @@ class _Columns:
 
 
 def _numbers(files: pa.Table, name: str) -> Numbers:
-    found: Numbers = pc.fill_null(files[name], 0).to_numpy().astype(np.int64)
+    found: Numbers = pc.fill_null(files[name], 0).to_numpy().astype(np.int64, copy=False)
     return found
+
+
+def _partitions(keys: pa.ChunkedArray, foreign: Flags) -> tuple[Numbers, list[str]]:
+    """The partitions of files as numbers in the order in which the scan meets them, and their names; files of other
+    specs have one number together."""
+    encoded = keys.unify_dictionaries().combine_chunks()
+    names = encoded.dictionary.dictionary_encode()  # two partitions may have one name
+    code = names.indices.to_numpy()[encoded.indices.to_numpy()]
+    code = np.where(foreign, len(names.dictionary), code)
+    first = np.full(len(names.dictionary) + 1, len(code), np.int64)
+    first[code[::-1]] = np.arange(len(code) - 1, -1, -1)
+    met = np.argsort(first, kind="stable")[: int((first < len(code)).sum())]
+    number = np.empty(len(first), np.int64)
+    number[met] = np.arange(len(met))
+    texts = [*names.dictionary.to_pylist(), OTHER_SPECS]
+    return number[code], [texts[one] or _WHOLE_TABLE for one in met.tolist()]
 
 
 @dataclass(frozen=True, slots=True)

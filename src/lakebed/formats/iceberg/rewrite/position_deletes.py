@@ -179,8 +179,8 @@ def _planned(
     rows = len(deletes)
     table = pa.table(
         [
-            [one.path for one in deletes], [one.size for one in deletes], [one.record_count for one in deletes],
-            [rules.output_spec] * rows, keys, [0] * rows, [0] * rows,
+            [one.size for one in deletes], [one.record_count for one in deletes], [rules.output_spec] * rows, keys,
+            [0] * rows, [0] * rows,
         ],
         schema=PLAN_SCHEMA,
     )  # fmt: skip

@@ -21,8 +21,9 @@ def partition_notes(live: LiveFiles, metadata: TableMetadata, plan: Plan, rules:
             files = live.table.take(group.rows)
             for spec_id in pc.unique(files["spec_id"]).to_pylist():
                 some = files.filter(pc.equal(files["spec_id"], spec_id))
-                encoded = some["partition_key"].combine_chunks().dictionary_encode()
-                sizes = np.bincount(encoded.indices.to_numpy(), some["file_size_in_bytes"].to_numpy())
+                codes = some["partition_key"].combine_chunks().indices.to_numpy()
+                partitions = np.unique(codes, return_inverse=True)[1]
+                sizes = np.bincount(partitions, some["file_size_in_bytes"].to_numpy())
                 kept = int(rules.sizes.expected_files(sizes.astype(np.int64)).sum())
                 new = _new_partitions(metadata, spec_id, rules.output_spec)
                 rows = int(pc.sum(some["record_count"]).as_py() or 0)

@@ -18,17 +18,18 @@ from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.catalog import TableAccess
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.entries import DataFile, DeleteFile, FileTask
+from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
 from lakebed.formats.iceberg.read.context import DELETE_MEMORY, ReadContext
 from lakebed.formats.iceberg.read.data import predicate_schema
-from lakebed.formats.iceberg.read.plan import unpartitioned
+from lakebed.formats.iceberg.read.plan import kept_manifests, live_deletes, unpartitioned
 from lakebed.formats.iceberg.read.pruning import Pruning
 from lakebed.formats.iceberg.rewrite import options as opt
 from lakebed.formats.iceberg.rewrite.arrange import Order, order_of, table_order
-from lakebed.formats.iceberg.rewrite.dangling import dangling
+from lakebed.formats.iceberg.rewrite.dangling import DATA_COLUMNS, dangling
 from lakebed.formats.iceberg.rewrite.join import may_join
 from lakebed.formats.iceberg.rewrite.plan import Plan, PlannedGroup, plan_groups
 from lakebed.formats.iceberg.rewrite.predict import partition_notes
-from lakebed.formats.iceberg.rewrite.scan import LiveFiles
+from lakebed.formats.iceberg.rewrite.scan import ChosenFiles, LiveFiles
 from lakebed.formats.iceberg.rewrite.tasks import (
     RewriteTask,
     Stop,
@@ -63,7 +64,6 @@ class IcebergRewrite:
     plan: Plan
     live: LiveFiles | None
     order: Order | None
-    partial_scan: bool
     commit_options: Mapping[str, str]
     context: ReadContext
 
@@ -92,15 +92,12 @@ class IcebergRewrite:
         if snapshot is None:
             nothing = Plan((), ())
             return cls(
-                access, metadata, None, branch, options, rules, nothing, None, order, False, commit_options, context
+                access, metadata, None, branch, options, rules, nothing, None, order, commit_options, context
             )  # fmt: skip
         overlap = order.first if order is not None and rules.overlap_depth is not None else None
         live = LiveFiles.of(access.files, metadata, snapshot, pruning, overlap)
         plan = plan_groups(live.table, rules)
-        return cls(
-            access, metadata, snapshot, branch, options, rules, plan, live, order, pruning.node is not None,
-            commit_options, context,
-        )  # fmt: skip
+        return cls(access, metadata, snapshot, branch, options, rules, plan, live, order, commit_options, context)
 
     def run(self, dry_run: bool = False, engine: Engine | None = None) -> RewriteResult:
         """Do it. Raises the error of the group that failed, CommitConflictError when another writer changed the same
@@ -130,12 +127,14 @@ class IcebergRewrite:
 
     def dead_deletes(self, removed: Sequence[DataFile]) -> list[DeleteFile]:
         """The delete files that nothing needs once these data files are gone."""
-        assert self.live is not None and self.snapshot is not None  # there is a snapshot
-        live = self.live
-        if self.partial_scan:
-            everything = Pruning.of(None, self.metadata.schema)
-            live = LiveFiles.of(self.access.files, self.metadata, self.snapshot, everything)
-        return dangling(live.deletes, live.entries, {one.path for one in removed}, unpartitioned(self.metadata))
+        assert self.snapshot is not None  # there is one
+        files, metadata = self.access.files, self.metadata
+        data, deletes = kept_manifests(metadata, read_manifest_list(files, self.snapshot), None)
+        found = list(live_deletes(files, metadata, deletes))
+        if not found:
+            return []
+        pieces = (piece for some in data.values() for piece in iter_entries(files, metadata, some, DATA_COLUMNS))
+        return dangling(found, pieces, {one.path for one in removed}, unpartitioned(metadata))
 
     def commit(self, removed: Sequence[DataFile], deletes: Sequence[DeleteFile], added: Sequence[DataFile]) -> str:
         """One REPLACE snapshot; its id."""
@@ -198,6 +197,7 @@ class _Run:
             rewrite.context, target, rewrite.rules.sizes, order.keys if order is not None else None, router,
             lineage, stop=self._stop,
         )  # fmt: skip
+        self._chosen: ChosenFiles | None = None
         self._instants: list[str] = []
         self._failed: list[Skipped] = []
         self._failed_commits = 0
@@ -294,13 +294,16 @@ class _Run:
         """The tasks of groups. Figures of files are fetched for those that may be joined."""
         rewrite = self._rewrite
         assert rewrite.live is not None  # else there would be no group
-        inputs = [rewrite.live.tasks(group.rows) for group in planned]
+        if self._chosen is None:
+            self._chosen = rewrite.live.chosen(np.concatenate([group.rows for group in rewrite.plan.groups]))
+        chosen = self._chosen
+        inputs = [chosen.tasks(group.rows) for group in planned]
         joins = [
             self._runner.order is None and not group.repartitioned and self._may_join(some)
             for group, some in zip(planned, inputs, strict=True)
         ]
-        paths = [one.data.path for some, join in zip(inputs, joins, strict=True) if join for one in some]
-        metrics = rewrite.live.metrics(paths) if paths else {}
+        joined = [group.rows for group, join in zip(planned, joins, strict=True) if join]
+        metrics = chosen.metrics(np.concatenate(joined)) if joined else {}
         parts = max(1, self._engine.parallelism // max(1, len(planned)))
         found = []
         for number, (group, some, join) in enumerate(zip(planned, inputs, joins, strict=True)):

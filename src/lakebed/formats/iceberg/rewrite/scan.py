@@ -1,43 +1,45 @@
-"""The live data files of a snapshot as a rewrite plans them: whole columns, and values for the chosen files."""
+"""The live data files of a snapshot as a rewrite plans them: numbers for all of them, values for the chosen ones.
+
+A plan takes about 150 bytes a file and no path: manifests are read run by run, and of each only the planner's columns
+stay. The files of the groups that are rewritten are read once more, when that begins.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.types import IcebergType
 
 from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
-from lakebed.formats.iceberg.entries import DeleteFile, DeleteIndex, FileTask, Metrics, data_files, partition_values
+from lakebed.formats.iceberg.entries import DeleteIndex, FileTask, Metrics, data_files, distinct_partitions
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import partition_path
-from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
-from lakebed.formats.iceberg.read.plan import kept_manifests, live_deletes, unpartitioned
+from lakebed.formats.iceberg.manifests import map_runs, read_entries, read_manifest_list, runs_of
+from lakebed.formats.iceberg.read.plan import BySpec, kept_manifests, live_deletes, unpartitioned
 from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
-from lakebed.formats.iceberg.rewrite.overlap import overlap_depths
+from lakebed.formats.iceberg.rewrite.delete_counts import DELETE_COLUMNS, DeleteCounts
+from lakebed.formats.iceberg.rewrite.overlap import overlap_depths, ranges_of
 from lakebed.formats.iceberg.rewrite.plan import PLAN_SCHEMA
-from lakebed.kernel.keys.distinct import distinct
 from lakebed.kernel.packing import Numbers
 
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """`table` is the planner's input; its rows stand as in `entries`, one table of entries a spec.
-
-    `chosen_manifests` are the manifests that hold them, by spec; `deletes` all live delete files of the snapshot.
-    """
+    """`table` is the planner's input, in the order of the scan; `runs` are the manifests that its rows come from, and
+    `starts` the first row of each run, with the number of rows at the end."""
 
     files: Files
     metadata: TableMetadata
+    pruning: Pruning
     table: pa.Table
-    entries: tuple[pa.Table, ...]
-    chosen_manifests: tuple[tuple[ManifestFile, ...], ...]
-    index: DeleteIndex
-    deletes: tuple[DeleteFile, ...]
+    runs: tuple[tuple[ManifestFile, ...], ...]
+    starts: Numbers
+    deletes: BySpec
 
     @classmethod
     def of(
@@ -45,85 +47,132 @@ class LiveFiles:
     ) -> LiveFiles:
         """Those that may hold a row that pruning wants; `overlap_of` is the column whose ranges are compared."""
         data, deletes = kept_manifests(metadata, read_manifest_list(files, snapshot), pruning)
-        found = tuple(live_deletes(files, metadata, deletes))
-        index = DeleteIndex(found, unpartitioned(metadata))
-        entries: list[pa.Table] = []
-        tables: list[pa.Table] = []
-        for spec_id, manifests in data.items():
-            some = list(_pieces(files, metadata, manifests, pruning, overlap_of))
-            if some and sum(map(len, some)):
-                whole = pa.concat_tables(some)
-                tables.append(_planned(whole, metadata, spec_id, index, overlap_of))
-                entries.append(whole.select([n for n in whole.column_names if n not in STATS_USED]))
-        table = pa.concat_tables(tables) if tables else PLAN_SCHEMA.empty_table()
-        return cls(files, metadata, table, tuple(entries), tuple(tuple(m) for m in data.values()), index, found)
+        tables = [read_entries(files, metadata, some, DELETE_COLUMNS) for some in deletes.values()]
+        planner = _Planner(metadata, pruning, DeleteCounts(tables, unpartitioned(metadata)), overlap_of)
+        runs = tuple(run for some in data.values() for run in runs_of(some))
+        pieces = list(map_runs(files, metadata, runs, lambda n, entries: planner(runs[n][0].spec_id, entries),
+                               planner.columns))  # fmt: skip
+        starts = np.cumsum([0, *map(len, pieces)])
+        table = pa.concat_tables([PLAN_SCHEMA.empty_table(), *pieces], promote_options="default").unify_dictionaries()
+        if overlap_of is not None:
+            table = _with_depths(table)
+        return cls(files, metadata, pruning, table, runs, starts, deletes)
+
+    def chosen(self, rows: Numbers) -> ChosenFiles:
+        """The files at these rows of the planner's table, read once more with all columns; the manifests of other files
+        are not opened again."""
+        ordered = np.sort(rows)
+        ends = np.searchsorted(ordered, self.starts)
+        numbers = np.flatnonzero(np.diff(ends)).tolist()
+        runs = [self.runs[number] for number in numbers]
+
+        def some(place: int, entries: pa.Table) -> pa.Table:
+            number = numbers[place]
+            if self.pruning.node is not None:
+                spec = self.metadata.specs[runs[place][0].spec_id]
+                entries = entries.filter(pa.array(self.pruning.entries(entries, spec)))
+            mine = ordered[ends[number] : ends[number + 1]] - self.starts[number]
+            return entries.select([*COLUMNS]).take(pa.array(mine))
+
+        columns = COLUMNS if self.pruning.node is None else (*COLUMNS, *STATS_USED)
+        entries = tuple(map_runs(self.files, self.metadata, runs, some, columns))
+        index = DeleteIndex(live_deletes(self.files, self.metadata, self.deletes), unpartitioned(self.metadata))
+        return ChosenFiles(self.files, self.metadata, ordered, entries, tuple(runs), index)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenFiles:
+    """Files that are rewritten: `rows` are their rows in the planner's table, ascending; `entries` are they, a table a
+    run of manifests, `index` the deletes of the snapshot."""
+
+    files: Files
+    metadata: TableMetadata
+    rows: Numbers
+    entries: tuple[pa.Table, ...]
+    runs: tuple[tuple[ManifestFile, ...], ...]
+    index: DeleteIndex
 
     def tasks(self, rows: Numbers) -> list[FileTask]:
         """The files at these rows of the planner's table, in that order, each with its deletes."""
-        starts = np.concatenate(([0], np.cumsum([len(some) for some in self.entries])))
+        places = np.searchsorted(self.rows, rows)
+        starts = np.cumsum([0, *map(len, self.entries)])
         found: dict[int, FileTask] = {}
         for number, some in enumerate(self.entries):
-            mine = rows[(rows >= starts[number]) & (rows < starts[number + 1])]
-            tasks = self.index.tasks(some, (mine - starts[number]).tolist())
-            found.update(zip(mine.tolist(), tasks, strict=True))
-        return [found[row] for row in rows.tolist()]
+            mine = places[(places >= starts[number]) & (places < starts[number + 1])]
+            if len(mine):
+                tasks = self.index.tasks(some, (mine - starts[number]).tolist())
+                found.update(zip(mine.tolist(), tasks, strict=True))
+        return [found[place] for place in places.tolist()]
 
-    def metrics(self, paths: Iterable[str]) -> dict[str, Metrics]:
-        """The figures of data files by path, read once more for these alone: they are the bulk of a manifest."""
-        wanted = pa.array(list(paths), pa.string())
+    def metrics(self, rows: Numbers) -> dict[str, Metrics]:
+        """The figures of the files at these rows by path, read once more for these alone: they are the bulk of a
+        manifest."""
+        places = np.sort(np.searchsorted(self.rows, rows))
+        starts = np.cumsum([0, *map(len, self.entries)])
+        ends = np.searchsorted(places, starts)
+        numbers = np.flatnonzero(np.diff(ends)).tolist()
+        paths = [
+            self.entries[number]["file_path"].take(pa.array(places[ends[number] : ends[number + 1]] - starts[number]))
+            for number in numbers
+        ]
+
+        def some(place: int, entries: pa.Table) -> pa.Table:
+            return entries.filter(pc.is_in(entries["file_path"], value_set=paths[place].combine_chunks()))
+
         found: dict[str, Metrics] = {}
-        for manifests in self.chosen_manifests:
-            for entries in iter_entries(self.files, self.metadata, manifests, (*COLUMNS, *STATS)):
-                some = entries.filter(pc.is_in(entries["file_path"], value_set=wanted))
-                found.update({file.path: file.metrics for file in data_files(some) if file.metrics is not None})
+        runs = [self.runs[number] for number in numbers]
+        for entries in map_runs(self.files, self.metadata, runs, some, (*COLUMNS, *STATS)):
+            found.update({file.path: file.metrics for file in data_files(entries) if file.metrics is not None})
         return found
 
 
-def _pieces(
-    files: Files, metadata: TableMetadata, manifests: Sequence[ManifestFile], pruning: Pruning, overlap_of: int | None
-) -> Iterable[pa.Table]:
-    """Entries of one spec that pruning leaves; with bounds only where ranges are compared."""
-    pruned = pruning.node is not None
-    columns = (*COLUMNS, *STATS_USED) if pruned or overlap_of is not None else COLUMNS
-    for entries in iter_entries(files, metadata, manifests, columns):
-        if pruned:
-            entries = entries.filter(pa.array(pruning.entries(entries, metadata.specs[manifests[0].spec_id])))
-        if overlap_of is None:
-            entries = entries.select([name for name in entries.column_names if name not in STATS_USED])
-        yield entries
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    """Makes rows of the planner's table of the entries of one run."""
+
+    metadata: TableMetadata
+    pruning: Pruning
+    deletes: DeleteCounts
+    overlap_of: int | None
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """What is read of data files."""
+        bounds = STATS_USED if self.pruning.node is not None or self.overlap_of is not None else ()
+        return frozenset(("record_count", "file_size_in_bytes", "partition", *self.deletes.columns, *bounds))
+
+    def __call__(self, spec_id: int, entries: pa.Table) -> pa.Table:
+        spec = self.metadata.specs[spec_id]
+        if self.pruning.node is not None:
+            entries = entries.filter(pa.array(self.pruning.entries(entries, spec)))
+        deletes, rows = self.deletes.of(entries)
+        codes, partitions = distinct_partitions(entries["partition"])
+        paths = pa.array([partition_path(spec, values) for values in partitions], pa.string())
+        table = pa.table(
+            {
+                "file_size_in_bytes": entries["file_size_in_bytes"],
+                "record_count": entries["record_count"],
+                "spec_id": pa.array(np.full(len(entries), spec_id, np.int32)),
+                "partition_key": pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), paths),
+                "delete_files": deletes,
+                "deleted_rows": rows,
+            },
+            PLAN_SCHEMA,
+        )
+        if self.overlap_of is None:
+            return table
+        ranges = ranges_of(entries, self.overlap_of, self._kind(self.overlap_of))
+        return pa.table({**{n: table[n] for n in table.column_names}, **{n: ranges[n] for n in ranges.column_names}})
+
+    def _kind(self, column: int) -> IcebergType:
+        return self.metadata.schema.find_field(column).field_type
 
 
-def _planned(
-    entries: pa.Table, metadata: TableMetadata, spec_id: int, index: DeleteIndex, overlap_of: int | None
-) -> pa.Table:
-    """One spec's rows of the planner's table."""
-    deletes, rows = index.counts(entries)
-    codes, keys = _partition_keys(entries, metadata, spec_id)
-    table = pa.table(
-        {
-            "file_path": entries["file_path"],
-            "file_size_in_bytes": entries["file_size_in_bytes"],
-            "record_count": entries["record_count"],
-            "spec_id": pa.repeat(pa.scalar(spec_id, pa.int32()), len(entries)),
-            "partition_key": keys.take(pa.array(codes)),
-            "delete_files": deletes,
-            "deleted_rows": rows,
-        },
-        PLAN_SCHEMA,
-    )
-    if overlap_of is not None:
-        kind = metadata.schema.find_field(overlap_of).field_type
-        table = table.append_column("overlap_depth", pa.array(overlap_depths(entries, codes, overlap_of, kind)))
-    return table
-
-
-def _partition_keys(entries: pa.Table, metadata: TableMetadata, spec_id: int) -> tuple[Numbers, pa.Array]:
-    """The partition of each entry as a number, and the path of each number."""
-    partitions = entries["partition"]
-    if not partitions.type.num_fields:
-        return np.zeros(len(entries), np.int64), pa.array([""])
-    whole = pa.concat_arrays(partitions.chunks) if partitions.num_chunks != 1 else partitions.chunk(0)
-    codes, first = distinct(whole.flatten())
-    spec = metadata.specs[spec_id]
-    paths = [partition_path(spec, values) for values in partition_values(whole.take(pa.array(first)))]
-    return codes.astype(np.int64), pa.array(paths, pa.string())
+def _with_depths(table: pa.Table) -> pa.Table:
+    """The planner's table with `overlap_depth` in the place of `low` and `high`."""
+    if not len(table):
+        return table.select(PLAN_SCHEMA.names)
+    specs, keys = table["spec_id"].to_numpy(), table["partition_key"].combine_chunks()
+    groups = specs.astype(np.int64) * (len(keys.dictionary) + 1) + keys.indices.to_numpy()
+    depths = overlap_depths(table.select(["low", "high"]), groups)
+    return table.select(PLAN_SCHEMA.names).append_column("overlap_depth", pa.array(depths))
