@@ -25,6 +25,10 @@ from lakebed.verbs.kinds import Kinds
 
 _BIG_INT = np.dtype(">i4")
 _LOW = np.int64(0xFFFF_FFFF)
+_MANY, _CELL_BITS = 4, 20
+
+Pairs = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,43 +67,79 @@ class PartitionIndex:
     """The hashes of one partition and the rows of its buckets. Implements Paimon's PartitionIndex for many hashes at
     once.
 
-    A hash and its bucket are one number, hash first: numbers alone are what numpy sorts fast.
+    A hash and its bucket, or its row, are one number, hash first: numbers alone are what numpy sorts fast.
     """
 
     def __init__(self, hashes: Ints, buckets: Ints, counts: dict[int, int]) -> None:
-        self._places, self._counts = np.sort(_pair(hashes, buckets)), counts
+        self._hashes, self._buckets, self._counts = hashes, buckets, counts
+        self._places: Pairs | None = None  # all of them in order, once it is worth the sorting
 
     def assign(self, hashes: Ints, owner: int, settings: DynamicSettings) -> tuple[Ints, Ints, Ints]:
         """The bucket of each hash, and the hashes that are new with their buckets. `owner` is this assigner's
         number."""
-        buckets, known = self._look(hashes)
-        if known.all():
-            return buckets, np.zeros(0, np.int32), np.zeros(0, np.int32)
-        unknown = hashes[~known]
-        _, first = np.unique(unknown, return_index=True)
-        fresh = unknown[np.sort(first)]
-        found = fill_buckets(
-            self._counts, len(fresh), settings.target, owner % settings.assigners, settings.assigners, settings.most
-        )
-        self._places = np.sort(np.concatenate([self._places, _pair(fresh, found)]))
-        return self._look(hashes)[0], fresh, found
-
-    def _look(self, hashes: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """The bucket of each hash (-1: none), and whether there is one. Asked for in order, which spares the
-        processor's cache."""
-        if not len(self._places):
-            return np.full(len(hashes), -1, np.int32), np.zeros(len(hashes), np.bool_)
         asked = np.sort(_pair(hashes, np.arange(len(hashes), dtype=np.int32)))
-        rows, wanted = asked & _LOW, asked >> 32
-        found = self._places[np.minimum(np.searchsorted(self._places, wanted << 32), len(self._places) - 1)]
-        known = np.empty(len(hashes), np.bool_)
+        found, known = self._look(asked)
         buckets = np.empty(len(hashes), np.int32)
-        known[rows] = found >> 32 == wanted
-        buckets[rows] = found & _LOW
-        return np.where(known, buckets, np.int32(-1)), known
+        fresh, places = np.zeros(0, np.int32), np.zeros(0, np.int32)
+        if not known.all():
+            new = np.flatnonzero(~known)
+            found[new], first = self._fill(asked[new], len(hashes), owner, settings)
+            fresh = hashes[first]
+        buckets[asked & _LOW] = found
+        if len(fresh):
+            places = buckets[first]
+            self._add(fresh, places)
+        return buckets, fresh, places
+
+    def _fill(self, new: Pairs, rows: int, owner: int, settings: DynamicSettings) -> tuple[Ints, Positions]:
+        """Buckets for new hashes in order, each with its row, of `rows` rows; and the first row of each hash. Hashes
+        come to buckets in the order of these rows."""
+        begins = np.append(True, new[1:] >> 32 != new[:-1] >> 32)
+        firsts = new[begins] & _LOW
+        is_first = np.zeros(rows, np.bool_)
+        is_first[firsts] = True
+        first = np.flatnonzero(is_first)
+        of_row = np.empty(rows, np.int32)
+        of_row[first] = fill_buckets(
+            self._counts, len(first), settings.target, owner % settings.assigners, settings.assigners, settings.most
+        )
+        return of_row[firsts][np.cumsum(begins) - 1], first
+
+    def _look(self, asked: Pairs) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        """The bucket of each hash in order (-1: none), and whether there is one."""
+        wanted = asked >> 32
+        places = self._near(wanted)
+        if not len(places):
+            return np.full(len(asked), -1, np.int32), np.zeros(len(asked), np.bool_)
+        found = places[np.minimum(np.searchsorted(places, wanted << 32), len(places) - 1)]
+        known = found >> 32 == wanted
+        return np.where(known, found & _LOW, -1).astype(np.int32), known
+
+    def _near(self, wanted: Pairs) -> Pairs:
+        """Places in order, among them all that these hashes have. Of an index that is much greater than what is asked
+        only those are sorted whose upper bits are asked for."""
+        if self._places is None and len(self._hashes) <= _MANY * len(wanted):
+            self._places = np.sort(_pair(self._hashes, self._buckets))
+        if self._places is not None:
+            return self._places
+        asked_for = np.zeros(1 << _CELL_BITS, np.bool_)
+        asked_for[_cells(wanted.astype(np.int32))] = True
+        near = np.flatnonzero(asked_for[_cells(self._hashes)])
+        return np.sort(_pair(self._hashes[near], self._buckets[near]))
+
+    def _add(self, hashes: Ints, buckets: Ints) -> None:
+        if self._places is not None:
+            self._places = np.sort(np.concatenate([self._places, _pair(hashes, buckets)]))
+            return
+        self._hashes = np.concatenate([self._hashes, hashes])
+        self._buckets = np.concatenate([self._buckets, buckets])
 
 
-def _pair(hashes: Ints, numbers: Ints) -> npt.NDArray[np.int64]:
+def _cells(hashes: Ints) -> npt.NDArray[np.uint32]:
+    return hashes.view(np.uint32) >> np.uint32(32 - _CELL_BITS)
+
+
+def _pair(hashes: Ints, numbers: Ints) -> Pairs:
     return (hashes.astype(np.int64) << 32) | numbers
 
 
