@@ -43,7 +43,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from lakebed.errors import CorruptError
+from lakebed.errors import CorruptError, SchemaError
 from lakebed.formats.iceberg.codec.puffin import (
     DELETION_VECTOR,
     Blob,
@@ -111,6 +111,35 @@ def test_what_a_partition_says_of_its_rows_is_true(transform: Transform[Any, Any
         return
     assert pc.all(pc.less_equal(bounds[0], rows)).as_py() is True
     assert pc.all(pc.fill_null(pc.greater_equal(bounds[1], rows), True)).as_py() is True
+
+
+@pytest.mark.parametrize("width", [3, 10, 16, 2**31 - 1])
+@pytest.mark.parametrize(("kind", "bits"), [(IntegerType(), 32), (LongType(), 64), (LongType(), 32)], ids=str)
+def test_truncated_numbers_that_wrap_round_are_not_ruled_out(kind: PrimitiveType, bits: int, width: int) -> None:
+    """The smallest become the greatest, as in the reference engine, also of an int that is a long by now."""
+    end = 2 ** (bits - 1)
+    rows = pa.array([-end, -end + 1, -end + width, -5, 0, 5, end - width, end - 2, end - 1], f"int{bits}")
+    cut = transformed(TruncateTransform(width), rows, kind).cast(arrow_type(kind))
+    assert cut.to_pylist()[0] == ((-end - (-end) % width) + end) % (2 * end) - end
+    rows = rows.cast(cut.type)
+    for first in range(len(rows)):  # of one partition, and of a manifest that has some
+        for last in range(first + 1, len(rows) + 1):
+            some = rows.slice(first, last - first)
+            ends = pc.min_max(cut.slice(first, last - first))
+            low, high = source_bounds(
+                TruncateTransform(width), pa.array([ends["min"].as_py()], cut.type),
+                pa.array([ends["max"].as_py()], cut.type), rows.type,
+            ) or (None, None)  # fmt: skip
+            assert low is not None and high is not None
+            assert low[0].as_py() is None or low[0].as_py() <= pc.min(some).as_py()
+            assert high[0].as_py() >= pc.max(some).as_py()
+
+
+def test_a_decimal_that_has_no_partition_value_is_refused() -> None:
+    rows = pa.array([Decimal("-0.9999"), Decimal("0.5")], pa.decimal128(4, 4))
+    with pytest.raises(SchemaError, match=r"-0\.9999 of a decimal\(4, 4\) has no partition value"):
+        transformed(TruncateTransform(2), rows, DecimalType(4, 4))
+    assert transformed(TruncateTransform(2), rows.slice(1), DecimalType(4, 4)).to_pylist() == [Decimal("0.5000")]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ texts as UTF-8. Null stays null.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -28,7 +29,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import IcebergType
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import SchemaError, UnsupportedError
 from lakebed.formats.iceberg.codec.schema import arrow_type
 from lakebed.kernel.keys.murmur import hash_bytes, hash_words
 
@@ -133,12 +134,20 @@ def _truncated(column: pa.Array, width: int) -> pa.Array:
 
 
 def _truncated_decimal(column: pa.Array, width: int) -> pa.Array:
-    """By the distinct values: Arrow has no remainder of decimals."""
+    """By the distinct values: Arrow has no remainder of decimals. SchemaError for one that needs more digits when it is
+    cut than its type has: the reference engine refuses it too."""
     coded = column.dictionary_encode()
-    scale = column.type.scale
+    precision, scale = column.type.precision, column.type.scale
     numbers = [_unscaled(value.as_py(), scale) for value in coded.dictionary]
-    cut = [Decimal(f"{number - number % width}e{-scale}") for number in numbers]
-    return pa.array(cut, column.type).take(coded.indices)
+    cut = [number - number % width for number in numbers]
+    for number, made in zip(numbers, cut, strict=True):
+        if abs(made) >= 10**precision:
+            raise SchemaError(
+                f"{Decimal(f'{number}e{-scale}')} of a decimal({precision}, {scale}) has no partition value",
+                why=f"truncated to multiples of {width} it is {Decimal(f'{made}e{-scale}')}, which has a digit more",
+                todo="Leave such rows out, or let the table's engine give the column more digits",
+            )
+    return pa.array([Decimal(f"{made}e{-scale}") for made in cut], column.type).take(coded.indices)
 
 
 def _mask(column: pa.Array) -> npt.NDArray[np.bool_] | None:
@@ -182,17 +191,28 @@ def _moment(column: pa.Array, unit: str, source: pa.DataType, last: bool) -> pa.
 def _untruncated(low: pa.Array, high: pa.Array, width: int) -> tuple[pa.Array, pa.Array]:
     kind = high.type
     if pa.types.is_integer(kind):
-        top = pc.min_element_wise(
-            pc.add(high.cast(pa.int64()), width - 1), pa.scalar(2 ** (kind.bit_width - 1) - 1, pa.int64()),
-            skip_nulls=False,
-        )  # fmt: skip
-        return low, top.cast(kind)
+        return _untruncated_numbers(low, high, width)
     if pa.types.is_decimal(kind):
         wide = pa.decimal256(40, kind.scale)
         return low, pc.add(high.cast(wide), pa.scalar(Decimal(width - 1).scaleb(-kind.scale), wide))
     coded = high.dictionary_encode()
     after = [_after(value.as_py(), width) for value in coded.dictionary]
     return low, pa.array(after, kind).take(coded.indices)
+
+
+def _untruncated_numbers(low: pa.Array, high: pa.Array, width: int) -> tuple[pa.Array, pa.Array]:
+    """The smallest numbers of a type wrap round to its greatest when they are cut, here as in the reference engine:
+    what holds one of those may hold these too. A long may have been an int when it was cut."""
+    kind = high.type
+    ends = {2 ** (bits - 1) - 1 for bits in (32, kind.bit_width)}
+    last = pa.scalar(max(ends), kind)
+    wrapped = functools.reduce(
+        pc.or_kleene,
+        (pc.and_kleene(pc.less_equal(low, end), pc.greater_equal(high, max(end - width + 1, 0))) for end in ends),
+    )
+    room = pa.scalar(max(ends) - width + 1, kind)
+    top = pc.if_else(pc.greater(high, room), last, pc.add(pc.min_element_wise(high, room, skip_nulls=False), width - 1))
+    return pc.if_else(wrapped, pa.scalar(None, kind), low), top.cast(kind)
 
 
 def _after(prefix: str | bytes, width: int) -> str | bytes | None:
