@@ -136,7 +136,7 @@ class CatalogTable:
         with self._turn:
             if isinstance(self.catalog, MetastoreCatalog):
                 return self._swap(self.catalog, entry, base, updates)
-            return self._send(entry, requirements, updates)
+            return self._send(entry, base, requirements, updates)
 
     def create(self, schema: Schema, spec: PartitionSpec, version: int, properties: Mapping[str, str]) -> Loaded:
         """The table, without a snapshot; its namespace is made too. TableExistsError when there is one already.
@@ -166,7 +166,9 @@ class CatalogTable:
             return loaded
         return self.commit(loaded, (), [{"action": "upgrade-format-version", "format-version": version}])
 
-    def _send(self, entry: CatalogEntry, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
+    def _send(
+        self, entry: CatalogEntry, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]
+    ) -> Loaded:
         """The changes, to a catalog that makes the next metadata itself."""
         name = {"namespace": list(self.identifier.table[:-1]), "name": self.identifier.table[-1]}
         request = CommitTableRequest.model_validate(
@@ -183,7 +185,7 @@ class CatalogTable:
         location = answer.metadata_location
         with suppress(LakebedError, FileNotFoundError):  # the commit stands, whether its file can be read or not
             return self._read(location)
-        return Loaded(metadata_from_json(answer.metadata.model_dump_json().encode(), location), location)
+        return Loaded(TableMetadata(applied(base.metadata, updates, now_ms(), base.location)), location)
 
     def _swap(self, catalog: MetastoreCatalog, entry: CatalogEntry, base: Loaded, updates: Sequence[Words]) -> Loaded:
         """The next metadata file, put in the place of the current one."""

@@ -51,7 +51,11 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     UsageError when nothing of that name is configured or the configuration makes none, RuntimeMissingError when its
     client is not installed, StorageError when it does not answer.
     """
-    given = {k.removeprefix(CATALOG_OPTIONS): v for k, v in options.items() if k.startswith(CATALOG_OPTIONS)}
+    given: dict[str, Any] = {
+        key.removeprefix(CATALOG_OPTIONS): int(value) if key.endswith(".max-retries") and value.isdigit() else value
+        for key, value in options.items()
+        if key.startswith(CATALOG_OPTIONS)
+    }
     storage = {key: value for key, value in options.items() if of_storage(key)}
     kind = given.get("type", "")
     if kind and kind.lower() not in _TYPES:
