@@ -1,6 +1,6 @@
 """Writes into a Paimon primary-key table, beside pypaimon's native path, in one run on one machine.
 
-    ./run bench paimon-write [--rows 1000000] [--runs 3] [--parts engines,hashing,key-dynamic,spark]
+    ./run bench paimon-write [--rows 1000000] [--runs 3] [--parts engines,hashing,key-dynamic,spark,appends]
 
 engines: 1,000,000 rows x 10 columns in 4 buckets, then three upserts of a tenth, then a read that merges the four
 sorted runs, with fixed and with dynamic buckets. pypaimon runs in the interpreter that LAKEBED_INTEROP_PYTHON names
@@ -9,12 +9,16 @@ runs counts.
 
 hashing: million keys a second on one core, from columns to bucket numbers.
 
-key-dynamic: 100,000 rows that each move their key to another partition, into a table of ten times `--rows` keys in 8
-partitions (KEY_DYNAMIC), with the peak memory of the process that writes.
+key-dynamic: the first write of ten times `--rows` keys in 8 partitions (KEY_DYNAMIC), then a hundredth of them that
+move to another partition, each with the peak memory of the process that writes.
 
 spark: the same insert on a warm local[2], a DataFrame of a Parquet file in, the shuffle included, beside the local
 engine and beside what Spark itself takes to read, shuffle and hand the rows to Python; and the files of a bucket at
 several parallelisms.
+
+appends: the same rows into a table without keys and buckets, seven in ten of them in one of ten partitions: both
+engines' times, and the files of each partition at several parallelisms beside the least and the most that its bytes
+allow.
 
 The parts that ran replace theirs in results/paimon_write.json.
 """
@@ -210,30 +214,46 @@ def moving(ids: np.ndarray, partitions: np.ndarray) -> pa.Table:  # type: ignore
 
 
 def key_dynamic(given: argparse.Namespace) -> dict[str, object]:
-    """The write in a process of its own, whose memory is looked at."""
+    """Each write in a process of its own, whose memory is looked at."""
     import lakebed
 
-    count = given.rows * 10
     with tempfile.TemporaryDirectory() as folder:
-        table = lakebed.create(f"{folder}/t", "paimon", MOVING, ["id"], ["p"], {"bucket": "-1"})
-        steps = [np.arange(start, min(count, start + 500_000)) for start in range(0, count, 500_000)]
-        batches = (batch for ids in steps for batch in moving(ids, ids % 8).to_batches())
-        seconds: dict[str, float] = {}
-        timed(seconds, "insert", lambda: table.write(pa.RecordBatchReader.from_batches(MOVING, batches)))
-        command = [sys.executable, "-m", "bench.paimon_write", "--rows", str(given.rows), "--move", f"{folder}/t"]
-        made: dict[str, object] = {"keys in the table": count, "insert cpu": seconds["insert cpu"]}
-        return {**made, **child(command)}
+        lakebed.create(f"{folder}/t", "paimon", MOVING, ["id"], ["p"], {"bucket": "-1"})
+        made: dict[str, object] = {"keys in the table": given.rows * 10}
+        for step in KEY_STEPS:
+            command = [sys.executable, "-m", "bench.paimon_write", "--rows", str(given.rows)]
+            made[step] = child([*command, "--step", step, f"{folder}/t"])
+        return made
 
 
-def move(location: str, count: int) -> dict[str, float]:
-    """Memory in MiB: of the process before the write and at its peak."""
+def filled(location: str, count: int) -> dict[str, float]:
+    """The first write of all keys."""
     import lakebed
 
     table = lakebed.open(location)
-    ids = np.arange(0, count * 10, count // 10_000)
+    steps = [np.arange(start, min(count * 10, start + 500_000)) for start in range(0, count * 10, 500_000)]
+    batches = (batch for ids in steps for batch in moving(ids, ids % 8).to_batches())
+    return measured(lambda: table.write(pa.RecordBatchReader.from_batches(MOVING, batches)))
+
+
+def moved(location: str, count: int) -> dict[str, float]:
+    """Every hundredth key to another partition."""
+    import lakebed
+
+    table = lakebed.open(location)
+    ids = np.arange(0, count * 10, 100)
     data = moving(ids, (ids + 1) % 8)
-    seconds: dict[str, float] = {"rows moved": len(ids), "MiB before": peak_mebibytes()}
-    timed(seconds, "move", lambda: table.write(data, "upsert"))
+    return {"rows": len(ids)} | measured(lambda: table.write(data, "upsert"))
+
+
+KEY_STEPS = {"first write": filled, "move": moved}
+
+
+def measured(act: Callable[[], object]) -> dict[str, float]:
+    """Seconds, and memory in MiB: of the process before the write and at its peak."""
+    seconds: dict[str, float] = {"MiB before": peak_mebibytes()}
+    timed(seconds, "wall", act)
+    seconds["cpu"] = seconds.pop("wall cpu")
     return seconds | {"MiB at the peak": peak_mebibytes()}
 
 
@@ -299,15 +319,7 @@ def spark(given: argparse.Namespace) -> dict[str, object]:
             "lakebed.spark.write": lambda: write(2),
             "Spark alone: read, shuffle, hand to Python": lambda: floor(frame),
         }
-        for act in acts.values():
-            act()
-        for name, act in acts.items():
-            tries = []
-            for _ in range(given.runs):
-                wall, cpu = time.perf_counter(), tree_cpu()
-                act()
-                tries.append((round(time.perf_counter() - wall, 2), round(tree_cpu() - cpu, 2)))
-            made[name] = {"wall": min(tries)[0], "cpu": min(cpu for _, cpu in tries)}
+        made |= warm(acts, given.runs)
         target_size = 1 << 20
         for tasks in (2, 4, 8, 16):
             written = write(tasks, **{"target-file-size": str(target_size)})
@@ -321,8 +333,88 @@ def spark(given: argparse.Namespace) -> dict[str, object]:
     return made
 
 
+def warm(acts: dict[str, Callable[[], object]], runs: int) -> dict[str, object]:
+    """Seconds of each act, the best of the runs after one that warms up."""
+    for act in acts.values():
+        act()
+    made: dict[str, object] = {}
+    for name, act in acts.items():
+        tries = []
+        for _ in range(runs):
+            wall, cpu = time.perf_counter(), tree_cpu()
+            act()
+            tries.append((round(time.perf_counter() - wall, 2), round(tree_cpu() - cpu, 2)))
+        made[name] = {"wall": min(tries)[0], "cpu": min(cpu for _, cpu in tries)}
+    return made
+
+
+def appends(given: argparse.Namespace) -> dict[str, object]:
+    """As `spark`, for a table without buckets."""
+    import pyarrow.parquet as pq
+    from pyspark.sql import DataFrame
+
+    import lakebed
+    import lakebed.spark
+    from lakebed.formats.paimon.write.staged import greatest_size
+    from lakebed.spark.session import local_session
+    from lakebed.verbs.two_phase import TableWriter
+
+    ids = np.arange(given.rows, dtype=np.int64)
+    parts = np.where(ids % 10 < 7, "d", np.char.mod("s%d", ids // 10 % 9))
+    data = rows(ids, 0).append_column("part", pa.array(parts.astype(str)))
+    target_size = 1 << 20
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(data, f"{folder}/rows.parquet", row_group_size=given.rows // 8)
+        session = local_session("local[2]", app="bench")
+        frame = session.read.parquet(f"{folder}/rows.parquet")
+        fresh = itertools.count()
+
+        def table(**options: str) -> lakebed.Table:
+            return lakebed.create(f"{folder}/{next(fresh)}", "paimon", data.schema, (), ["part"], options)
+
+        def by_spark(frame: DataFrame, tasks: int, **options: str) -> str:
+            target = table(**options).location
+            lakebed.spark.write(frame, target, options={"sink.parallelism": tasks})
+            return target
+
+        def here(threads: int, **options: str) -> str:
+            target = table(**options)
+            with TableWriter(target.sink(), threads) as writer:
+                writer.write(data)
+                writer.prepare_commit()
+                writer.commit()
+            return target.location
+
+        def files(location: str) -> dict[str, list[int]]:
+            sizes: dict[str, list[int]] = {}
+            for path in Path(location).glob("part=*/bucket-0/data-*"):
+                sizes.setdefault(path.parent.parent.name, []).append(path.stat().st_size)
+            found = {
+                name: [len(some), -(-sum(some) // greatest_size(target_size)), -(-sum(some) // target_size)]
+                for name, some in sorted(sizes.items())
+            }
+            assert all(least <= count <= most for count, least, most in found.values()), found
+            return found
+
+        made = warm(
+            {
+                "local engine": lambda: here(2),
+                "lakebed.spark.write": lambda: by_spark(frame, 2),
+                "lakebed.spark.write, files of 1 MiB": lambda: by_spark(frame, 2, **{"target-file-size": "1 mb"}),
+            },
+            given.runs,
+        )
+        for tasks in (2, 4, 8, 16):
+            named = f"files of a partition at parallelism {tasks}: found, ceil(bytes / 1.4 MiB), ceil(bytes / 1 MiB)"
+            made[f"local engine, {named}"] = files(here(tasks, **{"target-file-size": "1 mb"}))
+            made[f"Spark, {named}"] = files(by_spark(frame.repartition(tasks), tasks, **{"target-file-size": "1 mb"}))
+        session.stop()
+    return made
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], dict[str, object]]] = {
     "engines": engines, "hashing": hashing, "key-dynamic": key_dynamic, "spark": spark,
+    "appends": appends,
 }  # fmt: skip
 
 
@@ -332,11 +424,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--pypaimon", metavar="WAREHOUSE", help=argparse.SUPPRESS)
-    parser.add_argument("--move", metavar="TABLE", help=argparse.SUPPRESS)
+    parser.add_argument("--step", nargs=2, metavar=("NAME", "TABLE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.pypaimon or given.move:
-        made = pypaimon_run(given.pypaimon, given.rows) if given.pypaimon else move(given.move, given.rows)
-        print(json.dumps(made))
+    if given.pypaimon:
+        print(json.dumps(pypaimon_run(given.pypaimon, given.rows)))
+        return
+    if given.step:
+        step, location = given.step
+        print(json.dumps(KEY_STEPS[step](location, given.rows)))
         return
     for part in given.parts.split(","):
         found = PARTS[part](given)

@@ -13,6 +13,7 @@ from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.read.plan import plan_snapshot
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.table import PaimonTable
+from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
 from lakebed.verbs.write import Mode
 from tests.unit.paimon.conftest import Make, contents, rows
 
@@ -103,6 +104,30 @@ def test_one_writer_may_prepare_many_commits(make: Make) -> None:
         assert writer.filter_and_commit(commits) == 3
         assert len(buckets(table)) == 90
         assert len(contents(table)) == 90
+
+
+@pytest.mark.parametrize("grows", [True, False])
+def test_a_first_write_holds_an_eighth_of_a_buffer_while_it_looks_up(
+    make: Make, grows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up: list[int] = []
+    assign = KeyAssigner.assign
+
+    def watched(self: KeyAssigner, batch: pa.Table, kinds: Any) -> Any:
+        looked_up.append(batch.nbytes)
+        return assign(self, batch, kinds)
+
+    monkeypatch.setattr(KeyAssigner, "assign", watched)
+    table = make(primary_key=("id",), write__buffer__size="80 kb", bucket="-1")
+    ids = list(range(6000))
+    random.Random(3).shuffle(ids)
+    ids = sorted(ids) if grows else ids
+    data = rows(*((f"p{turn}", i, "v", turn) for turn in range(2) for i in ids))
+    table.write(pa.RecordBatchReader.from_batches(data.schema, data.to_batches(max_chunksize=50)))
+    assert len(looked_up) > 8
+    assert max(looked_up) < 12_000
+    assert sorted(contents(table)) == [("p1", i, "v", 1) for i in range(6000)]
+    assert len(live_files(table.store, History(table.store).latest())) == 2
 
 
 @pytest.mark.parametrize("engine", ["deduplicate", "first-row", "partial-update", "aggregation"])

@@ -17,6 +17,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.types import DataField, arrow_type
@@ -171,7 +172,11 @@ class KeyAssigner:
         """The place of each key, -1 for none: what this task assigned before counts more than what the table holds."""
         asked = keys.append_column(_CODE, pa.array(np.arange(len(keys))))
         old = np.full(len(keys), -1, np.int32)
+        least, greatest = _range(keys)
         for piece in chain(self._pieces(), self._moved):
+            low, high = _range(piece)
+            if pc.or_(pc.less(high, least), pc.greater(low, greatest)).as_py():  # keys that grow, as ids do
+                continue
             more, fewer = (piece, asked) if len(piece) > len(asked) else (asked, piece)
             found = more.join(fewer, list(self._keys), join_type="inner")  # a table is made of the second's keys
             old[found.column(_CODE).to_numpy()] = found.column(_PLACE).to_numpy()
@@ -213,6 +218,12 @@ class KeyAssigner:
             at = rows.schema.get_field_index(field.name)
             rows = rows.set_column(at, rows.schema.field(at), column)
         return rows
+
+
+def _range(keys: pa.Table) -> tuple[pa.Scalar, pa.Scalar]:
+    """The least and the greatest value of the first key column."""
+    found = pc.min_max(keys.column(0))
+    return found["min"], found["max"]
 
 
 def _column(values: list[object], field: DataField) -> pa.Array:

@@ -47,6 +47,9 @@ TOTAL_BUCKETS = {
 _MOST_OPEN = 64
 """Files of tables without a key that stay open for more rows; with more buckets some get more files."""
 _THREADED_BYTES = 1 << 20
+_LOOKED_UP_AT = 8
+"""Rows whose keys are looked up in the whole table take some eight times their own bytes meanwhile, so they are when a
+buffer is filled to this part."""
 
 T = TypeVar("T")
 
@@ -125,8 +128,10 @@ class PaimonTaskWriter:
         self._names = NameFactory(target.file_prefix())
         self._held: list[tuple[pa.Table, Kinds | None]] = []
         self._held_bytes = 0
-        self._limit = target.options[opt.WRITE_BUFFER_SIZE]
         self._spill = Spill(self._files, target.options)
+        self._limit = target.options[opt.WRITE_BUFFER_SIZE]
+        if target.mode is BucketMode.KEY_DYNAMIC and self._spill.is_on:
+            self._limit //= _LOOKED_UP_AT
         self._places: dict[Bucket, _Place] = {}
         self._open: dict[Bucket, Writer] = {}
         self._next: dict[Bucket, int] = {}
