@@ -22,7 +22,9 @@ from lakebed.formats.iceberg.read.deletes import deleted_positions
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.formats.iceberg.write.files import RollingWriter, WriteTarget
-from lakebed.formats.iceberg.write.metrics import MetricsMode, leaves_of, parquet_metrics
+from lakebed.formats.iceberg.write.leaves import leaves_of
+from lakebed.formats.iceberg.write.metrics import parquet_metrics
+from lakebed.formats.iceberg.write.metrics_modes import MetricsMode
 from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
 from tests.iceberg_tables import make_table
 

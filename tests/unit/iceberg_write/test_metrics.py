@@ -17,7 +17,9 @@ from pyiceberg.types import BinaryType, DoubleType, LongType, NestedField, Strin
 from lakebed.errors import OptionError
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.entries import Metrics
-from lakebed.formats.iceberg.write.metrics import leaves_of, merged, metrics_modes, nan_counts, parquet_metrics
+from lakebed.formats.iceberg.write.leaves import leaves_of
+from lakebed.formats.iceberg.write.metrics import merged, nan_counts, parquet_metrics
+from lakebed.formats.iceberg.write.metrics_modes import metrics_modes
 from tests.iceberg_tables import make_table
 
 FIELDS = (

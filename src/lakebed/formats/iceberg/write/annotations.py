@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyiceberg.types import GeographyType, GeometryType, PrimitiveType
 
 from lakebed.formats.iceberg.codec.schema import FIELD_ID, VariantType
-from lakebed.formats.iceberg.write.metrics import Leaf
+from lakebed.formats.iceberg.write.leaves import Leaf
 from lakebed.kernel.parquet.annotate import geography, geometry, variant
 from lakebed.kernel.parquet.dictionaries import leaf_paths
 from lakebed.kernel.parquet.thrift import Struct

@@ -21,7 +21,8 @@ from lakebed.formats.iceberg.entries import DataFile, Partition
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import data_location, partition_path
 from lakebed.formats.iceberg.write.formats import FORMATS, Layout, OpenData
-from lakebed.formats.iceberg.write.metrics import Leaf, MetricsMode, leaves_of, metrics_modes
+from lakebed.formats.iceberg.write.leaves import Leaf, leaves_of
+from lakebed.formats.iceberg.write.metrics_modes import MetricsMode, metrics_modes
 
 _LEAST_GROUP = 4 << 10
 _FULL = 0.98

@@ -25,14 +25,9 @@ from lakebed.formats.iceberg.codec.schema import FIELD_ID
 from lakebed.formats.iceberg.entries import Metrics
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.write.annotations import Annotations
-from lakebed.formats.iceberg.write.metrics import (
-    ColumnMetrics,
-    Leaf,
-    MetricsMode,
-    nan_counts,
-    parquet_metrics,
-    split_offsets,
-)
+from lakebed.formats.iceberg.write.leaves import Leaf
+from lakebed.formats.iceberg.write.metrics import ColumnMetrics, nan_counts, parquet_metrics, split_offsets
+from lakebed.formats.iceberg.write.metrics_modes import MetricsMode
 from lakebed.kernel.avro import encode_records
 from lakebed.kernel.avro_container import avro_long, header
 from lakebed.kernel.parquet.annotate import AnnotatedFile

@@ -41,8 +41,9 @@ from lakebed.formats.iceberg.read.key_sets import KeySet
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.read.pruning import Pruning
 from lakebed.formats.iceberg.write.formats import FORMATS, Layout
+from lakebed.formats.iceberg.write.leaves import leaves_of
 from lakebed.formats.iceberg.write.message import RowDeletes
-from lakebed.formats.iceberg.write.metrics import MetricsMode, leaves_of
+from lakebed.formats.iceberg.write.metrics_modes import MetricsMode
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.routing import share_out
 from lakebed.kernel.staging import Run, StagedBuckets
