@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import LakebedError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog import Loaded, TableAccess
+from lakebed.formats.iceberg.access import Loaded, TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, Snapshot, TableMetadata
 from lakebed.formats.iceberg.expire.options import parsed

@@ -10,14 +10,8 @@ from pyiceberg.schema import Schema
 
 from lakebed.errors import CommitUnknownError, TableExistsError, UsageError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog import (
-    CatalogTable,
-    LostRaceError,
-    OutcomeUnknownError,
-    PathTable,
-    TableAccess,
-    parse_identifier,
-)  # fmt: skip
+from lakebed.formats.iceberg.access import LostRaceError, OutcomeUnknownError, TableAccess
+from lakebed.formats.iceberg.catalog import CatalogTable, parse_identifier
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spec, table_properties
@@ -25,6 +19,7 @@ from lakebed.formats.iceberg.expire.options import EXPIRE_SNAPSHOTS, REMOVE_ORPH
 from lakebed.formats.iceberg.expire.orphans import remove_orphans
 from lakebed.formats.iceberg.expire.snapshots import expire
 from lakebed.formats.iceberg.inspect import inspect
+from lakebed.formats.iceberg.path_table import PathTable
 from lakebed.formats.iceberg.read.appends import plan_appends
 from lakebed.formats.iceberg.read.changes import plan_difference, range_of
 from lakebed.formats.iceberg.read.context import ReadContext

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from lakebed.errors import LakebedError, OptionError, UsageError
 from lakebed.formats.iceberg import layout
-from lakebed.formats.iceberg.catalog import Loaded, TableAccess
+from lakebed.formats.iceberg.access import Loaded, TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.expire import options as mine

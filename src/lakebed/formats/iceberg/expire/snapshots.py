@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import LakebedError, UnsupportedError, UsageError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog import TableAccess
+from lakebed.formats.iceberg.access import TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, Ref, Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.updates import Words, ref_is

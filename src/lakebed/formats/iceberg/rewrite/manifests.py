@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError, UsageError
 from lakebed.formats.iceberg import options as opt
+from lakebed.formats.iceberg.access import TableAccess
 from lakebed.formats.iceberg.attempt import Attempt
-from lakebed.formats.iceberg.catalog import TableAccess
 from lakebed.formats.iceberg.codec.manifest import EXISTING
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lakebed.errors import CommitUnknownError, LakebedError, OptionError
 from lakebed.formats.iceberg import publish
-from lakebed.formats.iceberg.catalog import TableAccess
+from lakebed.formats.iceberg.access import TableAccess
 from lakebed.formats.iceberg.codec.manifest import COLUMNS
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.puffin import Positions

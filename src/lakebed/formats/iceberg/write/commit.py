@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
 from lakebed.formats.iceberg import publish
+from lakebed.formats.iceberg.access import TableAccess
 from lakebed.formats.iceberg.attempt import Attempt
-from lakebed.formats.iceberg.catalog import TableAccess
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.committing import Produced, commit_snapshot
 from lakebed.formats.iceberg.entries import DataFile, DeleteFile, FileTask

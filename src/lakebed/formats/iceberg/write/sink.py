@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import UsageError
-from lakebed.formats.iceberg.catalog import TableAccess
+from lakebed.formats.iceberg.access import TableAccess
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.layout import data_folder
 from lakebed.formats.iceberg.write.changes import last_of_each_key, widened
