@@ -13,6 +13,9 @@ from pyroaring import BitMap
 
 import lakebed
 from lakebed.formats.paimon.codec.roaring64 import chunks_from_bytes, chunks_to_bytes
+from lakebed.formats.paimon.write import staged
+from lakebed.kernel.routing import in_bounds
+from lakebed.verbs.write import settled
 from tests.golden import names, unpack
 from tests.interop.conftest import PaimonJvm, Pypaimon
 
@@ -168,6 +171,39 @@ def test_they_read_and_write_on(case: Case, tmp_path: Path, pypaimon: Pypaimon, 
     ]
     paimon_jvm.write(folder, [theirs, [*theirs[:2], 3000, *theirs[3:]]], 1, compact=not case.visible)
     table.write(orders(range(95, 105), 5))
+    check(table, folder, case, pypaimon, paimon_jvm)
+
+
+@pytest.mark.parametrize(("file_format", "target"), [("parquet", 30_000), ("orc", 10_000), ("avro", 30_000)])
+def test_appends_routed_by_size(
+    file_format: str, target: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pypaimon: Pypaimon,
+    paimon_jvm: PaimonJvm,
+) -> None:  # fmt: skip
+    """Several tasks put rows aside below the table, and files are cut to the bytes of each partition; a dead write's
+    rows lie there still."""
+    monkeypatch.setattr(staged, "INLINE_BYTES", 0)
+    options = {"bucket": "-1", "target-file-size": str(target), "file.format": file_format}
+    case = Case("routed", (), ("dt",), options)
+    folder = tmp_path / "db.db" / case.name
+    schema = pa.schema([field for field in ORDERS if file_format != "orc" or field.name not in ("at", "ms")])
+    table = lakebed.create(folder, "paimon", schema, (), case.partition_by, case.options)
+    data = orders(range(4000), 1).select(schema.names)
+    sink = table.sink()
+    messages: list[Any] = []
+    for start in range(0, 4000, 1000):
+        writer = sink.task_writer()
+        writer.write(data.slice(start, 1000).combine_chunks().to_batches()[0])
+        messages += writer.finish()
+    sink.commit(1, settled(sink, messages, lakebed.LocalEngine()))
+    dead = table.sink().task_writer()
+    dead.write(data.to_batches()[0])
+    assert dead.finish()
+    assert list((folder / ".lakebed" / "staging").iterdir())
+    for partition in folder.glob("dt=*"):
+        sizes = [path.stat().st_size for path in partition.glob("bucket-0/data-*")]
+        assert len(sizes) > 1
+        assert in_bounds(len(sizes), sum(sizes), target, staged.greatest_size(target)), sizes
+    assert plain(table.read().read_all()) == plain(data)
     check(table, folder, case, pypaimon, paimon_jvm)
 
 
