@@ -22,23 +22,33 @@ says where (numbers of apache/paimon unless another project is named).
 - #5800 two tags on one snapshot: here
 - #3367, #3401, #8952 messages of another version: tests/golden/test_paimon_serializers.py
 - #7745 merge engines read as plain files: tests/golden/test_paimon_read.py, tests/property/test_paimon_model.py
+- #4906 a number picks rows of a text column: here
+- #5581, #5648 a partition is marked before its data is there, or never: here
+- #6760 compaction of some partitions, from Python: here, for postponed rows
 - #5874 deletion vectors switched on later: here
 - #6978 expiry deletes data before the snapshot that names it: tests/crash/test_paimon_expire.py, and beside branches
   and tags test_expire.test_a_branch_keeps_its_files
 - ClickHouse/ClickHouse#113360 the union of all files: test_write.test_the_last_row_of_a_key_wins
 
-Not lakebed's yet, so without a test: #4906 (deletes by a filter), #5581 (marks of finished partitions), #5883 and
-#6760 (compaction of append tables), #8205 (streaming reads), #7710 (cleaning of orphans).
+Not lakebed's yet, so without a test: #5883 (compaction of append tables), #8205 (streaming reads), #7710 (cleaning of
+orphans).
 """
 
 import json
+import sqlite3
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import CommitConflictError, LakebedError
+from lakebed.callbacks import RegisterPartitions
+from lakebed.errors import CommitConflictError, LakebedError, PredicateError, SchemaError
+from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
+from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.write import attempt
 from tests.unit.paimon.conftest import Make, contents, rows
 
 
@@ -128,3 +138,73 @@ def test_deletion_vectors_switched_on_later_hide_no_merge(make: Make) -> None:
     schema["id"], schema["options"]["deletion-vectors.enabled"] = 1, "true"
     (folder / "schema-1").write_text(json.dumps(schema), "utf-8")
     assert contents(lakebed.open(table.location)) == [("a", 1, "v5", 5)]
+
+
+def test_a_number_picks_no_rows_of_a_text_column(make: Make) -> None:
+    table = make()
+    table.write(rows(*((name, 1, name, 1) for name in ("1", "2", "a", "b"))))
+    before = contents(table)
+    for where in ("dt = 2", "v = 2", "v in (1, 2)"):
+        with pytest.raises(PredicateError, match="put it in quotes"):
+            table.read(where=where)
+    with pytest.raises(SchemaError, match="Cast it to string"):
+        table.write(pa.table({"dt": [2], "id": [1]}), "delete")
+    assert contents(table) == before
+    assert [row[0] for row in contents(table, where="v = '2'")] == ["2"]
+    table.write(pa.table({"dt": ["2"], "id": [1]}), "delete")
+    assert [row[0] for row in contents(table)] == ["1", "a", "b"]
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_a_partition_is_registered_when_its_commit_is_there(
+    make: Make, tmp_path: Path, landed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    claim = attempt.claim_snapshot
+
+    def die(*given: Any) -> None:
+        if landed:
+            claim(*given)
+        raise Killed
+
+    table, database = make(), tmp_path / "partitions.sqlite"
+
+    def commit() -> None:
+        writer = table.writer("job", callbacks=[RegisterPartitions(lambda: sqlite3.connect(database))])
+        writer.write(rows(("a", 1, "v", 1)))
+        writer.commit(1, writer.prepare_commit())
+
+    def registered() -> list[Any]:
+        with sqlite3.connect(database) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'lakebed_partitions'").fetchall():
+                return []
+            return connection.execute("SELECT partition, snapshot_id FROM lakebed_partitions").fetchall()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(attempt, "claim_snapshot", die)
+        with pytest.raises(Killed):
+            commit()
+    assert registered() == []
+    commit()  # the job starts again, with the identifier that it had
+    assert registered() == [('{"dt": "a"}', 1)]
+    assert len(table.history()) == 1
+
+
+def test_a_compaction_touches_the_partitions_that_were_asked_for(tmp_path: Path) -> None:
+    schema = pa.schema([("day", pa.int32()), ("hour", pa.int32()), ("id", pa.int64()), ("v", pa.string())])
+    keys = ["day", "hour", "id"]
+    table = lakebed.create(tmp_path / "t", "paimon", schema, keys, ["day", "hour"], {"bucket": "-2"})
+    for version in range(3):
+        made = [(day, hour, 1, f"v{version}") for day in range(1, 8) for hour in range(4)]
+        table.write(pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in made], schema=schema))
+    waiting = {file for file in table.store.walk() if "bucket-postpone" in file.path}
+    planned = table.rewrite(where="day >= 5", dry_run=True)
+    done = table.rewrite(where="day >= 5")
+    assert (planned.groups, done.groups) == (12, 12)
+    assert {(row[0], row[3]) for row in contents(table)} == {(5, "v2"), (6, "v2"), (7, "v2")}
+    files = live_files(table.store, History(table.store).latest())
+    postponed = [entry.file.file_name for entry in files if entry.bucket == -2]
+    assert sorted(postponed) == sorted(file.name for file in waiting if int(file.path[4]) < 5)
+    assert not table.rewrite(where="day >= 5", dry_run=True).groups

@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,24 @@ def test_a_consumer_keeps_what_it_has_still_to_read(make: Make) -> None:
     consumer.write_text("{}")
     with pytest.raises(CorruptError, match="consumer"):
         table.expire(options=AT_ONCE)
+
+
+def test_a_consumer_that_did_not_move_for_long_holds_nothing(make: Make) -> None:
+    table = filled(make)
+    folder = Path(table.location) / "consumer"
+    folder.mkdir()
+    for name, hours in (("old", 49), ("new", 47)):
+        (folder / f"consumer-{name}").write_text(json.dumps({"nextSnapshot": 2 if name == "old" else 4}))
+        moved = time.time() - hours * 3600
+        os.utime(folder / f"consumer-{name}", (moved, moved))
+    options = {**AT_ONCE, "consumer.expiration-time": "2 d"}
+    planned = table.expire(dry_run=True, options=options)
+    assert "consumer/consumer-old" in planned.deleted_files
+    assert sorted(path.name for path in folder.iterdir()) == ["consumer-new", "consumer-old"]
+    result = table.expire(options=options)
+    assert (result.expired, result.deleted_files) == (planned.expired, planned.deleted_files)
+    assert [path.name for path in folder.iterdir()] == ["consumer-new"]
+    assert ids(table) == [4, 5, 6]
 
 
 def test_the_newest_snapshot_of_a_live_stream_stays(make: Make) -> None:

@@ -168,6 +168,12 @@ SNAPSHOTS_MAX = _optional(
 )
 SNAPSHOT_TIME = Option("snapshot.time-retained", duration_ms, 3_600_000, "Snapshots expire when they are older: 1 h.")
 EXPIRE_LIMIT = Option("snapshot.expire.limit", at_least(1), 50, "Most snapshots that expire at a time.")
+CONSUMER_TIME = Option(
+    "consumer.expiration-time",
+    duration_ms,
+    None,
+    "Consumers that did not move for this long are removed by an expiry, and hold no snapshot any more.",
+)
 OWED_TIME = Option(
     "lakebed.owed.time-retained",
     duration_ms,
@@ -211,7 +217,7 @@ _OTHERS = """
     clustering.strategy commit.force-compact compaction.delete-ratio-threshold compaction.force-rewrite-all-files
     compaction.force-up-level-0 compaction.max-size-amplification-percent compaction.offpeak-ratio
     compaction.offpeak.end.hour compaction.offpeak.start.hour compaction.optimization-interval compaction.size-ratio
-    compaction.total-size-threshold consumer-id consumer.expiration-time consumer.ignore-progress consumer.mode
+    compaction.total-size-threshold consumer-id consumer.ignore-progress consumer.mode
     continuous.discovery-interval cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl
     data-file.external-paths.specific-fs data-file.external-paths.strategy delete.force-produce-changelog
     deletion-vector.index-file.target-size disable-explicit-type-casting end-input.check-partition-expire

@@ -2,7 +2,8 @@
 
 Rules: Paimon's ExpireSnapshotsImpl.expire. The oldest snapshots go, without a gap: those beyond
 `snapshot.num-retained.max` at once, others once they are older than `snapshot.time-retained`, never one of the newest
-`snapshot.num-retained.min`, none that a consumer still has to read, `snapshot.expire.limit` of them at a time. Beyond
+`snapshot.num-retained.min`, none that a consumer still has to read (ConsumerManager.expire: until it is
+`consumer.expiration-time` old), `snapshot.expire.limit` of them at a time. Beyond
 that, the newest snapshot of each live stream stays, for a replayed batch is known by it, and so do snapshots that a
 callback was not called for yet.
 """
@@ -10,7 +11,8 @@ callback was not called for yet.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lakebed.errors import CorruptError, StorageError
@@ -19,6 +21,7 @@ from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER, Snapsho
 from lakebed.formats.paimon.layout import branch_prefix
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.commit.callbacks import ledgers
+from lakebed.kernel.files import FileInfo
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import Skipped
 
@@ -91,7 +94,8 @@ class RetentionPlanner:
         most = self.options[opt.EXPIRE_LIMIT]
         if earliest + most < end:
             yield earliest + most, Hold(earliest + most, f"{opt.EXPIRE_LIMIT.key} is {most}")
-        for name, following in consumers(self.history).items():
+        stale = stale_consumers(self.history, self.options, now)
+        for name, following in consumers(self.history, stale).items():
             if following < end:
                 remedy = f"Let it read on, or remove consumer/consumer-{name} when nobody reads as it any more"
                 yield following, Hold(following, f"consumer {name!r} has still to read them", remedy)
@@ -131,12 +135,31 @@ class RetentionPlanner:
         return self._known[snapshot_id]
 
 
-def consumers(history: History) -> dict[str, int]:
-    """The next snapshot that each consumer reads. CorruptError for a consumer file that does not say."""
-    folder = f"{branch_prefix(history.branch)}consumer"
+def stale_consumers(history: History, options: Options, now: int) -> tuple[str, ...]:
+    """The files of consumers that did not move for `consumer.expiration-time`. A file that was copied counts as moved:
+    it holds longer, not shorter."""
+    longest = options[opt.CONSUMER_TIME]
+    if longest is None:
+        return ()
+    made: list[str] = []
+    for info in _consumer_files(history):
+        with suppress(FileNotFoundError):
+            if now - history.store.modified(info.path) * 1000 > longest:
+                made.append(info.path)
+    return tuple(made)
+
+
+def _consumer_files(history: History) -> list[FileInfo]:
+    listing = history.store.list(f"{branch_prefix(history.branch)}consumer")
+    return [info for info in listing.files if info.name.startswith("consumer-")]
+
+
+def consumers(history: History, without: Collection[str] = ()) -> dict[str, int]:
+    """The next snapshot that each consumer reads, but those of some files. CorruptError for a consumer file that does
+    not say."""
     found: dict[str, int] = {}
-    for info in history.store.list(folder).files:
-        if info.name.startswith("consumer-"):
+    for info in _consumer_files(history):
+        if info.path not in without:
             try:
                 found[info.name.removeprefix("consumer-")] = int(
                     json.loads(history.store.read(info.path))["nextSnapshot"]

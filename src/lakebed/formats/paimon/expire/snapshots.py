@@ -18,7 +18,7 @@ from lakebed.errors import StorageError, UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.abandoned import abandoned_rows
-from lakebed.formats.paimon.expire.retention import Retention, RetentionPlanner
+from lakebed.formats.paimon.expire.retention import Retention, RetentionPlanner, stale_consumers
 from lakebed.formats.paimon.expire.unused import UnusedFiles
 from lakebed.formats.paimon.layout import branch_prefix, snapshot_path
 from lakebed.formats.paimon.publish import write_earliest
@@ -42,13 +42,14 @@ class SnapshotExpiry:
         """Expire what may go now. Raises UnsupportedError for a table whose changelog outlives its snapshots."""
         _refuse(self.history, self.options)
         store = self.history.store
-        abandoned = tuple(abandoned_rows(store))
+        now = int(time.time() * 1000)
+        abandoned = (*abandoned_rows(store), *stale_consumers(self.history, self.options, now))
         if not dry_run:
             store.delete_many(abandoned)
         finished = abandoned if dry_run else (*abandoned, *self._finish_interrupted())
         if self._planner is None:
             self._planner = RetentionPlanner(self.history, self.options)
-        retention = self._planner.plan(int(time.time() * 1000))
+        retention = self._planner.plan(now)
         if retention is None or retention.end <= retention.earliest:
             holds = tuple(hold.skipped for hold in retention.holds) if retention else ()
             return ExpireResult((), finished, holds, dry_run)
