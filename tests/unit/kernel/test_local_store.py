@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakebed.errors import StorageError, UnsupportedError
+from lakebed.errors import StorageError, UnsupportedError, UsageError
 from lakebed.kernel.files import PutOutcome, open_store
 from lakebed.kernel.files.local import STAGING, LocalStore
 
@@ -241,3 +241,40 @@ def test_many_files_are_read_and_none_through_a_link_out_of_the_table(table: Loc
             table.read_many([path])
     with pytest.raises(StorageError, match="cannot read a"):
         table.read_many(["a"])
+
+
+def test_many_files_go_through_one_descriptor_a_folder_and_none_stays_open(
+    table: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = os.urandom(100_000)
+    for name in ("a/1", "a/2", "b/3", "4"):
+        table.write(name, large + name.encode())
+    real, opened = os.open, []
+
+    def counted(path: str, flags: int, *rest: Any, **more: Any) -> int:
+        if flags & os.O_DIRECTORY:
+            opened.append(os.path.relpath(path, table.location))
+        return real(path, flags, *rest, **more)
+
+    before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(os, "open", counted)
+    paths = ["a/1", "a/2", "b/3", "4"]
+    assert table.read_many(paths) == [large + name.encode() for name in paths]
+    assert opened == ["a", "b", "."]
+    with pytest.raises(FileNotFoundError, match="a/5"):
+        table.read_many(["a/1", "a/5"])
+    with pytest.raises(FileNotFoundError, match="none/1"):
+        table.read_many(["none/1"])
+    table.delete_many(["a/1", "none/1", "b/3"])
+    table.delete_in_order(["a/2", "none/1", "4"])
+    assert [*table.walk()] == []
+    assert os.listdir("/proc/self/fd") == before
+
+
+@pytest.mark.parametrize("path", ["../x", "a/..", "a/../../x", "/etc/passwd", "a\0b", "a/\0"])
+def test_many_paths_that_leave_the_table_are_refused(table: LocalStore, path: str) -> None:
+    table.write("a/f", b"x")
+    for call in (table.read_many, table.delete_many, table.delete_in_order):
+        with pytest.raises(UsageError, match="leaves the table"):
+            call([path])
+    assert table.read("a/f") == b"x"

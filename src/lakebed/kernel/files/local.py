@@ -15,11 +15,13 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import starmap
 from typing import TypeVar
 
 import pyarrow as pa
 
 from lakebed.errors import StorageError, UnsupportedError
+from lakebed.kernel.files.folders import Folders
 from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, failed, inside
 
 R = TypeVar("R")
@@ -64,6 +66,7 @@ class LocalStore(Store):
         """The direct content of a folder; empty when there is no such folder."""
         folders: list[str] = []
         files: list[tuple[str, int]] = []
+        prefix = f"{folder}/" if folder else ""
         try:
             with _opened(self.local_path(folder)) as opened, os.scandir(opened) as entries:
                 for entry in entries:
@@ -71,14 +74,13 @@ class LocalStore(Store):
                         if entry.name != STAGING:
                             folders.append(entry.name)
                     elif (size := _size_of(entry)) is not None:
-                        files.append((entry.name, size))
+                        files.append((prefix + entry.name, size))
         except (FileNotFoundError, NotADirectoryError):
             return Listing((), ())
         except OSError as error:
             raise failed("list", self._root, folder, error) from error
-        prefix = f"{folder}/" if folder else ""
         files.sort()
-        return Listing(tuple(sorted(folders)), tuple(FileInfo(prefix + name, size) for name, size in files))
+        return Listing(tuple(sorted(folders)), tuple(starmap(FileInfo, files)))
 
     def walk(self, folder: str = "") -> Iterator[FileInfo]:
         """All files below a folder, hidden ones too; a link to a folder above itself is passed over."""
@@ -174,50 +176,42 @@ class LocalStore(Store):
 
         A folder is looked at once for links out of the table, and a file that is a link is looked at by itself.
         """
-        folders: dict[str, str] = {}
-        return [self._read_in(folders, path) for path in paths]
+        with Folders(self.local_path) as folders:
+            return [self._read_in(folders, path) for path in paths]
 
-    def _read_in(self, folders: dict[str, str], path: str) -> bytes:
+    def _read_in(self, folders: Folders, path: str) -> bytes:
         try:
-            with open(self._in_folder(folders, path), "rb", buffering=0, opener=_no_link) as file:
-                return file.readall()
-        except FileNotFoundError:
-            raise
+            return folders.read(path)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(error.errno, error.strerror, f"{self._root}/{path}") from error
         except OSError as error:
             if error.errno == errno.ELOOP:
                 return self.read(path)
             raise failed("read", self._root, path, error) from error
 
-    def _in_folder(self, folders: dict[str, str], path: str) -> str:
-        """The absolute path of a file, whose folder was looked at once; the file itself may be a link."""
-        folder, _, name = path.rpartition("/")
-        if folder not in folders:
-            folders[folder] = self.local_path(folder)
-        return f"{folders[folder]}/{inside(name)}"
-
     def delete_in_order(self, paths: Iterable[str]) -> None:
         """Remove files one after the other; the first error ends it. A folder is looked at once for links out of the
         table."""
-        folders: dict[str, str] = {}
-        for path in paths:
-            self._delete_in(folders, path)
+        with Folders(self.local_path) as folders:
+            for path in paths:
+                self._delete_in(folders, path)
 
     def delete_many(self, paths: Iterable[str]) -> None:
         """Remove files, one after the other: threads would cost more than the disk takes. The first error is raised
         after all were tried. A folder is looked at once for links out of the table."""
-        folders: dict[str, str] = {}
         first: StorageError | None = None
-        for path in paths:
-            try:
-                self._delete_in(folders, path)
-            except StorageError as error:
-                first = first or error
+        with Folders(self.local_path) as folders:
+            for path in paths:
+                try:
+                    self._delete_in(folders, path)
+                except StorageError as error:
+                    first = first or error
         if first is not None:
             raise first
 
-    def _delete_in(self, folders: dict[str, str], path: str) -> None:
+    def _delete_in(self, folders: Folders, path: str) -> None:
         try:
-            os.unlink(self._in_folder(folders, path))
+            folders.unlink(path)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -309,10 +303,6 @@ def _opened(folder: str) -> Iterator[int]:
         yield opened
     finally:
         os.close(opened)
-
-
-def _no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW)
 
 
 def _size_of(entry: os.DirEntry[str]) -> int | None:

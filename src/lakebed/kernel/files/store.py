@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -30,8 +31,7 @@ class PutOutcome(StrEnum):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class FileInfo:
+class FileInfo(NamedTuple):
     """One file: its path inside the store and its size in bytes. No modification time: copies change it, so nothing may
     rest on it."""
 

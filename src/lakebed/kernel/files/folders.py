@@ -1,0 +1,82 @@
+"""Files of a local disk by the descriptor of their folder: a folder is walked down to, and looked at for links out of
+the table, once; each of its files then costs one step.
+
+A link in the place of a file is never followed here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import TracebackType
+
+from lakebed.kernel.files.store import inside
+
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
+_FILE = os.O_RDONLY | os.O_NOFOLLOW
+_SMALL = 16 << 10
+"""What a file has at most that is read without asking for its size first."""
+
+
+class Folders:
+    """Reads and removes files folder by folder; the folder of the last one stays open until the block ends.
+
+    `find` gives the absolute path of a folder in the store, after the check that it stays inside.
+    """
+
+    def __init__(self, find: Callable[[str], str]) -> None:
+        self._find = find
+        self._found: dict[str, str] = {}
+        self._open: str | None = None
+        self._descriptor = -1
+
+    def __enter__(self) -> Folders:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a whole file; OSError as the operating system gives it, ELOOP for a link."""
+        folder, _, name = path.rpartition("/")
+        descriptor = os.open(_plain(name), _FILE, dir_fd=self._of(folder))
+        try:
+            return _whole(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def unlink(self, path: str) -> None:
+        """Removes a file, or the link in its place; OSError as the operating system gives it."""
+        folder, _, name = path.rpartition("/")
+        os.unlink(_plain(name), dir_fd=self._of(folder))
+
+    def _of(self, folder: str) -> int:
+        if folder != self._open:
+            self._close()
+            if folder not in self._found:
+                self._found[folder] = self._find(folder)
+            self._descriptor = os.open(self._found[folder], _FOLDER)
+            self._open = folder
+        return self._descriptor
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open = None
+            os.close(self._descriptor)
+
+
+def _plain(name: str) -> str:
+    """A name that is in its folder."""
+    return name if name != ".." and "\0" not in name else inside(name)
+
+
+def _whole(descriptor: int) -> bytes:
+    """A file from its beginning to its end; a small one takes two reads, of which the second sees the end."""
+    data = os.read(descriptor, _SMALL)
+    if len(data) < _SMALL and not os.read(descriptor, 1):
+        return data
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with open(descriptor, "rb", buffering=0, closefd=False) as file:
+        return file.readall()
