@@ -19,7 +19,6 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 _LOG = re.compile(r"\.(.+)_(\d+)\.log\.(\d+)(?:_(\d+-\d+-\d+))?(\.cdc)?")
 _BASE = re.compile(r"(.+?)_(\d+-\d+-\d+)_(\d+)\.(parquet|orc|hfile|lance)")
-_INSTANT = re.compile(r"(\d+)(?:_(\d+))?\.([a-z]+)(?:\.([a-z]+))?")
 
 ACTIONS = frozenset(
     {
@@ -41,6 +40,12 @@ COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit", "cluster
 """Actions whose completed file bears another action's name."""
 WRITES = frozenset({"commit", "deltacommit", "replacecommit", "compaction", "logcompaction", "clustering"})
 """Actions that make or replace data files."""
+_KINDS = {
+    "inflight": ("commit", "inflight"),
+    **{action: (action, "completed") for action in ACTIONS},
+    **{f"{action}.{state}": (action, state) for action in ACTIONS for state in ("requested", "inflight")},
+}
+"""What stands behind the first dot of a state file's name -> (action, state)."""
 
 
 class BaseFile(NamedTuple):
@@ -96,15 +101,12 @@ def parse_state_name(name: str) -> StateFile | None:
     An inflight commit is called `<time>.inflight` alone; empty completion times cannot occur in layout 2's completed
     names.
     """
-    match = _INSTANT.fullmatch(name)
-    if not match:
+    times, _, rest = name.partition(".")
+    kind = _KINDS.get(rest)
+    time, has_completed, completed = times.partition("_")
+    if kind is None or not time.isdecimal() or (has_completed and not completed.isdecimal()):
         return None
-    time, completed, first, second = match.groups()
-    if first == "inflight" and second is None:
-        return StateFile(time, "", "commit", "inflight", name)
-    if first not in ACTIONS or second not in (None, "requested", "inflight"):
-        return None
-    return StateFile(time, completed or "", first, second or "completed", name)
+    return StateFile(time, completed, *kind, name)
 
 
 def write_attempt(token: str) -> tuple[int, ...]:

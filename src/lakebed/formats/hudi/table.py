@@ -44,7 +44,9 @@ class HudiTable(Table):
         self._metadata = MetadataFiles(store)
         self._scratch = Scratch(self._options[SCRATCH_DIR])
         self._archive = ArchiveMemory()
-        self.state()
+        load_config(
+            store
+        )  # a table that cannot be read fails when it is opened; its timeline is listed when it is asked
 
     def state(self) -> TableState:
         """The table's metadata as it is now."""

@@ -8,6 +8,7 @@ last one is named commit.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import NamedTuple
 
 from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES, parse_state_name
@@ -78,14 +79,14 @@ def load_active(store: Store, folder: str) -> tuple[ActiveInstant, ...]:
 def active_from(files: Iterable[FileInfo]) -> tuple[ActiveInstant, ...]:
     """The same from a listing."""
     found: dict[tuple[str, str], list[StateInfo]] = {}
-    for info in files:
-        named = parse_state_name(info.name)
+    for path, size in files:
+        named = parse_state_name(path.rpartition("/")[2])
         if named is not None:
             time, completed, action, state, _ = named
-            file = StateInfo(state, action, info.path, info.size, completed)
+            file = StateInfo(state, action, path, size, completed)
             found.setdefault((time, COMPLETES_AS.get(action, action)), []).append(file)
-    return tuple(ActiveInstant(*key, tuple(sorted(found[key], key=_state_of))) for key in sorted(found))
+    return tuple(ActiveInstant(*key, tuple(sorted(found[key], key=_state_of, reverse=True))) for key in sorted(found))
 
 
-def _state_of(file: StateInfo) -> int:
-    return STATES.index(file.state)
+_state_of = itemgetter(0)
+"""The states stand in the alphabet from last to first."""

@@ -30,6 +30,7 @@ from lakebed.formats.hudi.layout import COMPLETES_AS
 from lakebed.formats.hudi.options import ARCHIVAL_BATCH, ARCHIVE_STRICT, BATCH_BYTES, TIMELINE_COMPACTION_BATCH
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
+from lakebed.kernel.garbage import no_cycles
 from lakebed.kernel.options import Options
 from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.upkeep import ArchiveResult, Blocker
@@ -74,10 +75,11 @@ class _Run:
         return folder_of(self.config.archive_folders)
 
     def plan(self) -> tuple[Kept, Plan]:
-        evidence = gather(self.store, self.config, self.options, dict(self.storage))
-        kept = kept_bounds(self.options, evidence.instants, self.config)
-        already = self.archived_already(evidence.instants)
-        return kept, plan_archival(evidence, self.options, kept, already)
+        with no_cycles():
+            evidence = gather(self.store, self.config, self.options, dict(self.storage))
+            kept = kept_bounds(self.options, evidence.instants, self.config)
+            already = self.archived_already(evidence.instants)
+            return kept, plan_archival(evidence, self.options, kept, already)
 
     def archived_already(self, instants: Sequence[ActiveInstant]) -> frozenset[Key]:
         """Active instants that a run wrote and died before it deleted them: only what was archived last can hold

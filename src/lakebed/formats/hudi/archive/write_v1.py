@@ -77,12 +77,13 @@ class V1Writer:
     def add(self, records: Iterable[Record]) -> None:
         """One instant's records; those that the archive holds already are passed over."""
         for record in records:
-            if (record.time, record.action, record.state) in self.known:
+            time, action, state, datum = record
+            if self.known and (time, action, state) in self.known:
                 continue
-            if self._bytes and self._bytes + len(record.datum) > self.file_bytes:
+            if self._bytes and self._bytes + len(datum) > self.file_bytes:
                 self.flush()
-            self._records.append(record.datum)
-            self._bytes += len(record.datum)
+            self._records.append(datum)
+            self._bytes += len(datum)
             if len(self._records) >= self.batch:
                 self._cut()
 

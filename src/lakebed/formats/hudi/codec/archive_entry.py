@@ -5,7 +5,6 @@ Rules: Hudi's `MetadataConversionUtils.createMetaWrapper` of 1.0: which payload 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 
 from lakebed.errors import CorruptError
@@ -16,6 +15,7 @@ from lakebed.kernel.avro_container import MAGIC, avro_long
 
 _COMMITS = ("commit", "deltacommit")
 _COMPACTIONS = ("compaction", "logcompaction")
+_TIME, _TRANSITION = "commitTime", "stateTransitionTime"
 _SOME = b"\x02"
 """Every field of the entry is a union with null first, or with null second and never set."""
 
@@ -30,15 +30,17 @@ def archived_entry(time: str, action: str, state: str, data: bytes) -> bytes:
     field, payload = _payload(action, state, data)
     if field == "" and state == "completed":
         raise CorruptError(f"no archived form of a completed {action} is known", instant=time)
-    nulls, places = _layout()
-    parts = list(nulls)
-    parts[places["commitTime"]] = _SOME + avro_text(time)
-    parts[places["actionType"]] = _word(action)
-    parts[places["actionState"]] = _word(state.upper())
-    parts[places["stateTransitionTime"]] = _SOME + avro_text(time.ljust(17, "0")[:17])
-    if field:  # the last, since it moves the places behind it: a payload can be large, and is copied once
-        parts[places[field] : places[field] + 1] = (_SOME, payload)
-    return b"".join(parts)
+    frame = _frame(action, state, field)
+    values = {
+        "": b"",
+        _TIME: avro_text(time),
+        _TRANSITION: avro_text(time.ljust(17, "0")[:17]),
+        field: payload,
+    }
+    parts: list[bytes] = []
+    for constant, name in frame:
+        parts += (constant, values[name])
+    return b"".join(parts)  # a payload can be large, and is copied once
 
 
 def check_readable(data: bytes) -> None:
@@ -54,17 +56,20 @@ def check_readable(data: bytes) -> None:
 
 
 @cache
-def _word(text: str) -> bytes:
-    """An action or a state, of which there are few."""
-    return _SOME + avro_text(text)
-
-
-@cache
-def _layout() -> tuple[tuple[bytes, ...], Mapping[str, int]]:
-    """The Avro bytes of each field's null, and the place of each field."""
-    fields = record_types()[ENTRY]["fields"]
-    nulls = tuple(avro_long(field["type"].index("null")) for field in fields)
-    return nulls, {field["name"]: place for place, field in enumerate(fields)}
+def _frame(action: str, state: str, field: str) -> tuple[tuple[bytes, str], ...]:
+    """The record without what differs between instants: pairs of Avro bytes and the field whose value follows them, ""
+    for none. `field` is that of the payload, "" without one."""
+    constants = {"actionType": _SOME + avro_text(action), "actionState": _SOME + avro_text(state.upper())}
+    found: list[tuple[bytes, str]] = []
+    before = b""
+    for one in record_types()[ENTRY]["fields"]:
+        name = one["name"]
+        if name in (_TIME, _TRANSITION, field):
+            found.append((before + _SOME, name))
+            before = b""
+        else:
+            before += constants.get(name) or avro_long(one["type"].index("null"))
+    return (*found, (before, ""))
 
 
 def _payload(action: str, state: str, data: bytes) -> tuple[str, bytes]:
