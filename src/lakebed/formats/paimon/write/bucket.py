@@ -6,10 +6,8 @@ PostponeBucketWriter.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,33 +15,24 @@ import pyarrow as pa
 
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.avro_columns import can_hold
-from lakebed.formats.paimon.codec.binary_row import EMPTY_ROW, encode_row, plain, with_arity
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD, file_fields, file_schema
-from lakebed.formats.paimon.codec.manifest import SOURCE_APPEND, DataFileMeta, SimpleStats
+from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND, arrow_schema, file_field
+from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, arrow_schema, file_field
 from lakebed.formats.paimon.definition import split_names
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, NameFactory
 from lakebed.formats.paimon.merge import Runs, key_runs, merge_function, sort_order
+from lakebed.formats.paimon.write.describe import Describer, Part, file_meta
 from lakebed.formats.paimon.write.files import RollingWriter, WrittenFile
-from lakebed.formats.paimon.write.formats import FOOTER_TEXT_BYTES, FileFormat
-from lakebed.formats.paimon.write.stats import (
-    KEY_TRUNCATION,
-    ColumnFacts,
-    StatsMode,
-    column_stats,
-    joined_facts,
-    value_stats,
-)
+from lakebed.formats.paimon.write.formats import FileFormat
+from lakebed.formats.paimon.write.stats import StatsMode
 from lakebed.kernel.files import Store
 from lakebed.kernel.merge.runs import merge_sorted
 from lakebed.kernel.options import Options
-from lakebed.model.rowkind import RowKind
 from lakebed.verbs.kinds import Kinds
 
 Numbers = npt.NDArray[np.int64]
 SEQUENCE_COLUMN, KIND_COLUMN = file_field(SEQUENCE_FIELD), file_field(KIND_FIELD)
-_NO_KEY = with_arity(EMPTY_ROW, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +49,6 @@ class Arrivals:
     def kinds_at(self, chosen: Numbers) -> Kinds:
         """The kinds of some rows."""
         return np.zeros(len(chosen), np.int8) if self.kinds is None else self.kinds[chosen]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What the manifest needs of some rows of a file: facts of columns, the first and last key, the least and greatest
-    sequence number, and how many rows delete."""
-
-    facts: dict[str, ColumnFacts]
-    first: tuple[Any, ...]
-    last: tuple[Any, ...]
-    sequences: tuple[int, int]
-    deletes: int
 
 
 Writer = RollingWriter[Part]
@@ -160,7 +137,7 @@ class BucketFiles:
             how = replace(how, name="avro")  # whatever the table's format is, as the reference's writer does
         if changelog:
             names = names.under(self.options[opt.CHANGELOG_FILE_PREFIX])
-        describe = _Describer(self.schema, self._stats_mode, how.name == "parquet", sequence)
+        describe = Describer(self.schema, self._stats_mode, how.name == "parquet", sequence)
         return RollingWriter(self.store, folder, how, names, describe, repeats, rolls)
 
     def arrived(self, arrivals: Arrivals) -> pa.Table:
@@ -177,7 +154,8 @@ class BucketFiles:
 
     def metas(self, files: Sequence[WrittenFile[Part]]) -> tuple[DataFileMeta, ...]:
         """Files as manifests name them."""
-        return tuple(self._meta(file) for file in files)
+        numbered = bool(self.schema.primary_keys) or self.options[opt.BUCKET] >= 0
+        return tuple(file_meta(file, self.schema, self._stats_mode, numbered) for file in files)
 
     @property
     def _postpones(self) -> bool:
@@ -261,84 +239,6 @@ class BucketFiles:
         keys = [] if thin else [rows.column(name) for name in self.schema.trimmed_primary_keys]
         return pa.Table.from_arrays([*keys, *rows.columns], schema=file_schema(file_fields(self.schema, thin)))
 
-    # ---- manifests ----
-
-    def _meta(self, file: WrittenFile[Part]) -> DataFileMeta:
-        mode, parts = self._stats_mode, file.parts
-        texts = [
-            {name: ColumnFacts(low, high) for name, pairs in file.texts.items() for low, high in pairs[at : at + 1]}
-            for at in range(max(map(len, file.texts.values()), default=0))
-        ]
-        facts = joined_facts([*(part.facts for part in parts), *texts])
-        stats, covered = value_stats(facts, self.schema.fields, mode)
-        low, high, key_stats = self._key_range(parts, facts, mode)
-        numbers = min(part.sequences[0] for part in parts), max(part.sequences[1] for part in parts)
-        if not self.schema.primary_keys and self.options[opt.BUCKET] < 0:
-            numbers = 0, file.rows - 1  # without buckets each file counts for itself
-        return DataFileMeta(
-            file.name,
-            file.size,
-            file.rows,
-            low,
-            high,
-            key_stats,
-            stats,
-            *numbers,
-            self.schema.id,
-            level=0,
-            creation_time=int(time.time() * 1000),
-            delete_row_count=sum(part.deletes for part in parts),
-            file_source=SOURCE_APPEND,
-            value_stats_cols=covered,
-        )
-
-    def _key_range(
-        self, parts: Sequence[Part], facts: dict[str, ColumnFacts], mode: StatsMode
-    ) -> tuple[bytes, bytes, SimpleStats]:
-        """The first and last key, and the statistics of the key's columns."""
-        if not self.schema.primary_keys:
-            return _NO_KEY, _NO_KEY, SimpleStats()
-        fields = self.schema.project(self.schema.trimmed_primary_keys)
-        types = [field.type for field in fields]
-        low, high = (with_arity(encode_row(row, types), len(types)) for row in (parts[0].first, parts[-1].last))
-        if mode.counts:
-            return low, high, column_stats(facts, fields, StatsMode(True, KEY_TRUNCATION))
-        nothing = with_arity(encode_row([None] * len(types), types), len(types))
-        return low, high, SimpleStats(nothing, nothing, (None,) * len(types))
-
-
-class _Describer:
-    """Looks at the rows of a file as they are written. The bounds of texts are left to the footer of a Parquet file
-    where it will have them."""
-
-    def __init__(self, schema: TableSchema, mode: StatsMode, parquet: bool, sequence: int) -> None:
-        self._schema, self._mode, self._parquet, self._next = schema, mode, parquet, sequence
-        self._keys = schema.trimmed_primary_keys if schema.primary_keys else ()
-        self._types = {field.name: field.type for field in schema.fields}
-
-    def __call__(self, rows: pa.Table) -> Part:
-        facts = {
-            field.name: self._facts(_column(rows, field.name), field.name)
-            for field in self._schema.fields
-            if not field.type.is_nested
-        } if self._mode.counts else {}  # fmt: skip
-        if not self._keys:
-            start, self._next = self._next, self._next + len(rows)
-            return Part(facts, (), (), (start, self._next - 1), 0)
-        keys = [_column(rows, name) for name in self._keys]
-        first, last = (tuple(plain(key[at]) for key in keys) for at in (0, len(rows) - 1))
-        numbers = _column(rows, SEQUENCE_NUMBER).to_numpy()
-        kinds = _column(rows, VALUE_KIND).to_numpy()
-        deletes = int(((kinds == RowKind.DELETE) | (kinds == RowKind.UPDATE_BEFORE)).sum())
-        return Part(facts, first, last, (int(numbers.min()), int(numbers.max())), deletes)
-
-    def _facts(self, column: pa.Array, name: str) -> ColumnFacts:
-        if not self._mode.characters and name not in self._keys:
-            return ColumnFacts(nulls=column.null_count)
-        if self._parquet and pa.types.is_string(column.type) and _longest(column) <= FOOTER_TEXT_BYTES:
-            return ColumnFacts(nulls=column.null_count)
-        return ColumnFacts.of(column, self._types[name])
-
 
 def run_schema(schema: TableSchema) -> pa.Schema:
     """The columns of sorted runs: numbers, kinds, then the table's columns."""
@@ -348,14 +248,3 @@ def run_schema(schema: TableSchema) -> pa.Schema:
 def _with_system(values: pa.Table, sequences: Numbers, kinds: Kinds) -> pa.Table:
     columns = [pa.array(sequences), pa.array(kinds), *values.columns]
     return pa.Table.from_arrays(columns, schema=pa.schema([SEQUENCE_COLUMN, KIND_COLUMN, *values.schema]))
-
-
-def _longest(texts: pa.Array) -> int:
-    """The bytes of the longest text."""
-    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    return int(np.diff(offsets).max(initial=0))
-
-
-def _column(rows: pa.Table, name: str) -> pa.Array:
-    column = rows.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
