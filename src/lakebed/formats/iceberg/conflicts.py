@@ -49,7 +49,7 @@ def check_no_new_deletes(
     added = _deletes_of(attempt, snapshots)
     deletes = [file for file in added if not (ignore_equality and file.content is Content.EQUALITY_DELETES)]
     index = DeleteIndex(deletes, unpartitioned(attempt.metadata))
-    for file in replaced:
+    for file in () if index.is_empty else replaced:
         for delete in index.applying(file):
             raise _conflict(
                 attempt, "rows of a file to be replaced were deleted meanwhile", file=file.path,

@@ -237,9 +237,9 @@ def _deletes_to_drop(
         vector = pc.equal(entries["file_format"], "PUFFIN")
         orphaned = pc.and_(vector, pc.is_in(entries["referenced_data_file"], value_set=data))
         by_name = pc.is_in(entries["file_path"], value_set=names).to_numpy().copy()
-        for row in np.flatnonzero(by_name):
-            place = (entries["file_path"][row].as_py(), entries["content_offset"][row].as_py())
-            by_name[row] = place in named
+        rows = np.flatnonzero(by_name)
+        paths, offsets = (entries[name].take(pa.array(rows)).to_pylist() for name in ("file_path", "content_offset"))
+        by_name[rows] = [place in named for place in zip(paths, offsets, strict=True)]
         found: pa.Array = pc.or_(pc.fill_null(orphaned, False), pa.array(by_name)).combine_chunks()
         if least is not None:
             number = entries["sequence_number"]

@@ -33,6 +33,7 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import partition_types
 from lakebed.kernel.avro import encoded
 from lakebed.kernel.avro_container import avro_long, header
+from lakebed.kernel.engine import LocalEngine
 
 _BLOCK_ROWS = 2000
 _LEVEL = 6
@@ -73,13 +74,19 @@ class ManifestEncoder:
         """
         start = size = 0
         blocks: list[tuple[int, bytes]] = []
-        for first in range(0, len(entries), _BLOCK_ROWS):
+        firsts = range(0, len(entries), _BLOCK_ROWS)
+
+        def block(first: int) -> tuple[int, bytes]:
             part = entries.slice(first, _BLOCK_ROWS)
-            blocks.append((len(part), _deflated(self._encoded(part))))
-            size += len(blocks[-1][1])
+            return len(part), _deflated(self._encoded(part))
+
+        made = LocalEngine().map(block, firsts) if len(firsts) > 1 else map(block, firsts)
+        for first, (count, data) in zip(firsts, made, strict=True):
+            blocks.append((count, data))
+            size += len(data)
             if target_bytes is not None and size >= target_bytes:
-                yield self._manifest(entries.slice(start, first + len(part) - start), blocks)
-                start, size, blocks = first + len(part), 0, []
+                yield self._manifest(entries.slice(start, first + count - start), blocks)
+                start, size, blocks = first + count, 0, []
         if blocks:
             yield self._manifest(entries.slice(start), blocks)
 

@@ -67,41 +67,62 @@ def remove_orphans(access: TableAccess, options: Options, dry_run: bool) -> Expi
     return ExpireResult((), tuple(inside(folder, path) for path in orphans), tuple(kept), dry_run)
 
 
+_Place = tuple[str, str, str]
+"""Scheme, host and folder."""
+
+
 class _Known:
-    """The locations that the table knows, in one spelling, with what `equal-schemes` and `equal-authorities` say."""
+    """The locations that the table knows, in one spelling, with what `equal-schemes` and `equal-authorities` say.
+
+    Folders are spelled once and names kept by folder: a table has many files and few folders.
+    """
 
     def __init__(self, paths: Iterable[str], options: Options) -> None:
         self._schemes = options[mine.EQUAL_SCHEMES]
         self._authorities = options[mine.EQUAL_AUTHORITIES]
         self._mode = options[mine.MISMATCH]
-        self._whole: set[tuple[str, str, str]] = set()
+        self._spellings: dict[str, _Place] = {}
+        self._names: dict[_Place, set[str]] = {}
         for path in paths:
-            self._whole.add(self._parts(path))
-        self._tails = {tail: (scheme, host) for scheme, host, tail in self._whole}
+            place, name = self._parts(path)
+            self._names.setdefault(place, set()).add(name)
+        self._places: dict[str, list[_Place]] = {}
+        for place in self._names:
+            self._places.setdefault(place[2], []).append(place)
 
     def has(self, path: str) -> bool:
         """Whether the table knows a file."""
-        return self._parts(path) in self._whole
+        place, name = self._parts(path)
+        return name in self._names.get(place, ())
 
     def elsewhere(self, path: str, table: str) -> bool:
         """Whether a file that it does not know has a path that it does, and is to be left alone for that."""
-        scheme, host, tail = self._parts(path)
-        other = self._tails.get(tail)
+        place, name = self._parts(path)
+        other = next((known for known in self._places.get(place[2], ()) if name in self._names[known]), None)
         if other is None or self._mode == "DELETE":
             return False
         if self._mode == "IGNORE":
             return True
         raise UsageError(
             "files are known under another scheme or host", table=table, file=path,
-            why=f"the metadata says {other[0]}://{other[1]}, the listing {scheme}://{host}",
+            why=f"the metadata says {other[0]}://{other[1]}, the listing {place[0]}://{place[1]}",
             todo="Say that both are one with equal-schemes or equal-authorities, or choose a prefix-mismatch-mode",
         )  # fmt: skip
 
-    def _parts(self, path: str) -> tuple[str, str, str]:
-        text = self._spelled(path)
-        if text.startswith("/"):
-            return "file", "", text
-        scheme, _, rest = text.partition("://")
+    def _parts(self, path: str) -> tuple[_Place, str]:
+        """The folder of a path, and its name there."""
+        folder, _, name = path.rpartition("/")
+        if name in ("", ".", "..") or not folder or folder.endswith(("/", ":")):
+            folder, _, name = self._spelled(path).rpartition("/")
+        place = self._spellings.get(folder)
+        if place is None:
+            place = self._spellings[folder] = self._place(self._spelled(folder))
+        return place, name
+
+    def _place(self, folder: str) -> _Place:
+        if folder.startswith("/"):
+            return "file", "", folder
+        scheme, _, rest = folder.partition("://")
         host, _, tail = rest.partition("/")
         return self._schemes.get(scheme, scheme), self._authorities.get(host, host), f"/{tail}"
 
