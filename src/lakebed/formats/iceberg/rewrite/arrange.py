@@ -7,7 +7,7 @@ Rules: the reference engine's SortOrderParser as the SQL procedure takes it, ZOr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ from pyiceberg.transforms import IdentityTransform
 from lakebed.errors import OptionError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.rewrite.options import SORT_ORDER
-from lakebed.formats.iceberg.write.routing import Router, Sorter, derived
+from lakebed.formats.iceberg.write.routing import Router, Sorter, derived, source_path
 from lakebed.kernel.sort_keys import Direction, comparable
 from lakebed.kernel.sorting import Keys
 
@@ -70,11 +70,13 @@ _TERM = re.compile(r"\s*([^\s]+|`[^`]+`|\"[^\"]+\")(?:\s+(asc|desc))?(?:\s+nulls
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A sort: its keys, the column that comes first, and the id of the table's order that it is (0: none)."""
+    """A sort: its keys, the column that comes first, the id of the table's order that it is (0: none), and the
+    columns that it needs, by name."""
 
     keys: Keys
     first: int
     id: int
+    columns: tuple[str, ...]
 
 
 def order_of(metadata: TableMetadata, strategy: str, text: str, width: int = 8) -> Order | None:
@@ -85,7 +87,7 @@ def order_of(metadata: TableMetadata, strategy: str, text: str, width: int = 8) 
         if not names:
             raise OptionError.ill_typed(SORT_ORDER.key, text, "zorder(a, b) with the columns to weave")
         columns = tuple(_column(metadata.schema, name) for name in names)
-        return Order(ZOrder(metadata.schema, columns, width), columns[0], 0)
+        return Order(ZOrder(metadata.schema, columns, width), columns[0], 0, _tops(metadata.schema, columns))
     if text.strip():
         if strategy == "binpack":
             raise OptionError.ill_typed(SORT_ORDER.key, text, "no order with strategy=binpack")
@@ -106,7 +108,14 @@ def table_order(metadata: TableMetadata) -> Order | None:
 
 def _sorted(metadata: TableMetadata, order: SortOrder) -> Order:
     known = (id for id, one in metadata.sort_orders.items() if id and list(one.fields) == list(order.fields))
-    return Order(Sorter(metadata.schema, order), order.fields[0].source_id, next(known, 0))
+    columns = [field.source_id for field in order.fields]
+    return Order(Sorter(metadata.schema, order), columns[0], next(known, 0), _tops(metadata.schema, columns))
+
+
+def _tops(schema: Schema, columns: Iterable[int]) -> tuple[str, ...]:
+    """The names of the columns that these are or lie in; a dropped one is left to whoever sorts by it."""
+    found = [source_path(schema, id) for id in columns]
+    return tuple(dict.fromkeys(path[0][0] for path in found if path is not None))
 
 
 def _fields(schema: Schema, text: str) -> Iterator[SortField]:

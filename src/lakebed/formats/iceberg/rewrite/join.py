@@ -17,9 +17,10 @@ from lakebed.formats.iceberg.write.metrics import merged
 from lakebed.kernel.parquet.join import ParquetJoin
 
 
-def may_join(tasks: Sequence[FileTask], least_row_group: int, greatest: int, format_version: int) -> bool:
+def may_join(tasks: Sequence[FileTask], least_row_group: int, greatest: int, lineage: bool) -> bool:
     """Whether the files of a group can be joined, and their row groups are large enough to be worth keeping, as far
-    as manifests tell. No file may be above `greatest` bytes, since none is split."""
+    as manifests tell. No file may be above `greatest` bytes, since none is split. With `lineage` files must hold the
+    ids of their rows."""
     files = [one.data for one in tasks]
     if len(files) < 2 or any(one.deletes for one in tasks):
         return False
@@ -28,7 +29,7 @@ def may_join(tasks: Sequence[FileTask], least_row_group: int, greatest: int, for
     groups = sum(max(1, len(one.split_offsets)) for one in files)
     if sum(one.size for one in files) < least_row_group * groups:
         return False
-    return format_version < 3 or all(_holds_lineage(one.metrics) for one in files)
+    return not lineage or all(_holds_lineage(one.metrics) for one in files)
 
 
 def _holds_lineage(metrics: Metrics | None) -> bool:

@@ -7,9 +7,8 @@ in and rows out are compared before each commit. After a commit of unknown outco
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
 from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.catalog import TableAccess
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
-from lakebed.formats.iceberg.entries import DataFile, DeleteFile, FileTask
+from lakebed.formats.iceberg.entries import DataFile, DeleteFile
 from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
 from lakebed.formats.iceberg.read.context import DELETE_MEMORY, ReadContext
 from lakebed.formats.iceberg.read.data import predicate_schema
@@ -26,29 +25,23 @@ from lakebed.formats.iceberg.read.pruning import Pruning
 from lakebed.formats.iceberg.rewrite import options as opt
 from lakebed.formats.iceberg.rewrite.arrange import Order, order_of, table_order
 from lakebed.formats.iceberg.rewrite.dangling import DATA_COLUMNS, dangling
-from lakebed.formats.iceberg.rewrite.join import may_join
+from lakebed.formats.iceberg.rewrite.groups import Group, GroupWork
 from lakebed.formats.iceberg.rewrite.plan import Plan, PlannedGroup, plan_groups
 from lakebed.formats.iceberg.rewrite.predict import partition_notes
-from lakebed.formats.iceberg.rewrite.scan import ChosenFiles, LiveFiles
+from lakebed.formats.iceberg.rewrite.scan import LiveFiles
 from lakebed.formats.iceberg.rewrite.tasks import (
-    RewriteTask,
     Stop,
     StoppedError,
     TaskResult,
     TaskRunner,
     Way,
-    check_rows,
 )
 from lakebed.formats.iceberg.write.files import WriteTarget
 from lakebed.formats.iceberg.write.routing import Router
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options
-from lakebed.kernel.packing import even_runs
 from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.upkeep import RewriteResult, Skipped
-
-_LEAST_OUTPUTS = 4
-"""Files of one task where a group is split, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,47 +138,13 @@ class IcebergRewrite:
         ).instant  # fmt: skip
 
 
-@dataclass(slots=True)
-class _Group:
-    """A group under way: its tasks, and what they gave so far."""
-
-    planned: PlannedGroup
-    tasks: list[RewriteTask]
-    results: list[TaskResult] = field(default_factory=list)
-
-    @property
-    def error(self) -> Exception | None:
-        """The first real error of its tasks."""
-        found = [one.error for one in self.results if one.error is not None]
-        return next((e for e in found if not isinstance(e, StoppedError)), found[0] if found else None)
-
-    @property
-    def done(self) -> bool:
-        return len(self.results) == len(self.tasks)
-
-    @property
-    def inputs(self) -> list[FileTask]:
-        return [one for task in self.tasks for one in task.inputs]
-
-    @property
-    def files(self) -> list[DataFile]:
-        return [one for result in self.results for one in result.files]
-
-    @property
-    def vectors(self) -> list[DeleteFile]:
-        return [delete for one in self.inputs for delete in one.deletes if delete.is_vector]
-
-
 class _Run:
     """One execution of a plan."""
 
     def __init__(self, rewrite: IcebergRewrite, engine: Engine) -> None:
-        self._rewrite, self._engine = rewrite, engine
-        metadata, options = rewrite.metadata, rewrite.options
+        self._rewrite = rewrite
+        metadata, options, order = rewrite.metadata, rewrite.options, rewrite.order
         self._partial: bool = options[opt.PARTIAL]
-        self._concurrent: int = options[opt.CONCURRENT]
-        self._write_id = str(uuid.uuid4())
-        order = rewrite.order
         lineage = metadata.format_version >= 3
         spec = metadata.specs[rewrite.rules.output_spec]
         target = WriteTarget.of(
@@ -193,16 +152,20 @@ class _Run:
         )
         router = Router(metadata.schema, spec) if any(g.repartitioned for g in rewrite.plan.groups) else None
         self._stop = Stop()
-        self._runner = TaskRunner(
+        runner = TaskRunner(
             rewrite.context, target, rewrite.rules.sizes, order.keys if order is not None else None, router,
             lineage, stop=self._stop,
         )  # fmt: skip
-        self._chosen: ChosenFiles | None = None
+        assert rewrite.live is not None  # else nothing would be run
+        self._work = GroupWork(
+            runner, rewrite.live.chosen(np.concatenate([group.rows for group in rewrite.plan.groups])), engine,
+            options[opt.CONCURRENT], options[opt.CONCAT], order.columns if order is not None else (),
+        )  # fmt: skip
         self._instants: list[str] = []
         self._failed: list[Skipped] = []
         self._failed_commits = 0
         self._removed_deletes = 0
-        self._committed: list[_Group] = []
+        self._committed: list[Group] = []
 
     def run(self, predicted: RewriteResult) -> RewriteResult:
         """All groups, and the commits."""
@@ -224,9 +187,9 @@ class _Run:
     # ---- doing ----
 
     def _at_once(self, planned: Sequence[PlannedGroup]) -> None:
-        groups: list[_Group] = []
+        groups: list[Group] = []
         try:
-            for group in self._executed(planned):
+            for group in self._work.executed(planned, self._stop):
                 groups.append(group)
                 if group.error is not None:
                     self._stop.set()
@@ -243,8 +206,8 @@ class _Run:
     def _in_parts(self, planned: Sequence[PlannedGroup]) -> None:
         """A commit whenever enough groups are done."""
         each = -(-len(planned) // self._rewrite.options[opt.MAX_COMMITS])
-        ready: list[_Group] = []
-        for group in self._executed(planned):
+        ready: list[Group] = []
+        for group in self._work.executed(planned):
             if group.error is not None:
                 self._failed.append(Skipped(group.planned.about.what, str(group.error)))
                 self._remove([group])
@@ -275,77 +238,9 @@ class _Run:
                 todo=f"{len(self._instants)} commits stand. Run the rewrite again for the rest",
             )  # fmt: skip
 
-    def _executed(self, planned: Sequence[PlannedGroup]) -> Iterator[_Group]:
-        """The groups as they end, in their order; no more at a time than the call allows."""
-        wave = len(planned) if self._engine.parallelism <= self._concurrent else self._concurrent
-        for start in range(0, len(planned), wave):
-            groups = self._prepared(planned[start : start + wave], start)
-            tasks = [task for group in groups for task in group.tasks]
-            by_number = {start + number: group for number, group in enumerate(groups)}
-            for task, result in zip(tasks, self._engine.map(self._runner, tasks), strict=True):
-                group = by_number[task.group]
-                group.results.append(_checked(result, task))
-                if group.error is not None and not self._partial:
-                    self._stop.set()
-                if group.done:
-                    yield group
-
-    def _prepared(self, planned: Sequence[PlannedGroup], first: int) -> list[_Group]:
-        """The tasks of groups. Figures of files are fetched for those that may be joined."""
-        rewrite = self._rewrite
-        assert rewrite.live is not None  # else there would be no group
-        if self._chosen is None:
-            self._chosen = rewrite.live.chosen(np.concatenate([group.rows for group in rewrite.plan.groups]))
-        chosen = self._chosen
-        inputs = [chosen.tasks(group.rows) for group in planned]
-        joins = [
-            self._runner.order is None and not group.repartitioned and self._may_join(some)
-            for group, some in zip(planned, inputs, strict=True)
-        ]
-        joined = [group.rows for group, join in zip(planned, joins, strict=True) if join]
-        metrics = chosen.metrics(np.concatenate(joined)) if joined else {}
-        parts = max(1, self._engine.parallelism // max(1, len(planned)))
-        found = []
-        for number, (group, some, join) in enumerate(zip(planned, inputs, joins, strict=True)):
-            if join:
-                some = [replace(one, data=replace(one.data, metrics=metrics.get(one.data.path))) for one in some]
-                join = self._may_join(some, lineage=True)
-            way = Way.JOIN if join else Way.ENCODE
-            if group.repartitioned or self._runner.order is not None:
-                way = Way.ARRANGE
-            found.append(_Group(group, self._tasks(first + number, group, some, way, parts)))
-        return found
-
-    def _may_join(self, some: Sequence[FileTask], lineage: bool = False) -> bool:
-        rewrite = self._rewrite
-        version = rewrite.metadata.format_version if lineage else 2
-        return self._runner.target.layout.format == "PARQUET" and may_join(
-            some, rewrite.options[opt.CONCAT], rewrite.rules.sizes.write_max, version
-        )
-
-    def _tasks(
-        self, number: int, group: PlannedGroup, some: Sequence[FileTask], way: Way, parts: int
-    ) -> list[RewriteTask]:
-        """A group as tasks: one a file where files are joined, as many as run at once where they are encoded, but
-        then of several files each: a task can even its files out only among themselves."""
-        outputs = group.about.files_after
-        sizes = np.array([one.data.size for one in some], np.int64)
-        pieces = {Way.JOIN: outputs, Way.ENCODE: min(max(1, outputs // _LEAST_OUTPUTS), parts), Way.ARRANGE: 1}[way]
-        starts = even_runs(sizes, pieces).tolist()
-        ends = [*starts[1:], len(some)]
-        shares = [round(outputs * float(sizes[:end].sum()) / max(1, float(sizes.sum()))) for end in ends]
-        counts = [max(1, after - before) for before, after in zip([0, *shares[:-1]], shares, strict=True)]
-        return [
-            RewriteTask(
-                number, f"{self._write_id}-{number:05d}-{place}", way, tuple(some[start:end]), count,
-                group.repartitioned,
-            )
-            for place, (start, end, count) in enumerate(zip(starts, ends, counts, strict=True))
-        ]  # fmt: skip
-
     # ---- committing ----
 
-    def _try_commit(self, groups: list[_Group]) -> None:
+    def _try_commit(self, groups: list[Group]) -> None:
         """Commit groups together; when another writer stands in the way of some, each alone, so that only these
         fail."""
         try:
@@ -362,7 +257,7 @@ class _Run:
             self._failed += [Skipped(group.planned.about.what, str(error)) for group in groups]
             self._remove(groups)
 
-    def _commit(self, groups: Sequence[_Group], last: bool) -> None:
+    def _commit(self, groups: Sequence[Group], last: bool) -> None:
         removed = [one.data for group in groups for one in group.inputs]
         added = [one for group in groups for one in group.files]
         deletes = {(one.path, one.content_offset): one for group in groups for one in group.vectors}
@@ -374,7 +269,7 @@ class _Run:
         self._removed_deletes += len(deletes) if last else vectors
         self._committed += groups
 
-    def _remove(self, groups: Sequence[_Group]) -> None:
+    def _remove(self, groups: Sequence[Group]) -> None:
         """Remove what groups wrote, as far as the store lets us."""
         paths = [one.path for group in groups for one in group.files]
         try:
@@ -383,17 +278,7 @@ class _Run:
             return  # orphans, which upkeep finds; the error that brought us here is the one to tell
 
 
-def _checked(result: TaskResult, task: RewriteTask) -> TaskResult:
-    """The result, or the error that its rows are not those of the input."""
-    if result.error is None:
-        try:
-            check_rows(result, task)
-        except LakebedError as error:
-            return replace(result, error=error)
-    return result
-
-
-def _of_group(group: _Group) -> Exception:
+def _of_group(group: Group) -> Exception:
     """The error that failed a group."""
     error = group.error
     assert error is not None  # it failed

@@ -7,7 +7,7 @@ remove it. Rules of file sizes: `sizes.py`; where a file ends is judged by bytes
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError
+from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.entries import DataFile, FileTask, Partition
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import read_task
@@ -134,7 +135,7 @@ class TaskRunner:
         rows = 0
         for one in task.inputs:
             start = pace.consumed
-            for batch in self._rows(one):
+            for batch in self.rows(one):
                 rows += batch.num_rows
                 writer.write(batch, one.data.partition)
                 pace.consumed += one.data.size * batch.num_rows // max(one.data.record_count, 1)
@@ -145,7 +146,7 @@ class TaskRunner:
     def _arrange(self, task: RewriteTask, writer: RollingWriter) -> int:
         router = self.router if task.repartition else None
         counted = _Counted(router)
-        batches = counted.count(batch for one in task.inputs for batch in self._rows(one))
+        batches = counted.count(batch for one in task.inputs for batch in self.rows(one))
         keys = ByPartition(router, self.order) if router is not None else self.order
         assert keys is not None  # else there is nothing to arrange
         size = sum(one.data.size for one in task.inputs)
@@ -158,19 +159,22 @@ class TaskRunner:
                 pace = paces.setdefault(bucket, Pace(self.sizes, share, task.outputs if whole else 0))
                 if len(paces) > 1 and pace.consumed == 0:
                     writer.close_file()
-                writer.roll_at = pace.roll_at(writer)
-                writer.write(some, bucket.partition)
-                pace.consumed += size * some.num_rows // max(counted.total, 1)
-                writer.roll_at = pace.roll_at(writer)
+                pace.write(writer, some, bucket.partition, size * some.num_rows // max(counted.total, 1))
         return counted.total
 
-    def _rows(self, task: FileTask) -> Iterator[pa.RecordBatch]:
-        names = [one.name for one in self.target.fields if one.name in self._own]
-        return read_task(self.target.files, self.context, task, names, lineage=self.lineage)
+    @property
+    def rows_schema(self) -> pa.Schema:
+        """The schema of `rows`."""
+        return arrow_schema(self.context.columns([*self._names], self.lineage))
+
+    def rows(self, task: FileTask) -> Iterator[pa.RecordBatch]:
+        """The live rows of a file, with the columns that are written."""
+        return read_task(self.target.files, self.context, task, self._names, lineage=self.lineage)
 
     @property
-    def _own(self) -> frozenset[str]:
-        return frozenset(one.name for one in self.context.schema.fields)
+    def _names(self) -> list[str]:
+        own = {one.name for one in self.context.schema.fields}
+        return [one.name for one in self.target.fields if one.name in own]
 
 
 @dataclass(slots=True)
@@ -188,6 +192,13 @@ class Pace:
     _done: int = -1
     _closed: int = 0
     _bytes: int = 0
+
+    def write(self, writer: RollingWriter, some: pa.RecordBatch, partition: Partition, share: int) -> None:
+        """Write rows that are so many bytes of the input."""
+        writer.roll_at = self.roll_at(writer)
+        writer.write(some, partition)
+        self.consumed += share
+        writer.roll_at = self.roll_at(writer)
 
     def roll_at(self, writer: RollingWriter) -> int:
         """The size at which the open file shall end."""
@@ -256,24 +267,25 @@ def runs(codes: object) -> Iterator[tuple[int, int, int]]:
         start = end
 
 
-def check_rows(result: TaskResult, task: RewriteTask) -> None:
-    """CorruptError when rows that live in the input are not all in the output."""
-    written = sum(one.record_count for one in result.files)
-    held = sum(one.data.record_count for one in task.inputs)
-    gone = _deleted(task)
-    if written != result.rows or (gone is not None and written != held - gone) or written > held:
+def check_rows(results: Sequence[TaskResult], inputs: Sequence[FileTask]) -> None:
+    """CorruptError when rows that live in the inputs are not all in the files of the results."""
+    read = sum(one.rows for one in results)
+    written = sum(file.record_count for one in results for file in one.files)
+    held = sum(one.data.record_count for one in inputs)
+    gone = _deleted(inputs)
+    if written != read or (gone is not None and written != held - gone) or written > held:
         wanted = "as many" if gone is None else str(held - gone)
         raise CorruptError(
-            f"a rewrite of {len(task.inputs)} files would change their rows", file=task.inputs[0].data.path,
-            why=f"{wanted} of {held} rows were expected, {result.rows} were read, {written} written",
+            f"a rewrite of {len(inputs)} files would change their rows", file=inputs[0].data.path,
+            why=f"{wanted} of {held} rows were expected, {read} were read, {written} written",
             todo="Nothing was committed. Compare the files' record counts in the manifests with the files",
         )  # fmt: skip
 
 
-def _deleted(task: RewriteTask) -> int | None:
-    """How many rows the deletes of a task remove, None where only reading tells."""
+def _deleted(inputs: Sequence[FileTask]) -> int | None:
+    """How many rows the deletes of files remove, None where only reading tells."""
     found = 0
-    for one in task.inputs:
+    for one in inputs:
         if any(not delete.is_vector for delete in one.deletes):
             return None
         found += sum(delete.record_count for delete in one.deletes)
