@@ -40,7 +40,20 @@ def typed(text: str, quoted: bool, kind: pa.DataType | None) -> pa.Scalar:
         return pa.scalar(text.encode())
     if pa.types.is_timestamp(kind):
         return _timestamp(text, kind)
+    if pa.types.is_time(kind):
+        return _time(text, kind)
     return pa.scalar(text).cast(kind)
+
+
+def of_hex(digits: str) -> pa.Scalar:
+    """The bytes that `X'...'` means; Spark puts a 0 before an odd number of digits. ValueError for other letters."""
+    return pa.scalar(bytes.fromhex("0" * (len(digits) % 2) + digits))
+
+
+def both_zeros(values: list[pa.Scalar]) -> list[pa.Scalar]:
+    """The same floats, each zero with both signs: they are equal, but not where values are looked up in a list."""
+    zeros = [pa.scalar(zero, value.type) for value in values if value.as_py() == 0 for zero in (0.0, -0.0)]
+    return [*(value for value in values if value.as_py() != 0), *zeros]
 
 
 def exactly(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
@@ -86,6 +99,13 @@ def _decimal(number: Decimal, whole: int, scale: int) -> pa.Scalar:
     precision = max(1, own_whole + own_scale)
     wide = needed > _DECIMAL128_DIGITS
     return pa.scalar(number, (pa.decimal256 if wide else pa.decimal128)(precision, own_scale))
+
+
+def _time(text: str, kind: pa.DataType) -> pa.Scalar:
+    """A time of day, its fraction kept whole, to nanoseconds."""
+    moment = _timestamp(f"1970-01-01 {text.strip()}", pa.timestamp(kind.unit))
+    unit = moment.type.unit
+    return pa.scalar(moment.value, pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit))
 
 
 def _timestamp(text: str, kind: pa.TimestampType) -> pa.Scalar:

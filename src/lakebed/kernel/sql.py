@@ -21,7 +21,7 @@ from sqlglot import expressions as sql
 from sqlglot.errors import ParseError, SqlglotError
 
 from lakebed.errors import PredicateError
-from lakebed.kernel.literals import exactly, typed
+from lakebed.kernel.literals import both_zeros, exactly, of_hex, typed
 from lakebed.kernel.predicates import find_column
 
 _COMPARE: dict[type[sql.Expr], Callable[[Any, Any], Any]] = {
@@ -203,6 +203,8 @@ class _Translation:
             raise self._error("IN takes a column and a list of values")
         values = [self._constant(item, kind) for item in node.expressions]
         known = [exact for value in values if value.is_valid and (exact := exactly(value, kind)) is not None]
+        if pa.types.is_floating(kind):
+            known = both_zeros(known)
         found = pc.is_in(field, value_set=pa.array(known, kind.value_type if pa.types.is_dictionary(kind) else kind))
         # null IN (...) is null, and so is a miss when the list holds a null
         has_null = any(not value.is_valid for value in values)
@@ -222,6 +224,8 @@ class _Translation:
             return pa.scalar(None, kind.value_type if kind is not None and pa.types.is_dictionary(kind) else kind)
         if isinstance(node, sql.Boolean):
             return pa.scalar(bool(node.this))
+        if isinstance(node, sql.HexString):
+            return self._bytes(node, kind)
         negative = isinstance(node, sql.Neg)
         inner = node.this if negative else node
         if not negative and isinstance(inner, sql.Cast | sql.Date | sql.Timestamp | sql.TsOrDsToDate):
@@ -229,6 +233,20 @@ class _Translation:
         if not isinstance(inner, sql.Literal) or (negative and inner.is_string):
             raise self._error(f"{node.sql(dialect='spark')} is not a constant")
         return self._typed(f"-{inner.this}" if negative else str(inner.this), inner.is_string, kind)
+
+    def _bytes(self, node: sql.HexString, kind: pa.DataType | None) -> pa.Scalar:
+        is_bytes = (
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_binary_view,
+            pa.types.is_fixed_size_binary,
+        )
+        if kind is not None and not any(is_kind(kind) for is_kind in is_bytes):
+            raise self._error(f"{node.sql(dialect='spark')} is binary, the column is {kind}")
+        try:
+            return of_hex(str(node.this))
+        except ValueError as error:
+            raise self._error(f"{node.sql(dialect='spark')} has other letters than hexadecimal digits") from error
 
     def _cast(self, node: sql.Expr, kind: pa.DataType | None) -> pa.Scalar:
         """`DATE '...'`, `TIMESTAMP '...'` and CAST of a constant."""
@@ -268,6 +286,7 @@ _CASTS = {
     _TYPE.INT: pa.int32(),
     _TYPE.TEXT: pa.string(),
     _TYPE.DOUBLE: pa.float64(),
+    _TYPE.TIME: pa.time64("us"),
 }
 
 
@@ -278,7 +297,7 @@ def _cast_type(node: sql.Expr) -> pa.DataType | None:
 
 
 def _is_constant(node: sql.Expr) -> bool:
-    if isinstance(node, sql.Literal | sql.Null | sql.Boolean):
+    if isinstance(node, sql.Literal | sql.Null | sql.Boolean | sql.HexString):
         return True
     return isinstance(
         node, sql.Neg | sql.Cast | sql.Paren | sql.Date | sql.Timestamp | sql.TsOrDsToDate
