@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import itertools
+import pickle
 import uuid
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -167,3 +169,38 @@ def test_an_aborted_task_leaves_nothing(tmp_path: Path) -> None:
     stager.write(rows_of(3000, 6))
     stager.abort()
     assert not list((tmp_path / "t" / "staging").glob("*"))
+
+
+def test_rows_that_stay_in_memory_come_before_those_in_the_file(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "t")
+    whole = rows_of(9000, 7).combine_chunks()
+    stager = Stager(store, "staging/1.arrow", SCHEMA, group, 50_000, memory_bytes=whole.nbytes // 2)
+    stager.write(whole)  # one batch, many times the buffer
+    staged = stager.finish()
+    assert staged is not None
+    assert sum(batch.nbytes for batch in staged.kept) > 100_000
+    assert 100_000 < int(staged.sizes[staged.lengths > 0].sum()) < whole.nbytes
+    buckets = StagedBuckets([staged], SCHEMA)
+    for at, bucket in enumerate(buckets.buckets):
+        mine = whole.filter(pa.compute.equal(whole["bucket"], bucket)).combine_chunks()
+        for start, end in ((0, len(mine)), (100, len(mine) - 100)):
+            run = pickle.loads(pickle.dumps(buckets.run(at, start, end)))
+            assert pa.Table.from_batches(run.batches(store), SCHEMA).equals(mine.slice(start, end - start))
+
+
+class NoEngine:
+    """An engine whose jobs would be too dear."""
+
+    parallelism = 4
+
+    def map(self, fn: Any, tasks: Any) -> Any:
+        raise AssertionError("it was asked")
+
+
+def test_little_data_is_written_without_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path / "t")
+    buckets = StagedBuckets(stage(store, [rows_of(5000, 8)]), SCHEMA)
+    assert sum(rows for _, _, rows in settle(buckets, Maker(store), NoEngine(), TARGET, GREATEST)) == 5000
+    monkeypatch.setattr("lakebed.verbs.settling.HERE_BYTES", 1000)
+    with pytest.raises(AssertionError, match="it was asked"):
+        settle(buckets, Maker(store), NoEngine(), TARGET, GREATEST)
