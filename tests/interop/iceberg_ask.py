@@ -8,12 +8,20 @@ from tests.interop.conftest import named
 from tests.interop.hudi_ask import ask
 
 Rows = list[list[Any]]
+ENGINES = {
+    "4.0": ("LAKEBED_ICEBERG_JVM_PYTHON", "LAKEBED_ICEBERG_JARS"),
+    "4.1": ("LAKEBED_ICEBERG_JVM_41_PYTHON", "LAKEBED_ICEBERG_41_JARS"),
+}
+"""By the version of Spark, the variables that name its interpreter and Iceberg's jars for it."""
 
 
-def spark_sql(folder: Path, requests: dict[str, list[str]]) -> dict[str, list[Rows]]:
+def spark_sql(
+    folder: Path, requests: dict[str, list[str]], spark: str = "4.0", rest: str = ""
+) -> dict[str, list[Rows]]:
     """The rows of each statement, by the request's name. AssertionError names the first statement that failed."""
+    python, jars = ENGINES[spark]
     lines = [json.dumps({"name": name, "sql": statements}) for name, statements in requests.items()]
-    answers = ask("LAKEBED_ICEBERG_JVM_PYTHON", "iceberg_peer.py", [named("LAKEBED_ICEBERG_JARS"), str(folder)], lines)
+    answers = ask(python, "iceberg_peer.py", [named(jars), str(folder), *([rest] if rest else [])], lines)
     failed = [f"{answer['name']}: {answer['error']}" for answer in answers if answer["error"]]
     assert not failed, "\n".join(failed)
     return {answer["name"]: answer["rows"] for answer in answers}

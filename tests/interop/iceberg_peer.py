@@ -1,12 +1,12 @@
 """Iceberg's own engine: one Spark session that runs SQL on path tables and on tables of a SQLite catalog.
 
-    python iceberg_peer.py JARS FOLDER < REQUESTS
+    python iceberg_peer.py JARS FOLDER [REST] < REQUESTS
 
 Catalog `had` finds path tables: `had.db.NAME` lies at FOLDER/db/NAME. Catalog `ice` is FOLDER/catalog.db (JdbcCatalog
-V1, which pyiceberg's SqlCatalog shares). A request is one JSON object a line: name, sql (statements). The answer is one
-JSON object a request behind the mark `ANSWER `: the rows of each statement, or the error of the first that fails.
-Values that JSON has not are text; bytes are hex. Do not commit to a SQLite catalog from outside while this runs: the
-session keeps a read lock on it.
+V1, which pyiceberg's SqlCatalog shares). Catalog `rest` is the REST catalog at the address REST. A request is one JSON
+object a line: name, sql (statements). The answer is one JSON object a request behind the mark `ANSWER `: the rows of
+each statement, or the error of the first that fails. Values that JSON has not are text; bytes are hex. Do not commit to
+a SQLite catalog from outside while this runs: the session keeps a read lock on it.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-JARS, FOLDER = sys.argv[1:3]
+JARS, FOLDER, *REST = sys.argv[1:]
 
 
 def session():
@@ -31,6 +31,8 @@ def session():
         },
         "had": {"type": "hadoop", "warehouse": FOLDER},
     }
+    if REST:
+        catalogs["rest"] = {"type": "rest", "uri": REST[0]}
     settings = {
         "spark.driver.memory": "2g",
         "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in sorted(Path(JARS).glob("*.jar"))),

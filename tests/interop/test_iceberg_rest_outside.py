@@ -1,0 +1,128 @@
+"""Commits to the REST catalog server of Iceberg's own tests, which builds the metadata: every kind, for each version of
+the format; Spark 4.1 goes on through the same catalog, and lakebed after it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.table import StaticTable
+
+import lakebed
+from lakebed.errors import TableExistsError, TableNotFoundError
+from lakebed.formats.iceberg import publish
+from lakebed.formats.iceberg.catalog import LostRaceError
+from lakebed.formats.iceberg.codec.updates import ref_is
+from lakebed.formats.iceberg.table import IcebergTable
+from tests.interop.iceberg_ask import spark_sql
+from tests.interop.iceberg_rest_server import rest_server
+from tests.unit.iceberg.tables import SCHEMA, create, data_file, ids
+from tests.unit.iceberg_catalogs.steps import made, rows, story
+
+pytestmark = pytest.mark.timeout(1800)
+VERSIONS = (1, 2, 3)
+
+
+@dataclass
+class Told:
+    """The catalog; by version what lakebed's steps left, the same by path, and what Spark then said."""
+
+    options: dict[str, str]
+    steps: dict[int, list[Any]]
+    by_path: dict[int, list[Any]]
+    keys: dict[int, list[int]]
+    spark: dict[str, Any]
+
+
+def opened(told: Told, version: int) -> IcebergTable:
+    table = lakebed.open(f"rest:db.v{version}", told.options)
+    assert isinstance(table, IcebergTable)
+    return table
+
+
+def statements(version: int) -> list[str]:
+    table = f"rest.db.v{version}"
+    lineage = ", _row_id, _last_updated_sequence_number" if version == 3 else ""
+    return [
+        f"SELECT id, p FROM {table} ORDER BY id, p",
+        f"INSERT INTO {table} VALUES (900, 'a'), (901, 'z')",
+        f"DELETE FROM {table} WHERE id = 900",
+        f"CALL rest.system.rewrite_data_files(table => 'db.v{version}', options => map('rewrite-all', 'true'))",
+        f"CALL rest.system.expire_snapshots(table => 'db.v{version}', older_than => TIMESTAMP '2100-01-01')",
+        f"SELECT id, p{lineage} FROM {table} ORDER BY id, p",
+    ]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    folder = tmp_path_factory.mktemp("rest")
+    with rest_server(folder) as address:
+        found = Told({"lakebed.catalog.type": "rest", "lakebed.catalog.uri": address}, {}, {}, {}, {})
+        for version in VERSIONS:
+            table = made(f"rest:db.v{version}", version, found.options)
+            found.steps[version] = story(table, version)
+            found.by_path[version] = story(made(folder / "path" / f"v{version}", version, {}), version)
+            found.keys[version] = ids(table)
+        asked = {f"v{version}": statements(version) for version in VERSIONS}
+        found.spark = spark_sql(folder, asked, "4.1", address)
+        yield found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_same_steps_as_by_path(told: Told, version: int) -> None:
+    assert told.steps[version] == told.by_path[version] and len(told.keys[version]) > 5
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_spark_goes_on_and_lakebed_after_it(told: Told, version: int) -> None:
+    first, *_, last = told.spark[f"v{version}"]
+    assert [row[0] for row in first] == told.keys[version]
+    assert [row[0] for row in last] == [*told.keys[version], 901]
+    table = opened(told, version)
+    lineage = ["_row_id", "_last_updated_sequence_number"] if version == 3 else []
+    ours = sorted(list(row.values()) for row in table.read(["id", "p", *lineage]).read_all().to_pylist())
+    assert ours == last
+    if version > 1:
+        table.write(rows([901], "z"), "upsert")
+    table.rewrite(options={"rewrite-all": True, "remove-dangling-deletes": True})
+    table.write(rows([950]))
+    assert ids(table) == [*told.keys[version], 901, 950]
+    scanned: pa.Table = StaticTable.from_metadata(table.access.load().location).scan().to_arrow()
+    assert sorted(scanned["id"].to_pylist()) == ids(table)
+
+
+def test_what_the_server_refuses(told: Told) -> None:
+    with pytest.raises(TableNotFoundError):
+        lakebed.open("rest:db.none", told.options)
+    table = create("rest:db.once", 3, **told.options)
+    with pytest.raises(TableExistsError):
+        create("rest:db.once", 3, **told.options)
+    base = table.access.load()
+    publish.append(table.access, [data_file(table, [1])])
+    with pytest.raises(LostRaceError):
+        table.access.commit(base, [ref_is("main", None)], [{"action": "set-properties", "updates": {"a": "b"}}])
+
+
+def test_writers_at_the_same_time(told: Told) -> None:
+    table = create("rest:db.busy", 3, **told.options, **{"commit.retry.num-retries": "60"})
+    files = [data_file(table, [number]) for number in range(6)]
+    failures: list[Exception] = []
+
+    def write(number: int) -> None:
+        try:
+            publish.append(table.access, [files[number]])
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures and ids(table) == list(range(6)) and table.metadata.next_row_id == 6
+    assert Path(table.access.load().location).exists() and table.schema.names == SCHEMA.names
