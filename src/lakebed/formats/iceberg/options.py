@@ -92,7 +92,14 @@ MIN_SNAPSHOTS = Option(
 )
 MAX_REF_AGE = Option("history.expire.max-ref-age-ms", at_least(0), None, "Age at which refs but main go, milliseconds.")
 
-OPENING = OptionSet((BRANCH, READ_TASKS, *READING), "an iceberg table", ("lakebed.storage.", "lakebed.catalog."))
+CALLBACKS = Option("commit.callbacks", str, "", "Classes to call after a commit, as package.module:Class.")
+CALLBACK_PARAMETERS = "commit.callback."
+"""`commit.callback.NAME.param` is what a class is made with."""
+
+OPENING = OptionSet(
+    (BRANCH, READ_TASKS, *READING, CALLBACKS), "an iceberg table",
+    ("lakebed.storage.", "lakebed.catalog.", CALLBACK_PARAMETERS),
+)  # fmt: skip
 """What `lakebed.open` takes beside the properties below."""
 PROPERTIES = (
     RETRIES, RETRY_MIN_WAIT, RETRY_MAX_WAIT, RETRY_TIMEOUT, CHECKS, CHECK_MIN_WAIT, CHECK_MAX_WAIT, MERGE, MERGE_COUNT,

@@ -31,6 +31,7 @@ from lakebed.formats.iceberg.rewrite.manifests import rewrite_manifests, rewrite
 from lakebed.formats.iceberg.rewrite.position_deletes import rewrite_position_deletes
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
 from lakebed.formats.iceberg.snapshot import history, iso_time, schema_at, snapshot_at
+from lakebed.formats.iceberg.write.callbacks import named, told, without
 from lakebed.formats.iceberg.write.settings import OPTIONS as WRITE_OPTIONS
 from lakebed.formats.iceberg.write.settings import WriteSettings
 from lakebed.formats.iceberg.write.sink import IcebergSink
@@ -232,7 +233,14 @@ class IcebergTable(Table):
         `lakebed.rewrite.what` = position-deletes or manifests rewrites these instead. Raises CommitConflictError when
         others changed the same files meanwhile: nothing is left then.
         """
-        commit = {key: value for key, value in self.options.items() if key.startswith("commit.")}
+        callbacks = named({**self.options, **{key: option_text(value) for key, value in options.items()}})
+        done = self._rewrite(where, dry_run, engine, without(options))
+        return told(done, self.access.name, () if dry_run else callbacks)
+
+    def _rewrite(
+        self, where: Where, dry_run: bool, engine: Engine | None, options: Mapping[str, object]
+    ) -> RewriteResult:
+        commit = {k: v for k, v in _properties(self.options).items() if k.startswith("commit.")}
         what, options = rewrite_what(options)
         if what == "manifests":
             if where is not None:
@@ -240,7 +248,7 @@ class IcebergTable(Table):
             return rewrite_manifests(self.access, self.branch, {**commit, **options}, dry_run)
         if what == "position-deletes":
             return rewrite_position_deletes(self.access, self.branch, where, options, commit, dry_run, engine)
-        memory = opt.OPTIONS.parse(self.options)[opt.DELETE_MEMORY]
+        memory = _OPTIONS.parse(self.options)[opt.DELETE_MEMORY]
         return IcebergRewrite.planned(self.access, self.branch, where, options, commit, memory).run(dry_run, engine)
 
     def expire(

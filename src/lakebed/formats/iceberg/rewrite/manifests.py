@@ -100,8 +100,10 @@ def rewrite_manifests(access: TableAccess, branch: str, options: Mapping[str, ob
         }  # fmt: skip
         return Produced("replace", [*made, *kept], {key: str(value) for key, value in counts.items()})
 
-    commit_snapshot(access, produce, branch, {}, given.raw)
-    return RewriteResult(len(before), len(made), size, sum(m.length for m in made), len(groups), skipped)
+    done = commit_snapshot(access, produce, branch, {}, given.raw)
+    return RewriteResult(
+        len(before), len(made), size, sum(m.length for m in made), len(groups), skipped, instants=(done.instant,)
+    )
 
 
 def _groups(metadata: TableMetadata, manifests: Sequence[ManifestFile], options: Options) -> list[_Group]:

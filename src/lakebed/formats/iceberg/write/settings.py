@@ -12,10 +12,11 @@ from enum import StrEnum
 
 from lakebed.errors import OptionError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
-from lakebed.formats.iceberg.options import known_property
+from lakebed.formats.iceberg.options import CALLBACK_PARAMETERS, CALLBACKS, known_property
 from lakebed.formats.iceberg.sizes import DEFAULT_TARGET, FileSizes
-from lakebed.kernel.commit.callbacks import CommitCallback, load_callbacks
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, memory_size, one_of
+from lakebed.formats.iceberg.write.callbacks import named
+from lakebed.kernel.commit.callbacks import CommitCallback
+from lakebed.kernel.options import Option, OptionSet, at_least, memory_size, one_of
 from lakebed.kernel.staging import BUFFER_BYTES
 
 
@@ -69,13 +70,12 @@ GRANULARITY = Option(
     aliases=("write.delete.granularity",),
 )  # fmt: skip
 BUFFER = Option("lakebed.write.buffer-bytes", memory_size, BUFFER_BYTES, "How many bytes of rows a writing task holds.")
-CALLBACKS = Option("commit.callbacks", str, "", "Classes to call after a commit, as package.module:Class.")
 
 SNAPSHOT_PROPERTY = "snapshot-property."
 """Options with this prefix go into the snapshot's summary."""
 OPTIONS = OptionSet(
     (TARGET, DISTRIBUTION, FORMAT, OVERWRITE_MODE, OVERWRITE_FILTER, UPSERT_KEYS, GRANULARITY, BUFFER, CALLBACKS),
-    "an iceberg table", (SNAPSHOT_PROPERTY, "commit.callback."),
+    "an iceberg table", (SNAPSHOT_PROPERTY, CALLBACK_PARAMETERS),
 )  # fmt: skip
 
 
@@ -114,15 +114,10 @@ class WriteSettings:
             options[UPSERT_KEYS],
             options[GRANULARITY] or properties.get("write.delete.granularity", "file"),
             options[BUFFER],
-            tuple(load_callbacks(options[CALLBACKS], lambda name: _parameter(options, name), CALLBACKS.key)),
+            named(options.raw),
             {k.removeprefix(SNAPSHOT_PROPERTY): v for k, v in options.raw.items() if k.startswith(SNAPSHOT_PROPERTY)},
             {key: value for key, value in given.items() if known_property(key)},
         )
-
-
-def _parameter(options: Options, name: str) -> str | None:
-    raw = {key.lower(): value for key, value in options.raw.items()}
-    return raw.get(f"commit.callback.{name}.param".lower())
 
 
 def _number(properties: Mapping[str, str], key: str, default: int) -> int:
