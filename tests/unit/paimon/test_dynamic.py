@@ -1,11 +1,15 @@
 """Dynamic and postponed buckets: no key in two buckets, whatever the tasks, and rows that move between partitions."""
 
+import itertools
 import pickle
 import random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lakebed
 from lakebed.errors import CommitConflictError
@@ -13,6 +17,7 @@ from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.read.plan import plan_snapshot
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.table import PaimonTable
+from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, PartitionIndex
 from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
 from lakebed.verbs.write import Mode
 from tests.unit.paimon.conftest import Make, contents, rows
@@ -41,6 +46,29 @@ def buckets(table: lakebed.Table) -> dict[Any, int]:
                 assert key not in found
                 found[key] = split.bucket
     return found
+
+
+hashes = st.integers(-4, 4) | st.integers(-(2**31), 2**31 - 1)
+
+
+@given(st.lists(st.lists(hashes, max_size=40), max_size=6), st.lists(hashes, unique=True, max_size=300))
+def test_hashes_one_by_one_and_all_at_once_get_the_same_buckets(batches: list[list[int]], had: list[int]) -> None:
+    """Whether the index is sorted whole or only what is near the asked ones."""
+    target = 7
+    model = {key: place // target for place, key in enumerate(had)}
+    counts = {bucket: sum(b == bucket for b in model.values()) for bucket in set(model.values())}
+    index = PartitionIndex(np.array(had, np.int32), np.array([*model.values()], np.int32), dict(counts))
+    for batch in batches:
+        fresh = []
+        for key in batch:
+            if key not in model:
+                bucket = next(b for b in itertools.count() if counts.get(b, 0) < target)
+                model[key], counts[bucket] = bucket, counts.get(bucket, 0) + 1
+                fresh.append(key)
+        found, new, places = index.assign(np.array(batch, np.int32), 0, DynamicSettings(target, -1, 1, 1))
+        assert found.tolist() == [model[key] for key in batch]
+        assert new.tolist() == fresh
+        assert places.tolist() == [model[key] for key in fresh]
 
 
 def test_keys_keep_their_bucket(make: Make) -> None:

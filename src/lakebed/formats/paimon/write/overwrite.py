@@ -63,7 +63,11 @@ def replaced_by(
 def partition_spec(text: str, schema: TableSchema, table: str) -> dict[str, Any]:
     """The plain values by column of `overwrite.partition`; OptionError for another column or another type."""
     made: dict[str, Any] = {}
-    expected = f"COLUMN=VALUE, separated by commas, of {', '.join(schema.partition_keys) or 'no column'}"
+    expected = (
+        f"COLUMN=VALUE, separated by commas, of {', '.join(schema.partition_keys)}"
+        if schema.partition_keys
+        else "nothing: the table has no partitions, an overwrite replaces it whole"
+    )
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (word.strip() for word in item.partition("="))
         if not equals or name not in schema.partition_keys:
