@@ -5,12 +5,16 @@
 The table has no data: its manifests are written by lakebed's own writer, with figures of 12 columns for each file, in
 1,000 partitions. Each case runs in a process of its own:
 
-    write      the commit of all files (manifests of 8 MiB)
+    write      the commit of all files (manifests of 8 MiB), and of two branches more
     scan       the entries of all live files as columns, without figures of columns
     prune      the same of one partition, by its manifests' summaries and the entries
     rewrite    the dry run of table.rewrite(): groups of every partition, with reasons
+    twice      the same of a branch with twice as many files, to see what a file takes of memory
+    deletes    the same of a branch where a twentieth of the files has a deletion vector and a twentieth a position
+               delete file, and each partition an equality delete
     rest       table.rewrite with `lakebed.rewrite.what` = manifests, dry, and table.inspect()
 
+Seconds hold the start of the libraries too, about 1.5 s of processor time.
 Figures go to bench/results/iceberg_plan.json.
 """
 
@@ -40,7 +44,7 @@ from lakebed.formats.iceberg.table import IcebergTable
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "iceberg_plan.json"
-CASES = ("write", "scan", "prune", "rewrite", "rest")
+CASES = ("write", "scan", "prune", "rewrite", "twice", "deletes", "rest")
 PARTITIONS = 1000
 PIECE = 50_000
 
@@ -84,15 +88,15 @@ def measured(case: str, folder: Path, files: int, columns: int) -> dict[str, Any
     }  # fmt: skip
 
 
-def opened(path: Path) -> IcebergTable:
-    table = lakebed.open(path)
+def opened(path: Path, branch: str = "main") -> IcebergTable:
+    table = lakebed.open(path, {"branch": branch})
     assert isinstance(table, IcebergTable)
     return table
 
 
 def write(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
     schema = pa.schema([("id", pa.int64()), ("p", pa.int32()), *((f"c{n}", pa.int64()) for n in range(columns - 2))])
-    lakebed.create(path, "iceberg", schema, (), "p")
+    lakebed.create(path, "iceberg", schema, (), "p", {"format-version": "3"})
     table = opened(path)
 
     def work() -> dict[str, Any]:
@@ -105,6 +109,8 @@ def write(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
             return Produced("append", manifests, counts)
 
         commit_snapshot(table.access, produce)
+        commit_snapshot(table.access, lambda attempt: Produced("append", [*attempt.existing] * 2), "twice")
+        commit_snapshot(table.access, lambda attempt: with_deletes(attempt, files), "deletes")
         size = sum(f.stat().st_size for f in (path / "metadata").iterdir())
         return {"manifest_mb": size >> 20, "manifests": len(list((path / "metadata").glob("*-m*.avro")))}
 
@@ -119,14 +125,10 @@ def entries(attempt: Any, start: int, rows: int, columns: int) -> pa.Table:
     numbers = np.arange(start, start + rows)
     place = numbers // 1000 % PARTITIONS
     random = np.random.default_rng(start)
-    folder = f"{metadata.location}/data"
     made: dict[str, Any] = {
         "status": pa.array(np.full(rows, ADDED, np.int8)), "snapshot_id": pa.array(np.full(rows, attempt.snapshot_id)),
         "content": pa.array(np.zeros(rows, np.int8)), "file_format": pa.array(["PARQUET"] * rows),
-        "file_path": pa.array([
-            f"{folder}/p={p}/00000-{n}-d2459ef0-2886-4a60-90ba-4893b9e15a13-00001.parquet"
-            for n, p in zip(numbers.tolist(), place.tolist(), strict=True)
-        ]),
+        "file_path": pa.array([data_path(metadata.location, n) for n in numbers.tolist()]),
         "spec_id": pa.array(np.zeros(rows, np.int32)),
         "partition": pa.StructArray.from_arrays([pa.array(place.astype(np.int32))], fields=[*kind]),
         "record_count": pa.array(np.full(rows, 1000)),
@@ -148,6 +150,45 @@ def entries(attempt: Any, start: int, rows: int, columns: int) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
+def data_path(location: str, number: int) -> str:
+    """Where a data file would lie."""
+    place = number // 1000 % PARTITIONS
+    return f"{location}/data/p={place}/00000-{number}-d2459ef0-2886-4a60-90ba-4893b9e15a13-00001.parquet"
+
+
+def with_deletes(attempt: Any, files: int) -> Produced:
+    """Vectors and position deletes of every tenth file, and an equality delete in each partition."""
+    metadata = attempt.metadata
+    kind = partition_type(metadata, metadata.spec)
+
+    def table(rows: int, place: Any, **columns: Any) -> pa.Table:
+        made = {
+            "status": pa.array(np.full(rows, ADDED, np.int8)), "spec_id": pa.array(np.zeros(rows, np.int32)),
+            "snapshot_id": pa.array(np.full(rows, attempt.snapshot_id)), "record_count": pa.array(np.full(rows, 300)),
+            "file_size_in_bytes": pa.array(np.full(rows, 4000)),
+            "file_path": pa.array([f"{metadata.location}/data/deletes-{n}" for n in range(rows)]),
+            "partition": pa.StructArray.from_arrays([pa.array(place.astype(np.int32))], fields=[*kind]), **columns,
+        }  # fmt: skip
+        schema = entry_schema({*COLUMNS, *STATS}, kind)
+        return pa.table([made.get(f.name, pa.nulls(rows, f.type)) for f in schema], schema=schema)
+
+    numbers = np.arange(0, files, 10)
+    vector = np.arange(len(numbers)) % 2 == 0
+    of_files = table(
+        len(numbers), numbers // 1000 % PARTITIONS, content=pa.array(np.ones(len(numbers), np.int8)),
+        file_format=pa.array(np.where(vector, "PUFFIN", "PARQUET")), content_offset=pa.array(numbers * 50),
+        content_size_in_bytes=pa.array(np.full(len(numbers), 50)),
+        referenced_data_file=pa.array([data_path(metadata.location, n) for n in numbers.tolist()]),
+    )  # fmt: skip
+    rows = min(PARTITIONS, max(1, files // 1000))
+    of_partitions = table(
+        rows, np.arange(rows), content=pa.array(np.full(rows, 2, np.int8)), file_format=pa.array(["PARQUET"] * rows),
+        equality_ids=pa.array([[1]] * rows, pa.list_(pa.int32())),
+    )  # fmt: skip
+    made = [one for some in (of_files, of_partitions) for one in attempt.write(some, 0, 1)]
+    return Produced("delete", [*attempt.existing, *made])
+
+
 def scanning(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
     def work() -> dict[str, Any]:
         table = opened(path)
@@ -163,12 +204,12 @@ def pruning(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]
     return lambda: {"splits": len(opened(path).plan_read(where="p = 7").splits)}
 
 
-def rewriting(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
-    def work() -> dict[str, Any]:
-        result = opened(path).rewrite(dry_run=True)
+def rewriting(branch: str) -> Callable[[Path, int, int], Callable[[], dict[str, Any]]]:
+    def work(path: Path) -> dict[str, Any]:
+        result = opened(path, branch).rewrite(dry_run=True)
         return {"groups": result.groups, "files_before": result.files_before, "files_after": result.files_after}
 
-    return work
+    return lambda path, files, columns: lambda: work(path)
 
 
 def rest(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
@@ -181,7 +222,10 @@ def rest(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
     return work
 
 
-CASES_BY_NAME = {"write": write, "scan": scanning, "prune": pruning, "rewrite": rewriting, "rest": rest}
+CASES_BY_NAME = {
+    "write": write, "scan": scanning, "prune": pruning, "rewrite": rewriting("main"), "twice": rewriting("twice"),
+    "deletes": rewriting("deletes"), "rest": rest,
+}  # fmt: skip
 
 if __name__ == "__main__":
     main()
