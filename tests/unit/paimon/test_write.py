@@ -335,6 +335,8 @@ def test_a_static_overwrite_replaces_the_partition_that_the_option_names(make: M
             table.write(rows(), "overwrite", {"overwrite.partition": text})
     with pytest.raises(UsageError, match="mode is append"):
         table.write(rows(("a", 1, "v", 1)), "append", {"overwrite.partition": "dt=a"})
+    with pytest.raises(OptionError, match="has no partitions"):
+        make(partition_by=()).write(rows(), "overwrite", {"overwrite.partition": "dt=a"})
 
 
 def test_a_partition_to_overwrite_is_read_by_its_type(tmp_path: Path) -> None:
