@@ -77,7 +77,7 @@ def create_table(
     found = format_of(store)
     if found is not None:
         raise TableExistsError(
-            f"a {found} table is there already",
+            f"an {found} table is there already" if found == "iceberg" else f"a {found} table is there already",
             table=store.location,
             todo="Open it with lakebed.open, or choose another place",
         )

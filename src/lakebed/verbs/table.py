@@ -6,6 +6,8 @@ stops after the plan.
 
 from __future__ import annotations
 
+import datetime
+import numbers
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +15,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from lakebed.errors import SchemaError, UnsupportedError
+from lakebed.errors import SchemaError, UnsupportedError, UsageError
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
 from lakebed.kernel.predicates import Where, find_column
@@ -63,19 +65,24 @@ class Table(ABC):
         """Instants or snapshots, oldest first; with `archived` those of an archived timeline too."""
 
     def read(
-        self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
+        self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position | datetime.date = None
     ) -> pa.RecordBatchReader:
         """A snapshot, streamed. Only needed columns are decoded, and files that `where` rules out are not opened."""
-        return run(self.plan_read(columns, where, as_of), self._threads)
+        return run(self.plan_read(columns, where, checked_position(as_of)), self._threads)
 
     def changes(
-        self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
+        self,
+        columns: Sequence[str] | None = None,
+        where: Where = None,
+        after: Position | datetime.date = None,
+        until: Position | datetime.date = None,
     ) -> pa.RecordBatchReader:
         """Rows changed in (after, until], plus the string column `_row_kind`: +I -U +U -D.
 
         None is the start of history, or now.
         """
-        return run(self.plan_changes(columns, where, after, until), self._threads)
+        ends = checked_position(after), checked_position(until)
+        return run(self.plan_changes(columns, where, *ends), self._threads)
 
     @abstractmethod
     def plan_read(
@@ -152,6 +159,21 @@ class Table(ABC):
             table=self.location,
             todo="The support grid of the README says what works",
         )
+
+
+def checked_position(position: object) -> Position:
+    """A position as the formats take it: a `datetime` or `date` becomes its ISO text, which is UTC unless it says
+    otherwise. UsageError for what names no moment at all."""
+    if isinstance(position, datetime.date):
+        return position.isoformat()
+    if position is None or isinstance(position, str | Instant):
+        return position
+    if isinstance(position, numbers.Integral) and not isinstance(position, bool):
+        return int(position)
+    raise UsageError(
+        f"{position!r} names no moment of a table",
+        todo="Give an instant of `history`, a snapshot id, an ISO timestamp or tag:NAME",
+    )
 
 
 def project(columns: Iterable[str] | None, schema: pa.Schema, *, table: str) -> list[str]:

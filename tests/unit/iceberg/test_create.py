@@ -83,6 +83,9 @@ def test_parts_of_columns_may_be_null_as_the_arrow_schema_says(tmp_path: Path) -
     [
         (pa.schema([("a", pa.uint64())]), {}, (), SchemaError, "uint64"),
         (pa.schema([("a", pa.timestamp("ns"))]), {}, (), SchemaError, "format-version=3"),
+        (pa.schema([("a", pa.int64()), ("a", pa.int64())]), {}, (), SchemaError, "column 'a' is there twice"),
+        (pa.schema([("_row_kind", pa.string())]), {}, (), SchemaError, "'_row_kind' has a name that is kept"),
+        (pa.schema([("_pos", pa.int64())]), {}, (), SchemaError, "'_pos' has a name that is kept"),
         (pa.schema([("a", pa.int64())]), {"format-version": "4"}, (), OptionError, "1, 2 or 3"),
         (pa.schema([("a", pa.int64())]), {"commit.retry.num-retries": "many"}, (), OptionError, "num-retries"),
         (pa.schema([("a", pa.int64())]), {}, ("bucket(a)",), UsageError, "bucket"),

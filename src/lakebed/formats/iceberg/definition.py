@@ -22,7 +22,9 @@ from pyiceberg.transforms import parse_transform
 
 from lakebed.errors import OptionError, SchemaError, UsageError
 from lakebed.formats.iceberg import options as opt
+from lakebed.formats.iceberg.codec.schema import METADATA_COLUMNS
 from lakebed.kernel.predicates import find_column
+from lakebed.model.rowkind import ROW_KIND_COLUMN
 
 FORMAT_VERSION = "format-version"
 _DEFAULT_VERSION = 2
@@ -31,8 +33,16 @@ _DEFAULT_VERSION = 2
 def new_schema(schema: pa.Schema, primary_key: Sequence[str], version: int, table: str) -> Schema:
     """The Iceberg schema of Arrow columns, with fresh field ids; a primary key makes its columns identifier fields.
 
-    SchemaError for a type that Iceberg, or this format version, does not have.
+    SchemaError for a type that Iceberg, or this format version, does not have, and for a name that is there twice or
+    taken by the columns that every table has besides its own.
     """
+    for number, name in enumerate(schema.names):
+        if name in schema.names[:number]:
+            raise SchemaError(f"column {name!r} is there twice", table=table, todo="Rename one")
+        if name in METADATA_COLUMNS or name == ROW_KIND_COLUMN:
+            raise SchemaError(
+                f"column {name!r} has a name that is kept for what comes with rows", table=table, todo="Rename it"
+            )
     ids = itertools.count(1)
     keys = [_column(name, schema, table) for name in primary_key]
     columns = [field.with_nullable(False) if field.name in keys else field for field in schema]
