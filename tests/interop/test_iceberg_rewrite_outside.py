@@ -1,5 +1,5 @@
-"""Iceberg's own engine on golden tables that lakebed rewrote, in one session: the same rows, and row ids, after each
-way to rewrite; it goes on writing and rewriting, and then lakebed does again."""
+"""Iceberg's own engine, for Spark 4.0 and for Spark 4.1, on golden tables that lakebed rewrote, in one session each:
+the same rows, and row ids, after each way to rewrite; it goes on writing and rewriting, then lakebed does."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from lakebed.formats.iceberg.read.plan import scan_tasks
-from lakebed.formats.iceberg.table import IcebergTable
-from tests.interop.iceberg_ask import spark_sql
+from tests.interop.iceberg_ask import ENGINES, spark_sql
 from tests.interop.iceberg_rewritten import LIKE_BEFORE, LIKE_GROWN, REWRITTEN, STEPS, Rewritten, opened, rewritten
 
 pytestmark = pytest.mark.timeout(1800)
@@ -28,14 +27,24 @@ GOES_ON = (
 
 
 @dataclass
-class Story:
-    """The tables; the rows of each state by Spark; keys before Spark went on, and what it said at the end."""
+class End:
+    """Keys before Spark went on with a table; the rows that it, lakebed, and lakebed after a rewrite then found."""
 
-    folder: Path
+    before: list[int]
+    spark: list[list[Any]]
+    ours: list[list[Any]]
+    rewritten: list[list[Any]]
+    files_before: int
+    deletes_left: bool
+
+
+@dataclass
+class Story:
+    """The tables; by the version of Spark the rows of each state, and how tables ended that it went on with."""
+
     tables: dict[str, Rewritten]
-    rows: dict[tuple[str, str], list[str]]
-    keys: dict[str, list[int]]
-    ends: dict[str, list[list[Any]]]
+    rows: dict[str, dict[tuple[str, str], list[str]]]
+    ends: dict[str, dict[str, End]]
 
 
 def texts(name: str, story: Rewritten) -> Iterator[str]:
@@ -73,31 +82,49 @@ def further(name: str, story: Rewritten) -> list[str]:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     folder = tmp_path_factory.mktemp("rewritten")
-    tables = rewritten(folder)
-    keys = {name: column(opened(folder, name), tables[name]) for name in GOES_ON}
-    parts = (part for name in READ for part in texts(name, tables[name]))
-    answers = spark_sql(
-        folder, {"read": list(in_few_statements(parts)), **{name: further(name, tables[name]) for name in GOES_ON}}
-    )
-    rows: dict[tuple[str, str], list[str]] = {}
-    for name, step, text in (row for found in answers["read"] for row in found):
-        rows.setdefault((name, step), []).append(text)
-    return Story(folder, tables, rows, keys, {name: answers[name][-1] for name in GOES_ON})
+    told = Story(rewritten(folder), {}, {})
+    for engine in ENGINES:
+        before = {name: found(folder, name, told.tables[name], keys_only=True) for name in GOES_ON}
+        parts = (part for name in READ for part in texts(name, told.tables[name]))
+        goes_on = {name: further(name, told.tables[name]) for name in GOES_ON}
+        answers = spark_sql(folder, {"read": list(in_few_statements(parts)), **goes_on}, engine)
+        rows: dict[tuple[str, str], list[str]] = {}
+        for name, step, text in (row for statement in answers["read"] for row in statement):
+            rows.setdefault((name, step), []).append(text)
+        told.rows[engine] = rows
+        told.ends[engine] = {
+            name: ended(folder, name, told.tables[name], [row[0] for row in before[name]], answers[name][-1])
+            for name in GOES_ON
+        }
+    return told
 
 
-def column(table: IcebergTable, story: Rewritten) -> list[int]:
-    found: list[int] = table.read(story.columns[:1]).read_all()[0].to_pylist()
-    return found
+def found(folder: Path, name: str, story: Rewritten, keys_only: bool = False) -> list[list[Any]]:
+    """The keys, and with them the lineage where there is any, sorted."""
+    lineage = LINEAGE if story.version >= 3 and not keys_only else ()
+    rows = opened(folder, name).read([story.columns[0], *lineage]).read_all().to_pylist()
+    return sorted(list(row.values()) for row in rows)
 
 
+def ended(folder: Path, name: str, story: Rewritten, before: list[int], spark: list[list[Any]]) -> End:
+    """Reads what Spark left of a table, rewrites that, and reads it again."""
+    ours, table = found(folder, name, story), opened(folder, name)
+    result = table.rewrite(options={"rewrite-all": True, "remove-dangling-deletes": True})
+    metadata = table.metadata
+    left = any(task.deletes for task in scan_tasks(table.access.files, metadata, metadata.head()))
+    return End(before, sorted(spark), ours, found(folder, name, story), result.files_before, left)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", READ)
-def test_spark_reads_the_same_rows_after_each_rewrite(story: Story, name: str) -> None:
+def test_spark_reads_the_same_rows_after_each_rewrite(story: Story, engine: str, name: str) -> None:
     for steps in (LIKE_BEFORE, LIKE_GROWN):
         for some in ("", " some"):
-            bags = {step: Counter(story.rows.get((name, step + some), ())) for step in steps}
+            bags = {step: Counter(story.rows[engine].get((name, step + some), ())) for step in steps}
             first = bags[steps[0]]
             wrong = {step: (bag - first, first - bag) for step, bag in bags.items() if bag != first}
             assert not wrong, wrong
+    assert any(story.rows[engine].get((name, step)) for step in STEPS)
 
 
 def test_the_fast_way_was_among_them(story: Story) -> None:
@@ -105,20 +132,11 @@ def test_the_fast_way_was_among_them(story: Story) -> None:
     assert len([name for name in READ if "joined" in story.tables[name].joined]) > 12
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", GOES_ON)
-def test_spark_goes_on_and_lakebed_after_it(story: Story, name: str) -> None:
-    keys = story.keys[name]
-    expected = sorted(key for key in [*keys, *(key for key in keys if key < 3)] if key not in (6, 8))
-    found = sorted(story.ends[name])
-    assert [row[0] for row in found] == expected and len(expected) > 0
-    table, what = opened(story.folder, name), story.tables[name]
-    columns = [what.columns[0], *(LINEAGE if what.version >= 3 else ())]
-
-    def ours() -> list[list[Any]]:
-        return sorted(list(row.values()) for row in table.read(columns).read_all().to_pylist())
-
-    assert ours() == found
-    result = table.rewrite(options={"rewrite-all": True, "remove-dangling-deletes": True})
-    assert ours() == found and result.files_before > 0
-    metadata = table.metadata
-    assert not any(task.deletes for task in scan_tasks(table.access.files, metadata, metadata.head()))
+def test_spark_goes_on_and_lakebed_after_it(story: Story, engine: str, name: str) -> None:
+    end = story.ends[engine][name]
+    expected = sorted(key for key in [*end.before, *(key for key in end.before if key < 3)] if key not in (6, 8))
+    assert [row[0] for row in end.spark] == expected and len(expected) > 0
+    assert end.ours == end.rewritten == end.spark
+    assert end.files_before > 0 and not end.deletes_left
