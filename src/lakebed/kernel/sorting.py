@@ -58,7 +58,7 @@ def _in_ranges(
     first, second = SpillFile(folder), SpillFile(folder)
     try:
         schema = held[0].schema
-        stretches, sample, total = _aside(first, held, rest, order, schema)
+        stretches, sample, total = _aside(first, held, rest, order, schema, memory)
         bounds = boundaries(sample, max(2, 2 * total // memory))
         ranges: list[list[Stretch]] = [[] for _ in range(len(bounds) + 1)]
         seen = 0
@@ -81,8 +81,9 @@ def _in_ranges(
 
 
 def _aside(
-    spill: SpillFile, held: list[pa.RecordBatch], rest: Iterator[pa.RecordBatch], order: Keys, schema: pa.Schema
-) -> tuple[list[Stretch], pa.Table, int]:
+    spill: SpillFile, held: list[pa.RecordBatch], rest: Iterator[pa.RecordBatch], order: Keys, schema: pa.Schema,
+    memory: int,
+) -> tuple[list[Stretch], pa.Table, int]:  # fmt: skip
     """Put all rows aside; where they lie, a sample of their keys, and their bytes."""
     stretches: list[Stretch] = []
     samples: list[pa.Table] = []
@@ -93,9 +94,10 @@ def _aside(
         samples.append(thinned(keys, _SAMPLE))
         total += sum(batch.nbytes for batch in held)
         rows += sum(batch.num_rows for batch in held)
-        held = []
+        held, size, count = [], 0, 0
         for batch in rest:
             held.append(batch)
-            if sum(one.num_rows for one in held) >= 4 * _BATCH_ROWS:
+            size, count = size + batch.nbytes, count + batch.num_rows
+            if size >= memory // 2 or count >= 4 * _BATCH_ROWS:
                 break
     return stretches, pa.concat_tables(samples), total
