@@ -115,6 +115,21 @@ def test_a_key_that_moves_to_another_group_is_deleted_before_it_comes_back(tmp_p
 
 
 @BOTH
+def test_rows_that_a_clustering_moved_keep_the_order_of_their_changes(tmp_path: Path, version: int) -> None:
+    """They change in one group before, in another after it: both are read together, or either could come first."""
+    made = HudiFolder(tmp_path, version)
+    made.done(1, [made.base("z", 1, [{"id": "a", "ts": 1, "x": "a"}])], inserts=1)
+    made.done(2, [made.log("z", 2 if version >= 8 else 1, made.data(2, [{"id": "a", "ts": 2, "x": "a2"}]))])
+    moved = [{"id": "a", "ts": 2, "x": "a2", "_hoodie_commit_time": t(2)}]
+    made.done(3, [made.base("b", 3, moved)], "replacecommit", operation="CLUSTER", replaced={"": ["z"]})
+    made.done(4, [made.log("b", 4 if version >= 8 else 3, made.data(4, [{"id": "a", "ts": 4, "x": "a4"}]))])
+    table = made.open(cdc__enabled=True)
+    after = t(1.6 if version >= 8 else 1)
+    assert len(table.plan_changes(after=after).splits) == 1
+    assert _kinds(table, after=after) == [("-U", "a", "a"), ("+U", "a", "a2"), ("-U", "a", "a2"), ("+U", "a", "a4")]
+
+
+@BOTH
 def test_services_change_nothing_and_late_rows_neither(tmp_path: Path, version: int) -> None:
     made = HudiFolder(tmp_path, version)
     made.done(1, [made.base("g", 1, [{"id": k, "ts": 10, "x": k} for k in "ab"])], inserts=2)

@@ -173,6 +173,7 @@ class _Planner:
             if not commit.is_service and time not in self._wanted.skipped:
                 for partition, ids in commit.replaced.items():
                     replaced.setdefault(partition, []).extend((time, file_id) for file_id in ids)
+        moved = {partition for commit in self._wanted.commits.values() for partition in commit.replaced}
         listed = list_named(self._state.store, {*self._stats, *replaced})
         for partition, files in sorted(listed.items()):
             groups, stats = file_groups(files), self._stats.get(partition, {})
@@ -189,7 +190,7 @@ class _Planner:
                     found = self._change(partition, group, time, mine)
                     if found is not None:
                         changes.setdefault(file_id, []).append((self._place(time, 1), found))
-            if partition in replaced or inserts_after_deletes(stats, self._wanted):
+            if partition in moved or inserts_after_deletes(stats, self._wanted):
                 every = [entry for entries in changes.values() for entry in entries]
                 yield _split(partition, sum(sizes.values()), every)
             else:
