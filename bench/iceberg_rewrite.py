@@ -13,8 +13,10 @@ file a data file. Each case runs in a process of its own on a copy of the metada
     floor             pyarrow alone: read all files of a partition, write one, two threads; no table format
     decode            pyarrow alone: read
     zamboni           iceberg-zamboni in the interpreter of LAKEBED_ZAMBONI_PYTHON, plain and with deletes
+    jvm               Iceberg's own engine in that of LAKEBED_ICEBERG_JVM_PYTHON with the jars in LAKEBED_ICEBERG_JARS:
+                      bin-pack, with deletes, sort
 
-Figures go to bench/results/iceberg_rewrite.json.
+Peers that the environment does not name are left out. Figures of all rows go to bench/results/iceberg_rewrite.json.
 """
 
 from __future__ import annotations
@@ -63,6 +65,11 @@ from tests.iceberg_lake import Lake
 RESULTS = Path(__file__).parent / "results" / "iceberg_rewrite.json"
 OURS = ("encode", "join", "deletes", "sort")
 CASES = (*OURS, "floor", "decode")
+PEERS = {
+    "LAKEBED_ZAMBONI_PYTHON": ("zamboni", "zamboni-deletes"),
+    "LAKEBED_ICEBERG_JVM_PYTHON": ("jvm-encode", "jvm-deletes", "jvm-sort"),
+}
+ROWS = 7_000_000
 REGIONS = ("eu", "us", "ap", "af")
 KINDS = {
     "id": LongType(), "region": StringType(), "cust": IntegerType(), "qty": IntegerType(), "price": DecimalType(12, 2),
@@ -74,7 +81,7 @@ SCHEMA = Schema(*(NestedField(n + 1, name, kind) for n, (name, kind) in enumerat
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=7_000_000)
+    parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--tasks", type=int, default=50)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--folder", default="")
@@ -90,10 +97,11 @@ def main() -> None:
         if not (folder / "metadata-deleted").exists():
             make(folder, given.rows, given.tasks)
         figures = [best(folder, case, given.runs, given.options) for case in given.cases.split(",")]
-        if os.environ.get("LAKEBED_ZAMBONI_PYTHON"):
-            figures += [best(folder, "zamboni", given.runs, "{}"), best(folder, "zamboni-deletes", given.runs, "{}")]
+        for name, cases in PEERS.items():
+            if os.environ.get(name):
+                figures += [best(folder, case, given.runs, "{}") for case in cases]
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
-    if set(CASES) <= set(given.cases.split(",")):
+    if set(CASES) <= set(given.cases.split(",")) and given.rows == ROWS:
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps({"machine": machine, "rows": given.rows, "figures": figures}, indent=1) + "\n")
 
@@ -170,9 +178,12 @@ def best(folder: Path, case: str, runs: int, options: str) -> dict[str, Any]:
 
 def one_run(source: Path, case: str, options: str) -> dict[str, Any]:
     python, script = sys.executable, ["-m", "bench.iceberg_rewrite", "--options", options, "--work", case, str(source)]
+    peers = Path(__file__).parent
     if case.startswith("zamboni"):
-        peer = Path(__file__).with_name("iceberg_zamboni_peer.py")
-        python, script = os.environ["LAKEBED_ZAMBONI_PYTHON"], [str(peer), str(source)]
+        python, script = os.environ["LAKEBED_ZAMBONI_PYTHON"], [str(peers / "iceberg_zamboni_peer.py"), str(source)]
+    if case.startswith("jvm-"):
+        script = [str(peers / "iceberg_jvm_peer.py"), str(source), case.removeprefix("jvm-")]
+        python = os.environ["LAKEBED_ICEBERG_JVM_PYTHON"]
     answer = subprocess.run([python, *script], check=True, stdout=subprocess.PIPE, text=True).stdout
     return {"case": case, **json.loads(answer.strip().splitlines()[-1])}
 
