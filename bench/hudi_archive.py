@@ -15,7 +15,7 @@ user and of the system together. Figures go to bench/results/hudi_archive.json.
 With LAKEBED_HUDI_JVM_PYTHON and LAKEBED_HUDI_JARS set (`./run setup interop` makes both) Hudi's own engine archives the
 tables of the first two cases too, so that its share can be told from Spark's: what the session takes to start, and the
 call of the archiver alone, cold, warm, and without Spark's tasks (one instead of a hundred to delete state files).
-Without them the figures of the last such run are kept.
+Without them the figures of the last such run are kept, as are those of cases that `--cases` leaves out.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ def main() -> None:
     if options.work:
         print(json.dumps(measure(*options.work)))
         return
-    jvm = jvm_figures(options.folder)
+    last: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    known = {one["case"]: one for one in last.get("figures", ())}
+    jvm = jvm_figures(options.folder) or last.get("jvm", [])
     print(*jvm, sep="\n", flush=True)
-    figures = []
     for case in options.cases.split(","):
         lines = [run(case, options.folder, options.instants) for _ in range(REPEATS.get(case, 1))]
         line = min(lines, key=lambda one: one["cpu_seconds"])
@@ -75,18 +76,18 @@ def main() -> None:
             line["jvm_takes_times_as_long"] = round(float(JVM[case]["seconds"]) / line["archive_seconds"], 1)
             line |= beside(line, [one for one in jvm if one.get("version") == int(case[-1])])
         print(line, flush=True)
-        figures.append(line)
-    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
+        known[case] = {**line, "load": os.getloadavg()[0]}
+    machine = {"cores": os.cpu_count(), "python": platform.python_version()}
+    figures = [known[case] for case in CASES if case in known]
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps({"machine": machine, "jvm": jvm, "figures": figures}, indent=1) + "\n")
 
 
 def jvm_figures(folder: str) -> list[dict[str, Any]]:
-    """The session's line and one for each of its runs; those of the last results where there is no such engine here."""
+    """The session's line and one for each of its runs; none where there is no such engine here."""
     python, jars = os.environ.get("LAKEBED_HUDI_JVM_PYTHON"), os.environ.get("LAKEBED_HUDI_JARS")
     if not python or not jars:
-        kept: list[dict[str, Any]] = json.loads(RESULTS.read_text()).get("jvm", []) if RESULTS.exists() else []
-        return kept
+        return []
     with tempfile.TemporaryDirectory(dir=folder or None) as scratch:
         asked = []
         for number, tasks in enumerate(JVM_TASKS):
