@@ -48,6 +48,30 @@ def columns_of(where: Where, schema: pa.Schema) -> tuple[str, ...]:
     return tuple(name for name in schema.names if not _binds(predicate, schema.remove(schema.get_field_index(name))))
 
 
+def keep(batch: pa.RecordBatch, predicate: pc.Expression) -> pa.RecordBatch:
+    """The rows that a predicate keeps; UUIDs are compared as the bytes that they are, since Arrow knows no better.
+
+    Raises PredicateError where the predicate cannot be computed for a row: a sum that leaves its type, a cast of what
+    is no number.
+    """
+    extended = {n for n, column in enumerate(batch.columns) if isinstance(column, pa.ExtensionArray)}
+    plain = [column.storage if n in extended else column for n, column in enumerate(batch.columns)]
+    try:
+        found = (pa.RecordBatch.from_arrays(plain, names=batch.schema.names) if extended else batch).filter(predicate)
+    except pa.ArrowInvalid as error:
+        raise PredicateError(
+            f"where {predicate!s} fails for a row", why=str(error).splitlines()[0],
+            todo="Compare the column itself, without arithmetic, or cast it to a wider type first",
+        ) from error  # fmt: skip
+    if not extended:
+        return found
+    whole = [
+        pa.ExtensionArray.from_storage(batch.schema.field(n).type, column) if n in extended else column
+        for n, column in enumerate(found.columns)
+    ]
+    return pa.RecordBatch.from_arrays(whole, schema=batch.schema)
+
+
 def find_column(name: str, names: list[str]) -> str | None:
     """The column of that name: as written, else the only one that differs in case alone."""
     if name in names:

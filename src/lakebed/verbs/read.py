@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import ReadWarning
+from lakebed.kernel.predicates import keep
 from lakebed.kernel.streams import interleave
 from lakebed.model.split import Split
 
@@ -50,6 +51,6 @@ def filtered(
 ) -> Iterator[pa.RecordBatch]:
     """The rows that a predicate keeps, then only `columns`; empty batches are left out."""
     for batch in batches:
-        kept = batch if predicate is None else batch.filter(predicate)
+        kept = batch if predicate is None else keep(batch, predicate)
         if kept.num_rows:
             yield kept.select(columns)

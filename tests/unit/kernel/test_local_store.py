@@ -278,3 +278,11 @@ def test_many_paths_that_leave_the_table_are_refused(table: LocalStore, path: st
         with pytest.raises(UsageError, match="leaves the table"):
             call([path])
     assert table.read("a/f") == b"x"
+
+
+def test_a_name_too_long_for_the_disk_is_not_there(table: LocalStore) -> None:
+    path = f"{'x' * 300}/f"
+    with pytest.raises(StorageError, match="cannot write"):
+        table.write(path, b"x")
+    table.delete(path)
+    table.delete_many([path])

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lakebed.errors import PredicateError
-from lakebed.kernel.predicates import columns_of, find_column, parse_where
+from lakebed.kernel.predicates import Where, columns_of, find_column, keep, parse_where
 
 UTC = datetime.UTC
 NOON = datetime.datetime(2024, 1, 1, 12, 0, 0, 500)
@@ -274,3 +274,12 @@ def test_find_column() -> None:
     names = ["id", "Id2", "x", "X"]
     assert [find_column(name, names) for name in ("ID", "id2", "x", "X", "y")] == ["id", "Id2", "x", "X", None]
     assert find_column("twin", ["Twin", "tWIN"]) is None
+
+
+@pytest.mark.parametrize("where", ["n + 1 > 0", pc.field("n") == pc.field("text").cast(pa.int64())])
+def test_a_row_for_which_it_cannot_be_computed(where: Where) -> None:
+    rows = pa.record_batch({"n": pa.array([2**63 - 1]), "text": ["one"]})
+    predicate = parse_where(where, rows.schema)
+    assert predicate is not None
+    with pytest.raises(PredicateError, match="fails for a row"):
+        keep(rows, predicate)

@@ -32,6 +32,7 @@ _STRAY_SECONDS = 3600
 _RACES = 100
 """How often a folder may be taken away under our hands before we believe that something else is wrong."""
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENAMETOOLONG})
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG})
 
 
@@ -212,18 +213,18 @@ class LocalStore(Store):
     def _delete_in(self, folders: Folders, path: str) -> None:
         try:
             folders.unlink(path)
-        except FileNotFoundError:
-            return
         except OSError as error:
+            if error.errno in _NOT_THERE:
+                return
             raise failed("delete", self._root, path, error) from error
 
     def delete(self, path: str) -> None:
         """Remove a file; a missing one is no error."""
         try:
             os.unlink(self.local_path(path))
-        except FileNotFoundError:
-            return
         except OSError as error:
+            if error.errno in _NOT_THERE:
+                return
             raise failed("delete", self._root, path, error) from error
 
     def delete_folder(self, folder: str) -> None:

@@ -15,6 +15,8 @@ def distinct(columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
     """The distinct combinations of columns (null is a value): a code for each row, and the first row of each code."""
     codes = np.zeros(len(columns[0]), np.int64)
     for column in columns:
+        if column.null_count == len(column):  # one value, of any type
+            continue
         encoded = column.dictionary_encode(null_encoding="encode")
         indices = encoded.indices.to_numpy().astype(np.int64)
         codes = codes * max(1, len(encoded.dictionary)) + indices

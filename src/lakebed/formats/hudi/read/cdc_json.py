@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from lakebed.formats.hudi.read.cdc_task import RowChanges
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import COMMIT_TIME
+from lakebed.kernel.predicates import keep
 
 CDC_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in ("op", "ts_ms", "before", "after")])
 """The columns. `op` is i, u or d, `ts_ms` the instant of the change; `before` and `after` are null where there is no
@@ -48,7 +49,7 @@ class CdcRows:
                 schema=CDC_SCHEMA,
             )
             if self.predicate is not None:
-                batch = batch.filter(self.predicate)
+                batch = keep(batch, self.predicate)
             if batch.num_rows:
                 yield batch.select(self.schema.names)
 

@@ -24,6 +24,7 @@ from lakebed.formats.hudi.read.logs import row_keys
 from lakebed.formats.hudi.read.slice_reader import SliceReader
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.state import COMMIT_TIME, META, PARTITION_PATH, RECORD_KEY
+from lakebed.kernel.predicates import keep
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 
 
@@ -198,7 +199,7 @@ class FullChangesTask:
 
     def _with_kinds(self, rows: pa.RecordBatch, kinds: pa.Array) -> Iterator[pa.RecordBatch]:
         if self.predicate is not None:
-            rows = rows.append_column(ROW_KIND_COLUMN, kinds).filter(self.predicate)
+            rows = keep(rows.append_column(ROW_KIND_COLUMN, kinds), self.predicate)
             kinds = rows.column(ROW_KIND_COLUMN)
         if rows.num_rows:
             columns = [kinds if name == ROW_KIND_COLUMN else rows.column(name) for name in self.schema.names]

@@ -12,6 +12,7 @@ from lakebed.formats.hudi.read.logs import row_keys
 from lakebed.formats.hudi.read.slice_reader import SliceReader
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
+from lakebed.kernel.predicates import keep
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 
 
@@ -125,7 +126,7 @@ class ChangesTask:
 
     def _out(self, batch: pa.RecordBatch, kind: RowKind) -> Iterator[pa.RecordBatch]:
         if self.predicate is not None:
-            batch = batch.filter(self.predicate)
+            batch = keep(batch, self.predicate)
         if not batch.num_rows:
             return
         kinds = pa.repeat(pa.scalar(kind.short), batch.num_rows)

@@ -28,11 +28,12 @@ from lakebed.formats.iceberg.entries import DeleteFile, DeleteIndex, FileTask, d
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.data import keep, live_positions, read_task
+from lakebed.formats.iceberg.read.data import live_positions, read_task
 from lakebed.formats.iceberg.read.matching import carried_over, row_numbers
 from lakebed.formats.iceberg.read.plan import BySpec, chosen_entries, kept_manifests, unpartitioned
 from lakebed.formats.iceberg.read.pruning import Pruning
 from lakebed.formats.iceberg.snapshot import Position, ancestors, milliseconds, snapshot_at
+from lakebed.kernel.predicates import keep
 from lakebed.model.rowkind import ROW_KIND_FIELD, RowKind
 from lakebed.model.split import Split
 from lakebed.verbs.read import ReadPlan, filtered

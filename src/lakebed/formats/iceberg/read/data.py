@@ -35,7 +35,7 @@ from lakebed.formats.iceberg.read.deletes import (
 from lakebed.formats.iceberg.read.formats import BATCH_ROWS, OpenFile, ParquetData, Piece, opened
 from lakebed.formats.iceberg.read.key_sets import KeySet
 from lakebed.formats.iceberg.read.pruning import Pruning, plain_type
-from lakebed.kernel.predicates import columns_of
+from lakebed.kernel.predicates import columns_of, keep
 
 _PASS_ROWS = 1 << 20
 
@@ -92,20 +92,6 @@ def predicate_schema(context: ReadContext) -> pa.Schema:
     """The columns that a predicate may name, in the types in which it compares them."""
     fields = context.schema.fields
     return pa.schema([pa.field(f.name, plain_type(f.field_type), not f.required) for f in fields])
-
-
-def keep(batch: pa.RecordBatch, predicate: pc.Expression) -> pa.RecordBatch:
-    """The rows that a predicate keeps; UUIDs are compared as the bytes that they are, since Arrow knows no better."""
-    extended = {n for n, column in enumerate(batch.columns) if isinstance(column, pa.ExtensionArray)}
-    if not extended:
-        return batch.filter(predicate)
-    plain = [column.storage if n in extended else column for n, column in enumerate(batch.columns)]
-    found = pa.RecordBatch.from_arrays(plain, names=batch.schema.names).filter(predicate)
-    whole = [
-        pa.ExtensionArray.from_storage(batch.schema.field(n).type, column) if n in extended else column
-        for n, column in enumerate(found.columns)
-    ]
-    return pa.RecordBatch.from_arrays(whole, schema=batch.schema)
 
 
 def _groups(

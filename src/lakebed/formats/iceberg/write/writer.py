@@ -161,8 +161,8 @@ def _no_keys(kinds: Kinds, target: TaskTarget) -> UsageError:
     found = ", ".join(sorted({RowKind(kind).short for kind in np.unique(kinds)} - {"+I"}))
     return UsageError(
         f"rows of kind {found}, but no key says which rows they change", table=target.location,
-        why=f"column {ROW_KIND_COLUMN!r} is there, and the table has no identifier fields",
-        todo="Name the key columns in the option upsert.keys, or write rows of kind +I only",
+        why=f"column {ROW_KIND_COLUMN!r} is there, and the write overwrites, or the table has no identifier fields",
+        todo="Write rows of kind +I only, or append and name the key columns in the option upsert.keys",
     )  # fmt: skip
 
 

@@ -207,10 +207,11 @@ def type_from_arrow(kind: pa.DataType, next_id: Callable[[], int], column: str) 
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         element = type_from_arrow(kind.value_type, next_id, column)
         return DataType("ARRAY", element=_nullable(element, kind.value_field.nullable))
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(kind) and kind.num_fields:  # no file format of Paimon writes a row of no fields
         return DataType("ROW", fields=tuple(field_from_arrow(kind.field(i), next_id) for i in range(kind.num_fields)))
     raise SchemaError(
-        f"column {column!r} has the type {kind}, which Paimon does not have", todo=_INSTEAD.get(str(kind), "Cast it")
+        f"column {column!r} has the type {kind}, which Paimon does not have",
+        todo=_INSTEAD.get(str(kind), "Leave it out" if pa.types.is_struct(kind) else "Cast it"),
     )
 
 
