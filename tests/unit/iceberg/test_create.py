@@ -90,6 +90,7 @@ def test_parts_of_columns_may_be_null_as_the_arrow_schema_says(tmp_path: Path) -
         (pa.schema([("a", pa.int64())]), {"commit.retry.num-retries": "many"}, (), OptionError, "num-retries"),
         (pa.schema([("a", pa.int64())]), {}, ("bucket(a)",), UsageError, "bucket"),
         (pa.schema([("a", pa.int64())]), {}, ("day(a)",), UsageError, "cannot partition a long"),
+        (pa.schema([("a", pa.list_(pa.int64()))]), {}, ("void(a)",), UsageError, "cannot partition a list"),
         (pa.schema([("a", pa.int64())]), {}, ("b",), UsageError, "unknown column 'b'"),
         (pa.schema([("a", pa.int64())]), {}, ("bucket(2, a)", "bucket(2, a)"), UsageError, "twice"),
     ],

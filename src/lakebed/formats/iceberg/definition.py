@@ -64,7 +64,7 @@ def new_spec(schema: Schema, partition_by: Sequence[str], table: str) -> Partiti
     for number, text in enumerate(partition_by):
         name, transform, column = _parsed(text, schema, table)
         source = schema.find_field(column)
-        if not transform.can_transform(source.field_type):
+        if not (source.field_type.is_primitive and transform.can_transform(source.field_type)):
             raise UsageError(f"{text!r} cannot partition a {source.field_type}", table=table)
         if any(f.source_id == source.field_id and f.transform == transform for f in fields):
             raise UsageError(f"{text!r} is given twice", table=table)

@@ -50,7 +50,9 @@ def partition_type(metadata: TableMetadata, spec: PartitionSpec) -> pa.StructTyp
 
 
 def arrow_type(kind: Any) -> pa.DataType:
-    """The Arrow type of partition values of a primitive type."""
+    """The Arrow type of partition values of a primitive type; UnsupportedError for others."""
+    if not kind.is_primitive:
+        raise UnsupportedError(f"a partition field has values of the type {kind}")
     if isinstance(kind, T.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, T.FixedType):
