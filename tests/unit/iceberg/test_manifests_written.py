@@ -12,13 +12,16 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestContent
 from pyiceberg.manifest import ManifestFile as PyManifest
 
+from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.catalog import PathTable
+from lakebed.formats.iceberg.codec.avro_file import decode_columns, open_container
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile, decode_manifest_list
 from lakebed.formats.iceberg.codec.manifest_write import ManifestEncoder, encode_manifest_list
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import read_entries, read_manifest_list
 from lakebed.kernel.files import open_store
+from lakebed.kernel.scratch import Scratch
 from tests.golden import names, unpack
 
 TABLES = names("iceberg")
@@ -128,3 +131,22 @@ def test_a_manifest_ends_at_its_target_size() -> None:
     assert all(200_000 <= w.file.length < 400_000 for w in written[:-1])
     assert sum(w.file.added_files_count or 0 for w in written) == len(entries) == 20_000
     assert [w.file.length for w in written] == [len(w.data) for w in written]
+
+
+def test_a_manifest_whose_files_may_be_null_is_refused(tmp_path: Path) -> None:
+    """No writer may make one; its files would be read as nothing."""
+    file = {
+        "type": "record", "name": "r2", "fields": [{"name": "file_path", "type": "string", "field-id": 100}],
+    }  # fmt: skip
+    entry = {
+        "type": "record", "name": "manifest_entry",
+        "fields": [
+            {"name": "status", "type": "int", "field-id": 0},
+            {"name": "data_file", "type": ["null", file], "field-id": 2},
+        ],
+    }  # fmt: skip
+    sink = io.BytesIO()
+    fastavro.writer(sink, entry, [{"status": 1, "data_file": {"file_path": "a"}}])
+    container = open_container(sink.getvalue())
+    with pytest.raises(CorruptError, match="'data_file' may be null"):
+        decode_columns([container], {0, 100}, "m.avro", Scratch(str(tmp_path)))

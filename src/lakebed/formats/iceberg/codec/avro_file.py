@@ -39,7 +39,7 @@ def decode_columns(
 
     Fields of records count as those of the whole; ids that the files lack are left out. CorruptError names `file`.
     """
-    fields = list(_outer_fields(containers[0].schema))
+    fields = list(_outer_fields(containers[0].schema, file))
     col = import_module("datafusion").col  # loaded late, as the session is
     columns = [col(field["name"]) for field in fields if int(field["name"][1:]) in wanted]
     if not columns:
@@ -75,12 +75,17 @@ def _joined(containers: Sequence[Container], schema: Mapping[str, Any]) -> Itera
             yield from (avro_long(count), avro_long(end - start), container.body[start:end], _SYNC)
 
 
-def _outer_fields(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The fields of a record, each record among them replaced by its own fields, under names made of their ids."""
+def _outer_fields(record: Mapping[str, Any], file: str) -> Iterator[dict[str, Any]]:
+    """The fields of a record, each record among them replaced by its own fields, under names made of their ids.
+
+    CorruptError for a record that may be null, which the specification has nowhere: its fields would be lost.
+    """
     for field in record["fields"]:
         kind = field["type"]
         if isinstance(kind, dict) and kind["type"] == "record":
-            yield from _outer_fields(kind)
+            yield from _outer_fields(kind, file)
+        elif isinstance(kind, list) and any(isinstance(one, dict) and one["type"] == "record" for one in kind):
+            raise CorruptError("a manifest cannot be read", file=file, why=f"its {field['name']!r} may be null")
         else:
             yield {"name": f"f{field['field-id']}", "type": _plain(kind, f"t{field['field-id']}")}
 
