@@ -96,12 +96,13 @@ def main() -> None:
         folder = Path(given.folder or scratch)
         if not (folder / "metadata-deleted").exists():
             make(folder, given.rows, given.tasks)
-        figures = [best(folder, case, given.runs, given.options) for case in given.cases.split(",")]
+        asked = given.cases.split(",")
+        figures = [best(folder, case, given.runs, given.options) for case in asked]
         for name, cases in PEERS.items():
             if os.environ.get(name):
-                figures += [best(folder, case, given.runs, "{}") for case in cases]
+                figures += [best(folder, case, given.runs, "{}") for case in cases if case not in asked]
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]}
-    if set(CASES) <= set(given.cases.split(",")) and given.rows == ROWS:
+    if set(CASES) <= set(asked) and given.rows == ROWS:
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps({"machine": machine, "rows": given.rows, "figures": figures}, indent=1) + "\n")
 

@@ -44,9 +44,8 @@ class HudiTable(Table):
         self._metadata = MetadataFiles(store)
         self._scratch = Scratch(self._options[SCRATCH_DIR])
         self._archive = ArchiveMemory()
-        load_config(
-            store
-        )  # a table that cannot be read fails when it is opened; its timeline is listed when it is asked
+        # A table whose properties cannot be read fails when it is opened; the timeline is listed when it is asked for.
+        load_config(store)
 
     def state(self) -> TableState:
         """The table's metadata as it is now."""
