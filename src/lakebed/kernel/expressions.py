@@ -12,10 +12,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import count
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from lakebed.kernel.literals import exactly
 
 _MAGIC = b"ARROW1"
 
@@ -55,6 +59,90 @@ def tree_of(expression: pc.Expression) -> Node | None:
         return _node(*next(tokens), tokens, constants)
     except (pa.ArrowInvalid, struct.error, StopIteration, ValueError, IndexError, TypeError, AttributeError):
         return None
+
+
+def with_decimal_constants(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
+    """The same expression with its whole numbers as decimals wherever they meet a decimal of `schema`.
+
+    Arrow gives such a number the precision of every int64 and then refuses the comparison, and it looks decimals up in
+    a list of integers by cutting their fractions. An expression without such a place comes back as it is.
+    """
+    tree = tree_of(expression)
+    if tree is None:
+        return expression
+    decimals: dict[int, pa.Scalar] = {}
+    _find_decimals(tree, schema, count(), decimals)
+    if not decimals:
+        return expression
+    rebuild, (data, *_) = expression.__reduce__()
+    constants = pa.ipc.open_file(pa.py_buffer(bytes(data))).get_batch(0)
+    columns = [
+        pa.array([decimals[place].as_py()], decimals[place].type) if place in decimals else column
+        for place, column in enumerate(constants.columns)
+    ]
+    shape = pa.schema(
+        [pa.field(name, column.type) for name, column in zip(constants.schema.names, columns, strict=True)],
+        metadata=pa.KeyValueMetadata(_metadata(bytes(data))),
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, shape) as file:
+        file.write_batch(pa.RecordBatch.from_arrays(columns, schema=shape))
+    return rebuild(sink.getvalue())
+
+
+def _find_decimals(node: Node, schema: pa.Schema, places: Iterator[int], decimals: dict[int, pa.Scalar]) -> Any:
+    """The type of a node that is a decimal column or computed from one, else None.
+
+    `places` numbers the constants as the pickled form does: in prefix order, a call's options after its arguments.
+    """
+    if isinstance(node, Literal):
+        next(places)
+        return None
+    if isinstance(node, Field):
+        kind = _type_of(node, schema)
+        return kind if kind is not None and pa.types.is_decimal(kind) else None
+    whole: dict[int, int | None] = {}
+    kind = None
+    for argument in node.arguments:
+        if isinstance(argument, Literal) and pa.types.is_integer(argument.value.type):
+            whole[next(places)] = argument.value.as_py()
+        else:
+            found = _find_decimals(argument, schema, places, decimals)
+            kind = kind or found
+    options = next(places) if node.options else None
+    if kind is None:
+        return None
+    for place, number in whole.items():
+        decimals[place] = _decimal(number)
+    if node.function == "is_in" and options is not None and isinstance(node.arguments[0], Field):
+        _exact_list(node, kind, options, decimals)
+    return kind if node.function != "cast" else None
+
+
+def _exact_list(node: Call, kind: pa.DataType, place: int, decimals: dict[int, pa.Scalar]) -> None:
+    values = pa.array(node.options["value_set"].values)
+    if pa.types.is_integer(values.type):
+        known = [exact for value in values if (exact := exactly(_decimal(value.as_py()), kind)) is not None]
+        options = {**node.options, "value_set": pa.scalar([value.as_py() for value in known], pa.list_(kind))}
+        fields = [pa.field(name, value.type) for name, value in options.items()]
+        decimals[place] = pa.scalar({name: value.as_py() for name, value in options.items()}, pa.struct(fields))
+
+
+def _decimal(number: int | None) -> pa.Scalar:
+    """A whole number as the narrowest decimal."""
+    if number is None:
+        return pa.scalar(None, pa.decimal128(1, 0))
+    return pa.scalar(Decimal(number), pa.decimal128(len(str(abs(number))), 0))
+
+
+def _type_of(node: Field, schema: pa.Schema) -> pa.DataType | None:
+    kind: pa.DataType = pa.struct(list(schema))
+    for name in node.path:
+        index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
+        if index < 0:
+            return None
+        kind = kind.field(index).type
+    return kind
 
 
 Tokens = Iterator[tuple[str, str]]

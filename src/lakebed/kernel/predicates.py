@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import PredicateError
+from lakebed.kernel.expressions import with_decimal_constants
 
 Where: TypeAlias = str | pc.Expression | None
 """What users hand in."""
@@ -26,7 +27,7 @@ def parse_where(where: Where, schema: pa.Schema) -> pc.Expression | None:
     if where is None:
         return None
     if isinstance(where, pc.Expression):
-        predicate = where
+        predicate = with_decimal_constants(where, schema)
     elif isinstance(where, str):
         predicate = import_module("lakebed.kernel.sql").expression_of(where, schema)  # the parser: only when needed
     else:

@@ -2,8 +2,8 @@
 
 SQL is parsed by sqlglot (Spark's dialect) and turned into Arrow kernels with SQL's three-valued logic. Constants
 compare by value (`literals.py`); a timestamp without a zone is UTC against a column that has one. Where this is not
-Spark: NaN compares as in IEEE 754 (it equals nothing), a division by zero is null, and a text column is not compared
-with a number.
+Spark: double quotes name a column, as in standard SQL, and never a text; NaN compares as in IEEE 754 (it equals
+nothing), a division by zero is null, and a text column is not compared with a number.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _MATH: dict[type[sql.Expr], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _KNOWN_ARGS = {"this", "expression", "expressions", "low", "high", "negate"}
 """What `boolean` looks at; a node with more to it (ESCAPE, SYMMETRIC, a subquery) is refused, not half understood."""
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`""", re.DOTALL)
+_TEXTS_IN_SINGLE_QUOTES = "Write texts in single quotes: double quotes name a column"
 _UNKNOWN = pa.scalar(None, pa.bool_())
 
 
@@ -50,15 +51,22 @@ def _parsed(where: str) -> sql.Expr:
     except SqlglotError as error:
         found = error.errors if isinstance(error, ParseError) else []
         why = str(found[0].get("description") or error) if found else str(error)
-        raise PredicateError(f"cannot parse where {where!r}", why=why) from error
+        todo = _TEXTS_IN_SINGLE_QUOTES if _has_double_quotes(where) else ""
+        raise PredicateError(f"cannot parse where {where!r}", why=why, todo=todo) from error
     except RecursionError as error:
         raise PredicateError("where is nested too deeply", todo="Use IN, or fewer parentheses") from error
 
 
 def _escaped(quoted: re.Match[str]) -> str:
-    """A text with `''` for a quote, as standard SQL and Spark 4 have it: the parser takes that for two texts."""
+    """A quoted piece as the parser reads it.
+
+    It takes `''` inside a text, which is a quote in standard SQL and Spark 4, for two texts, and a name in double
+    quotes for a text.
+    """
     text = quoted[0]
-    if text[0] != "'":
+    if text[0] == '"':
+        return "`" + text[1:-1].replace('""', '"').replace("`", "``") + "`"
+    if text[0] == "`":
         return text
     inner = re.sub(r"\\.|''", lambda part: r"\'" if part[0] == "''" else part[0], text[1:-1], flags=re.DOTALL)
     return f"'{inner}'"
@@ -177,6 +185,7 @@ class _Translation:
             near = [known for known in self._schema.names if known.lower() == parts[0].lower()]
             raise PredicateError(
                 f"where names the {'ambiguous' if near else 'unknown'} column {parts[0]!r}",
+                why="" if near else self._hint,
                 todo=f"Columns: {', '.join(near or self._schema.names)}",
             )
         kind = self._schema.field(name).type
@@ -272,7 +281,16 @@ class _Translation:
         return self._error(f"{node.sql(dialect='spark')} is not supported in where")
 
     def _error(self, why: str) -> PredicateError:
-        return PredicateError(f"cannot use where {self._text!r}", why=why)
+        return PredicateError(f"cannot use where {self._text!r}", why=why, todo=self._hint)
+
+    @property
+    def _hint(self) -> str:
+        """What to do about double quotes, where the text has some; "" elsewhere."""
+        return _TEXTS_IN_SINGLE_QUOTES if _has_double_quotes(self._text) else ""
+
+
+def _has_double_quotes(where: str) -> bool:
+    return any(quoted[0].startswith('"') for quoted in _QUOTED.finditer(where))
 
 
 _TYPE = sql.DataType.Type
