@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 
 import pyarrow as pa
 
-from lakebed.errors import TableExistsError, TableNotFoundError, UnsupportedError, UsageError
+from lakebed.errors import SchemaError, TableExistsError, TableNotFoundError, UnsupportedError, UsageError
 from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.files.location import REMOTE_SCHEMES
-from lakebed.kernel.options import option_text
+from lakebed.kernel.options import option_texts
 from lakebed.verbs.table import Table
 
 FORMATS: Mapping[str, str] = {"hudi": "HudiTable", "paimon": "PaimonTable", "iceberg": "IcebergTable"}
@@ -46,13 +46,13 @@ def is_catalog_name(location: str | os.PathLike[str] | Store) -> bool:
     return location.partition(":")[0].lower() not in (*REMOTE_SCHEMES, "file", "hdfs") and not os.path.exists(location)
 
 
-def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, object] = {}) -> Table:
+def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, object] | None = {}) -> Table:
     """The table at a location: a path, a URL, or the name `catalog:namespace.table` of an Iceberg table.
 
     Raises TableNotFoundError when nothing or no table lies there, UnsupportedError for a format or table version that
     this build does not read, OptionError for an unknown or ill-typed option.
     """
-    texts = {key: option_text(value) for key, value in options.items()}
+    texts = option_texts(options)
     if is_catalog_name(location):
         named: Table = _class_of("iceberg").of_catalog(location, texts)  # type: ignore[attr-defined]  # Iceberg's only
         return named
@@ -64,14 +64,21 @@ def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, o
 
 
 def create_table(
-    location: str | os.PathLike[str] | Store, format: str, schema: pa.Schema,
-    primary_key: Sequence[str] | str = (), partition_by: Sequence[str] | str = (), options: Mapping[str, object] = {},
+    location: str | os.PathLike[str] | Store, format: str, schema: pa.Schema | Mapping[str, pa.DataType | str],
+    primary_key: Sequence[str] | str | None = (), partition_by: Sequence[str] | str | None = (),
+    options: Mapping[str, object] | None = {},
 ) -> Table:  # fmt: skip
-    """A new, empty table; TableExistsError when one is there. The arguments mean what the format's own DDL says."""
-    texts = {key: option_text(value) for key, value in options.items()}
+    """A new, empty table. The arguments mean what the format's own DDL says.
+
+    `schema` is a pyarrow schema, or a dict of column names with pyarrow types or their names ("int64", "string").
+    Raises TableExistsError when a table is there, SchemaError or UsageError for what the format does not allow.
+    """
+    texts = option_texts(options)
     kind = _class_of(format)
+    columns = _schema_of(schema)
+    keys, partitions = _names(primary_key, "primary_key"), _names(partition_by, "partition_by")
     if is_catalog_name(location) and hasattr(kind, "create_in_catalog"):
-        named: Table = kind.create_in_catalog(location, schema, _names(primary_key), _names(partition_by), texts)
+        named: Table = kind.create_in_catalog(location, columns, keys, partitions, texts)
         return named
     store = location if isinstance(location, Store) else open_store(location, texts)
     found = format_of(store)
@@ -86,20 +93,49 @@ def create_table(
         raise UnsupportedError(
             f"lakebed cannot create {format} tables", todo="The support grid of the README says what works"
         )
-    return make(store, schema, _names(primary_key), _names(partition_by), texts)
+    return make(store, columns, keys, partitions, texts)
 
 
-def _names(given: Sequence[str] | str) -> tuple[str, ...]:
-    """A single name may come without its list."""
-    return (given,) if isinstance(given, str) else tuple(given)
+def _names(given: Sequence[str] | str | None, argument: str) -> tuple[str, ...]:
+    """Names of columns. A single name may come without its list, None is no name."""
+    if given is None:
+        return ()
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+    for name in names:
+        if not isinstance(name, str):
+            raise SchemaError(
+                f"{argument} has a value of type {type(name).__name__}", todo="Give a list of column names"
+            )
+    return names
+
+
+def _schema_of(given: pa.Schema | Mapping[str, pa.DataType | str]) -> pa.Schema:
+    if isinstance(given, pa.Schema):
+        return given
+    if not isinstance(given, Mapping):
+        raise SchemaError(
+            f"the schema is a {type(given).__name__}",
+            todo='Give a pyarrow.Schema, or a dict such as {"id": "int64", "name": pyarrow.string()}',
+        )
+    fields = []
+    for name, kind in given.items():
+        try:
+            fields.append(pa.field(name, kind))
+        except (TypeError, ValueError, pa.ArrowException) as error:
+            raise SchemaError(
+                f"column {name!r} has no known type", why=str(error).splitlines()[0],
+                todo='Give a pyarrow type, or the name of a plain one such as "int64", "string" or "date32"',
+            ) from error  # fmt: skip
+    return pa.schema(fields)
 
 
 def _class_of(name: str) -> Callable[[Store, Mapping[str, str]], Table]:
-    if name.lower() in FORMATS:
+    if isinstance(name, str) and name.lower() in FORMATS:
         module = import_module(f"lakebed.formats.{name.lower()}.table")
         found: Callable[[Store, Mapping[str, str]], Table] = getattr(module, FORMATS[name.lower()])
         return found
-    raise UsageError(f"unknown format {name!r}", todo=f"Formats: {', '.join(FORMATS)}")
+    given = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
+    raise UsageError(f"unknown format {given}", todo=f"Formats: {', '.join(FORMATS)}")
 
 
 def _nothing_there(store: Store) -> TableNotFoundError:

@@ -34,8 +34,8 @@ class LocalEngine:
     """A thread pool in this process: no JVM, starts at once. Arrow and the store release the GIL."""
 
     def __init__(self, threads: int | None = None) -> None:
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads is {threads}: expected at least 1")
+        if threads is not None and (not isinstance(threads, int) or threads < 1):
+            raise ValueError(f"threads is {threads!r}: expected a whole number of at least 1")
         self._threads = threads or os.cpu_count() or 1
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from lakebed.errors import OptionError
+from lakebed.errors import OptionError, UsageError
 
 T = TypeVar("T")
 
@@ -69,13 +69,12 @@ class OptionSet:
         """Whether the key, or the family it belongs to, is known."""
         return key.lower() in self._by_key or key.lower().startswith(self.prefixes)
 
-    def parse(self, given: Mapping[str, object]) -> Options:
+    def parse(self, given: Mapping[str, object] | None) -> Options:
         """Typed values. Raises OptionError for an unknown key, an ill-typed value, or one key given twice with two
-        values."""
+        values; UsageError for what is no mapping of keys to values."""
         values: dict[str, Any] = {}
         texts: dict[str, str] = {}
-        for key, value in given.items():
-            text = option_text(value)
+        for key, text in option_texts(given).items():
             option = self._by_key.get(key.lower())
             if option is None:
                 if not key.lower().startswith(self.prefixes):
@@ -90,6 +89,23 @@ class OptionSet:
                 values[option.key] = typed
             texts[option.key if option else key] = text
         return Options(values, texts)
+
+
+def option_texts(options: Mapping[str, object] | None) -> dict[str, str]:
+    """Options with each value as text; None is no options.
+
+    Raises UsageError for what is no mapping with texts as keys, OptionError for a value that is None.
+    """
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise UsageError(f"options are a {type(options).__name__}", todo='Give a dict such as {"bucket": 4}')
+    for key, value in options.items():
+        if not isinstance(key, str):
+            raise UsageError(f"an option's key is a {type(key).__name__}", todo="Keys of options are texts")
+        if value is None:
+            raise OptionError(f"option {key!r} is None", key=key, todo="Give it a value, or leave it out")
+    return {key: option_text(value) for key, value in options.items()}
 
 
 def option_text(value: object) -> str:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakebed.formats as formats
 from lakebed.errors import UsageError
-from lakebed.kernel.options import option_text
+from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates import Where
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.model.split import Split
@@ -47,7 +47,7 @@ def read(
         raise UsageError(
             "no columns are asked for", table=table.location, todo="Name at least one, or count rows with one"
         )
-    texts = {key.lower(): option_text(value) for key, value in options.items()}
+    texts = {key.lower(): text for key, text in option_texts(options).items()}
     parallelism = int(texts[TASKS_OPTION]) if TASKS_OPTION in texts else None
     tasks = read_tasks(plan, parallelism, default_parallelism(spark))
     return over_tasks(spark, _batches, [worker.pack(task) for task in tasks], spark_schema(plan.schema))

@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 
 import lakebed.formats as formats
 from lakebed.errors import OptionError, SchemaError
-from lakebed.kernel.options import option_text
+from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates import find_column
 from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.model.rowkind import ROW_KIND_COLUMN, ROW_KIND_FIELD
@@ -47,7 +47,7 @@ def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[s
     `options` are the table's own and `sink.parallelism`. Columns go by name, without case; SchemaError when they do not
     fit the table. Nothing is visible when it fails.
     """
-    texts = {key.lower(): option_text(value) for key, value in options.items()}
+    texts = {key.lower(): text for key, text in option_texts(options).items()}
     parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
     table = formats.open_table(location, {k: v for k, v in options.items() if k.lower() != PARALLELISM_OPTION})
     sink = table.sink(Mode.parse(mode))

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import lakebed.formats as formats
 from lakebed.errors import StorageError, UsageError
 from lakebed.kernel.files import PutOutcome, Store, open_store
-from lakebed.kernel.options import option_text
+from lakebed.kernel.options import option_texts
 from lakebed.spark import worker
 from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, write_files
@@ -64,9 +64,9 @@ def write_stream(
     """
     if not df.isStreaming:
         raise UsageError("the DataFrame does not stream", table=location, todo="Use lakebed.spark.write for a batch")
-    texts = {key.lower(): option_text(value) for key, value in options.items()}
+    texts = {key.lower(): text for key, text in option_texts(options).items()}
     parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
-    table_options = {key: option_text(value) for key, value in options.items() if key.lower() != PARALLELISM_OPTION}
+    table_options = {key: text for key, text in option_texts(options).items() if key.lower() != PARALLELISM_OPTION}
     table = formats.open_table(location, table_options)
     SinkInput.of(arrow_schema(df.schema), table.sink(Mode.APPEND), table.location)
     folder = open_store(checkpoint, table_options)

@@ -171,9 +171,17 @@ def checked_position(position: object) -> Position:
     if isinstance(position, numbers.Integral) and not isinstance(position, bool):
         return int(position)
     raise UsageError(
-        f"{position!r} names no moment of a table",
+        f"a {type(position).__name__} names no moment of a table",
         todo="Give an instant of `history`, a snapshot id, an ISO timestamp or tag:NAME",
     )
+
+
+def checked_name(name: object, what: str) -> str:
+    """A tag's or branch's name; UsageError for what is no text."""
+    if not isinstance(name, str) or not name:
+        given = "an empty text" if name == "" else f"a {type(name).__name__}"
+        raise UsageError(f"{given} cannot name a {what}", todo="Give a text")
+    return name
 
 
 def project(columns: Iterable[str] | None, schema: pa.Schema, *, table: str) -> list[str]:
@@ -182,8 +190,14 @@ def project(columns: Iterable[str] | None, schema: pa.Schema, *, table: str) -> 
         return list(schema.names)
     if isinstance(columns, str):
         raise SchemaError(f"columns is the text {columns!r}", table=table, todo="Give a list of column names")
+    if not isinstance(columns, Iterable):
+        raise SchemaError(f"columns is a {type(columns).__name__}", table=table, todo="Give a list of column names")
     found: list[str] = []
     for name in columns:
+        if not isinstance(name, str):
+            raise SchemaError(
+                f"columns has a value of type {type(name).__name__}", table=table, todo="Give a list of column names"
+            )
         known = find_column(name, schema.names)
         if known is None:
             raise SchemaError(f"unknown column {name!r}", table=table, todo=f"Columns: {', '.join(schema.names)}")

@@ -5,8 +5,9 @@ Counterpart of Paimon's StreamTableWrite and StreamTableCommit in one object.
 
 from __future__ import annotations
 
+import numbers
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -51,12 +52,18 @@ class TableWriter:
         self, identifier: int = BATCH_IDENTIFIER, messages: Sequence[CommitMessage] | None = None
     ) -> CommitResult:
         """Publish messages (all prepared ones when not given), exactly once for this commit user and identifier."""
-        result = self._sink.commit(identifier, self._prepared if messages is None else messages)
-        self._forget(self._prepared if messages is None else messages)
+        wanted = self._prepared if messages is None else _checked_messages(messages)
+        result = self._sink.commit(_checked_identifier(identifier), wanted)
+        self._forget(wanted)
         return result
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
         """Commit those identifiers that this user has not committed yet, in their order; how many they were."""
+        if not isinstance(commits, Mapping):
+            raise UsageError(
+                f"the commits are a {type(commits).__name__}", todo="Give a dict of identifiers with their messages"
+            )
+        commits = {_checked_identifier(key): _checked_messages(messages) for key, messages in commits.items()}
         done = self._sink.filter_and_commit(commits)
         for messages in commits.values():
             self._forget(messages)
@@ -64,10 +71,11 @@ class TableWriter:
 
     def abort(self, messages: Sequence[CommitMessage] | None = None) -> None:
         """Remove the files of messages (all that were not committed, when not given)."""
+        unwanted = self._prepared if messages is None else _checked_messages(messages)
         if messages is None and self._writer is not None:
             self._writer.abort()
-        self._sink.abort(self._prepared if messages is None else messages)
-        self._forget(self._prepared if messages is None else messages)
+        self._sink.abort(unwanted)
+        self._forget(unwanted)
 
     def _forget(self, messages: Sequence[CommitMessage]) -> None:
         done = {id(message) for message in messages}
@@ -81,6 +89,24 @@ class TableWriter:
     ) -> None:
         if self._writer is not None:
             self._writer.abort()
+
+
+def _checked_identifier(identifier: object) -> int:
+    if isinstance(identifier, bool) or not isinstance(identifier, numbers.Integral):
+        raise UsageError(f"the identifier is a {type(identifier).__name__}", todo="Give a whole number")
+    return int(identifier)
+
+
+def _checked_messages(messages: object) -> Sequence[CommitMessage]:
+    given: list[Any] = (
+        list(messages) if isinstance(messages, Iterable) and not isinstance(messages, str | bytes) else [messages]
+    )
+    for message in given:
+        if not isinstance(message, CommitMessage):
+            raise UsageError(
+                f"{type(message).__name__} is no commit message", todo="Give a list of what prepare_commit returned"
+            )
+    return given
 
 
 def batches_of(data: Any) -> Sequence[pa.RecordBatch] | pa.RecordBatchReader | Sequence[pa.Table]:

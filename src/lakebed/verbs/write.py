@@ -33,8 +33,9 @@ class Mode(StrEnum):
         """The mode of that name; UsageError names the four."""
         try:
             return cls(text.lower())
-        except ValueError:
-            raise UsageError(f"unknown write mode {text!r}", todo=f"Modes: {', '.join(cls)}") from None
+        except (ValueError, AttributeError):
+            given = repr(text) if isinstance(text, str) else f"of type {type(text).__name__}"
+            raise UsageError(f"unknown write mode {given}", todo=f"Modes: {', '.join(cls)}") from None
 
 
 class TaskWriter(Protocol):

@@ -42,8 +42,6 @@ def delete_ref(access: TableAccess, name: str, is_branch: bool) -> None:
 
 
 def _create(access: TableAccess, name: str, position: Position, branch: str, word: str) -> int:
-    if not name:
-        raise UsageError(f"a {word} needs a name", table=access.name)
     found: list[int] = []
 
     def decide(metadata: TableMetadata) -> tuple[list[Words], list[Words]]:

@@ -37,14 +37,14 @@ from lakebed.formats.iceberg.write.settings import WriteSettings
 from lakebed.formats.iceberg.write.sink import IcebergSink
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
-from lakebed.kernel.options import Options, option_text
+from lakebed.kernel.options import Options, option_texts
 from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ExpireResult, RewriteResult
 from lakebed.verbs.read import ReadPlan
-from lakebed.verbs.table import Position, Table
+from lakebed.verbs.table import Position, Table, checked_name, checked_position
 from lakebed.verbs.two_phase import TableWriter
 from lakebed.verbs.write import BATCH_IDENTIFIER, Mode
 
@@ -130,19 +130,19 @@ class IcebergTable(Table):
     def tag(self, name: str, snapshot: Position = None) -> None:
         """Name a snapshot, the newest of the branch when none is given. UsageError for a name that is taken,
         NotInHistoryError without a snapshot."""
-        create_tag(self.access, name, snapshot, self.branch)
+        create_tag(self.access, checked_name(name, "tag"), checked_position(snapshot), self.branch)
 
     def delete_tag(self, name: str) -> None:
         """Remove a tag; NotInHistoryError when there is none."""
-        delete_ref(self.access, name, is_branch=False)
+        delete_ref(self.access, checked_name(name, "tag"), is_branch=False)
 
     def branch_off(self, name: str, snapshot: Position = None) -> None:
         """Start a branch at a snapshot, the newest of this one when none is given; open it with the option `branch`."""
-        create_branch(self.access, name, snapshot, self.branch)
+        create_branch(self.access, checked_name(name, "branch"), checked_position(snapshot), self.branch)
 
     def delete_branch(self, name: str) -> None:
         """Remove a branch; its snapshots stay until they are expired."""
-        delete_ref(self.access, name, is_branch=True)
+        delete_ref(self.access, checked_name(name, "branch"), is_branch=True)
 
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
@@ -205,7 +205,7 @@ class IcebergTable(Table):
         that lakebed does not write.
         """
         metadata = self.metadata
-        given = {**self.options, **{key: option_text(value) for key, value in options.items()}}
+        given = {**self.options, **option_texts(options)}
         made = WriteSettings.of(metadata, given, opt.OPTIONS)
         return IcebergSink(self.access, metadata, made, mode, self.branch, commit_user, callbacks)
 
@@ -233,8 +233,9 @@ class IcebergTable(Table):
         `lakebed.rewrite.what` = position-deletes or manifests rewrites these instead. Raises CommitConflictError when
         others changed the same files meanwhile: nothing is left then.
         """
-        callbacks = named({**self.options, **{key: option_text(value) for key, value in options.items()}})
-        done = self._rewrite(where, dry_run, engine, without(options))
+        given = option_texts(options)
+        callbacks = named({**self.options, **given})
+        done = self._rewrite(where, dry_run, engine, without(given))
         return told(done, self.access.name, () if dry_run else callbacks)
 
     def _rewrite(
@@ -260,7 +261,7 @@ class IcebergTable(Table):
         arguments of Iceberg's procedures (see docs/iceberg-upkeep.md). Raises UnsupportedError where `gc.enabled` is
         false.
         """
-        asked = parsed({**_properties(self.options), **options})
+        asked = parsed({**_properties(self.options), **option_texts(options)})
         done: list[ExpireResult] = []
         if asked[EXPIRE_SNAPSHOTS]:
             done.append(expire(self.access, asked, dry_run))

@@ -28,14 +28,14 @@ from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
 from lakebed.kernel.commit.callbacks import TagCallback, call_each, load_callbacks
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import PutOutcome, Store
-from lakebed.kernel.options import Options, option_text
+from lakebed.kernel.options import Options, option_texts
 from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ExpireResult, RewriteResult
 from lakebed.verbs.read import ReadPlan
-from lakebed.verbs.table import Position, Table, project
+from lakebed.verbs.table import Position, Table, checked_name, checked_position, project
 from lakebed.verbs.two_phase import batches_of
 from lakebed.verbs.write import Mode
 
@@ -172,10 +172,10 @@ class PaimonTable(Table):
     def tag(self, name: str, snapshot: Position = None) -> None:
         """Name a snapshot, the newest when none is given. UsageError for a name that is taken or cannot be one,
         NotInHistoryError without a snapshot."""
-        found = self._history.at(snapshot)
+        name, found = checked_name(name, "tag"), self._history.at(checked_position(snapshot))
         if found is None:
             raise NotInHistoryError("there is no snapshot to tag", table=self.location, todo="Commit something first")
-        if not name or "/" in name or name.isdigit():
+        if "/" in name or name.isdigit():
             raise UsageError(
                 f"{name!r} cannot name a tag", table=self.location, todo="Use letters, not a number or a path"
             )
@@ -190,7 +190,7 @@ class PaimonTable(Table):
 
     def delete_tag(self, name: str) -> None:
         """Remove a tag; NotInHistoryError when there is none."""
-        self._history.tag(name)
+        self._history.tag(checked_name(name, "tag"))
         self.store.delete(tag_path(self._history.branch, name))
         self._tell(lambda callback: callback.notify_deletion(name))
 
@@ -218,9 +218,10 @@ class PaimonTable(Table):
         return PaimonTable(self.store, {**given, opt.BRANCH.key: parsed[opt.BRANCH]})
 
     def _options(self, schema: TableSchema, more: Mapping[str, object] = {}) -> Options:
-        over = {key.lower() for key in more}
+        texts = option_texts(more)
+        over = {key.lower() for key in texts}
         under = {key: value for key, value in self.options.items() if key.lower() not in over}
-        given = {**under, **{key: option_text(value) for key, value in more.items()}}
+        given = {**under, **texts}
         return opt.table_options(schema.options, given)
 
     def _at(self, as_of: Position, options: Options) -> tuple[Snapshot | None, TableSchema]:

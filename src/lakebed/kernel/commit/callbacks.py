@@ -80,20 +80,24 @@ def load_callbacks(names: str, parameter: Callable[[str], str | None], key: str)
     return made
 
 
+def checked_callbacks(callbacks: object) -> tuple[CommitCallback, ...]:
+    """The callbacks that a caller hands in, None for none; UsageError for an object without `call(commit)`."""
+    given = tuple(callbacks) if isinstance(callbacks, Iterable) else () if callbacks is None else (callbacks,)
+    for callback in given:
+        if not isinstance(callback, CommitCallback):
+            raise UsageError(
+                f"{type(callback).__name__} is no commit callback: it has no method `call(commit)`",
+                todo="Give a list of objects as lakebed.callbacks.CommitCallback describes them",
+            )
+    return given
+
+
 class OwedCallbacks:
     """The callbacks of a table's commits, with their ledgers."""
 
     def __init__(self, store: Store, callbacks: Iterable[CommitCallback]) -> None:
-        callbacks = tuple(callbacks)
-        for callback in callbacks:
-            if not isinstance(callback, CommitCallback):
-                raise UsageError(
-                    f"{type(callback).__name__} is no commit callback: it has no method `call(commit)`",
-                    table=store.location,
-                    todo="See lakebed.callbacks.CommitCallback",
-                )
         self._store = store
-        self._callbacks = {ledger_name(callback): callback for callback in callbacks}
+        self._callbacks = {ledger_name(callback): callback for callback in checked_callbacks(callbacks)}
 
     def __bool__(self) -> bool:
         return bool(self._callbacks)

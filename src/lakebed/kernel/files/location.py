@@ -34,7 +34,9 @@ def parse_location(location: str | os.PathLike[str]) -> Location:
 
     Raises UsageError for an empty text, UnsupportedError for a scheme that no store here serves.
     """
-    text = os.fspath(location)
+    text = os.fspath(location) if isinstance(location, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise UsageError(f"the location is a {type(location).__name__}", todo="Give a path or a URL")
     if not text.strip():
         raise UsageError("the location is empty", todo="Give a path or a URL")
     scheme, colon, rest = text.partition(":")

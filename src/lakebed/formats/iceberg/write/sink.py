@@ -31,7 +31,7 @@ from lakebed.formats.iceberg.write.message import IcebergMessage
 from lakebed.formats.iceberg.write.routing import Router, Sorter
 from lakebed.formats.iceberg.write.settings import Distribution, WriteSettings
 from lakebed.formats.iceberg.write.writer import IcebergTaskWriter, TaskTarget
-from lakebed.kernel.commit.callbacks import CommitCallback
+from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.predicates import find_column
 from lakebed.kernel.staging import StagedBuckets
@@ -61,7 +61,7 @@ class IcebergSink:
         self.access, self.metadata, self.settings, self.mode, self.branch = access, metadata, settings, mode, branch
         self.files = access.files  # tasks reach files without asking a catalog
         self.commit_user = commit_user or str(uuid.uuid4())
-        self.callbacks = (*callbacks, *settings.callbacks)
+        self.callbacks = (*checked_callbacks(callbacks), *settings.callbacks)
         self.keys = _keys(metadata, settings, mode)
         self._staging = f"{data_folder(metadata.location, metadata.properties)}/lakebed-staging-{uuid.uuid4()}"
         self._refuse()

@@ -34,7 +34,7 @@ from lakebed.formats.paimon.write.routing import Router
 from lakebed.formats.paimon.write.staged import StagingTaskWriter, drop_staged, make_files, told_apart
 from lakebed.formats.paimon.write.state import WriteState, read_state
 from lakebed.formats.paimon.write.task_writer import PaimonTaskWriter, TaskTarget
-from lakebed.kernel.commit.callbacks import CommitCallback
+from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
@@ -65,7 +65,7 @@ class PaimonSink:
         self.commit_user = commit_user or f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
         named = partition_spec(options[opt.OVERWRITE_PARTITION], schema, store.location)
         self.overwrite = {**overwrite, **named}
-        self.callbacks = (*callbacks, *named_callbacks(options))
+        self.callbacks = (*checked_callbacks(callbacks), *named_callbacks(options))
         self.settings, self._maintain = CommitSettings(), maintain
         self.bucket_mode = bucket_mode(schema, options)
         self._state: WriteState | None = None
