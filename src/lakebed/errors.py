@@ -176,7 +176,8 @@ class ReadWarning(UserWarning):
 
 
 class CorruptBlocksWarning(ReadWarning):
-    """Torn bytes in a file that a read passed over: `ranges` places, `size` bytes of `file` in all.
+    """Torn bytes in a file that a read passed over: `ranges` places, `size` bytes of `file` in all. A log file that
+    holds no block at all has 0 ranges.
 
     What dying writers leave; no row is lost with them, and none of the blocks around them.
     """

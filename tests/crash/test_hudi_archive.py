@@ -10,7 +10,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import LakebedError
-from lakebed.formats.hudi.archive.write_lsm import load_history
+from lakebed.formats.hudi.archive_manifest import load_history
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.avro import record_run
 from lakebed.formats.hudi.codec.log import parse_log

@@ -22,7 +22,7 @@ SIGNATURES = {
     "archive": ["dry_run", "engine", "options"],
     "tag": ["name", "snapshot"],
     "delete_tag": ["name"],
-    "inspect": [],
+    "inspect": ["options"],
 }
 
 

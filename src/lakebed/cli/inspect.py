@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-import lakebed
-from lakebed.cli import output
+from lakebed.cli import output, upkeep
 from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
 from lakebed.cli.blockers import HEADINGS, grouped
 from lakebed.cli.report_page import figure_text, report_page
@@ -27,8 +26,12 @@ def inspect(
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Show a table's health: figures, what is wrong, what to do, what holds its upkeep up. Changes nothing."""
-    report = lakebed.open(table, output.parse_options(option or [])).inspect()
+    """Show a table's health: figures, what is wrong, what to do, what holds its upkeep up. Changes nothing.
+
+    Options are the settings of the table's writer, such as hoodie.keep.max.commits, and storage options.
+    """
+    opened, settings = upkeep.opened(table, option, also=["branch"])
+    report = opened.inspect(settings)
     if html is not None:
         _write(html, report_page(report))
     if json:

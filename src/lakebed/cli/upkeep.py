@@ -13,11 +13,15 @@ from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult
 _OPENING = ("lakebed.storage.", "lakebed.catalog.")
 
 
-def opened(location: str, given: Sequence[str] | None) -> tuple[lakebed.Table, dict[str, object]]:
-    """The table, and all options of the command line for its verb."""
+def opened(
+    location: str, given: Sequence[str] | None, also: Sequence[str] = ()
+) -> tuple[lakebed.Table, dict[str, object]]:
+    """The table, and all options of the command line for its verb; of these the keys in `also` only open the table."""
     options = output.parse_options(given or [])
-    opening: dict[str, Any] = {key: str(value) for key, value in options.items() if key.startswith(_OPENING)}
-    return lakebed.open(location, opening), options
+    opening: dict[str, Any] = {
+        key: str(value) for key, value in options.items() if key.startswith(_OPENING) or key in also
+    }
+    return lakebed.open(location, opening), {key: value for key, value in options.items() if key not in also}
 
 
 def emit(table: lakebed.Table, result: RewriteResult | ExpireResult | ArchiveResult) -> None:

@@ -142,8 +142,9 @@ class Table(ABC):
         """Remove such a name."""
         raise self._lacks("tags")
 
-    def inspect(self) -> TableReport:
-        """Health, blockers and advice."""
+    def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
+        """Health, blockers and advice. `options` are the settings of whoever writes the table and keeps it up, where
+        they differ from the table's own."""
         raise self._lacks("inspect")
 
     @property

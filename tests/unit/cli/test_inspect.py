@@ -35,7 +35,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
 @pytest.fixture
 def sick(monkeypatch: pytest.MonkeyPatch) -> None:
     class Opened:
-        def inspect(self) -> TableReport:
+        def inspect(self, options: object) -> TableReport:
             return SICK
 
     monkeypatch.setattr(lakebed, "open", lambda *_: Opened())

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import lakebed
+from lakebed.errors import OptionError
 from lakebed.model.report import Finding, Health, TableReport
 from tests.golden import unpack
 from tests.unit.hudi_archive.lake import NO_COMPACTION, SAVEPOINT, Lake, at, container
@@ -132,15 +133,108 @@ def test_pending_instants_by_kind_age_and_heartbeat(tmp_path: Path) -> None:
     heartbeat.touch()
     report = lakebed.open(tmp_path).inspect()
     assert report.figures["timeline"]["pending"] == 6
-    compaction = found(report, f"compaction {at(2)} is requested for ")
-    assert compaction.what.endswith(" days") and "unschedule" in compaction.remedy
+    compaction = found(report, f"compaction {at(2)} was requested ")
+    assert compaction.what.endswith(" days ago and has not run") and "unschedule" in compaction.remedy
     assert compaction.health is Health.ATTENTION
     dead, alive = found(report, f"deltacommit {at(3)}"), found(report, f"deltacommit {at(4)}")
-    assert (dead.health, alive.health) == (Health.ATTENTION, Health.GOOD)
+    assert (dead.health, alive.health) == (Health.ATTENTION, Health.ATTENTION)
     assert "no heartbeat file" in dead.why and f"roll {at(3)} back" in dead.remedy and "has a heartbeat" in alive.why
     assert "run_clustering" in found(report, f"replacecommit {at(6)}").remedy
-    assert found(report, f"clean {at(5)} is inflight").health is Health.ATTENTION
-    assert found(report, f"deltacommit {now} is requested for less than an hour").health is Health.GOOD
+    assert found(report, f"clean {at(5)} was begun").health is Health.ATTENTION
+    assert found(report, f"deltacommit {now} was requested less than an hour ago and has not run").health is Health.GOOD
+
+
+ONE_OLD_WRITER = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
+
+
+@pytest.mark.parametrize("name", ["archived_v6", "archived_v8"])
+def test_one_old_inflight_is_the_root_of_every_hold(name: str) -> None:
+    """It raises what the cleaner retains, which raises what stays: the report names the instant, not the settings."""
+    folder = unpack("hudi", name)
+    oldest = next(i for i in lakebed.open(folder).history() if i.action == "commit")
+    pending = str(int(oldest.time) + 1)
+    timeline = folder / (".hoodie" if name == "archived_v6" else ".hoodie/timeline")
+    (timeline / f"{pending}.commit.requested").touch()
+    (timeline / (f"{pending}.inflight" if name == "archived_v6" else f"{pending}.commit.inflight")).touch()
+    table = lakebed.open(folder)
+    result = table.archive(dry_run=True, options=ONE_OLD_WRITER)
+    clock = f"{pending[:4]}-{pending[4:6]}-{pending[6:8]} {pending[8:10]}:{pending[10:12]}:{pending[12:14]}"
+    assert not result.archived and result.blockers
+    for blocker in result.blockers:
+        assert f"commit {pending} is inflight" in blocker.reason and clock in blocker.reason
+        assert f"roll {pending} back" in blocker.remedy
+    assert pending in [blocker.instant for blocker in result.blockers]
+    commits = [i.time for i in table.history() if i.action == "commit" and i.state == "completed"]
+    assert set(commits[:-2]) <= {blocker.instant for blocker in result.blockers}
+    report = table.inspect(ONE_OLD_WRITER)
+    assert report.blockers == result.blockers
+    assert report.health is Health.ATTENTION and any(f"roll {pending} back" in remedy for remedy in report.advice)
+
+
+def test_settings_that_raise_what_stays_are_told_for_each_commit_they_hold(tmp_path: Path) -> None:
+    Lake(tmp_path).commit(*range(1, 21))
+    asked = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 10}
+    result = lakebed.open(tmp_path).archive(dry_run=True, options=asked)
+    held = [blocker for blocker in result.blockers if blocker.instant not in result.archived]
+    assert [blocker.instant for blocker in held] == [at(n) for n in range(10, 19)]
+    assert {blocker.remedy for blocker in held} == {
+        "Lower hoodie.cleaner.commits.retained, or keep more commits with hoodie.keep.min.commits"
+    }
+
+
+def test_a_chain_of_holds_is_walked_to_its_end(tmp_path: Path) -> None:
+    """The metadata table is not compacted while an instant of the data table is pending, and a replace commit's files
+    are not cleaned while a clean has not ended."""
+    data = Lake(tmp_path, properties={"hoodie.table.metadata.partitions": "files", "hoodie.keep.min.commits": "2",
+                                      "hoodie.keep.max.commits": "3"})  # fmt: skip
+    data.commit(*range(1, 11))
+    data.commit(11, action="replacecommit")
+    data.commit(*range(12, 31))
+    data.pending(20, "clean")
+    Lake(tmp_path / ".hoodie/metadata", merge_on_read=True).commit(*range(1, 41), action="deltacommit")
+    asked = {"hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS"}
+    blockers = lakebed.open(tmp_path).archive(dry_run=True, options=asked).blockers
+    by_instant = {blocker.instant: blocker for blocker in blockers}
+    assert f"never compacted; writers do not compact it while clean {at(20)} is" in by_instant[at(1)].reason
+    assert "Let the next clean finish it" in by_instant[at(1)].remedy
+    assert f"hides files that no clean has removed; clean {at(20)} is" in by_instant[at(12)].reason
+    other = lakebed.open(tmp_path / ".hoodie/metadata").archive(
+        dry_run=True, options={"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
+    )
+    held = next(blocker for blocker in other.blockers if blocker.instant == at(5))
+    assert f"it stays there while clean {at(20)} is" in held.reason and "In the data table" in held.remedy
+
+
+def test_inspect_takes_the_settings_of_the_writer(tmp_path: Path) -> None:
+    Lake(tmp_path).commit(*range(1, 31))
+    assert not lakebed.open(tmp_path).inspect().figures["timeline"]["due to be archived"]
+    asked = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3,
+             "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS"}  # fmt: skip
+    report = lakebed.open(tmp_path).inspect(asked)
+    assert found(report, "28 instants of the active timeline could be archived")
+    with pytest.raises(OptionError, match="hoodie"):
+        lakebed.open(tmp_path).inspect({"hoodie.keep.min.comits": 2})
+
+
+@pytest.mark.parametrize("content", [b"", b"no number", b"\xff\xfe"])
+def test_a_version_file_without_a_number_falls_back_to_the_greatest_whole_manifest(
+    tmp_path: Path, content: bytes
+) -> None:
+    lake = Lake(tmp_path, 8)
+    lake.commit(*range(1, 21))
+    lake.archive(2, 3)
+    history = lake.timeline / "history"
+    known = [instant.time for instant in lakebed.open(tmp_path).history(archived=True)]
+    newest = max(int(path.name.partition("_")[2]) for path in history.glob("manifest_*"))
+    (history / f"manifest_{newest + 1}").write_text('{"files": [{"fileName": "1_2_0.parquet", "fileLen": 5}]}')
+    (history / f"manifest_{newest + 2}").write_text('{"files": [')
+    (history / "_version_").write_bytes(content)
+    table = lakebed.open(tmp_path)
+    assert [instant.time for instant in table.history(archived=True)] == known
+    assert table.inspect().figures["archive"]["files"] == 1
+    lake.commit(*range(21, 31))
+    lake.archive(2, 3)
+    assert [i.time for i in lakebed.open(tmp_path).history(archived=True)] == [at(n) for n in range(1, 31)]
 
 
 def test_a_savepoint_whose_files_are_gone_is_broken_and_one_past_archival_needs_attention(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 import lakebed
 from lakebed.errors import CorruptError, UsageError
 from lakebed.formats.hudi.archive.compact_lsm import candidates, clean_up, compact
-from lakebed.formats.hudi.archive.write_lsm import load_history, publish
+from lakebed.formats.hudi.archive.write_lsm import publish
 from lakebed.formats.hudi.archive.write_v1 import archive_files
+from lakebed.formats.hudi.archive_manifest import load_history
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.log import parse_log
 from lakebed.formats.hudi.codec.lsm import LsmFile, lsm_batch, lsm_name, lsm_writer, read_instants

@@ -24,15 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import NotInHistoryError
+from lakebed.formats.hudi.archive_manifest import load_history
 from lakebed.formats.hudi.codec.archive_v1 import ArchivedEntry, parse_archive
-from lakebed.formats.hudi.codec.lsm import (
-    VERSION_FILE,
-    manifest_version,
-    parse_manifest,
-    parse_version,
-    read_instants,
-    read_payloads,
-)
+from lakebed.formats.hudi.codec.lsm import read_instants, read_payloads
 from lakebed.formats.hudi.codec.metadata import (
     CleanMetadata,
     CommitMetadata,
@@ -257,15 +251,7 @@ class ArchivedTimeline:
     def _files(self) -> tuple[str, ...]:
         """Layout 2: the data files that the newest manifest names."""
         (folder,) = self.config.archive_folders
-        names = {info.name for info in self.store.list(folder).files}
-        if VERSION_FILE in names:
-            version: int | None = parse_version(self.store.read(f"{folder}/{VERSION_FILE}"))
-        else:
-            version = max((n for name in names if (n := manifest_version(name)) is not None), default=None)
-        if version is None:
-            return ()
-        manifest = parse_manifest(self.store.read(f"{folder}/manifest_{version}"))
-        return tuple(f"{folder}/{file.name}" for file in manifest)
+        return tuple(f"{folder}/{file.name}" for file in load_history(self.store, folder).files)
 
     @cached_property
     def _lsm_tables(self) -> list[tuple[str, pa.Table]]:

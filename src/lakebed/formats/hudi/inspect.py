@@ -14,6 +14,7 @@ from lakebed.formats.hudi.archive.active import ActiveInstant, load_active
 from lakebed.formats.hudi.archive.delete import HEARTBEATS, MARKERS
 from lakebed.formats.hudi.archive.guards import how_to_end
 from lakebed.formats.hudi.archive.report import TimelineReport, timelines
+from lakebed.formats.hudi.archive.settings import check_given
 from lakebed.formats.hudi.codec.archive_entry import check_readable
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE
@@ -32,23 +33,29 @@ SMALL_BYTES = 32 << 20
 """File groups below this are small."""
 MANY_SMALL = 10
 """From so many small file groups on a partition is worth a clustering."""
+_WORKING = datetime.timedelta(hours=1)
+"""A pending instant that is older waits for something; one that is younger may have a writer at work."""
 _STALE = datetime.timedelta(days=1)
-"""A pending instant that is older is taken for forgotten."""
+"""The same for an instant with a heartbeat file, which a writer leaves behind when it dies."""
 _CHECKED_BYTES = 256 << 20
 """The most bytes of completed state files that are read to see whether they are whole, the newest first."""
 _READ_AT_ONCE = 100
 _SHOWN = 5
 
 
-def inspect_table(state: TableState, options: Options, storage: Mapping[str, str]) -> TableReport:
-    """The report of a table as it is now; nothing is changed. `options` are those of its reads.
+def inspect_table(
+    state: TableState, options: Options, storage: Mapping[str, str], upkeep: Mapping[str, object] = {}
+) -> TableReport:
+    """The report of a table as it is now; nothing is changed. `options` are those of its reads, `upkeep` those of its
+    archival.
 
     Sections: table, timeline, archive, metadata table's timeline (where there is such a table), files. What cannot be
     found out is left out, and a finding says why.
     """
     store, config = state.store, state.config
     instants = load_active(store, config.timeline_folder)
-    reports, unknown = _timelines(store, storage)
+    check_given(upkeep)
+    reports, unknown = _timelines(store, storage, upkeep)
     checked, broken = _broken_files(store, instants)
     splits, unreadable = _splits(state, options)
     figures: dict[str, Mapping[str, Figure]] = {
@@ -189,10 +196,12 @@ def _contents(store: Store, instants: list[ActiveInstant]) -> list[bytes]:
         return found
 
 
-def _timelines(store: Store, storage: Mapping[str, str]) -> tuple[tuple[TimelineReport, ...], list[Finding]]:
+def _timelines(
+    store: Store, storage: Mapping[str, str], upkeep: Mapping[str, object]
+) -> tuple[tuple[TimelineReport, ...], list[Finding]]:
     """The reports of both timelines; none, and why, where they cannot be made."""
     try:
-        return timelines(store, {}, storage), []
+        return timelines(store, upkeep, storage), []
     except LakebedError as error:
         return (), [Finding(Health.BROKEN, f"the timelines cannot be judged: {error.what}", error.why, error.todo)]
 
@@ -211,17 +220,22 @@ def _pending(store: Store, config: TableConfig, instants: Iterable[ActiveInstant
         if instant.done:
             continue
         age = _age(instant.time, config.timezone)
-        old = age is not None and age > _STALE
         beats = instant.time in alive
-        what = f"{instant.kind} {instant.time} is {instant.last.state}{_since(age)}"
+        waits = age is None or age > (_STALE if beats else _WORKING)
+        what = f"{instant.kind} {instant.time} {_pending_since(instant, age)}"
         if not instant.writes:
-            why, remedy = "", f"Let the next {instant.kind} finish it, or roll it back by Hudi's own tools"
+            why = ""
         elif instant.kind in ("compaction", "logcompaction", "clustering", "replacecommit"):
-            why, remedy = "archival waits for it", how_to_end(instant)
+            why = "archival waits for it"
         else:
             why = "its writer has a heartbeat file" if beats else "no heartbeat file: its writer ended, or keeps none"
-            remedy = how_to_end(instant) if old or not beats else ""
-        yield Finding(Health.ATTENTION if old and not beats else Health.GOOD, what, why, remedy)
+        yield Finding(Health.ATTENTION if waits else Health.GOOD, what, why, how_to_end(instant) if waits else "")
+
+
+def _pending_since(instant: ActiveInstant, age: datetime.timedelta | None) -> str:
+    """`was requested 12 hours ago and has not run`."""
+    begun = ("requested", "run") if instant.last.state == "requested" else ("begun", "ended")
+    return f"was {begun[0]}{_ago(age)} and has not {begun[1]}"
 
 
 def _age(time: str, zone: str) -> datetime.timedelta | None:
@@ -234,11 +248,13 @@ def _age(time: str, zone: str) -> datetime.timedelta | None:
     return now - began
 
 
-def _since(age: datetime.timedelta | None) -> str:
+def _ago(age: datetime.timedelta | None) -> str:
     if age is None or age < datetime.timedelta(0):
         return ""
     hours = int(age.total_seconds() // 3600)
-    return f" for {hours // 24} days" if hours >= 48 else f" for {hours} hours" if hours else " for less than an hour"
+    if not hours:
+        return " less than an hour ago"
+    return f" {hours // 24} days ago" if hours >= 48 else f" {hours} hour{'s' if hours > 1 else ''} ago"
 
 
 def _savepoints(report: TimelineReport) -> Iterator[Finding]:

@@ -95,9 +95,12 @@ class HudiTable(Table):
         """
         return archive(self.store, options, engine or LocalEngine(), dry_run=dry_run, storage=self.options)
 
-    def inspect(self) -> TableReport:
-        """Figures of both timelines, the archive and the files; findings with what to do; what archival cannot take."""
-        return inspect_table(self.state(), self._options, self.options)
+    def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
+        """Figures of both timelines, the archive and the files; findings with what to do; what archival cannot take.
+
+        `options` are those of `archive`: the report says what an archival with them would do and what holds it.
+        """
+        return inspect_table(self.state(), self._options, self.options, options)
 
     def stream(self, columns: Sequence[str] | None = None, where: Where = None) -> StreamReader:
         """A stream of changes, started where `read.start-commit` says; without it at the newest commit."""

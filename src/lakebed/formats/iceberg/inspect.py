@@ -19,24 +19,29 @@ from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.access import Loaded, TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, Snapshot, TableMetadata
-from lakebed.formats.iceberg.expire.options import parsed
+from lakebed.formats.iceberg.expire.options import OPTIONS as EXPIRE
 from lakebed.formats.iceberg.expire.snapshots import plan_expiry
 from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
+from lakebed.kernel.options import Option, Options, OptionSet, at_least
 from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
 
-_TARGET = "write.target-file-size-bytes"
-_DEFAULT_TARGET = 512 << 20
+_TARGET = Option("write.target-file-size-bytes", at_least(1), 512 << 20, "Bytes that a data file should have.")
+_OPTIONS = EXPIRE + OptionSet((_TARGET,), "inspect", ())
 _SMALL, _WORTH, _DELETED = 0.75, 5, 0.3
 _MANY_MANIFESTS = 50
 _LARGE_METADATA = 16 << 20
 
 
-def inspect(access: TableAccess, branch: str) -> TableReport:
-    """The report of one branch. A file of the metadata that is missing or damaged is a finding, no error."""
+def inspect(access: TableAccess, branch: str, options: Mapping[str, str] = {}) -> TableReport:
+    """The report of one branch. A file of the metadata that is missing or damaged is a finding, no error.
+
+    `options` are those of `expire`, and table properties that lie over the table's own. OptionError for others.
+    """
+    asked = _OPTIONS.parse(options)
     loaded = access.load()
-    report = _Report(access, loaded, branch)
+    report = _Report(access, loaded, branch, asked, opt.properties(loaded.metadata.properties, asked.raw))
     report.table()
     report.snapshots()
     try:
@@ -55,6 +60,8 @@ class _Report:
     access: TableAccess
     loaded: Loaded
     branch: str
+    asked: Options
+    properties: Options
     figures: dict[str, Mapping[str, Figure]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     blockers: list[Blocker] = field(default_factory=list)
@@ -72,7 +79,7 @@ class _Report:
             "columns": len(metadata.schema.fields), "schemas": len(metadata.schemas), "partition-spec": spec or "none",
             "partition-specs": len(metadata.specs), "branch": self.branch, "next-row-id": metadata.next_row_id,
         }  # fmt: skip
-        if not opt.properties(metadata.properties)[opt.GC_ENABLED]:
+        if not self.properties[opt.GC_ENABLED]:
             self._attention(
                 "upkeep may not delete files",
                 "gc.enabled is false",
@@ -86,7 +93,7 @@ class _Report:
         in_history = {s.snapshot_id for ref in metadata.refs.values() for s in _line(metadata, ref.snapshot_id)}
         staged = [s for s in found if s.snapshot_id not in in_history]
         now = time.time_ns() // 1_000_000
-        plan = plan_expiry(metadata, parsed({}), now, self.access.name)
+        plan = plan_expiry(metadata, self.asked, now, self.access.name)
         self.figures["snapshots"] = {
             "snapshots": len(found), "oldest": iso_time(found[0].timestamp_ms) if found else None,
             "newest": iso_time(found[-1].timestamp_ms) if found else None, "in no branch": len(staged),
@@ -95,12 +102,12 @@ class _Report:
             "tags": sum(not ref.is_branch for ref in metadata.refs.values()),
         }  # fmt: skip
         if plan.snapshots:
-            limit = opt.properties(metadata.properties)[opt.MAX_SNAPSHOT_AGE] / 86_400_000
+            limit = self.properties[opt.MAX_SNAPSHOT_AGE] / 86_400_000
             self._attention(
                 f"{len(plan.snapshots)} snapshots are ready to expire", f"they are older than {limit:g} days",
                 "Run table.expire()",
             )  # fmt: skip
-        age = opt.properties(metadata.properties)[opt.MAX_SNAPSHOT_AGE]
+        age = self.properties[opt.MAX_SNAPSHOT_AGE]
         for ref in metadata.refs.values():
             head = metadata.snapshots.get(ref.snapshot_id)
             if head is None:
@@ -121,7 +128,8 @@ class _Report:
         head = metadata.head(self.branch)
         manifests = read_manifest_list(self.access.files, head) if head is not None else []
         data, deletes = _Files(), _Files()
-        target = int(metadata.properties.get(_TARGET, _DEFAULT_TARGET))
+        stated = metadata.properties.get(_TARGET.key, str(_TARGET.default))
+        target = self.asked[_TARGET] if self.asked.given(_TARGET) else _TARGET.read(stated)
         for entries in self._entries([m for m in manifests if m.content == 0]):
             data.add(entries, int(target * _SMALL))
         for entries in self._entries([m for m in manifests if m.content == 1]):
@@ -154,7 +162,7 @@ class _Report:
 
     def _manifests(self, manifests: list[ManifestFile]) -> None:
         size = sum(m.length for m in manifests)
-        target = opt.properties(self._metadata.properties)[opt.MANIFEST_SIZE]
+        target = self.properties[opt.MANIFEST_SIZE]
         self.figures["manifests"] = {
             "manifests": len(manifests), "bytes": size,
             "of delete files": sum(m.content == 1 for m in manifests), "target bytes": target,

@@ -275,9 +275,12 @@ class IcebergTable(Table):
             tuple(note for one in done for note in one.notes),
         )
 
-    def inspect(self) -> TableReport:
-        """Health of the branch: snapshots and refs, small files, deletes, manifests, metadata, and what to do."""
-        return inspect(self.access, self.branch)
+    def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
+        """Health of the branch: snapshots and refs, small files, deletes, manifests, metadata, and what to do.
+
+        `options` are those of `expire`, and table properties that a writer sets for itself.
+        """
+        return inspect(self.access, self.branch, {**_properties(self.options), **option_texts(options)})
 
     def newest(self) -> Instant | None:
         """The head of the branch, to be read with the schema that the table has now."""

@@ -194,9 +194,13 @@ class PaimonTable(Table):
         self.store.delete(tag_path(self._history.branch, name))
         self._tell(lambda callback: callback.notify_deletion(name))
 
-    def inspect(self) -> TableReport:
-        """Figures, what readers do not see or pay for, and what holds upkeep back; only metadata is read."""
-        return inspect(self._history, self._options(self.table_schema))
+    def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
+        """Figures, what readers do not see or pay for, and what holds upkeep back; only metadata is read.
+
+        `options` are table options that a writer sets for itself, and `branch`.
+        """
+        table = self._on_branch(options)
+        return inspect(table._history, table._options(table.table_schema, options))
 
     def _tell(self, act: Callable[[TagCallback], None]) -> None:
         """Call the tag callbacks, best effort; one that fails is told in the log."""

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import pyarrow.compute as pc
 
 from lakebed.formats.hudi.archive.lock import StillHeld
-from lakebed.formats.hudi.archive.write_lsm import History, publish
+from lakebed.formats.hudi.archive.write_lsm import publish
+from lakebed.formats.hudi.archive_manifest import History
 from lakebed.formats.hudi.codec.lsm import (
     MANIFEST_PREFIX,
     LsmFile,

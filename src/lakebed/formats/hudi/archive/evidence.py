@@ -32,6 +32,7 @@ def gather(store: Store, config: TableConfig, options: Options, storage: dict[st
         clean=_last_clean(store, instants),
         metadata=_metadata_table(store, config, options),
         serves=_data_table(store, options, storage),
+        timezone=config.timezone,
     )
 
 
@@ -60,7 +61,9 @@ def _metadata_table(store: Store, config: TableConfig, options: Options) -> Meta
     instants = load_active(store, f"{METADATA_FOLDER}/{config.timeline_folder}")
     if not instants:
         return None
-    return MetadataTable(max((i.time for i in instants if i.done and i.action == "commit"), default=""))
+    last = max((i.time for i in instants if i.done and i.action == "commit"), default="")
+    compacting = ("compaction", "logcompaction")
+    return MetadataTable(last, next((i for i in instants if not i.done and i.kind in compacting), None))
 
 
 def _data_table(store: Store, options: Options, storage: dict[str, str]) -> DataTable | None:
@@ -73,7 +76,8 @@ def _data_table(store: Store, options: Options, storage: dict[str, str]) -> Data
     except TableNotFoundError:
         return None
     instants = load_active(data, config.timeline_folder)
-    saved = {i.time for i in instants if i.action == "savepoint" and i.done} if options[BEYOND_SAVEPOINT] else set()
-    commits = [i.time for i in instants if i.done and i.writes and i.time not in saved]
-    pending = [i.time for i in instants if not i.done]
-    return DataTable(min(commits, default=""), min(pending, default=""))
+    saved = sorted(i.time for i in instants if i.action == "savepoint" and i.done)
+    spared = saved if options[BEYOND_SAVEPOINT] else ()
+    earliest = min((i.time for i in instants if i.done and i.writes and i.time not in spared), default="")
+    holding = "" if options[BEYOND_SAVEPOINT] else next(iter(saved), "")
+    return DataTable(earliest, next((i for i in instants if not i.done), None), holding)

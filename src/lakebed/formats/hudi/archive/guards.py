@@ -7,6 +7,7 @@ every instant against the metadata table's compaction, layout 2 commits alone.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,22 +30,27 @@ class LastClean:
 
 @dataclass(frozen=True, slots=True)
 class MetadataTable:
-    """The table's own metadata table: the instant of its newest completed compaction, "" before the first."""
+    """The table's own metadata table: the instant of its newest completed compaction, "" before the first, and a
+    compaction of it that was begun and has not ended."""
 
     compaction: str
+    pending: ActiveInstant | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DataTable:
-    """Where the table *is* a metadata table: what the data table that it serves holds back. Both "" for none."""
+    """Where the table *is* a metadata table: what the data table that it serves holds back. Times are "" for none;
+    `pending` is the data table's oldest pending instant, `savepoint` its oldest savepoint that holds its archival."""
 
     earliest_commit: str
-    earliest_pending: str
+    pending: ActiveInstant | None = None
+    savepoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a plan rests on: the timeline and the facts outside it. Times compare as text."""
+    """What a plan rests on: the timeline and the facts outside it. Times compare as text; they are clock times in
+    `timezone` (UTC or LOCAL)."""
 
     instants: tuple[ActiveInstant, ...]
     layout: int
@@ -52,6 +58,16 @@ class Evidence:
     clean: LastClean | None = None
     metadata: MetadataTable | None = None
     serves: DataTable | None = None
+    timezone: str = ""
+
+    @property
+    def pending_write(self) -> ActiveInstant | None:
+        """The oldest instant that writes and has not ended."""
+        return next((instant for instant in self.instants if instant.writes and not instant.done), None)
+
+    def pending_of(self, *kinds: str) -> ActiveInstant | None:
+        """The oldest pending instant of one of these kinds."""
+        return next((instant for instant in self.instants if not instant.done and instant.kind in kinds), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +120,13 @@ def _savepoint_guard(evidence: Evidence, options: Options) -> Guard | None:
 def _pending_guard(evidence: Evidence, commits: Sequence[ActiveInstant]) -> Guard | None:
     """One completed commit before the oldest pending write stays too: without it readers would take what lies before
     the timeline's start, the pending write's files among it, for committed."""
-    pending = next((i for i in evidence.instants if i.writes and not i.done), None)
+    pending = evidence.pending_write
     if pending is None:
         return None
     before = max((commit.time for commit in commits if commit.time < pending.time), default="")
     what = f"{pending.kind} {pending.time} is {pending.last.state}"
-    reason = f"{what}: every commit from {before or pending.time} on stays until it ends"
+    began = requested(pending, evidence.timezone)
+    reason = f"{what}: every commit from {before or pending.time} on stays until it ends{began}"
     return Guard(reason, how_to_end(pending), bound=before or pending.time)
 
 
@@ -127,12 +144,12 @@ def _compaction_guard(evidence: Evidence, options: Options, commits: Sequence[Ac
         bound = deltas[0].time
     else:
         return None
-    since = f"since the compaction {compaction.time}" if compaction else "and no compaction yet"
-    return Guard(
-        f"the next compaction counts delta commits: {len(deltas)} {since}, {MAX_DELTA_COMMITS.key}={wanted}",
-        f"Compact the table, or set {MAX_DELTA_COMMITS.key} to what its writer uses",
-        bound=bound,
-    )
+    counted = f"since the compaction {compaction.time}" if compaction else "and no compaction yet"
+    reason = f"the next compaction counts delta commits: {len(deltas)} {counted}, {MAX_DELTA_COMMITS.key}={wanted}"
+    waiting = evidence.pending_of("compaction")
+    if waiting is not None:
+        return Guard(f"{reason}; {never_ended(waiting, evidence.timezone)}", how_to_end(waiting), bound=bound)
+    return Guard(reason, f"Compact the table, or set {MAX_DELTA_COMMITS.key} to what its writer uses", bound=bound)
 
 
 def _after(delta: ActiveInstant, compaction: ActiveInstant | None, layout: int) -> bool:
@@ -145,10 +162,11 @@ def _replace_guard(evidence: Evidence) -> Guard | None:
     replacing = [instant.time for instant in evidence.instants if instant.action == _REPLACING]
     if not replacing:
         return None
-    remedy = "Run a clean, so that the files it replaced are removed (Hudi: call run_clean)"
     clean = evidence.clean
+    because, remedy = _why_not_cleaned(evidence, clean)
     if clean is None:
-        return Guard(f"replace commit {replacing[0]} hides files that no clean has removed", remedy, bound=replacing[0])
+        reason = f"replace commit {replacing[0]} hides files that no clean has removed"
+        return Guard(f"{reason}{because}", remedy, bound=replacing[0])
     bound = clean.retained or clean.time
     saved = min(clean.savepoints, default="")
     if saved and bound > saved and any(saved <= time < bound for time in replacing):
@@ -157,45 +175,80 @@ def _replace_guard(evidence: Evidence) -> Guard | None:
     if first is None:
         return None
     return Guard(
-        f"replace commit {first} hides files that the clean {clean.time} left, which retained all from {bound} on",
+        f"replace commit {first} hides files that the clean {clean.time} left, which retained all from {bound} on"
+        f"{because}",
         remedy,
         bound=first,
     )
+
+
+def _why_not_cleaned(evidence: Evidence, clean: LastClean | None) -> tuple[str, str]:
+    """What keeps cleans from removing replaced files, and what ends that: a clean that never ended, or a pending write,
+    from before which a clean retains everything."""
+    begun = evidence.pending_of("clean")
+    if begun is not None:
+        return f"; {never_ended(begun, evidence.timezone)}", how_to_end(begun)
+    pending = evidence.pending_write
+    if pending is not None and (clean is None or clean.retained <= pending.time):
+        return f"; cleans retain everything from before {never_ended(pending, evidence.timezone)}", how_to_end(pending)
+    return "", "Run a clean, so that the files it replaced are removed (Hudi: call run_clean)"
 
 
 def _metadata_guard(evidence: Evidence, commits: Sequence[ActiveInstant]) -> Guard | None:
     if evidence.metadata is None:
         return None
     compaction = evidence.metadata.compaction
-    remedy = (
-        "Let a writer compact the metadata table (hoodie.metadata.compact.max.delta.commits), or, where no writer "
-        "keeps the metadata table any more, set hoodie.metadata.enable=false"
-    )
+    because, remedy = _why_not_compacted(evidence, evidence.metadata)
     if not compaction:
-        return Guard("the metadata table was never compacted", remedy, services=evidence.layout < 2)
+        return Guard(f"the metadata table was never compacted{because}", remedy, services=evidence.layout < 2)
     if evidence.layout < 2:
-        return Guard(f"the metadata table was last compacted at {compaction}", remedy, bound=compaction, services=True)
+        reason = f"the metadata table was last compacted at {compaction}{because}"
+        return Guard(reason, remedy, bound=compaction, services=True)
     first = next((commit.time for commit in commits if commit.completed > compaction), None)
     if first is None:
         return None
-    return Guard(f"commit {first} completed after the metadata table's compaction {compaction}", remedy, bound=first)
+    reason = f"commit {first} completed after the metadata table's compaction {compaction}{because}"
+    return Guard(reason, remedy, bound=first)
+
+
+def _why_not_compacted(evidence: Evidence, metadata: MetadataTable) -> tuple[str, str]:
+    """What keeps writers from compacting the metadata table, and what ends that.
+
+    A compaction of it that has not ended comes first. Layout 1 plans none either while the data table has a pending
+    instant (`HoodieBackedTableMetadataWriter.validateTimelineBeforeSchedulingCompaction`).
+    """
+    if metadata.pending is not None:
+        remedy = f"Let a writer end the metadata table's {metadata.pending.kind} {metadata.pending.time}"
+        return f"; there {never_ended(metadata.pending, evidence.timezone)}", remedy
+    waiting = next((instant for instant in evidence.instants if not instant.done), None)
+    if evidence.layout < 2 and waiting is not None:
+        return f"; writers do not compact it while {never_ended(waiting, evidence.timezone)}", how_to_end(waiting)
+    return "", (
+        "Let a writer compact the metadata table (hoodie.metadata.compact.max.delta.commits), or, where no writer "
+        "keeps the metadata table any more, set hoodie.metadata.enable=false"
+    )
 
 
 def _data_table_guard(evidence: Evidence) -> Guard | None:
     serves = evidence.serves
     if serves is None:
         return None
-    bounds = [time for time in (serves.earliest_commit, serves.earliest_pending) if time]
-    if not bounds:
+    pending, earliest = serves.pending, serves.earliest_commit
+    if pending is None and not earliest:
         return None
-    first = min(bounds)
-    what = "pending instant" if first == serves.earliest_pending else "earliest commit"
-    return Guard(
-        f"the data table's {what} {first} needs the metadata table's instants from there on",
-        f"End or roll back {first} of the data table" if what.startswith("pending") else "Archive the data table first",
-        bound=first,
-        services=evidence.layout < 2,
-    )
+    services = evidence.layout < 2
+    needs = "needs the metadata table's instants from there on"
+    if pending is not None and (not earliest or pending.time <= earliest):
+        reason = f"the data table's pending instant {pending.time} {needs}: {never_ended(pending, evidence.timezone)}"
+        return Guard(reason, f"In the data table: {how_to_end(pending)}", bound=pending.time, services=services)
+    because, remedy = "", "Archive the data table first"
+    if pending is not None:
+        because = f"; it stays there while {never_ended(pending, evidence.timezone)}"
+        remedy = f"In the data table: {how_to_end(pending)}"
+    elif serves.savepoint:
+        because, remedy = f"; the data table's savepoint of {serves.savepoint} holds it", "Delete that savepoint"
+    reason = f"the data table's earliest commit {earliest} {needs}{because}"
+    return Guard(reason, remedy, bound=earliest, services=services)
 
 
 def _empty_guard(evidence: Evidence, options: Options) -> Guard | None:
@@ -211,8 +264,27 @@ def _empty_guard(evidence: Evidence, options: Options) -> Guard | None:
     )
 
 
+def never_ended(pending: ActiveInstant, timezone: str) -> str:
+    """That an instant is pending, and since when."""
+    return (
+        f"{pending.kind} {pending.time} is {pending.last.state} and was never completed{requested(pending, timezone)}"
+    )
+
+
+def requested(pending: ActiveInstant, timezone: str) -> str:
+    """When an instant was requested, as ` (requested at 2026-03-02 12:00:00 UTC)`; "" where its time is no clock
+    time."""
+    try:
+        clock = datetime.datetime.strptime(pending.time[:14], "%Y%m%d%H%M%S")
+    except ValueError:
+        return ""
+    return f" (requested at {clock:%Y-%m-%d %H:%M:%S}{' UTC' if timezone == 'UTC' else ''})"
+
+
 def how_to_end(pending: ActiveInstant) -> str:
-    """What ends a pending instant that writes."""
+    """What ends a pending instant."""
+    if not pending.writes:
+        return f"Let the next {pending.kind} finish it, or roll it back or remove its files by Hudi's own tools"
     if pending.kind in ("compaction", "logcompaction"):
         return f"Run {pending.kind} {pending.time} (Hudi: call run_compaction) or unschedule it (hudi-cli)"
     if pending.kind == "clustering" or pending.action == _REPLACING:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lakebed.formats.hudi.archive.active import ActiveInstant
-from lakebed.formats.hudi.archive.guards import Evidence, Guard, guards_of, how_to_end
+from lakebed.formats.hudi.archive.guards import Evidence, Guard, guards_of, how_to_end, never_ended
 from lakebed.formats.hudi.archive.settings import Kept
 from lakebed.formats.hudi.options import KEEP_MAX, LIMIT_INSTANTS, MIN_INSTANTS
 from lakebed.kernel.options import Options
@@ -67,7 +67,7 @@ def plan_archival(evidence: Evidence, options: Options, kept: Kept, already: fro
         archived = sorted([*going, *around], key=_by_time)
         moved = {id(instant) for instant in archived}
         left = [i for i in services if id(i) not in moved]
-        blockers += _left_services(left, border, commits, kept)
+        blockers += _left_services(left, border, commits, kept, tuple(blockers))
     new = [instant for instant in archived if _key(instant) not in already]
     if 0 < len(new) < options[MIN_INSTANTS]:
         blockers += [_too_few(instant, len(new), options) for instant in new]
@@ -83,14 +83,18 @@ def _counted(
 ) -> tuple[list[ActiveInstant], list[Blocker]]:
     """Those that go among instants that are counted together, and why others past the minimum stay."""
     past = max(len(instants) - kept.least, 0)
+    asked = max(len(instants) - kept.least + kept.raised, 0)
     free = [instant for instant in instants if not any(guard.holds(instant.time) for guard in guards)]
     ended = [instant for instant in free if _key(instant) in already]
     if len(instants) <= kept.most:
-        left = [instant for instant in instants[:past] if _key(instant) not in already]
+        left = [instant for instant in instants[:asked] if _key(instant) not in already]
+        most = kept.most - kept.raised
+        if len(instants) > most:
+            return ended, [Blocker(instant.time, kept.reason, kept.remedy) for instant in left]
         return ended, [
             Blocker(
                 instant.time,
-                f"{len(instants)} completed {_words(instants)} are not more than {KEEP_MAX.key}={kept.most}",
+                f"{len(instants)} completed {_words(instants)} are not more than {KEEP_MAX.key}={most}",
                 f"None is needed: archival begins above that number; lower {KEEP_MAX.key} to archive sooner",
             )
             for instant in left
@@ -103,14 +107,19 @@ def _counted(
             held = [guard for guard in guards if guard.holds(instant.time)]
             reasons, remedies = [guard.reason for guard in held], dict.fromkeys(guard.remedy for guard in held)
             blockers.append(Blocker(instant.time, "; and ".join(reasons), "; and ".join(remedies)))
-    return going, blockers
+    raised = [instant for instant in instants[past:asked] if instant.time not in gone]
+    return going, [*blockers, *(Blocker(instant.time, kept.reason, kept.remedy) for instant in raised)]
 
 
 def _left_services(
-    services: Sequence[ActiveInstant], border: str, commits: Sequence[ActiveInstant], kept: Kept
+    services: Sequence[ActiveInstant],
+    border: str,
+    commits: Sequence[ActiveInstant],
+    kept: Kept,
+    held: Sequence[Blocker],
 ) -> Iterable[Blocker]:
-    """Layout 2: clean and rollback instants go with the commits around them."""
-    past = max(len(commits) - kept.least, 0)
+    """Layout 2: clean and rollback instants go with the commits around them; `held` says what holds those."""
+    past = max(len(commits) - kept.least + kept.raised, 0)
     limit = commits[past - 1].time if past else ""
     for instant in services:
         if instant.time < border:
@@ -120,11 +129,12 @@ def _left_services(
                 "Restore the file from a copy, or remove the instant's files",
             )
         elif instant.time < limit:
-            yield Blocker(
-                instant.time,
-                f"a {instant.action} goes with the commits after it, which stay",
-                "Free the commits after it",
-            )
+            after = next((blocker for blocker in held if blocker.instant > instant.time), None)
+            stays = f"a {instant.action} goes with the commits after it, which stay"
+            if after is None:
+                yield Blocker(instant.time, stays, "Free the commits after it")
+            else:
+                yield Blocker(instant.time, f"{stays}: {after.reason}", after.remedy)
 
 
 def _limited(archived: list[ActiveInstant], options: Options) -> tuple[list[ActiveInstant], list[Blocker]]:
@@ -152,17 +162,12 @@ def _too_few(instant: ActiveInstant, count: int, options: Options) -> Blocker:
 
 def _leftovers(evidence: Evidence, commits: Sequence[ActiveInstant], kept: Kept) -> Iterable[Blocker]:
     """Pending instants older than the commits that shall stay: they are never archived by themselves."""
-    limit = commits[-kept.least].time if len(commits) >= kept.least else ""
+    asked = kept.least - kept.raised
+    limit = commits[-asked].time if len(commits) >= asked else ""
     for instant in evidence.instants:
         if instant.done or not instant.time < limit:
             continue
-        yield Blocker(
-            instant.time,
-            f"{instant.kind} {instant.time} is {instant.last.state} and was never completed",
-            how_to_end(instant)
-            if instant.writes
-            else f"Let the next {instant.kind} finish it, or roll it back or remove its files by Hudi's own tools",
-        )
+        yield Blocker(instant.time, never_ended(instant, evidence.timezone), how_to_end(instant))
 
 
 def _words(instants: Sequence[ActiveInstant]) -> str:

@@ -15,8 +15,8 @@ from lakebed.formats.hudi.archive.active import ActiveInstant
 from lakebed.formats.hudi.archive.evidence import METADATA_FOLDER, gather
 from lakebed.formats.hudi.archive.plan import plan_archival
 from lakebed.formats.hudi.archive.settings import check_given, described, kept_bounds, with_properties
-from lakebed.formats.hudi.archive.write_lsm import load_history
 from lakebed.formats.hudi.archive.write_v1 import archive_files, last_instant
+from lakebed.formats.hudi.archive_manifest import load_history
 from lakebed.formats.hudi.archived import ArchivedTimeline
 from lakebed.formats.hudi.codec.metadata import parse_savepoint
 from lakebed.formats.hudi.config import PROPERTIES, TableConfig, load_config

@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.hudi.archive.lock import StillHeld
-from lakebed.formats.hudi.archive.write_lsm import load_history, publish
+from lakebed.formats.hudi.archive.write_lsm import publish
 from lakebed.formats.hudi.archive.write_v1 import archive_files, archive_name, next_number, put_archive
+from lakebed.formats.hudi.archive_manifest import load_history
 from lakebed.formats.hudi.archived import DROPPED, ArchivedTimeline
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive, record_entries
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, parse_log

@@ -22,8 +22,9 @@ from lakebed.formats.hudi.archive.lock import StillHeld, archiver_lock
 from lakebed.formats.hudi.archive.plan import Key, Plan, plan_archival
 from lakebed.formats.hudi.archive.retention import Retention, apply_retention, plan_retention
 from lakebed.formats.hudi.archive.settings import Kept, check_given, described, kept_bounds, with_properties
-from lakebed.formats.hudi.archive.write_lsm import LsmWriter, archived_keys, load_history
+from lakebed.formats.hudi.archive.write_lsm import LsmWriter, archived_keys
 from lakebed.formats.hudi.archive.write_v1 import V1Writer, archived_states, folder_of
+from lakebed.formats.hudi.archive_manifest import load_history
 from lakebed.formats.hudi.archived import ArchivedTimeline
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.layout import COMPLETES_AS

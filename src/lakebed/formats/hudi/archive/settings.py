@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from lakebed.errors import OptionError
 from lakebed.formats.hudi.archive.active import ActiveInstant
+from lakebed.formats.hudi.archive.guards import how_to_end, never_ended
 from lakebed.formats.hudi.config import PROPERTIES, TableConfig
 from lakebed.formats.hudi.options import (
     ARCHIVE,
@@ -42,12 +43,16 @@ _INSTANT = "%Y%m%d%H%M%S%f"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The bounds really used: commits are archived above `most`, and `least` of them stay. `reason` is empty where both
-    are as asked."""
+    """The bounds really used: commits are archived above `most`, and `least` of them stay.
+
+    Where the cleaner raises both, by `raised`, `reason` says why and `remedy` what lowers them again.
+    """
 
     least: int
     most: int
+    raised: int = 0
     reason: str = ""
+    remedy: str = ""
 
 
 def check_given(given: Mapping[str, object]) -> Options:
@@ -78,18 +83,19 @@ def kept_bounds(options: Options, instants: Sequence[ActiveInstant], config: Tab
     """The bounds after the adjustment to what the cleaner retains now."""
     least, most = options[KEEP_MIN], options[KEEP_MAX]
     commits = [instant.time for instant in instants if instant.done and instant.writes]
-    retained = _earliest_retained(options, instants, commits, config)
+    retained, pending = _earliest_retained(options, instants, commits, config)
     if retained is None:
         return Kept(least, most)
     need = sum(time > retained for time in commits) + 2
     if need <= least:
         return Kept(least, most)
     policy = options[CLEANER_POLICY]
-    return Kept(
-        need,
-        need + most - least,
-        f"the cleaner retains everything from {retained} on ({policy}), and one commit before it must stay",
-    )
+    reason = f"the cleaner retains everything from {retained} on ({policy}), and one commit before it must stay"
+    remedy = _RETAIN_LESS[policy]
+    if pending is not None:
+        reason = f"{never_ended(pending, config.timezone)}: until it ends {reason}"
+        remedy = how_to_end(pending)
+    return Kept(need, need + most - least, need - least, reason, remedy)
 
 
 def described(options: Options, given: Options, kept: Kept) -> dict[str, str]:
@@ -128,24 +134,31 @@ def _check_bounds(options: Options) -> None:
 
 def _earliest_retained(
     options: Options, instants: Sequence[ActiveInstant], commits: Sequence[str], config: TableConfig
-) -> str | None:
-    """The earliest commit that a clean planned now would retain, None where it would clean nothing by commits."""
+) -> tuple[str | None, ActiveInstant | None]:
+    """The earliest commit that a clean planned now would retain, None where it would clean nothing by commits; and the
+    pending instant for whose sake it retains that much."""
     policy = options[CLEANER_POLICY]
     if policy == "KEEP_LATEST_COMMITS":
         retained = options[COMMITS_RETAINED]
         if len(commits) <= retained:
-            return None
+            return None, None
         earliest = commits[-retained]
     elif policy == "KEEP_LATEST_BY_HOURS":
         zone = datetime.UTC if config.timezone == "UTC" else None
         since = datetime.datetime.now(zone) - datetime.timedelta(hours=options[HOURS_RETAINED])
         found = [time for time in commits if time >= since.strftime(_INSTANT)[: len(time)]]
         if not found:
-            return None
+            return None, None
         earliest = found[0]
     else:
-        return None
-    pending = min((i.time for i in instants if i.writes and not i.done), default="")
-    if pending and earliest > pending:
-        return max((time for time in commits if time < pending), default=None)
-    return earliest
+        return None, None
+    pending = next((i for i in instants if i.writes and not i.done), None)
+    if pending is not None and earliest > pending.time:
+        return max((time for time in commits if time < pending.time), default=None), pending
+    return earliest, None
+
+
+_RETAIN_LESS = {
+    "KEEP_LATEST_COMMITS": f"Lower {COMMITS_RETAINED.key}, or keep more commits with {KEEP_MIN.key}",
+    "KEEP_LATEST_BY_HOURS": f"Lower {HOURS_RETAINED.key}, or keep more commits with {KEEP_MIN.key}",
+}

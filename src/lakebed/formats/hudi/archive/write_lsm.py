@@ -23,6 +23,7 @@ from lakebed.formats.hudi.archive.claim import claim, taken
 from lakebed.formats.hudi.archive.encode import Row
 from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.archive.plan import Key
+from lakebed.formats.hudi.archive_manifest import History, load_history
 from lakebed.formats.hudi.codec.lsm import (
     MANIFEST_PREFIX,
     VERSION_FILE,
@@ -31,31 +32,9 @@ from lakebed.formats.hudi.codec.lsm import (
     lsm_name,
     lsm_writer,
     manifest_json,
-    manifest_version,
-    parse_manifest,
-    parse_version,
     read_instants,
 )
 from lakebed.kernel.files import Store
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """The archived timeline as the newest manifest says: its number (0 before the first) and its data files."""
-
-    version: int
-    files: tuple[LsmFile, ...] = ()
-
-
-def load_history(store: Store, folder: str) -> History:
-    """The newest manifest: that which `_version_` names, without it the greatest."""
-    try:
-        version = parse_version(store.read(f"{folder}/{VERSION_FILE}"))
-    except FileNotFoundError:
-        version = max((n for i in store.list(folder).files if (n := manifest_version(i.name)) is not None), default=0)
-    if not version:
-        return History(0)
-    return History(version, parse_manifest(store.read(f"{folder}/{MANIFEST_PREFIX}{version}")))
 
 
 def publish(store: Store, folder: str, before: History, files: Sequence[LsmFile], held: StillHeld) -> History:

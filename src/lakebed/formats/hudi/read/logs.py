@@ -59,12 +59,15 @@ def scan_logs(store: Store, paths: Sequence[str], counted: Blocks) -> LogScanned
     corrupt = 0
     for path in paths:
         try:
-            scan = parse_log(store.read(path))
+            data = store.read(path)
+            scan = parse_log(data)
         except (CorruptError, UnsupportedError) as error:
             error.table, error.file = store.location, path
             raise
         if scan.corrupt:
             _report(scan.corrupt, store.location, path)
+        elif not scan.blocks:
+            _report_empty(len(data), store.location, path)
         corrupt += len(scan.corrupt)
         found += scan.blocks
     return LogScanned(tuple(_that_count(found, counted)), corrupt)
@@ -85,6 +88,12 @@ def _report(corrupt: Sequence[CorruptRange], table: str, file: str) -> None:
     size = sum(bad.length for bad in corrupt)
     what = f"passed over {size} torn bytes in {len(corrupt)} places of {file}, from offset {corrupt[0].offset} on"
     warnings.warn(CorruptBlocksWarning(what, table=table, file=file, ranges=len(corrupt), size=size), stacklevel=2)
+
+
+def _report_empty(size: int, table: str, file: str) -> None:
+    """A log file without a block: its writer died before the first one was whole, or a copy lost its content."""
+    what = f"passed over {file}, which has {size} bytes and no block"
+    warnings.warn(CorruptBlocksWarning(what, table=table, file=file, ranges=0, size=size), stacklevel=2)
 
 
 def _that_count(blocks: Sequence[LogBlock], counted: Blocks) -> list[LogBlock]:

@@ -72,7 +72,7 @@ class RetentionPlanner:
         begin = max(latest - most + 1, earliest) if most is not None else earliest
         end, holds = (
             latest - least + 1,
-            [Hold(latest - least + 1, f"{opt.SNAPSHOTS_MIN.key} is {least}")],
+            [Hold(max(latest - least + 1, earliest), f"{opt.SNAPSHOTS_MIN.key} is {least}")],
         )
         if end <= earliest:
             return Retention(earliest, earliest, tuple(holds))

@@ -1,0 +1,69 @@
+"""Which files the archived timeline of layout 2 consists of: the newest manifest.
+
+Rules: Hudi's `LSMTimeline.latestSnapshotManifest` and `latestSnapshotVersion`. `_version_` names the manifest that
+counts. Where that file is missing or holds no number, the greatest manifest counts that is whole: it can be read, and
+the files that it names are there. Hudi itself takes the greatest, whole or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakebed.errors import CorruptError
+from lakebed.formats.hudi.codec.lsm import (
+    MANIFEST_PREFIX,
+    VERSION_FILE,
+    LsmFile,
+    manifest_version,
+    parse_manifest,
+    parse_version,
+)
+from lakebed.kernel.files import Store
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The archived timeline at one moment: the manifest's number (0 before the first) and its data files."""
+
+    version: int
+    files: tuple[LsmFile, ...] = ()
+
+
+def load_history(store: Store, folder: str) -> History:
+    """The manifest that counts now. Raises CorruptError where it cannot be read, or where none is whole."""
+    try:
+        version = parse_version(store.read(f"{folder}/{VERSION_FILE}"))
+    except (FileNotFoundError, CorruptError):
+        return _greatest(store, folder)
+    return _manifest(store, folder, version) if version else History(0)
+
+
+def _greatest(store: Store, folder: str) -> History:
+    names = {info.name for info in store.list(folder).files}
+    versions = sorted((n for name in names if (n := manifest_version(name)) is not None), reverse=True)
+    broken: CorruptError | None = None
+    for version in versions:
+        try:
+            manifest = _manifest(store, folder, version)
+        except CorruptError as error:
+            broken = broken or error
+            continue
+        if all(file.name in names for file in manifest.files):
+            return manifest
+    if broken is not None:
+        raise broken
+    if versions:
+        raise CorruptError(
+            "no manifest of the archive has all of its files", table=store.location, file=folder,
+            todo="Restore the archive's folder from a copy",
+        )  # fmt: skip
+    return History(0)
+
+
+def _manifest(store: Store, folder: str, version: int) -> History:
+    path = f"{folder}/{MANIFEST_PREFIX}{version}"
+    try:
+        return History(version, parse_manifest(store.read(path)))
+    except CorruptError as error:
+        error.table, error.file = store.location, path
+        raise
