@@ -93,7 +93,10 @@ GATHER_BYTES = Option(
     256 << 20,
     "Bytes of files that the driver merges before a commit, where tasks wrote a bucket without routing; 0 for none.",
 )
-SPILL_COMPRESSION = Option("spill-compression", one_of("zstd", "lz4", "none"), "zstd", "Compression of spilled rows.")
+SPILL_COMPRESSION = Option(
+    "spill-compression", one_of("zstd", "lz4", "none"), "none", "Compression of spilled rows; Paimon's own default is "
+    "zstd, which costs more than the local disk that it spares.",
+)  # fmt: skip
 PARTITION_DEFAULT_NAME = _text(
     "partition.default-name", "Folder name of null and empty partition values.", "__DEFAULT_PARTITION__"
 )

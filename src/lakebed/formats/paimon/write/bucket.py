@@ -101,7 +101,7 @@ class BucketFiles:
             for piece in merge_sorted(runs, self.schema.trimmed_primary_keys):
                 order, bounds = self._piece_order(piece)
                 if self.keeps_changes:
-                    changes.write(self._file_table(piece.take(pa.array(order))))
+                    changes.write(self._file_table(_taken(piece, order)))
                 files.write(self._file_table(self._fold(piece, order, bounds)))
             return self.metas(files.close()), self.metas(changes.close())
         except BaseException:
@@ -118,7 +118,7 @@ class BucketFiles:
     def joined(self, runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
         """Sorted runs as one, nothing merged."""
         for piece in merge_sorted(runs, self.schema.trimmed_primary_keys):
-            yield piece.take(pa.array(self._piece_order(piece)[0]))
+            yield _taken(piece, self._piece_order(piece)[0])
 
     def write_changes(
         self, folder: str, runs: Sequence[Iterator[pa.RecordBatch]], names: NameFactory
@@ -225,8 +225,8 @@ class BucketFiles:
 
     def _fold(self, piece: pa.Table, order: Numbers, runs: Runs) -> pa.Table:
         if self._deduplicates:
-            return piece.take(pa.array(order[runs.last]))
-        ordered = piece.take(pa.array(order)).combine_chunks()
+            return _taken(piece, order if len(runs) == len(order) else order[runs.last])
+        ordered = _taken(piece, order).combine_chunks()
         return merge_function(self.schema, self.options).merge(ordered, runs).combine_chunks()
 
     @property
@@ -243,6 +243,13 @@ class BucketFiles:
 def run_schema(schema: TableSchema) -> pa.Schema:
     """The columns of sorted runs: numbers, kinds, then the table's columns."""
     return arrow_schema([SEQUENCE_FIELD, KIND_FIELD, *schema.fields])
+
+
+def _taken(rows: pa.Table, order: Numbers) -> pa.Table:
+    """The rows in an order; as they are where it changes nothing."""
+    if len(order) == len(rows) and (order[1:] > order[:-1]).all():
+        return rows
+    return rows.take(pa.array(order))
 
 
 def _with_system(values: pa.Table, sequences: Numbers, kinds: Kinds) -> pa.Table:
