@@ -61,6 +61,13 @@ def tree_of(expression: pc.Expression) -> Node | None:
         return None
 
 
+def fields_of(node: Node) -> set[str]:
+    """The top-level columns that a tree reads."""
+    if isinstance(node, Field):
+        return {node.path[0]}
+    return set().union(*map(fields_of, node.arguments)) if isinstance(node, Call) else set()
+
+
 def with_decimal_constants(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
     """The same expression with its whole numbers as decimals wherever they meet a decimal of `schema`.
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import PredicateError
-from lakebed.kernel.expressions import with_decimal_constants
+from lakebed.kernel.expressions import fields_of, tree_of, with_decimal_constants
 
 Where: TypeAlias = str | pc.Expression | None
 """What users hand in."""
@@ -46,6 +46,10 @@ def columns_of(where: Where, schema: pa.Schema) -> tuple[str, ...]:
     predicate = parse_where(where, schema)
     if predicate is None:
         return ()
+    tree = tree_of(predicate)
+    if tree is not None:
+        used = fields_of(tree)
+        return tuple(name for name in schema.names if name in used)
     return tuple(name for name in schema.names if not _binds(predicate, schema.remove(schema.get_field_index(name))))
 
 

@@ -111,6 +111,8 @@ class _Translation:
                 return pc.match_like(field, self._text_of(node.expression), ignore_case=isinstance(node, sql.ILike))
             case sql.StartsWith():
                 return pc.starts_with(self._value(node.this, None)[0], self._text_of(node.expression))
+            case sql.IsNan():
+                return self._is_nan(node)
             case sql.NullSafeEQ():
                 return self._same(node)
             case sql.NullSafeNEQ():
@@ -205,6 +207,13 @@ class _Translation:
             value = self.boolean(node.this)
             return pc.coalesce(value if node.expression.this else ~value, pc.scalar(False))
         raise self._unsupported(node)
+
+    def _is_nan(self, node: sql.IsNan) -> pc.Expression:
+        """`isnan(x)`, which is false for null as in Spark."""
+        value, kind = self._value(node.this, None)
+        if kind is None or not pa.types.is_floating(kind):
+            raise self._error(f"isnan takes a float or double, {node.this.sql(dialect='spark')} is {kind}")
+        return pc.coalesce(pc.is_nan(value), pc.scalar(False))
 
     def _in(self, node: sql.In) -> pc.Expression:
         field, kind = self._value(node.this, None)

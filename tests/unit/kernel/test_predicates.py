@@ -96,6 +96,8 @@ def kept(where: object) -> list[int]:
         # texts
         ("text = 'it''s'", [3]),
         (r"text = 'it\'s'", [3]),
+        ("isnan(real)", [1]),
+        ("not isnan(real)", [0, 2, 3]),
         # double quotes name a column, as backticks do
         ('"n" > 1', [2, 3]),
         ('"N" > 1 and "a.b" < 4', [2]),
@@ -254,6 +256,7 @@ def test_kept_rows(where: object, rows: list[int]) -> None:
         ("cast(tiny as string) = '1'", "not supported"),
         ("tiny = cast('1' as binary)", "not supported"),
         ("text like tiny", "a pattern must be a text"),
+        ("isnan(n)", "isnan takes a float or double"),
         ('text = "it"', "unknown column 'it': Write texts in single quotes"),
         ('text like "it%"', "Write texts in single quotes"),
         ('text in ("a", "b")', "Write texts in single quotes"),
