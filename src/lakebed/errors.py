@@ -19,7 +19,7 @@ can act on them and the command line can print one clear line.
     │   └── RetryableError         ... in a way that a second try may heal
     ├── CommitConflictError        another writer's commit stands in the way; nothing of ours is visible
     ├── CommitUnknownError         the store did not say whether the commit landed; files are kept
-    ├── CallbackError              the commit stands, a callback of it failed and will be called again
+    ├── CallbackError              what a callback may raise; the commit stands, and its result has a note of it
     └── RuntimeMissingError        Java, lakebed or a wheel is missing where the work runs
 
 What a read tells that is no error is a ReadWarning: how far a stream has fallen behind, rows that are missing from a
@@ -157,7 +157,8 @@ class CommitUnknownError(LakebedError):
 
 
 class CallbackError(LakebedError):
-    """The commit stands; one of its callbacks failed and is called again by the next commit."""
+    """For callbacks to raise. No commit raises it: the commit stands, so a failing callback is a note of its result,
+    and the next commit calls it again. An error would make the caller write the same rows twice."""
 
 
 class RuntimeMissingError(LakebedError):

@@ -25,7 +25,8 @@ class CommitResult:
 
     `instant` is the instant time or snapshot id as text, "" when skipped. A conflict or an unknown outcome is an error
     (`CommitConflictError`, `CommitUnknownError`), never a result that could be overlooked. `notes` are sentences for
-    people: what was left out, what will be invisible until compaction, which callback is still owed.
+    people: what was left out, what will be invisible until compaction, which callback is still owed, and whatever
+    failed after the commit stood (old snapshots that were not expired, leftovers that were not removed).
     """
 
     instant: str

@@ -8,6 +8,7 @@ files are removed. A checkpoint that is deleted starts a new user.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import lakebed.formats as formats
 from lakebed.errors import StorageError, UsageError
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files import PutOutcome, Store, open_store
 from lakebed.kernel.options import option_texts
 from lakebed.spark import worker
@@ -30,6 +32,7 @@ USER_FILE = "lakebed-commit-user"
 """In the checkpoint folder: the commit user of the query."""
 REPORTS_FOLDER = "lakebed-batches"
 """In the checkpoint folder: what the newest batches did, one small JSON file each."""
+_LOG = logging.getLogger("lakebed.spark")
 _REPORTS_KEPT = 100
 _STARTS = 3
 
@@ -110,6 +113,10 @@ class StreamSink:
         written = write_files(df, sink, self.location, self.parallelism)
         result = sink.commit(batch_id, settled(sink, written.messages, SparkEngine(df.sparkSession, self.parallelism)))
         report = BatchReport(batch_id, written.rows, result.instant, str(result.outcome), result.notes)
+        for note in afterwards("its report is not kept", lambda: self._keep(report)):
+            _LOG.warning("%s, batch %d: %s", self.location, batch_id, note)
+
+    def _keep(self, report: BatchReport) -> None:
         _keep(open_store(self.checkpoint, self.options), report)
 
 

@@ -11,7 +11,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lakebed.errors import LakebedError, PipelineFileError, UnsupportedError
+from lakebed.errors import PipelineFileError, UnsupportedError
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files import Store
 from lakebed.model.commit import Outcome
 from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult
@@ -67,14 +68,17 @@ class Upkeep:
                 if self._waited[verb] >= count:
                     notes.append(self._run(verb))
         self._through = report.batch_id
+        notes += afterwards("how long upkeep has waited is not kept", self._keep)
+        return replace(report, notes=(*report.notes, *notes))
+
+    def _keep(self) -> None:
         state = {"through": self._through, "waited": self._waited}
         self.checkpoint.write(STATE_FILE, json.dumps(state).encode())
-        return replace(report, notes=(*report.notes, *notes))
 
     def _run(self, verb: str) -> str:
         try:
             said = _said(getattr(self.table, verb)())
-        except LakebedError as error:
+        except Exception as error:  # noqa: BLE001 - the stream's commit stands, whatever befalls its upkeep
             return f"{verb} failed and is tried again after the next commit: {error}"
         self._waited[verb] = 0
         return f"{verb}: {said}"

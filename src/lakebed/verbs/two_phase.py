@@ -5,6 +5,7 @@ Counterpart of Paimon's StreamTableWrite and StreamTableCommit in one object.
 
 from __future__ import annotations
 
+import logging
 import numbers
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,8 @@ from lakebed.errors import UsageError
 from lakebed.kernel.engine import LocalEngine
 from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.verbs.write import BATCH_IDENTIFIER, TaskWriter, TwoPhaseSink, settled
+
+_LOG = logging.getLogger("lakebed.write")
 
 
 class TableWriter:
@@ -87,8 +90,12 @@ class TableWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._writer is not None:
+        if self._writer is None:
+            return
+        try:
             self._writer.abort()
+        except Exception as failure:  # noqa: BLE001 - it must neither hide an error nor make a commit look failed
+            _LOG.warning("files of a writer could not be removed: %s", failure)
 
 
 def _checked_identifier(identifier: object) -> int:

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import LakebedError
 from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.codec.manifest import ADDED, COLUMNS, DELETED, EXISTING
@@ -230,7 +229,7 @@ class Attempt:
 def clean(files: Files, work: Work, committed: Iterable[ManifestFile], manifest_list: str | None) -> None:
     """Removes manifests and lists that no attempt committed; a failure leaves them to orphan removal."""
     used = {manifest.path for manifest in committed} | {manifest_list}
-    with suppress(LakebedError):
+    with suppress(Exception):  # the commit has its outcome already
         files.delete_many(path for path in (*work.written, *work.lists) if path not in used)
 
 

@@ -41,16 +41,25 @@ Producer = Callable[[Attempt], Produced]
 """Makes a snapshot on top of an attempt's head; run again by each attempt. Raises CommitConflictError."""
 
 
+Also = Callable[[TableMetadata, Words], Sequence[Words]]
+"""From the metadata that a snapshot is added to, and the snapshot: more updates of the same commit."""
+
+
+def _nothing_more(metadata: TableMetadata, snapshot: Words) -> Sequence[Words]:
+    return ()
+
+
 def commit_snapshot(
     access: TableAccess, produce: Producer, branch: str = MAIN, properties: Mapping[str, str] = {},
-    options: Mapping[str, str] = {}, stage_only: bool = False,
+    options: Mapping[str, str] = {}, stage_only: bool = False, also: Also = _nothing_more,
 ) -> CommitResult:  # fmt: skip
     """One new snapshot at the head of a branch, which is made when it does not exist yet.
 
     `properties` go into the snapshot's summary; `options` lie over the table's properties. `stage_only` adds the
-    snapshot without moving the branch. Raises CommitConflictError, CommitUnknownError.
+    snapshot without moving the branch. `also` gives updates that are published with the snapshot, or not at all.
+    Raises CommitConflictError, CommitUnknownError.
     """
-    commit = _Commit(access, produce, branch, properties, options, stage_only)
+    commit = _Commit(access, produce, branch, properties, options, stage_only, also)
     snapshot_id = with_retries(commit.attempt, commit.policy, access.name)
     return CommitResult(str(snapshot_id), Outcome.COMMITTED)
 
@@ -91,9 +100,9 @@ class _Commit:
 
     def __init__(
         self, access: TableAccess, produce: Producer, branch: str, properties: Mapping[str, str],
-        options: Mapping[str, str], stage_only: bool,
+        options: Mapping[str, str], stage_only: bool, also: Also,
     ) -> None:  # fmt: skip
-        self._access, self._produce, self._branch = access, produce, branch
+        self._access, self._produce, self._branch, self._also = access, produce, branch, also
         self._properties, self._given, self._stage_only = properties, options, stage_only
         self._work = Work()
         self._base: Loaded | None = access.load()
@@ -136,6 +145,7 @@ class _Commit:
             updates.append(
                 {"action": "set-snapshot-ref", "ref-name": self._branch, "type": "branch", "snapshot-id": self._id}
             )
+        updates += self._also(metadata, snapshot)
         try:
             self._access.commit(base, requirements, updates)
         except LostRaceError as lost:

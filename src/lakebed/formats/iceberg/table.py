@@ -216,7 +216,8 @@ class IcebergTable(Table):
         """
         with TableWriter(self.sink(Mode.parse(mode), options=options)) as writer:
             writer.write(data)
-            return writer.commit(BATCH_IDENTIFIER, writer.prepare_commit())
+            messages = writer.prepare_commit()
+        return writer.commit(BATCH_IDENTIFIER, messages)
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> TableWriter:
         """The two-phase form of append, and of changes by key where rows have a `_row_kind`."""

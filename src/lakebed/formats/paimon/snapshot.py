@@ -130,13 +130,35 @@ class History:
         return [found for found in map(self.find, self.snapshot_ids()) if found is not None]
 
     def backwards(self, until: int = 0) -> Iterator[Snapshot]:
-        """Snapshots from the newest back to the first id above `until`, as far as they are there."""
-        newest = self.latest_id()
-        for snapshot_id in range(newest or 0, until, -1):
+        """Those snapshots with an id above `until` that are there, newest first."""
+        for snapshot_id in range(self.latest_id() or 0, until, -1):
             found = self.find(snapshot_id)
-            if found is None:
+            if found is None:  # expired; whether older ones are there only a listing tells
+                older = [number for number in self.snapshot_ids() if until < number < snapshot_id]
+                yield from filter(None, map(self.find, reversed(older)))
                 return
             yield found
+
+    def since(self, after: int) -> Iterator[Snapshot]:
+        """Every snapshot with an id above `after`, newest first, for who must have seen them all.
+
+        Raises NotInHistoryError when one of them is gone, or when the newest is older than `after`: the table was
+        rolled back.
+        """
+        newest = self.latest_id() or 0
+        for snapshot_id in range(newest, after, -1):
+            found = self.find(snapshot_id)
+            if found is None:
+                raise NotInHistoryError(
+                    f"snapshot {snapshot_id} is not in the history", table=self.store.location,
+                    instant=str(snapshot_id), why="it has expired, or the table was rolled back",
+                )  # fmt: skip
+            yield found
+        if newest < after:
+            raise NotInHistoryError(
+                f"snapshot {after} is not in the history", table=self.store.location, instant=str(after),
+                why=f"the newest is {newest}: the table was rolled back",
+            )  # fmt: skip
 
     def latest_of_user(self, user: str, until: int = 0) -> Snapshot | None:
         """The newest snapshot of a commit user with an id above `until`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
 from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER, Snapshot, snapshot_to_json
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, new_schema
-from lakebed.formats.paimon.expire.snapshots import SnapshotExpiry, expiry_note
+from lakebed.formats.paimon.expire.snapshots import SnapshotExpiry
 from lakebed.formats.paimon.inspect import inspect
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
 from lakebed.formats.paimon.merge import merge_function
@@ -120,7 +119,7 @@ class PaimonTable(Table):
         table = self._on_branch(options)
         schema = table.table_schema
         parsed = table._options(schema, options)
-        maintain = None if parsed[opt.WRITE_ONLY] else partial(expiry_note, SnapshotExpiry(table._history, parsed))
+        maintain = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, parsed).run_if_due
         return PaimonSink(
             self.store, table._history, schema, parsed, mode, commit_user, overwrite, callbacks, maintain
         )  # fmt: skip
@@ -179,6 +178,7 @@ class PaimonTable(Table):
             raise UsageError(
                 f"{name!r} cannot name a tag", table=self.location, todo="Use letters, not a number or a path"
             )
+        callbacks = self._tag_callbacks()  # one that cannot be made is told before there is a tag
         outcome = self.store.put_if_absent(tag_path(self._history.branch, name), snapshot_to_json(found))
         if outcome is PutOutcome.EXISTS:
             raise UsageError(f"there is a tag {name!r} already", table=self.location, todo="Delete it first")
@@ -186,13 +186,14 @@ class PaimonTable(Table):
             raise CommitUnknownError(
                 "the store does not say whether the tag was made", table=self.location, todo="Try again"
             )
-        self._tell(lambda callback: callback.notify_creation(name, found.id))
+        self._tell(callbacks, lambda callback: callback.notify_creation(name, found.id))
 
     def delete_tag(self, name: str) -> None:
         """Remove a tag; NotInHistoryError when there is none."""
         self._history.tag(checked_name(name, "tag"))
+        callbacks = self._tag_callbacks()
         self.store.delete(tag_path(self._history.branch, name))
-        self._tell(lambda callback: callback.notify_deletion(name))
+        self._tell(callbacks, lambda callback: callback.notify_deletion(name))
 
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
         """Figures, what readers do not see or pay for, and what holds upkeep back; only metadata is read.
@@ -202,9 +203,9 @@ class PaimonTable(Table):
         table = self._on_branch(options)
         return inspect(table._history, table._options(table.table_schema, options))
 
-    def _tell(self, act: Callable[[TagCallback], None]) -> None:
+    def _tell(self, callbacks: Sequence[TagCallback], act: Callable[[TagCallback], None]) -> None:
         """Call the tag callbacks, best effort; one that fails is told in the log."""
-        for note in call_each(self._tag_callbacks(), act):
+        for note in call_each(callbacks, act):
             _LOG.warning("%s: %s", self.location, note)
 
     def _tag_callbacks(self) -> list[TagCallback]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import LakebedError, UnsupportedError, UsageError
+from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.access import TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
@@ -26,6 +26,8 @@ from lakebed.formats.iceberg.expire import options as mine
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
+from lakebed.formats.iceberg.writers import before_expiry
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import ExpireResult, Skipped
 
@@ -67,10 +69,19 @@ def expire(access: TableAccess, options: Options, dry_run: bool) -> ExpireResult
 
     change_metadata(access, decide, _texts(options))
     before, plan = plans[-1]
-    gone = unreachable(access.files, before, set(plan.snapshots)) if plan.snapshots else []
+    gone: list[str] = []
+
+    def look() -> None:
+        gone.extend(unreachable(access.files, before, set(plan.snapshots)) if plan.snapshots else ())
+
+    notes = plan.notes
+    if dry_run:
+        look()
+    else:
+        notes += afterwards("files that only the expired snapshots had stay until orphan files are removed", look)
     kept = plan.kept if dry_run else (*plan.kept, *_remove(access.files, gone))
     paths = tuple(inside(before.location, path) for path in gone)
-    return ExpireResult(tuple(map(str, plan.snapshots)), paths, kept, dry_run, plan.notes)
+    return ExpireResult(tuple(map(str, plan.snapshots)), paths, kept, dry_run, notes)
 
 
 def _words(metadata: TableMetadata, plan: ExpirePlan) -> tuple[list[Words], list[Words]]:
@@ -78,6 +89,7 @@ def _words(metadata: TableMetadata, plan: ExpirePlan) -> tuple[list[Words], list
     requirements: list[Words] = [ref_is(ref.name, ref.snapshot_id) for ref in metadata.refs.values()]
     updates: list[Words] = [{"action": "remove-snapshot-ref", "ref-name": name} for name in plan.refs]
     if plan.snapshots:
+        updates += before_expiry(metadata, set(plan.snapshots))
         updates.append({"action": "remove-snapshots", "snapshot-ids": list(plan.snapshots)})
     if plan.schemas:
         requirements.append({"type": "assert-current-schema-id", "current-schema-id": metadata.current_schema_id})
@@ -214,7 +226,7 @@ def _remove(files: Files, paths: Sequence[str]) -> list[Skipped]:
     """Files that cannot be removed stay, and are named."""
     try:
         files.delete_many(paths)
-    except LakebedError as error:
+    except Exception as error:  # noqa: BLE001 - the snapshots are expired, whatever becomes of their files
         return [Skipped("some files", f"they could not be removed: {error}")]
     return []
 

@@ -88,13 +88,17 @@ def rewrite_position_deletes(
             made += done.files
             if done.error is not None:
                 raise done.error
-        removed = [file for task in tasks for file in task.deletes]
+    except BaseException:
+        _remove(access.files, made)
+        raise
+    removed = [file for task in tasks for file in task.deletes]
+    try:
         instant = publish.replace(
             access, snapshot.snapshot_id, removed, (), added_deletes=made, branch=branch, options=commit_options
         ).instant
     except CommitUnknownError:
         raise
-    except BaseException:
+    except Exception:  # an interrupt says nothing of the outcome: the files are left to orphan removal then
         _remove(access.files, made)
         raise
     return replace(

@@ -38,6 +38,7 @@ from lakebed.formats.iceberg.rewrite.tasks import (
 )
 from lakebed.formats.iceberg.write.files import WriteTarget
 from lakebed.formats.iceberg.write.routing import Router
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates import Where, parse_where
@@ -164,6 +165,7 @@ class _Run:
         self._instants: list[str] = []
         self._failed: list[Skipped] = []
         self._failed_commits = 0
+        self._notes: tuple[str, ...] = ()
         self._removed_deletes = 0
         self._committed: list[Group] = []
 
@@ -181,7 +183,7 @@ class _Run:
             predicted, files_before=len(before), files_after=len(after), bytes_before=sum(one.size for one in before),
             bytes_after=sum(one.size for one in after), groups=len(self._committed), failed=tuple(self._failed),
             instants=tuple(self._instants), removed_deletes=self._removed_deletes,
-            notes=(*predicted.notes, *_ways(results)),
+            notes=(*predicted.notes, *_ways(results), *self._notes),
         )  # fmt: skip
 
     # ---- doing ----
@@ -196,10 +198,14 @@ class _Run:
             failed = next((g for g in groups if g.error and not isinstance(g.error, StoppedError)), None)
             if failed is not None:
                 raise _of_group(failed)
+        except BaseException:
+            self._remove(groups)
+            raise
+        try:
             self._commit(groups, last=True)
         except CommitUnknownError:
             raise
-        except BaseException:
+        except Exception:  # an interrupt says nothing of the outcome: the files are left to orphan removal then
             self._remove(groups)
             raise
 
@@ -219,17 +225,7 @@ class _Run:
         if ready:
             self._try_commit(ready)
         if self._rewrite.options[opt.DANGLING] and self._committed:
-            again = IcebergRewrite.planned(
-                self._rewrite.access,
-                self._rewrite.branch,
-                None,
-                self._rewrite.options.raw,
-                self._rewrite.commit_options,
-            )
-            dead = again.dead_deletes(())
-            if dead:
-                self._instants.append(again.commit([], dead, []))
-                self._removed_deletes += len(dead)
+            self._notes += afterwards("delete files that nothing needs any more stay", self._drop_dead_deletes)
         most = self._rewrite.options[opt.MAX_FAILED_COMMITS]
         if self._failed_commits > (self._rewrite.options[opt.MAX_COMMITS] if most is None else most):
             raise CommitConflictError(
@@ -237,6 +233,15 @@ class _Run:
                 why="; ".join(f"{one.what}: {one.reason}" for one in self._failed[:3]),
                 todo=f"{len(self._instants)} commits stand. Run the rewrite again for the rest",
             )  # fmt: skip
+
+    def _drop_dead_deletes(self) -> None:
+        """One commit more, without the delete files that the rewritten data files needed."""
+        done = self._rewrite
+        again = IcebergRewrite.planned(done.access, done.branch, None, done.options.raw, done.commit_options)
+        dead = again.dead_deletes(())
+        if dead:
+            self._instants.append(again.commit([], dead, []))
+            self._removed_deletes += len(dead)
 
     # ---- committing ----
 

@@ -1,8 +1,7 @@
 """The commit of a write: what it replaces is looked up in the snapshot that it builds on, and it happens once.
 
-Rules: a commit user and an identifier commit once, told by the summaries of the branch's snapshots, as Flink's sink for
-Iceberg does it. Each attempt looks again: another writer's commit in between is never overlooked, so that two writers
-which change one key leave one row of it.
+Rules: a commit user and an identifier commit once (`writers.py` tells a replay). Each attempt looks again: another
+writer's commit in between is never overlooked, so that two writers which change one key leave one row of it.
 """
 
 from __future__ import annotations
@@ -18,25 +17,24 @@ from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.access import TableAccess
 from lakebed.formats.iceberg.attempt import Attempt
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.updates import Words
 from lakebed.formats.iceberg.committing import Produced, commit_snapshot
 from lakebed.formats.iceberg.entries import DataFile, DeleteFile, FileTask
-from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import predicate_schema
-from lakebed.formats.iceberg.snapshot import ancestors
+from lakebed.formats.iceberg.references import held_files
 from lakebed.formats.iceberg.write.changes import widened
 from lakebed.formats.iceberg.write.message import IcebergMessage, RowDeletes
 from lakebed.formats.iceberg.write.row_deletes import ByKey, ByPredicate, RowFinder
 from lakebed.formats.iceberg.write.settings import WriteSettings
+from lakebed.formats.iceberg.writers import IDENTIFIER, USER, is_committed, remembering
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, Committed, call_each
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.predicates import parse_where
 from lakebed.kernel.staging import StagedBuckets
 from lakebed.model.commit import CommitResult, Outcome
-from lakebed.verbs.write import BATCH_IDENTIFIER, Mode
-
-USER, IDENTIFIER = "lakebed.commit-user", "lakebed.commit-identifier"
-"""Keys of a snapshot's summary."""
+from lakebed.verbs.write import Mode
 
 
 class _ReplayedError(LakebedError):
@@ -68,28 +66,34 @@ class Committer:
             return CommitResult("", Outcome.SKIPPED)
         produce = _Produce(self, identifier, messages, added)
         summary = {**self.settings.summary, USER: self.user, IDENTIFIER: str(identifier)}
+
+        def remembered(metadata: TableMetadata, snapshot: Words) -> list[Words]:
+            return remembering(metadata, self.branch, self.user, identifier, snapshot)
+
         try:
-            result = commit_snapshot(self.access, produce, self.branch, summary, self.properties)
+            result = commit_snapshot(self.access, produce, self.branch, summary, self.properties, also=remembered)
         except _ReplayedError:
             produce.discard()
-            self.remove(messages)
-            return CommitResult("", Outcome.SKIPPED, ("this user has committed this identifier before",))
+            notes = afterwards("files of the replay stay", lambda: self.remove(messages))
+            return CommitResult("", Outcome.SKIPPED, ("this user has committed this identifier before", *notes))
         except CommitUnknownError:
             raise
-        except BaseException:
+        except Exception:  # an interrupt says nothing of the outcome: the files are left to orphan removal then
             produce.discard()
-            self.remove(messages)
+            with suppress(LakebedError):  # what cannot be removed is left to orphan removal; the first error counts
+                self.remove(messages)
             raise
         return self._called(result, identifier, added)
 
     def remove(self, messages: Sequence[IcebergMessage]) -> None:
-        """Delete the files of messages, except those of snapshots of this user: an abort may follow a commit."""
+        """Delete the files of messages, but those that the table holds, whichever snapshot brought them: an abort may
+        follow a commit. When that cannot be seen, all stay and the error is raised."""
         paths = [file.path for message in messages for file in message.data_files]
         paths += [file.path for message in messages if message.deletes for file in message.deletes.added]
         if not paths:
             return
-        live = self._committed_paths()
-        self.access.files.delete_many([path for path in dict.fromkeys(paths) if path not in live])
+        held = held_files(self.access, paths)
+        self.access.files.delete_many([path for path in dict.fromkeys(paths) if path not in held])
 
     def find_deletes(
         self, metadata: TableMetadata, head: Snapshot | None, messages: Sequence[IcebergMessage], engine: Engine
@@ -131,31 +135,6 @@ class Committer:
         keys = StagedBuckets(staged, self.key_schema)
         return ByKey.of(keys, tuple(self.key_schema.names), bounds, ReadContext.of(metadata))
 
-    def done(self, metadata: TableMetadata, head: Snapshot | None, identifier: int) -> bool:
-        """Whether this user has committed this identifier, or a later one, on the branch. Batch commits are never taken
-        as replays."""
-        if identifier == BATCH_IDENTIFIER:
-            return False
-        for snapshot in ancestors(metadata, head) if head is not None else ():
-            number = snapshot.summary.get(IDENTIFIER)
-            if snapshot.summary.get(USER) == self.user and number != str(BATCH_IDENTIFIER):
-                return int(number or -1) >= identifier
-        return False
-
-    def _committed_paths(self) -> set[str]:
-        """The data files and delete files that snapshots of this user added."""
-        metadata = self.access.load().metadata
-        found: set[str] = set()
-        for snapshot in metadata.snapshots.values():
-            if snapshot.summary.get(USER) == self.user:
-                manifests = read_manifest_list(self.access.files, snapshot)
-                mine = [one for one in manifests if one.added_snapshot_id == snapshot.snapshot_id]
-                for spec_id in {one.spec_id for one in mine}:
-                    some = [one for one in mine if one.spec_id == spec_id]
-                    for entries in iter_entries(self.access.files, metadata, some, ("file_path",)):
-                        found.update(entries["file_path"].to_pylist())
-        return found
-
     def _called(self, result: CommitResult, identifier: int, added: Sequence[DataFile]) -> CommitResult:
         """Call the callbacks, best effort."""
         if not self.callbacks or result.snapshot_id is None:
@@ -189,7 +168,7 @@ class _Produce:
 
     def __call__(self, attempt: Attempt) -> Produced:
         committer = self.committer
-        if committer.done(attempt.metadata, attempt.head, self.identifier):
+        if is_committed(attempt.metadata, attempt.head, committer.branch, committer.user, self.identifier):
             raise _ReplayedError("this commit stands already")
         self._refuse_older_tables(attempt.metadata)
         if committer.mode is Mode.OVERWRITE and not committer.settings.filter:

@@ -31,6 +31,7 @@ from lakebed.formats.iceberg.write.message import IcebergMessage
 from lakebed.formats.iceberg.write.routing import Router, Sorter
 from lakebed.formats.iceberg.write.settings import Distribution, WriteSettings
 from lakebed.formats.iceberg.write.writer import IcebergTaskWriter, TaskTarget
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.predicates import find_column
@@ -133,8 +134,8 @@ class IcebergSink:
         """Publish messages, exactly once for this commit user and identifier."""
         settled = self.settle(messages, LocalEngine())
         result = self._committer().commit(identifier, settled)
-        self._drop_staged(settled)
-        return result
+        notes = afterwards("rows that were staged for it are left", lambda: self._drop_staged(settled))
+        return replace(result, notes=(*result.notes, *notes)) if notes else result
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
         """Commit those identifiers that this user has not committed yet, in their order; how many they were."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lakebed.errors import StorageError, UnsupportedError
+from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.abandoned import abandoned_rows
@@ -23,6 +23,7 @@ from lakebed.formats.paimon.expire.unused import UnusedFiles
 from lakebed.formats.paimon.layout import branch_prefix, snapshot_path
 from lakebed.formats.paimon.publish import write_earliest
 from lakebed.formats.paimon.snapshot import History
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import ExpireResult, Skipped
@@ -57,21 +58,27 @@ class SnapshotExpiry:
         expiring = [snapshot for snapshot in found if snapshot is not None]
         paths = UnusedFiles(self.history, self.options).of(expiring, self.history.snapshot(retention.end))
         names = [snapshot_path(self.history.branch, snapshot.id) for snapshot in expiring]
+        tagged, notes = self._kept_tags(retention), tuple[str, ...]()
         if not dry_run:
             journal = f"{_JOURNALS}/{branch_prefix(self.history.branch).replace('/', '_')}{uuid.uuid4()}.json"
             store.write(journal, json.dumps({"snapshots": names, "files": paths}).encode())
             write_earliest(store, self.history.branch, retention.end)
             store.delete_many(names)
-            store.delete_many(paths)
-            store.delete(journal)
-        kept = [*(hold.skipped for hold in retention.holds), *self._kept_tags(retention)]
-        expired = tuple(str(snapshot.id) for snapshot in expiring)
-        return ExpireResult(expired, (*finished, *paths, *names), tuple(kept), dry_run)
 
-    def due(self) -> bool:
-        """Whether a plan may find something: a cheap look, for after each commit."""
+            def remove() -> None:
+                store.delete_many(paths)
+                store.delete(journal)
+
+            notes = afterwards("files of the expired snapshots stay until the next expiry, which resumes it", remove)
+        kept = [*(hold.skipped for hold in retention.holds), *tagged]
+        expired = tuple(str(snapshot.id) for snapshot in expiring)
+        return ExpireResult(expired, (*finished, *paths, *names), tuple(kept), dry_run, notes)
+
+    def run_if_due(self) -> None:
+        """Expire after a commit, if a cheap look says that a plan may find something."""
         latest, earliest = self.history.latest_id(), self.history.earliest_id()
-        return latest is not None and earliest is not None and latest - earliest >= self.options[opt.SNAPSHOTS_MIN]
+        if latest is not None and earliest is not None and latest - earliest >= self.options[opt.SNAPSHOTS_MIN]:
+            self.run()
 
     def _finish_interrupted(self) -> tuple[str, ...]:
         """Delete what expiries that died half way had still to delete, unless something needs it again."""
@@ -103,17 +110,6 @@ class SnapshotExpiry:
 def interrupted_expiries(store: Store) -> list[str]:
     """The lists of expiries that died half way, or are at work."""
     return [info.path for info in store.list(_JOURNALS).files]
-
-
-def expiry_note(expiry: SnapshotExpiry) -> tuple[str, ...]:
-    """Expire after a commit, if anything is due. A failure does not touch the commit: it is told, and tried again
-    after the next one."""
-    try:
-        if expiry.due():
-            expiry.run()
-    except (StorageError, UnsupportedError, FileNotFoundError) as error:
-        return (f"snapshots were not expired: {error}",)
-    return ()
 
 
 def _refuse(history: History, options: Options) -> None:

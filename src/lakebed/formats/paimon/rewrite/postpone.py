@@ -114,13 +114,13 @@ class PostponeRewrite:
             named_callbacks(self.target.options),
         )
         try:
-            committer.commit(BATCH_IDENTIFIER, messages)
+            notes = committer.commit(BATCH_IDENTIFIER, messages).notes
         except CommitConflictError:
             committer.abort(messages)
             raise
         files = [file for message in messages for file in message.compact_after]
         return RewriteResult(
-            len(before), len(files), size, sum(file.file_size for file in files), len(self.partitions)
+            len(before), len(files), size, sum(file.file_size for file in files), len(self.partitions), notes=notes
         )  # fmt: skip
 
     def compact(self, partition: PostponedPartition) -> tuple[PaimonMessage, ...]:

@@ -6,11 +6,11 @@ Rules: Paimon's FileStoreCommitImpl.tryCommitOnce.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from lakebed.errors import CommitConflictError, CommitUnknownError, DataCleanedError, StorageError
+from lakebed.errors import CommitConflictError, CommitUnknownError, DataCleanedError, NotInHistoryError, StorageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import (
     ADD,
@@ -167,7 +167,7 @@ class SnapshotAttempt:
         ours."""
         if self.planned is None:
             return
-        for snapshot in self.history.backwards(self.planned.snapshot):
+        for snapshot in self._since(self.planned.snapshot, "the dynamic buckets were assigned"):
             if snapshot.commit_user == self.user or snapshot.commit_kind is CommitKind.COMPACT:
                 continue
             metas = manifest_metas(self.store, snapshot.delta_manifest_list)
@@ -186,7 +186,7 @@ class SnapshotAttempt:
         """The row ids that this commit changes were changed by nobody else since `rows_since`."""
         if self.rows_since is None or latest is None:
             return
-        for snapshot in self.history.backwards(self.rows_since):
+        for snapshot in self._since(self.rows_since, "the rows with these ids were read"):
             theirs = entries_of(self.store, manifest_metas(self.store, snapshot.delta_manifest_list))
             check_rows(theirs, self.changes.entries, snapshot.id, self.store.location)
 
@@ -195,7 +195,7 @@ class SnapshotAttempt:
         buckets."""
         if self.last_safe is None or self.last_safe < 0:
             return
-        for snapshot in self.history.backwards(self.last_safe):
+        for snapshot in self._since(self.last_safe, f"the last safe one of {opt.LAST_SAFE_SNAPSHOT.key}"):
             if snapshot.commit_user == self.user:
                 continue
             metas = manifest_metas(self.store, snapshot.delta_manifest_list)
@@ -207,6 +207,19 @@ class SnapshotAttempt:
                     f"safe one of {opt.LAST_SAFE_SNAPSHOT.key}",
                     todo="Nothing of this commit is visible. See what the other job did, then write anew",
                 )  # fmt: skip
+
+    def _since(self, snapshot: int, what: str) -> Iterator[Snapshot]:
+        """The snapshots after one, newest first. CommitConflictError when one of them cannot be looked at any more:
+        what it changed may be what this commit changes."""
+        try:
+            yield from self.history.since(snapshot)
+        except NotInHistoryError as error:
+            raise CommitConflictError(
+                "what other jobs committed meanwhile cannot be checked", table=self.store.location,
+                instant=error.instant, why=f"{error.what}, and it came after snapshot {snapshot} ({what}): {error.why}",
+                todo="Nothing of this commit is visible. Write the rows again, and keep snapshots longer than a write "
+                f"takes ({opt.SNAPSHOT_TIME.key})",
+            ) from error  # fmt: skip
 
     def _dropped(self, live: Sequence[ManifestEntry]) -> list[ManifestEntry]:
         postponed = self.options[opt.BUCKET] == POSTPONE_BUCKET

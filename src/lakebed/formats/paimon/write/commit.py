@@ -29,13 +29,15 @@ from lakebed.formats.paimon.codec.message import PaimonMessage
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER, CommitKind, Snapshot
 from lakebed.formats.paimon.layout import NameFactory, index_path
-from lakebed.formats.paimon.manifests import entries_of, index_files, manifest_metas
+from lakebed.formats.paimon.manifests import index_files
+from lakebed.formats.paimon.references import held_files
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.attempt import Changes, Planned, SnapshotAttempt
 from lakebed.formats.paimon.write.committed import commits_after
 from lakebed.formats.paimon.write.hash_dynamic import hashes_of, index_bytes, read_index
 from lakebed.formats.paimon.write.overwrite import Replaced
 from lakebed.formats.paimon.write.routing import Ints
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, OwedCallbacks
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
@@ -65,7 +67,8 @@ class CommitSettings:
 
 class Committer:
     """Commits of one user to one branch. The messages' files stay where they are whatever happens; only `abort` and a
-    recognised replay remove any."""
+    recognised replay remove any. What fails once a snapshot stands is a note of the result, never an error: the
+    caller would write again."""
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class Committer:
         user: str,
         callbacks: Sequence[CommitCallback] = (),
         settings: CommitSettings = CommitSettings(),
-        maintain: Callable[[], Sequence[str]] | None = None,
+        maintain: Callable[[], object] | None = None,
     ) -> None:
         self._store, self._history, self._schema, self._options, self._user = store, history, schema, options, user
         self._callbacks = OwedCallbacks(store, callbacks)
@@ -105,13 +108,15 @@ class Committer:
             result = self._skip_replay(identifier, messages)
         else:
             result = self._publish(identifier, messages, replaced, self._settings.check_appends)
-        notes = (*result.notes, *self.call_owed())
-        return replace(result, notes=(*notes, *self._maintained(result.outcome is Outcome.COMMITTED)))
+        return replace(result, notes=(*result.notes, *self._followed(result.outcome is Outcome.COMMITTED)))
 
-    def _maintained(self, committed: bool) -> Sequence[str]:
-        """Expire what is due, after the callbacks have seen it; what failed is told, and done after the next commit."""
-        wanted = committed or self._settings.expire_for_empty
-        return self._maintain() if self._maintain is not None and wanted else ()
+    def _followed(self, committed: bool) -> tuple[str, ...]:
+        """What follows a commit: first the callbacks, then the expiry of what is due and they have seen. The notes say
+        what failed; it is done after the next commit."""
+        notes = self.call_owed()
+        if self._maintain is not None and (committed or self._settings.expire_for_empty):
+            notes += afterwards("old snapshots stay until the next expiry", self._maintain)
+        return notes
 
     def call_owed(self) -> tuple[str, ...]:
         """Call the callbacks that are owed for any snapshot, after a crash or a failure; notes of those that failed."""
@@ -131,15 +136,15 @@ class Committer:
             self._callbacks.register(self._history.latest_id() or 0)
         for identifier in waiting:
             self._publish(identifier, commits[identifier], None, True)
-        for note in (*self.call_owed(), *self._maintained(bool(waiting))):
+        for note in self._followed(bool(waiting)):
             _LOG.warning("%s: %s", self._store.location, note)
         return len(waiting)
 
     def abort(self, messages: Sequence[PaimonMessage]) -> None:
-        """Remove the files of messages, but those that a snapshot of this user names; when that cannot be seen, all
-        stay."""
-        named = self._named_by(lambda snapshot: snapshot.commit_user == self._user)
-        remove_files(self._store, messages, keep=named)
+        """Remove the files of messages, but those that the table holds, whichever snapshot brought them; when that
+        cannot be seen, all stay and the error is raised."""
+        if any(not message.is_empty for message in messages):
+            remove_files(self._store, messages, keep=held_files(self._history))
 
     # ---- exactly once ----
 
@@ -155,25 +160,17 @@ class Committer:
         return self._committed is not None and identifier <= self._committed
 
     def _skip_replay(self, identifier: int, messages: Sequence[PaimonMessage]) -> CommitResult:
-        """A replay wrote its files anew: they go, unless the commit that landed names them or is no longer to be
-        seen."""
+        """A replay wrote its files anew: they go, but for those that the table holds. All stay when the commit that
+        landed is no longer to be seen."""
+
+        def clean() -> None:
+            if any(map(landed, self._history.backwards())):
+                self.abort(messages)
 
         def landed(snapshot: Snapshot) -> bool:
             return snapshot.commit_user == self._user and snapshot.commit_identifier == identifier
 
-        if any(map(landed, self._history.backwards())):
-            remove_files(self._store, messages, keep=self._named_by(landed))
-        return CommitResult("", Outcome.SKIPPED, (_SKIPPED_DONE,))
-
-    def _named_by(self, wanted: Callable[[Snapshot], bool]) -> set[str]:
-        """The file names in the changes of those snapshots."""
-        named: set[str] = set()
-        for snapshot in filter(wanted, self._history.backwards()):
-            lists = filter(None, (snapshot.delta_manifest_list, snapshot.changelog_manifest_list))
-            metas = [meta for name in lists for meta in manifest_metas(self._store, name)]
-            named.update(entry.file.file_name for entry in entries_of(self._store, metas))
-            named.update(entry.file_name for entry in index_files(self._store, snapshot))
-        return named
+        return CommitResult("", Outcome.SKIPPED, (_SKIPPED_DONE, *afterwards("files of the replay stay", clean)))
 
     def _check_files(self, messages: Sequence[PaimonMessage]) -> None:
         for message in messages:
@@ -191,17 +188,23 @@ class Committer:
         self, identifier: int, messages: Sequence[PaimonMessage], replaced: Replaced | None, check_appends: bool
     ) -> CommitResult:
         made: Snapshot | None = None
+        notes: tuple[str, ...] = ()
         appends = [message for message in messages if message.appends]
         compacts = [message for message in messages if message.compacts]
         if appends or replaced is not None or (not compacts and not self._ignores_empty(identifier)):
             kind = CommitKind.OVERWRITE if replaced is not None or any(map(_deletes, appends)) else CommitKind.APPEND
             changes = _append_changes(appends, self._write_indexes(appends, replaced is not None))
             made = self._attempt(identifier, kind, changes, replaced, check_appends, self._planned(appends, replaced))
-        if compacts:
+        if compacts and made is None:
             made = self._attempt(identifier, CommitKind.COMPACT, _compact_changes(compacts), None, True)
+        elif compacts:  # the rows are visible already: without the compaction reads only cost more
+            what = "what it compacted is not replaced, and rewrite does it again"
+            notes = afterwards(
+                what, lambda: self._attempt(identifier, CommitKind.COMPACT, _compact_changes(compacts), None, True)
+            )
         if made is None:
             return CommitResult("", Outcome.SKIPPED, (_SKIPPED_EMPTY,))
-        return CommitResult(str(made.id), Outcome.COMMITTED)
+        return CommitResult(str(made.id), Outcome.COMMITTED, notes)
 
     def _attempt(
         self,

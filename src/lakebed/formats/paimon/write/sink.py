@@ -59,7 +59,7 @@ class PaimonSink:
         commit_user: str | None = None,
         overwrite: Mapping[str, Any] = {},
         callbacks: Sequence[CommitCallback] = (),
-        maintain: Callable[[], Sequence[str]] | None = None,
+        maintain: Callable[[], object] | None = None,
     ) -> None:
         self.store, self.history, self.schema, self.options, self.mode = store, history, schema, options, mode
         self.commit_user = commit_user or f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
