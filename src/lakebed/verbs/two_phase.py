@@ -100,7 +100,7 @@ class TableWriter:
 
 def _checked_identifier(identifier: object) -> int:
     if isinstance(identifier, bool) or not isinstance(identifier, numbers.Integral):
-        raise UsageError(f"the identifier is a {type(identifier).__name__}", todo="Give a whole number")
+        raise UsageError(f"the commit identifier is a {type(identifier).__name__}", todo="Give a whole number")
     return int(identifier)
 
 
