@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from lakebed.errors import CorruptError, DataCleanedError
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, HASH_INDEX, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.definition import bucket_mode
 from lakebed.formats.paimon.expire.retention import Hold, RetentionPlanner, consumers
 from lakebed.formats.paimon.expire.snapshots import interrupted_expiries
-from lakebed.formats.paimon.layout import POSTPONE_BUCKET, branch_prefix, bucket_folder, partition_folder
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET, branch_prefix, bucket_folder
 from lakebed.formats.paimon.manifests import index_files, live_files
+from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.plan import skips_level_0
 from lakebed.formats.paimon.snapshot import EARLIEST, LATEST, History, iso_time
 from lakebed.kernel.commit.callbacks import ledgers
@@ -227,23 +227,20 @@ def inspect(history: History, options: Options) -> TableReport:
             history.store.location, "paimon", {},
             (Finding(Health.BROKEN, what, why, error.todo or "Roll the table back to an older snapshot"),),
         )  # fmt: skip
+    buckets = tuple(_buckets(live, PartitionFolders.of(history.store, schema, options)))
     return Inspection(
-        history, schema, options, latest, tuple(_buckets(live, schema, options)), tuple(indexes),
+        history, schema, options, latest, buckets, tuple(indexes),
         retention.holds if retention else (), retention.end - retention.earliest if retention else 0, known,
         tuple(_strays(history)),
     ).report()  # fmt: skip
 
 
-def _buckets(live: Sequence[ManifestEntry], schema: TableSchema, options: Options) -> Iterator[Bucket]:
-    fields = schema.project(schema.partition_keys)
-    types = [field.type for field in fields]
-    default, legacy = options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME]
+def _buckets(live: Sequence[ManifestEntry], folders: PartitionFolders) -> Iterator[Bucket]:
     grouped: dict[tuple[bytes, int], list[ManifestEntry]] = {}
     for entry in live:
         grouped.setdefault((entry.partition, entry.bucket), []).append(entry)
     for (partition, number), entries in grouped.items():
-        folder = partition_folder(fields, decode_row(without_arity(partition), types), default, legacy)
-        yield Bucket(bucket_folder(folder, number), number, tuple(entries))
+        yield Bucket(bucket_folder(folders.of_row(partition), number), number, tuple(entries))
 
 
 def _strays(history: History) -> Iterator[str]:

@@ -6,21 +6,14 @@ Rules: Paimon's FileStorePathFactory and PartitionPathUtils. A branch has its ow
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import re
 import uuid
-from collections.abc import Sequence
-from typing import Any
-
-from lakebed.formats.paimon.codec.types import DataField, DataType, timestamp_unit
 
 MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
 STAGING_FOLDER = ".lakebed/staging"
 """Where rows of writes under way wait. lakebed's own; Paimon's engines pass it over."""
-_EPOCH = datetime.datetime(1970, 1, 1)
-_DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
 
 
@@ -64,70 +57,9 @@ def bucket_folder(partition_folder: str, bucket: int) -> str:
     return f"{partition_folder}bucket-{'postpone' if bucket == POSTPONE_BUCKET else bucket}"
 
 
-def partition_folder(
-    fields: Sequence[DataField], values: Sequence[Any], default_name: str = _DEFAULT_PARTITION, legacy_name: bool = True
-) -> str:
-    """`k1=v1/k2=v2/` for the plain values of a partition, "" for none.
-
-    Null, empty and blank texts all go to the default name, so two partitions can share a folder.
-    """
-    made = ""
-    for field, value in zip(fields, values, strict=True):
-        text = default_name if value is None else java_text(value, field.type, legacy_name)
-        made += f"{_escape(field.name)}={_escape(text if text.strip() else default_name)}/"
-    return made
-
-
-def java_text(value: Any, kind: DataType, legacy: bool = True) -> str:
-    """A plain value as Java's `toString` of Paimon's internal value (legacy), else as a cast to a text."""
-    match kind.root:
-        case "BOOLEAN":
-            return "true" if value else "false"
-        case "FLOAT" | "DOUBLE":
-            return java_double(value)
-        case "DATE" if not legacy:
-            return (_EPOCH + datetime.timedelta(days=value)).date().isoformat()
-        case "TIMESTAMP" | "TIMESTAMP_LTZ":
-            return _timestamp_text(value, kind, legacy)
-        case "DECIMAL":
-            return f"{value:f}"
-        case "BINARY" | "VARBINARY":
-            return bytes(value).decode("utf-8", "replace")
-    return str(value)
-
-
-def java_double(value: float) -> str:
-    """A float as Java's `Double.toString`."""
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        text = repr(float(value))
-        return text if "e" not in text else f"{value:f}"
-    mantissa, _, exponent = f"{float(value):.17e}".partition("e")
-    digits = repr(float(value)).replace("-", "").partition("e")[0].replace(".", "").strip("0") or "0"
-    mantissa = f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}"
-    return f"{mantissa}E{int(exponent)}"
-
-
-def _timestamp_text(value: int, kind: DataType, legacy: bool) -> str:
-    per_second = {"ms": 10**3, "us": 10**6, "ns": 10**9}[timestamp_unit(kind)]
-    seconds, fraction = divmod(value, per_second)
-    moment = _EPOCH + datetime.timedelta(seconds=seconds)
-    nanos = fraction * (10**9 // per_second)
-    digits = f"{nanos:09d}"
-    if legacy:
-        text = moment.strftime("%Y-%m-%dT%H:%M").rjust(16, "0")
-        if moment.second or nanos:
-            text += f":{moment.second:02d}"
-        if nanos:
-            text += "." + (
-                digits[:3] if digits.endswith("000000") else digits[:6] if digits.endswith("000") else digits
-            )
-        return text
-    text = moment.strftime("%Y-%m-%d %H:%M:%S").rjust(19, "0")
-    return f"{text}.{digits[: kind.precision]}" if kind.precision else text
+def partition_level(name: str, text: str) -> str:
+    """`k=v/`: the folder of one partition column's value."""
+    return f"{_escape(name)}={_escape(text)}/"
 
 
 def _escape(text: str) -> str:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lakebed.errors import DataCleanedError
-from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.layout import (
@@ -21,10 +19,10 @@ from lakebed.formats.paimon.layout import (
     bucket_folder,
     index_path,
     manifest_path,
-    partition_folder,
     statistics_path,
 )
 from lakebed.formats.paimon.manifests import entries_of, index_files, live_files, manifest_metas
+from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.options import Options
 
@@ -35,7 +33,7 @@ class UnusedFiles:
 
     history: History
     options: Options
-    _folders: dict[tuple[bytes, int], str] = field(default_factory=dict)
+    _folders: PartitionFolders | None = None
 
     def of(self, expiring: Sequence[Snapshot], oldest_kept: Snapshot) -> list[str]:
         """The paths of the files that nothing needs once `expiring` (ascending) are gone: data files first, then
@@ -116,10 +114,6 @@ class UnusedFiles:
         return [f"{folder}/{name}" for name in (entry.file.file_name, *entry.file.extra_files)]
 
     def _folder(self, partition: bytes, bucket: int) -> str:
-        if (partition, bucket) not in self._folders:
-            schema = self.history.latest_schema()
-            fields = schema.project(schema.partition_keys)
-            values = decode_row(without_arity(partition), [item.type for item in fields])
-            default, legacy = self.options[opt.PARTITION_DEFAULT_NAME], self.options[opt.PARTITION_LEGACY_NAME]
-            self._folders[partition, bucket] = bucket_folder(partition_folder(fields, values, default, legacy), bucket)
-        return self._folders[partition, bucket]
+        if self._folders is None:
+            self._folders = PartitionFolders.of(self.history.store, self.history.latest_schema(), self.options)
+        return bucket_folder(self._folders.of_row(partition), bucket)

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow.compute as pc
 
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.deletion_vectors import BLOCK_SLACK
 from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import refuse_unserved
-from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder, index_path, partition_folder
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder, index_path
 from lakebed.formats.paimon.manifests import index_files, live_files
 from lakebed.formats.paimon.merge import merge_function
+from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.bucket import BucketReader, DeletionFile, PaimonSplit
 from lakebed.formats.paimon.read.pruning import kept_entries
 from lakebed.formats.paimon.snapshot import History
@@ -44,7 +44,8 @@ def plan_snapshot(
     if not level_0:
         live = _visible(live, history, schema, options)
     deletions = deletion_files(index_files(history.store, snapshot))
-    splits = _splits(kept_entries(live, predicate, schema), deletions, schema, options)
+    folders = PartitionFolders.of(history.store, schema, options)
+    splits = _splits(kept_entries(live, predicate, schema), deletions, folders, skips_level_0(schema, options))
     reader = BucketReader(history, schema, options, tuple(columns), needed, predicate)
     return ReadPlan(arrow_schema(schema.project(tuple(columns))), splits, reader)
 
@@ -88,22 +89,18 @@ def deletion_files(indexes: Iterable[IndexManifestEntry]) -> dict[tuple[bytes, i
 def _splits(
     entries: Sequence[ManifestEntry],
     deletions: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]],
-    schema: TableSchema,
-    options: Options,
+    folders: PartitionFolders,
+    no_level_0: bool,
 ) -> tuple[PaimonSplit, ...]:
     buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
     for entry in entries:
         buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
-    fields = schema.project(schema.partition_keys)
-    types = [field.type for field in fields]
-    default, legacy = options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME]
     made: list[PaimonSplit] = []
     for (partition, bucket), found in buckets.items():
-        parent = partition_folder(fields, decode_row(without_arity(partition), types), default, legacy)
-        folder = bucket_folder(parent, bucket)
+        folder = bucket_folder(folders.of_row(partition), bucket)
         files = tuple(entry.file for entry in found)
         vectors = deletions.get((partition, bucket), {})
-        unmerged = skips_level_0(schema, options) and all(file.level > 0 for file in files)
+        unmerged = no_level_0 and all(file.level > 0 for file in files)
         size = sum(file.file_size for file in files)
         made.append(PaimonSplit(folder, size, partition, bucket, folder, files, vectors, unmerged))
     return tuple(made)

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from lakebed.errors import CommitConflictError, UnsupportedError, UsageError
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD
 from lakebed.formats.paimon.codec.manifest import DataFileMeta, ManifestEntry
 from lakebed.formats.paimon.codec.message import PaimonMessage
@@ -24,8 +23,9 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import BucketMode
-from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder, partition_folder
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder
 from lakebed.formats.paimon.manifests import live_files
+from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.read.plan import skips_level_0
 from lakebed.formats.paimon.read.pruning import kept_entries
@@ -87,7 +87,11 @@ class PostponeRewrite:
         user = f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
         target = TaskTarget(history.store, schema, buckets, mode, router, KindRule(), state, user)
         chosen = _chosen([entry for entry in live if entry.bucket == POSTPONE_BUCKET], where, schema, table)
-        return cls(history, target, tuple(_partitions(chosen, counts, schema, buckets)))
+        return cls(
+            history,
+            target,
+            tuple(_partitions(chosen, counts, PartitionFolders.of(history.store, schema, options), buckets)),
+        )
 
     def run(self, dry_run: bool, engine: Engine | None) -> RewriteResult:
         """Write and commit. Raises CommitConflictError when another compaction was faster; nothing is left then."""
@@ -166,16 +170,13 @@ def _chosen(entries: Sequence[ManifestEntry], where: Where, schema: TableSchema,
 
 
 def _partitions(
-    entries: Sequence[ManifestEntry], counts: Mapping[bytes, int], schema: TableSchema, options: Options
+    entries: Sequence[ManifestEntry], counts: Mapping[bytes, int], folders: PartitionFolders, options: Options
 ) -> Iterator[PostponedPartition]:
-    fields = schema.project(schema.partition_keys)
-    types = [field.type for field in fields]
-    default, legacy = options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME]
     grouped: dict[bytes, list[DataFileMeta]] = {}
     for entry in entries:
         grouped.setdefault(entry.partition, []).append(entry.file)
     for partition, files in grouped.items():
-        folder = partition_folder(fields, decode_row(without_arity(partition), types), default, legacy)
+        folder = folders.of_row(partition)
         buckets = counts.get(partition, options[opt.BUCKET])
         yield PostponedPartition(
             partition, folder, buckets, tuple(sorted(files, key=lambda file: file.creation_time or 0))

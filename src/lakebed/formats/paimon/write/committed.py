@@ -8,8 +8,10 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.manifest import ADD
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
-from lakebed.formats.paimon.layout import bucket_folder, java_text, partition_folder
+from lakebed.formats.paimon.layout import bucket_folder
 from lakebed.formats.paimon.manifests import entries_of, manifest_metas
+from lakebed.formats.paimon.partition_text import cast_text
+from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.commit.callbacks import CommitCallback, Committed, load_callbacks
 from lakebed.kernel.options import Options
@@ -36,17 +38,17 @@ def committed(history: History, options: Options, snapshot: Snapshot) -> Committ
     schema = history.schema(snapshot.schema_id)
     fields = schema.project(schema.partition_keys)
     types = [field.type for field in fields]
-    default, legacy = options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME]
+    folders = PartitionFolders.of(history.store, schema, options)
     entries = entries_of(history.store, manifest_metas(history.store, snapshot.delta_manifest_list))
     partitions: dict[bytes, dict[str, str | None]] = {}
     files: dict[int, list[str]] = {}
     for entry in entries:
         values = decode_row(without_arity(entry.partition), types)
-        folder = bucket_folder(partition_folder(fields, values, default, legacy), entry.bucket)
+        folder = bucket_folder(folders.of_row(entry.partition), entry.bucket)
         files.setdefault(entry.kind, []).append(f"{folder}/{entry.file.file_name}")
         if entry.kind == ADD and fields:
             partitions[entry.partition] = {
-                field.name: None if value is None else java_text(value, field.type, legacy=False)
+                field.name: None if value is None else cast_text(value, field.type)
                 for field, value in zip(fields, values, strict=True)
             }
     return Committed(

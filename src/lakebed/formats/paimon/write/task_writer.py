@@ -23,7 +23,8 @@ from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.message import PaimonMessage
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import BucketMode
-from lakebed.formats.paimon.layout import NameFactory, bucket_folder, partition_folder
+from lakebed.formats.paimon.layout import NameFactory, bucket_folder
+from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.write.assigning import Assigned, Assigner, Bucket
 from lakebed.formats.paimon.write.bucket import Arrivals, BucketFiles, Writer
 from lakebed.formats.paimon.write.commit import remove_files
@@ -89,12 +90,8 @@ class TaskTarget:
 
     def folder(self, rows: pa.Table, row: int, bucket: int) -> str:
         """The folder of a bucket in the partition of one of fitted rows."""
-        fields, options = self.schema.project(self.schema.partition_keys), self.options
-        values = [plain(rows.column(item.name)[row]) for item in fields]
-        partition = partition_folder(
-            fields, values, options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME]
-        )
-        return bucket_folder(partition, bucket)
+        folders = PartitionFolders.of(self.store, self.schema, self.options)
+        return bucket_folder(folders.of_values([plain(rows.column(item.name)[row]) for item in folders.fields]), bucket)
 
     def file_prefix(self) -> str:
         """How names of data files begin. Those of postponed files carry the user and a number of their writer, which

@@ -1,0 +1,78 @@
+"""Where the partitions of a table lie.
+
+Rules: Paimon's FileStorePathFactory. Manifests name no folder: it follows from the partition's values. Where Java's
+releases write a value in two ways, what lies in the table says which it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakebed.errors import UnsupportedError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.types import DataField
+from lakebed.formats.paimon.layout import partition_level
+from lakebed.formats.paimon.partition_text import is_blank, spellings
+from lakebed.kernel.files import Store
+from lakebed.kernel.options import Options
+
+
+@dataclass(slots=True)
+class PartitionFolders:
+    """Finds the folder of each partition: `k1=v1/k2=v2/`, "" for a table without partitions.
+
+    Null, empty and blank texts all go to the default name, so two partitions can share a folder.
+    """
+
+    store: Store
+    fields: tuple[DataField, ...]
+    default: str
+    legacy: bool
+    _known: dict[bytes, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, store: Store, schema: TableSchema, options: Options) -> PartitionFolders:
+        """The folders of a table."""
+        fields = schema.project(schema.partition_keys)
+        return cls(store, fields, options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME])
+
+    def of_row(self, partition: bytes) -> str:
+        """The folder of a partition as manifests and messages hold it. UnsupportedError as `of_values`."""
+        if partition not in self._known:
+            values = decode_row(without_arity(partition), [item.type for item in self.fields])
+            self._known[partition] = self.of_values(values)
+        return self._known[partition]
+
+    def of_values(self, values: Sequence[Any]) -> str:
+        """The folder of a partition's plain values.
+
+        Of two spellings the one that holds files, the first for a new partition. UnsupportedError when both hold some,
+        for then no engine sees all rows, and for types whose folders nobody can name.
+        """
+        texts = [
+            (None,) if value is None else spellings(value, item.type, self.legacy)
+            for item, value in zip(self.fields, values, strict=True)
+        ]
+        folders = ["".join(map(self._level, self.fields, choice)) for choice in itertools.product(*texts)]
+        if len(folders) == 1:
+            return folders[0]
+        held = [folder for folder in folders if self._holds_files(folder)]
+        if len(held) > 1:
+            raise UnsupportedError(
+                f"the files of one partition lie in {' and in '.join(held)}",
+                table=self.store.location,
+                why="engines on Java before and after release 19 wrote to it, and each sees only its own folder",
+                todo="Move the files of one folder into the other",
+            )
+        return (held or folders)[0]
+
+    def _level(self, item: DataField, text: str | None) -> str:
+        return partition_level(item.name, self.default if text is None or is_blank(text) else text)
+
+    def _holds_files(self, folder: str) -> bool:
+        return next(iter(self.store.walk(folder.rstrip("/"))), None) is not None
