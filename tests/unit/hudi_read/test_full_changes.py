@@ -8,6 +8,7 @@ import pytest
 
 from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.log import BlockKind
+from lakebed.formats.hudi.read.moves import Touch, partitions_together
 from lakebed.testing.hudi_log import avro_data_block
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
@@ -112,6 +113,40 @@ def test_a_key_that_moves_to_another_group_is_deleted_before_it_comes_back(tmp_p
     made.done(3, [made.base("b", 3, [{"id": "a", "ts": 3, "x": "back"}])], inserts=1)
     found = _kinds(made.open(cdc__enabled=True), after=t(1.6 if version >= 8 else 1))
     assert found == [("-D", "a", "a"), ("+I", "a", "back")]
+
+
+@BOTH
+@pytest.mark.parametrize("target", ["b", "zz"])
+@pytest.mark.parametrize("partition", ["", "p"])
+def test_a_key_that_moves_within_one_commit_is_deleted_before_it_is_inserted(
+    tmp_path: Path, version: int, target: str, partition: str
+) -> None:
+    """To a group of its partition or, by a global index, of another one; whichever group comes first."""
+    made = HudiFolder(tmp_path, version)
+    made.done(1, [made.base("z", 1, [{"id": k, "ts": 1, "x": k} for k in "abc"])], inserts=3)
+    log = made.deletes(2, {"a": None}) + made.data(2, [{"id": "b", "ts": 2, "x": "b2"}])
+    left = made.log("z", 2 if version >= 8 else 1, log)
+    came = made.base(target, 2, [{"id": "a", "ts": 2, "x": "moved"}], partition)
+    made.done(2, [left, came] if target == "zz" else [came, left], deletes=1, inserts=1)
+    table = made.open(cdc__enabled=True)
+    after = t(1.6 if version >= 8 else 1)
+    assert len(table.plan_changes(after=after).splits) == 1, "one task, or any could come first"
+    found = _kinds(table, after=after)
+    assert found[0] == ("-D", "a", "a") and ("+I", "a", "moved") in found and len(found) == 4
+    assert found.index(("-U", "b", "b")) + 1 == found.index(("+U", "b", "b2"))
+
+
+def test_file_groups_that_keys_cannot_move_between_are_read_apart() -> None:
+    def together(*touches: tuple[str, str, str, bool, bool]) -> dict[str, str]:
+        return partitions_together([Touch(*touch) for touch in touches], ())
+
+    left = ("1", "p", "g", True, False)
+    assert together(left, ("2", "q", "h", False, True)) == {}, "another commit, another partition"
+    assert together(("1", "p", "g", True, True), ("1", "q", "h", False, False)) == {}, "one group alone"
+    assert together(("2", "p", "g", True, False), ("1", "p", "h", False, True)) == {}, "an insert before the delete"
+    assert together(left, ("2", "p", "h", False, True)) == {"p": "p"}
+    later = (("2", "r", "i", True, False), ("2", "q", "h", False, True))
+    assert together(left, ("1", "q", "h", True, True), *later) == {"p": "p", "q": "p", "r": "p"}
 
 
 @BOTH

@@ -31,11 +31,11 @@ from lakebed.formats.hudi.read.changes import (
     changes_schema,
     check_tellable,
     fallen_behind,
-    inserts_after_deletes,
     range_of,
     stats_by_group,
 )
 from lakebed.formats.hudi.read.cleaned import Completeness
+from lakebed.formats.hudi.read.moves import Touch, partitions_together
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
 from lakebed.formats.hudi.read.snapshot import complete_slices, reader_of
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
@@ -168,34 +168,47 @@ class _Planner:
 
     def splits(self) -> Iterator[HudiSplit]:
         """The splits of all partitions that the range's commits touched."""
+        replaced = self._replaced_groups()
+        found: dict[tuple[str, str], list[_Placed]] = {}
+        sizes: dict[tuple[str, str], int] = {}
+        touches: list[Touch] = []
+        for partition, files in sorted(list_named(self._state.store, {*self._stats, *replaced}).items()):
+            groups = file_groups(files)
+            for time, file_id in replaced.get(partition, ()):
+                change = self._replaced(partition, groups.get(file_id) or FileGroup(file_id, [], []), time)
+                if change is not None:
+                    found.setdefault((partition, file_id), []).append((self._place(time, 0), change))
+                    touches.append(Touch(self._wanted.orders[time], partition, file_id, removes=True, adds=False))
+            for file_id, written in self._stats.get(partition, {}).items():
+                group = groups.get(file_id) or FileGroup(file_id, [], [])
+                sizes[partition, file_id] = sum(stat.size for _, stat in written)
+                for time, mine in _by_commit(written).items():
+                    change = self._change(partition, group, time, mine)
+                    if change is not None:
+                        found.setdefault((partition, file_id), []).append((self._place(time, 1), change))
+                        adds = any(stat.inserts for stat in mine)
+                        touches.append(Touch(self._wanted.orders[time], partition, file_id, change.deletes, adds))
+        reordered = {partition for commit in self._wanted.commits.values() for partition in commit.replaced}
+        together = partitions_together(touches, reordered)
+        joined: dict[str, list[_Placed]] = {}
+        weight: dict[str, int] = {}
+        for key, changes in found.items():
+            name = together.get(key[0])
+            group_name = _group(*key) if name is None else name
+            joined.setdefault(group_name, []).extend(changes)
+            weight[group_name] = weight.get(group_name, 0) + sizes.get(key, 0)
+        for name, changes in joined.items():
+            yield _split(name, weight[name], changes)
+
+    def _replaced_groups(self) -> dict[str, list[tuple[str, str]]]:
+        """By partition the file groups that commits of the range replaced, each with its instant; those of services
+        moved rows only."""
         replaced: dict[str, list[tuple[str, str]]] = {}
         for time, commit in self._wanted.commits.items():
             if not commit.is_service and time not in self._wanted.skipped:
                 for partition, ids in commit.replaced.items():
                     replaced.setdefault(partition, []).extend((time, file_id) for file_id in ids)
-        moved = {partition for commit in self._wanted.commits.values() for partition in commit.replaced}
-        listed = list_named(self._state.store, {*self._stats, *replaced})
-        for partition, files in sorted(listed.items()):
-            groups, stats = file_groups(files), self._stats.get(partition, {})
-            sizes: dict[str, int] = {}
-            changes: dict[str, list[tuple[tuple[str, str, int], FileGroupChange]]] = {}
-            for time, file_id in replaced.get(partition, ()):
-                found = self._replaced(partition, groups.get(file_id) or FileGroup(file_id, [], []), time)
-                if found is not None:
-                    changes.setdefault(file_id, []).append((self._place(time, 0), found))
-            for file_id, written in stats.items():
-                group = groups.get(file_id) or FileGroup(file_id, [], [])
-                sizes[file_id] = sum(stat.size for _, stat in written)
-                for time, mine in _by_commit(written).items():
-                    found = self._change(partition, group, time, mine)
-                    if found is not None:
-                        changes.setdefault(file_id, []).append((self._place(time, 1), found))
-            if partition in moved or inserts_after_deletes(stats, self._wanted):
-                every = [entry for entries in changes.values() for entry in entries]
-                yield _split(partition, sum(sizes.values()), every)
-            else:
-                for file_id, entries in changes.items():
-                    yield _split(_group(partition, file_id), sizes[file_id], entries)
+        return replaced
 
     def _place(self, time: str, step: int) -> tuple[str, str, int]:
         """The order of changes: by commit, in one commit what it took away first."""
@@ -214,7 +227,7 @@ class _Planner:
             return None
         deletes = any(stat.deletes for stat in stats)
         if commit.is_service:
-            return FileGroupChange(time, partition, logs)
+            return FileGroupChange(time, partition, logs, deletes=deletes)
         try:
             before = self._slice(partition, group, self._view_before(time))
             after = self._slice(partition, group, self._view_at(self._wanted.orders[time]), stats, time)
@@ -290,7 +303,11 @@ def _by_commit(stats: Sequence[tuple[str, WriteStat]]) -> Mapping[str, list[Writ
     return found
 
 
-def _split(group: str, size: int, changes: Sequence[tuple[tuple[str, str, int], FileGroupChange]]) -> HudiSplit:
+_Placed = tuple[tuple[str, str, int], FileGroupChange]
+"""A change and its place among those of a split."""
+
+
+def _split(group: str, size: int, changes: Sequence[_Placed]) -> HudiSplit:
     ordered = sorted(changes, key=lambda entry: entry[0])
     return HudiSplit(group, size, (), (), tuple(change for _, change in ordered))
 

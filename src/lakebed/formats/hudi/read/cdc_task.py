@@ -7,8 +7,9 @@ missing in it were deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -50,12 +51,35 @@ class RowChanges:
     log_keys: tuple[str, ...]
 
     def __call__(self, split: HudiSplit) -> Iterator[tuple[FileGroupChange, Changed]]:
-        """The changes of each commit, in their order."""
-        for change in split.changes:
-            blocks = self._full_blocks(change)
-            found = self._logged(change, blocks) if blocks else self._told(change)
-            for changed in found:
-                yield change, changed
+        """The changes of each commit, in their order; of one commit first what left a file group, so that a key that
+        moved is deleted where it was before it is inserted where it went."""
+        for _, same in groupby(split.changes, key=lambda change: change.instant):
+            changes = list(same)
+            if len(changes) == 1:
+                yield from self._of(changes[0])
+            else:
+                yield from self._in_turn(changes)
+
+    def _in_turn(self, changes: Sequence[FileGroupChange]) -> Iterator[tuple[FileGroupChange, Changed]]:
+        """The changes of one commit to several file groups: deletes, then updates and inserts. What came to groups that
+        lost keys too is held meanwhile: rows that the commit wrote there."""
+        held = []
+        losing = [change for change in changes if change.deletes or change.logs]
+        for change in losing:
+            for found in self._of(change):
+                if found[1].after is None:
+                    yield found
+                else:
+                    held.append(found)
+        yield from held
+        for change in changes:
+            if not (change.deletes or change.logs):
+                yield from self._of(change)
+
+    def _of(self, change: FileGroupChange) -> Iterator[tuple[FileGroupChange, Changed]]:
+        blocks = self._full_blocks(change)
+        for changed in self._logged(change, blocks) if blocks else self._told(change):
+            yield change, changed
 
     @property
     def schema(self) -> pa.Schema:
