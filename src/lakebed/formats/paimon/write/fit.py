@@ -7,6 +7,7 @@ import pyarrow as pa
 import lakebed.verbs.fit as verbs
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import arrow_schema
+from lakebed.formats.paimon.write.defaults import with_defaults
 
 
 def check_fit(given: pa.Schema, schema: TableSchema, table: str) -> None:
@@ -15,8 +16,9 @@ def check_fit(given: pa.Schema, schema: TableSchema, table: str) -> None:
 
 
 def fit(data: pa.Table, schema: TableSchema, table: str) -> pa.Table:
-    """The table's columns, in its order and its Arrow types, one chunk each; columns not given are null.
+    """The table's columns, in its order and its Arrow types, one chunk each; nulls and columns not given have their
+    default value.
 
     SchemaError for a value that does not fit, naming column and row.
     """
-    return verbs.fit(data, arrow_schema(schema.fields), table)
+    return with_defaults(verbs.fit(data, arrow_schema(schema.fields), table), schema.fields, table)

@@ -26,6 +26,7 @@ from lakebed.formats.paimon.write.assigning import Assigner, Bucket, DirectAssig
 from lakebed.formats.paimon.write.bucket import BucketFiles
 from lakebed.formats.paimon.write.commit import CommitSettings, Committer
 from lakebed.formats.paimon.write.committed import named_callbacks
+from lakebed.formats.paimon.write.defaults import check_defaults, with_defaults
 from lakebed.formats.paimon.write.gather import gather, refuse_scattered_keys
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, HashAssigner
 from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
@@ -73,6 +74,7 @@ class PaimonSink:
         self._committer: Committer | None = None
         self._notes: tuple[str, ...] = ()
         refuse_unserved(schema, options, store.location)
+        check_defaults(schema.fields, store.location)
         _refuse_unwritten(schema, options, mode, store.location)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -137,10 +139,12 @@ class PaimonSink:
             return None
         most = self.options[opt.DYNAMIC_ASSIGNERS] if self.bucket_mode is BucketMode.HASH_DYNAMIC else None
         self._tasks = min(count, most or count)
-        wanted = arrow_schema(self.schema.project(self.routing_columns))
+        fields = self.schema.project(self.routing_columns)
+        wanted = arrow_schema(fields)
         given = pa.Table.from_batches([batch.select([name for name in wanted.names if name in batch.schema.names])])
         check_fit(given.schema, wanted, self.store.location)
-        channels = self.router.channels(fit(given, wanted, self.store.location), self._tasks, self._assigners)
+        rows = with_defaults(fit(given, wanted, self.store.location), fields, self.store.location)
+        channels = self.router.channels(rows, self._tasks, self._assigners)
         return None if channels is None else pa.array(channels, pa.int32())
 
     @property

@@ -1,0 +1,57 @@
+"""Default values of columns, put in place of nulls as rows are written.
+
+Rules: Paimon's DefaultValueRow and DefaultValueUtils. A default is a text in the schema, cast to the column's type, in
+single quotes or without. It replaces every null of its column, in rows of every kind and under every merge engine, and
+in columns that were not given; it is in place before a row's kind, partition and bucket are looked at. Reads replace
+nothing. A column that may not be null takes no null, whatever its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import LakebedError, SchemaError, UnsupportedError
+from lakebed.formats.paimon.codec.types import MAX_LENGTH, DataField, DataType
+from lakebed.formats.paimon.read.evolution import cast_column
+
+_STRING = DataType("VARCHAR", length=MAX_LENGTH)
+
+
+def check_defaults(fields: Iterable[DataField], table: str) -> None:
+    """Raise SchemaError for a default that is no value of its column, UnsupportedError for one of a nested column."""
+    for field in fields:
+        default_of(field, table)
+
+
+def with_defaults(rows: pa.Table, fields: Iterable[DataField], table: str) -> pa.Table:
+    """Rows in the columns of `fields`, with defaults in place of nulls. Errors as `check_defaults`."""
+    for place, field in enumerate(fields):
+        column = rows.column(place)
+        if field.default is not None and column.null_count:
+            value = default_of(field, table)
+            if value.is_valid:
+                rows = rows.set_column(place, rows.schema.field(place), pc.fill_null(column, value))
+    return rows
+
+
+def default_of(field: DataField, table: str) -> pa.Scalar:
+    """The default of a column in its Arrow type; null where there is none."""
+    text = field.default
+    if text is None:
+        return pa.scalar(None)
+    if field.type.is_nested:
+        raise UnsupportedError(
+            f"column {field.name!r} has the default value {text!r}", table=table,
+            why=f"lakebed does not read values of {field.type} from a text", todo="Remove the default value",
+        )  # fmt: skip
+    plain = text[1:-1] if len(text) > 1 and text.startswith("'") and text.endswith("'") else text
+    try:
+        return cast_column(pa.array([plain]), _STRING, field.type)[0]
+    except (LakebedError, pa.ArrowException, ValueError) as error:
+        raise SchemaError(
+            f"the default value {text!r} of column {field.name!r} is no {field.type}", table=table,
+            why=error.why if isinstance(error, LakebedError) else str(error), todo="Change the column's default value",
+        ) from error  # fmt: skip
