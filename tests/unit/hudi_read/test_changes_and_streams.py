@@ -217,43 +217,6 @@ def test_a_table_without_meta_columns(tmp_path: Path) -> None:
         table.open().changes()
 
 
-@pytest.mark.parametrize(
-    ("folder", "properties"),
-    [
-        ("x=v 1", {"datasource__write__hive_style_partitioning": "true"}),
-        ("v 1", {}),
-        ("v%201", {"datasource__write__partitionpath__urlencode": "true"}),
-        ("x=v%201", {"datasource__write__partitionpath__urlencode": "true"}),
-    ],
-)
-def test_partition_folders(tmp_path: Path, folder: str, properties: dict[str, str]) -> None:
-    table = HudiFolder(tmp_path, **{"table__partition__fields": "x", **properties})
-    (tmp_path / ".hoodie_partition_metadata").unlink()
-    path = table.base("g", 1, [{"id": "a", "ts": 1, "x": "v 1"}], partition=folder)
-    other = table.base("h", 1, [{"id": "b", "ts": 1, "x": "other"}], partition="other")
-    table.done(1, [path, other])
-    assert rows(table.open(), "x") == {"a": "v 1", "b": "other"}
-    plan = table.open().plan_read(["id"], "x = 'v 1'")
-    assert [split.slices[0].base for split in plan.splits] == [path]
-    table.done(2, [table.log("g", 1, table.deletes(2, {"a": None}, folder), partition=folder)], deletes=1)
-    assert changed(table.open(), "x", after=t(1)) == {"a": "-D"}
-    assert table.open().changes(after=t(1)).read_all()["x"].to_pylist() == ["v 1"]
-
-
-def test_partition_columns_that_files_leave_out(tmp_path: Path) -> None:
-    table = HudiFolder(tmp_path, table__partition__fields="n", datasource__write__drop__partition__columns="true")
-    (tmp_path / ".hoodie_partition_metadata").unlink()
-    kept = {"id": "string", "ts": "long", "x": "string"}
-    path = table.base(
-        "g", 1, [{"id": "a", "ts": 1, "x": "a"}, {"id": "b", "ts": 1, "x": "b"}], partition="7", columns=kept
-    )
-    table.done(1, [path])
-    assert rows(table.open(), "n") == {"a": 7, "b": 7}
-    block = table.data(2, [{"id": "a", "ts": 2, "x": "a2"}], "7", columns=kept)
-    table.done(2, [table.log("g", 1, block, partition="7")])
-    assert rows(table.open(), "n", "x", where="n = 7") == {"a": (7, "a2"), "b": (7, "b")}
-
-
 # ---- streams ---------------------------------------------------------------------------------------------------------
 
 

@@ -397,3 +397,14 @@ def test_renamed_columns(tmp_path: Path) -> None:
     history.write_text(json.dumps({"schemas": [now, before]}))
     assert rows(table.open(), "n", "x") == {"a": ("log a", None), "b": ("new b", "other"), "c": ("base c", None)}
     assert rows(table.open(), "n", where="n = 'base c'") == {"c": "base c"}
+
+    whole = {"a": ("log a", None), "b": ("new b", "other"), "c": ("base c", None)}
+    assert changed(table.open(), "n", "x") == whole
+    early = changed(table.open(), "n", until=t(2))
+    assert early == {"a": "log a", "b": "base b", "c": "base c"}, "a range from before the renaming, in today's columns"
+    table.done(4, [], action="replacecommit", operation="CLUSTER")
+    assert rows(table.open(), "n", "x") == whole, "the newest commit names no schema with ids"
+    del found["extraMetadata"]["latest_schema"]
+    commit.write_text(json.dumps(found))
+    assert rows(table.open(), "n", "x") == whole, "no commit does, the history alone"
+    assert rows(table.open(), "x", as_of=t(2)) == {"a": "log a", "b": "base b", "c": "base c"}

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 
 from lakebed.errors import TableNotFoundError, UnsupportedError
 from lakebed.formats.hudi.codec.properties import parse_properties
+from lakebed.formats.hudi.keygen import KeyGenerator
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel.files import Store
 
 PROPERTIES = f"{HOODIE}/hoodie.properties"
+_URL_ENCODED = "hoodie.datasource.write.partitionpath.urlencode"
+_SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
+"""Dates as 2026/01/06 in paths, from release 1.2 on."""
 VERSIONS = (5, 6, 8, 9)
 """Table versions that lakebed reads; 7 was a step on the way to 8 and no release writes it."""
 
@@ -29,12 +33,15 @@ class TableConfig:
     layout: int
     record_keys: tuple[str, ...]
     partition_fields: tuple[str, ...]
+    generator: KeyGenerator
     plain_partitions: bool
-    """Whether partition paths hold the partition fields' own text (no timestamp formatting, no custom key generator).
-    """
+    """Whether partition paths hold the partition fields' own text for certain: not dates or timestamps in a format of
+    their own, no key generator that lakebed does not know or that the table does not name."""
     ordering: tuple[str, ...]
     meta_fields: bool
-    url_encoded: bool
+    hive_style: bool
+    url_encoded: bool | None
+    """Whether paths are URL-encoded; None where the table does not say."""
     drops_partition_columns: bool
     base_format: str
     create_schema: str
@@ -102,10 +109,8 @@ def config_from(properties: Mapping[str, str], *, table: str = "") -> TableConfi
             todo="Upgrade the table with Hudi's own engine" if version < VERSIONS[0] else "Use a newer lakebed",
         )
     raw_partitions = _listed(properties.get("hoodie.table.partition.fields", ""))
-    kinds = [field.partition(":")[2].upper() for field in raw_partitions]
-    generator = (
-        properties.get("hoodie.table.keygenerator.type") or properties.get("hoodie.table.keygenerator.class") or ""
-    ).upper()
+    kinds = tuple(field.partition(":")[2].upper() for field in raw_partitions)
+    generator = KeyGenerator.of(properties)
     return TableConfig(
         name=properties["hoodie.table.name"],
         version=version,
@@ -113,13 +118,14 @@ def config_from(properties: Mapping[str, str], *, table: str = "") -> TableConfi
         layout=int(properties.get("hoodie.timeline.layout.version") or (2 if version >= 8 else 1)),
         record_keys=_listed(properties.get("hoodie.table.recordkey.fields", "")),
         partition_fields=tuple(field.partition(":")[0] for field in raw_partitions),
-        plain_partitions=all(kind in ("", "SIMPLE") for kind in kinds)
-        and not ("TIMESTAMP" in generator or ("CUSTOM" in generator and not all(kinds))),
+        generator=generator,
+        plain_partitions=generator.copies_partition_values(kinds) and not _true(properties, _SLASHED_DATES, False),
         ordering=_listed(
             properties.get("hoodie.table.ordering.fields") or properties.get("hoodie.table.precombine.field") or ""
         ),
         meta_fields=_true(properties, "hoodie.populate.meta.fields", True),
-        url_encoded=_true(properties, "hoodie.datasource.write.partitionpath.urlencode", False),
+        hive_style=_true(properties, "hoodie.datasource.write.hive_style_partitioning", False),
+        url_encoded=_true(properties, _URL_ENCODED, False) if _URL_ENCODED in properties else None,
         drops_partition_columns=_true(properties, "hoodie.datasource.write.drop.partition.columns", False),
         base_format=properties.get("hoodie.table.base.file.format", "PARQUET").upper(),
         create_schema=properties.get("hoodie.table.create.schema", ""),

@@ -15,7 +15,10 @@ HOODIE = ".hoodie"
 PARTITION_METADATA = ".hoodie_partition_metadata"
 """A folder that holds this file (or the same with a data file's suffix) is a partition."""
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-"""The folder name of a null partition value; older writers wrote `default`."""
+"""The folder name of a null or empty partition value."""
+OLD_NULL_PARTITION = "default"
+"""What releases before 0.12 called it. Hudi's upgrade to table version 5 renames such folders, so that from then on it
+is a value like any other."""
 
 _LOG = re.compile(r"\.(.+)_(\d+)\.log\.(\d+)(?:_(\d+-\d+-\d+))?(\.cdc)?")
 _BASE = re.compile(r"(.+?)_(\d+-\d+-\d+)_(\d+)\.(parquet|orc|hfile|lance)")
@@ -130,5 +133,5 @@ def partition_values(path: str, fields: tuple[str, ...], url_encoded: bool) -> t
     for field, part in zip(fields, parts, strict=True):
         text = part.removeprefix(f"{field}=")
         text = unquote(text) if url_encoded else text
-        values.append(None if text in (NULL_PARTITION, "default") else text)
+        values.append(None if text == NULL_PARTITION else text)
     return tuple(values)

@@ -16,12 +16,14 @@ a string here: Java writes such text in a form of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import SchemaError
+from lakebed.formats.hudi.codec.timestamps import NO_UNITS, Units, stored_as
 
 Path = tuple[str, ...]
 """A field's place in the target: column, then field names; `element` and `value` step into lists and maps."""
@@ -30,62 +32,78 @@ Renames = Mapping[Path, str | None]
 """What a field of the target is called in the source, where that is not the same; None: the source has it not."""
 
 
-def conform(batch: pa.RecordBatch, target: pa.Schema, renames: Renames | None = None) -> pa.RecordBatch:
+def conform(
+    batch: pa.RecordBatch, target: pa.Schema, renames: Renames | None = None, units: Units = NO_UNITS
+) -> pa.RecordBatch:
     """The batch with exactly the columns and types of `target`, in its order; columns the batch lacks are null.
 
+    `units` are the timestamps of the target that the batch can label wrongly (`timestamps.py`).
     Raises SchemaError naming the column and both types where a type cannot become the other or a value does not fit,
     and where a column is missing that may not be null.
     """
-    if not renames and batch.schema.equals(target):
+    if not renames and not units and batch.schema.equals(target):
         return batch
-    names = batch.schema.names
+    names, written = batch.schema.names, _Written(renames or {}, units)
     columns = [
-        _field(batch.column(place) if place >= 0 else None, field, (field.name,), renames or {}, batch.num_rows)
+        _field(batch.column(place) if place >= 0 else None, field, (field.name,), written, batch.num_rows)
         for field in target
-        for place in [_place(names, _source_name((field.name,), renames or {}))]
+        for place in [_place(names, written.name((field.name,)))]
     ]
     if not columns:
         return pa.RecordBatch.from_struct_array(pa.nulls(batch.num_rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def conform_table(table: pa.Table, target: pa.Schema, renames: Renames | None = None) -> pa.Table:
+def conform_table(
+    table: pa.Table, target: pa.Schema, renames: Renames | None = None, units: Units = NO_UNITS
+) -> pa.Table:
     """`conform` for each batch of a table."""
-    if not renames and table.schema.equals(target):
+    if not renames and not units and table.schema.equals(target):
         return table
-    return pa.Table.from_batches([conform(batch, target, renames) for batch in table.to_batches()], target)
+    return pa.Table.from_batches([conform(batch, target, renames, units) for batch in table.to_batches()], target)
 
 
-def _source_name(path: Path, renames: Renames) -> str | None:
-    return renames.get(path, path[-1])
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """How the source differs from what its field names and types say."""
+
+    renames: Renames
+    units: Units
+
+    def name(self, path: Path) -> str | None:
+        return self.renames.get(path, path[-1])
+
+    def differs_inside(self, path: Path) -> bool:
+        below = len(path)
+        return any(len(other) > below and other[:below] == path for other in (*self.renames, *self.units))
 
 
 def _place(names: list[str], name: str | None) -> int:
     return names.index(name) if name is not None and name in names else -1
 
 
-def _field(source: pa.Array | None, field: pa.Field, path: Path, renames: Renames, rows: int) -> pa.Array:
+def _field(source: pa.Array | None, field: pa.Field, path: Path, written: _Written, rows: int) -> pa.Array:
     if source is None:
         if not field.nullable and rows:
             raise SchemaError(f"column {'.'.join(path)!r} of {field.type} is missing in the data and cannot be null")
         return pa.nulls(rows, field.type)
-    return _convert(source, field.type, path, renames)
+    return _convert(source, field.type, path, written)
 
 
-def _convert(source: pa.Array, target: pa.DataType, path: Path, renames: Renames) -> pa.Array:
-    kind = source.type
-    below = len(path)
-    renamed_inside = any(len(other) > below and other[:below] == path for other in renames)
-    if kind == target and not renamed_inside:
+def _convert(source: pa.Array, target: pa.DataType, path: Path, written: _Written) -> pa.Array:
+    kind = stored_as(source.type, written.units.get(path))
+    if kind != source.type:
+        source = source.view(kind)
+    if kind == target and not written.differs_inside(path):
         return source
     if pa.types.is_dictionary(kind):
-        return _convert(source.dictionary_decode(), target, path, renames)
+        return _convert(source.dictionary_decode(), target, path, written)
     if pa.types.is_struct(kind) and pa.types.is_struct(target):
-        return _struct(source, target, path, renames)
+        return _struct(source, target, path, written)
     if _is_list(kind) and pa.types.is_list(target):
-        return _list(source, target, path, renames)
+        return _list(source, target, path, written)
     if pa.types.is_map(kind) and pa.types.is_map(target):
-        return _map(source, target, path, renames)
+        return _map(source, target, path, written)
     if pa.types.is_null(kind):
         return pa.nulls(len(source), target)
     try:
@@ -105,19 +123,19 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-def _struct(source: pa.StructArray, target: pa.StructType, path: Path, renames: Renames) -> pa.Array:
+def _struct(source: pa.StructArray, target: pa.StructType, path: Path, written: _Written) -> pa.Array:
     names = [field.name for field in source.type]
     # flatten, not field: it carries the parent's nulls and slice into the children.
     children = source.flatten()
     columns = []
     for field in target:
         inner = (*path, field.name)
-        place = _place(names, _source_name(inner, renames))
+        place = _place(names, written.name(inner))
         child = children[place] if place >= 0 else None
         if child is None:
             columns.append(pa.nulls(len(source), field.type))
         else:
-            columns.append(_convert(child, field.type, inner, renames))
+            columns.append(_convert(child, field.type, inner, written))
     mask = source.is_null()
     if not columns:
         return pa.StructArray.from_buffers(target, len(source), [_validity(mask)])
@@ -128,12 +146,12 @@ def _validity(mask: pa.BooleanArray) -> pa.Buffer | None:
     return pc.invert(mask).buffers()[1] if mask.true_count else None
 
 
-def _list(source: Any, target: pa.ListType, path: Path, renames: Renames) -> pa.Array:
-    values = _convert(source.flatten(), target.value_type, (*path, "element"), renames)
+def _list(source: Any, target: pa.ListType, path: Path, written: _Written) -> pa.Array:
+    values = _convert(source.flatten(), target.value_type, (*path, "element"), written)
     return pa.ListArray.from_arrays(_offsets(source), values, type=target, mask=_mask(source))
 
 
-def _map(source: pa.MapArray, target: pa.MapType, path: Path, renames: Renames) -> pa.Array:
+def _map(source: pa.MapArray, target: pa.MapType, path: Path, written: _Written) -> pa.Array:
     # A map cannot be flattened in its own right: seen as a list of entries it can, slices and nulls included.
     whole = pa.StructArray.from_arrays(
         [source.keys, source.items], fields=[source.type.key_field, source.type.item_field]
@@ -143,8 +161,8 @@ def _map(source: pa.MapArray, target: pa.MapType, path: Path, renames: Renames) 
     )
     entries = lists.flatten()
     keys, items = entries.flatten()
-    keys = _convert(keys, target.key_type, (*path, "key"), renames)
-    items = _convert(items, target.item_type, (*path, "value"), renames)
+    keys = _convert(keys, target.key_type, (*path, "key"), written)
+    items = _convert(items, target.item_type, (*path, "value"), written)
     converted = pa.StructArray.from_arrays([keys, items], fields=[target.key_field, target.item_field])
     plain = pa.ListArray.from_arrays(_offsets(lists), converted, mask=_mask(lists))
     return pa.Array.from_buffers(target, len(plain), plain.buffers()[:2], children=[converted], offset=plain.offset)

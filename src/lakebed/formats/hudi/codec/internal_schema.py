@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lakebed.errors import CorruptError
 from lakebed.formats.hudi.codec.evolve import Path, Renames
+from lakebed.formats.hudi.codec.timestamps import Units
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,14 @@ class InternalSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaHistory:
-    """The schema that rows are read as, and those that files were written with; without one nothing was renamed."""
+    """The schema that rows are read as, and those that files were written with; without one nothing was renamed.
+
+    `units` are the timestamps that files can label wrongly.
+    """
 
     wanted: InternalSchema | None = None
     written: tuple[InternalSchema, ...] = ()
+    units: Units = field(default_factory=dict)
 
     def version(self, instant: str) -> int:
         """The version of the schema that an instant wrote with, -1 where none is known."""

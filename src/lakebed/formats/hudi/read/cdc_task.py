@@ -20,6 +20,7 @@ from lakebed.errors import DataCleanedError
 from lakebed.formats.hudi.codec.avro import decode_blocks
 from lakebed.formats.hudi.codec.cdc import CdcMode, cdc_mode
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
+from lakebed.formats.hudi.codec.timestamps import Units, units_of_block
 from lakebed.formats.hudi.read.files import fitted
 from lakebed.formats.hudi.read.logs import row_keys
 from lakebed.formats.hudi.read.slice_reader import SliceReader
@@ -111,22 +112,24 @@ class RowChanges:
     def _logged(self, change: FileGroupChange, blocks: list[LogBlock]) -> Iterator[Changed]:
         for block in blocks:
             rows = decode_blocks([block], ["op", "before", "after"], self.reader.scratch).combine_chunks()
+            renames = self.reader.schemas.renames(change.instant)
+            units = units_of_block(self.reader.schemas.units, block.schema, renames, ("after",))
             for batch in rows.to_batches():
                 for op, has_before, has_after in (("d", True, False), ("u", True, True), ("i", False, True)):
                     mine = batch.filter(pc.equal(batch.column("op"), op))
                     if mine.num_rows:
                         yield Changed(
-                            self._image(change, mine.column("before")) if has_before else None,
-                            self._image(change, mine.column("after")) if has_after else None,
+                            self._image(change, mine.column("before"), units) if has_before else None,
+                            self._image(change, mine.column("after"), units) if has_after else None,
                         )
 
-    def _image(self, change: FileGroupChange, rows: pa.StructArray) -> pa.RecordBatch:
-        """The rows of one side of a change log."""
+    def _image(self, change: FileGroupChange, rows: pa.StructArray, units: Units) -> pa.RecordBatch:
+        """The rows of one side of a change log, whose records are written with one schema on both."""
         wanted = [name for name in dict.fromkeys([*self.columns, *self.log_keys]) if name not in META]
         fields = [self.reader.table_schema.field(name).with_nullable(True) for name in wanted]
         flat = pa.RecordBatch.from_arrays(rows.flatten(), schema=pa.schema(list(rows.type)))
         constants = self.reader.partitions.constants(change.partition, self.reader.table_schema)
-        found = fitted(flat, pa.schema(fields), constants, self.reader.schemas.renames(change.instant))
+        found = fitted(flat, pa.schema(fields), constants, self.reader.schemas.renames(change.instant), units)
         return self._finished(change, found, row_keys(found, self.log_keys).combine_chunks())
 
     def _told(self, change: FileGroupChange) -> Iterator[Changed]:

@@ -125,8 +125,8 @@ def fallen_behind(state: TableState, wanted: Range) -> tuple[str, ...]:
 
 
 def changes_schema(state: TableState, schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
-    """The columns of changes: nullable but for key and partition, then the row kind."""
-    fixed = {*state.config.record_keys, *state.config.partition_fields, *_KEPT} - {*state.config.ordering}
+    """The columns of changes: nullable but for those that deletes have too, then the row kind."""
+    fixed = {*state.config.record_keys, *_KEPT} - {*state.config.ordering}
     out = [schema.field(name) for name in names]
     return pa.schema([*(item if item.name in fixed else item.with_nullable(True) for item in out), ROW_KIND_FIELD])
 

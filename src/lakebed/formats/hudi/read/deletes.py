@@ -31,13 +31,18 @@ class Deletes:
     natural: Bools
 
     @classmethod
-    def of(cls, block: LogBlock, types: tuple[pa.DataType, ...], scratch: Scratch) -> Deletes:
-        """Decoded from its block. Raises UnsupportedError for an ordering value that cannot be the column's."""
+    def of(
+        cls, block: LogBlock, types: tuple[pa.DataType, ...], scratch: Scratch, units: tuple[str, ...] = ()
+    ) -> Deletes:
+        """Decoded from its block. Raises UnsupportedError for an ordering value that cannot be the column's.
+
+        `units` are those of bare numbers in timestamp columns, "us" where none are given.
+        """
         found = decode_deletes(block.content, scratch)
         if found["record_key"].null_count:  # a delete of no key removes nothing
             found = found.filter(found["record_key"].is_valid())
         try:
-            ordering = _ordering(found, types)
+            ordering = _ordering(found, types, units or ("us",) * len(types))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise UnsupportedError(
                 "a delete has an ordering value that does not fit the ordering columns",
@@ -49,10 +54,10 @@ class Deletes:
         return cls(_one(found["record_key"]), ordering, natural)
 
 
-def _ordering(deletes: pa.Table, types: tuple[pa.DataType, ...]) -> tuple[pa.Array, ...]:
+def _ordering(deletes: pa.Table, types: tuple[pa.DataType, ...], units: tuple[str, ...]) -> tuple[pa.Array, ...]:
     array = ordering_column(OrderingBranch.ARRAY)
     columns = []
-    for place, kind in enumerate(types):
+    for place, (kind, unit) in enumerate(zip(types, units, strict=True)):
         parts = []
         if array in deletes.column_names:
             structs = pc.list_element(_one(deletes[array]), place)
@@ -61,17 +66,17 @@ def _ordering(deletes: pa.Table, types: tuple[pa.DataType, ...]) -> tuple[pa.Arr
         if len(types) == 1:
             names = [ordering_column(branch) for branch in _SINGLE]
             parts += [_one(deletes[name]) for name in names if name in deletes.column_names]
-        typed = [_as(part, kind) for part in parts]
+        typed = [_as(part, kind, unit) for part in parts]
         columns.append(pc.coalesce(*typed) if typed else pa.nulls(deletes.num_rows, kind))
     return tuple(columns)
 
 
-def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Ordering values as the column's type; bare numbers count the column's units: microseconds, days."""
+def _as(values: pa.Array, kind: pa.DataType, unit: str) -> pa.Array:
+    """Ordering values as the column's type; bare numbers count the column's units: micro- or milliseconds, days."""
     if values.type == kind:
         return values
     if pa.types.is_integer(values.type) and pa.types.is_timestamp(kind):
-        return values.cast(pa.int64()).cast(pa.timestamp("us")).cast(pa.timestamp("us", kind.tz)).cast(kind)
+        return values.cast(pa.int64()).cast(pa.timestamp(unit)).cast(pa.timestamp(unit, kind.tz)).cast(kind)
     if pa.types.is_integer(values.type) and pa.types.is_date32(kind):
         return values.cast(pa.int32()).cast(kind)
     return values.cast(kind)

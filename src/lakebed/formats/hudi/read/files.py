@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptError, SchemaError, UnsupportedError
 from lakebed.formats.hudi.codec.evolve import Renames, conform, conform_table
+from lakebed.formats.hudi.codec.timestamps import NO_UNITS, Units, mislabels
 from lakebed.kernel.files import Store
 
 _BATCH_ROWS = 1 << 17
@@ -27,6 +28,7 @@ def base_batches(
     constants: Mapping[str, pa.Scalar] = {},
     renames: Renames = _SAME_NAMES,
     batch_rows: int = _BATCH_ROWS,
+    units: Units = NO_UNITS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a base file with exactly the columns of `target`; of some row groups only, where `groups` is given.
 
@@ -40,17 +42,21 @@ def base_batches(
         names = [renames.get((name,), name) for name in target.names]
         columns = [name for name in names if name in there]
         for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=False):
-            yield fitted(batch, target, constants, renames)
+            yield fitted(batch, target, constants, renames, units)
 
 
-def row_groups(store: Store, path: str, predicate: pc.Expression) -> tuple[list[int], list[int]]:
+def row_groups(
+    store: Store, path: str, predicate: pc.Expression, units: Units = NO_UNITS
+) -> tuple[list[int], list[int]]:
     """The row groups of a base file that can hold rows for which the predicate is true, by their statistics, and the
     others.
 
-    All are kept where the predicate cannot be judged by this file's columns.
+    All are kept where the predicate cannot be judged by this file's columns, as where it labels timestamps wrongly.
     """
     with _opened(store, path) as (file, source):
         everything = list(range(file.metadata.num_row_groups))
+        if units and mislabels(file.schema_arrow, units):
+            return everything, []
         try:
             fragment = ds.ParquetFileFormat().make_fragment(source)
             kept = [group.id for part in fragment.split_by_row_group(predicate) for group in part.row_groups]
@@ -97,6 +103,7 @@ def fitted(
     target: pa.Schema,
     constants: Mapping[str, pa.Scalar] = {},
     renames: Renames = _SAME_NAMES,
+    units: Units = NO_UNITS,
 ) -> pa.RecordBatch | pa.Table:
     """The columns of `target`: each converted to its type (int to bigint, structs field by field), found under its
     older name where `renames` has one, the missing ones null or from `constants`.
@@ -106,7 +113,7 @@ def fitted(
     there = set(batch.schema.names)
     found = [field for field in target if renames.get((field.name,), field.name) in there]
     convert = conform_table if isinstance(batch, pa.Table) else conform
-    known = convert(batch, pa.schema([field.with_nullable(True) for field in found]), renames)
+    known = convert(batch, pa.schema([field.with_nullable(True) for field in found]), renames, units)
     if len(found) == len(target) and known.schema.equals(target):
         return known
     arrays = []

@@ -23,6 +23,7 @@ from lakebed.formats.hudi.codec.internal_schema import NO_HISTORY, SchemaHistory
 from lakebed.formats.hudi.codec.log import BlockKind, CorruptRange, LogBlock, parse_log
 from lakebed.formats.hudi.codec.parquet_block import decode_parquet_block
 from lakebed.formats.hudi.codec.schema import writer_schema
+from lakebed.formats.hudi.codec.timestamps import bare_unit, units_of_block
 from lakebed.formats.hudi.merge import LogEntries
 from lakebed.formats.hudi.ranks import Bools, Ints
 from lakebed.formats.hudi.read.deletes import Deletes
@@ -142,7 +143,7 @@ class LogReader:
         for block in blocks:
             starts[id(block)] = at
             if block.kind is BlockKind.DELETE:
-                decoded = Deletes.of(block, self._ordering_types(), self.scratch)
+                decoded = Deletes.of(block, self._ordering_types(), self.scratch, self._ordering_units())
                 deletes.append((at, decoded, block))
                 at += len(decoded.keys)
             else:
@@ -163,6 +164,10 @@ class LogReader:
 
     def _ordering_types(self) -> tuple[pa.DataType, ...]:
         return tuple(self.target.field(name).type for name in self.rules.ordering)
+
+    def _ordering_units(self) -> tuple[str, ...]:
+        fields = [self.target.field(name) for name in self.rules.ordering]
+        return tuple(bare_unit(field.type, self.schemas.units.get((field.name,))) for field in fields)
 
     def _by_schema(self, blocks: Sequence[LogBlock], thin: frozenset[str]) -> list[list[LogBlock]]:
         """Blocks that are decoded alike together, in order of first sight."""
@@ -194,7 +199,8 @@ class LogReader:
             found = pa.concat_tables([decode_parquet_block(block, wanted) for block in blocks])
         else:
             found = decode_blocks(blocks, wanted, self.scratch)
-        return fitted(found, self.target, renames=renames), deleting(found, self.rules)
+        units = units_of_block(self.schemas.units, first.schema, renames)
+        return fitted(found, self.target, renames=renames, units=units), deleting(found, self.rules)
 
     def _provided(self, block: LogBlock) -> frozenset[str] | None:
         """The columns that a partial update brings, None for a whole row."""

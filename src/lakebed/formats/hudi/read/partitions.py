@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs
 
+from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.layout import PARTITION_METADATA, partition_values
+from lakebed.formats.hudi.layout import OLD_NULL_PARTITION, PARTITION_METADATA, partition_values
 from lakebed.kernel.files import FileInfo, Listing, Store
 
 _PRUNABLE = (pa.types.is_string, pa.types.is_integer, pa.types.is_date, pa.types.is_boolean)
@@ -23,41 +24,91 @@ _PRUNABLE = (pa.types.is_string, pa.types.is_integer, pa.types.is_date, pa.types
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumns:
-    """How the partition columns of a table stand in its paths. `dropped` says that data files leave them out; `plain`
-    that a path holds their own text."""
+    """How the partition columns of a table stand in its paths.
+
+    `dropped` says that data files leave them out, so that the path is all there is; `plain` that a path holds their own
+    text for certain. `url_encoded` is None where the table does not say.
+    """
 
     fields: tuple[str, ...]
-    url_encoded: bool
+    hive_style: bool
+    url_encoded: bool | None
     dropped: bool
     plain: bool
+    table: str = ""
 
     @classmethod
-    def of(cls, config: TableConfig) -> PartitionColumns:
+    def of(cls, config: TableConfig, table: str) -> PartitionColumns:
         """Those of a table."""
-        return cls(config.partition_fields, config.url_encoded, config.drops_partition_columns, config.plain_partitions)
+        return cls(
+            config.partition_fields,
+            config.hive_style,
+            config.url_encoded,
+            config.drops_partition_columns,
+            config.plain_partitions,
+            table,
+        )
 
     def values(self, partition: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
-        """The typed values of a partition's columns, {} where its path does not tell them; a column whose text does not
-        fit its type is left out."""
-        texts = partition_values(partition, self.fields, self.url_encoded) if self.fields else None
+        """The typed values of a partition's columns as far as its path tells them for certain.
+
+        A path that another text could have made tells nothing: the null folder of old releases, a value that looks like
+        a Hive-style folder, an escape where the table does not say whether paths are encoded.
+        """
+        if self.dropped:
+            return dict(self.constants(partition, schema))
+        if not self.plain:
+            return {}
         found: dict[str, pa.Scalar] = {}
-        for name, text in zip(self.fields, texts or (), strict=False):
-            if name in schema.names:
-                kind = schema.field(name).type
+        for name, text in zip(self.fields, self._texts(partition) or (), strict=False):
+            if name in schema.names and text is not None and self._is_certain(name, text, partition):
                 try:
-                    found[name] = pa.scalar(text, pa.string()).cast(kind)
+                    found[name] = pa.scalar(text, pa.string()).cast(schema.field(name).type)
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                     continue
         return found
 
     def constants(self, partition: str, schema: pa.Schema) -> Mapping[str, pa.Scalar]:
-        """The values to put into rows whose files leave the partition columns out."""
-        return self.values(partition, schema) if self.dropped else {}
+        """The values to put into rows whose files leave the partition columns out, {} where files hold them.
+
+        Raises UnsupportedError where the path does not tell a value or its text does not fit the column.
+        """
+        if not self.dropped or not self.fields:
+            return {}
+        texts = self._texts(partition)
+        if texts is None:
+            raise self._untold(partition, f"it has not one folder for each of {', '.join(self.fields)}")
+        found: dict[str, pa.Scalar] = {}
+        for name, text in zip(self.fields, texts, strict=True):
+            if name in schema.names:
+                kind = schema.field(name).type
+                try:
+                    found[name] = pa.scalar(text, pa.string()).cast(kind)
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                    raise self._untold(partition, f"{text!r} is no {kind}, the type of column {name}") from error
+        return found
+
+    def _texts(self, partition: str) -> tuple[str | None, ...] | None:
+        return partition_values(partition, self.fields, bool(self.url_encoded)) if self.fields else None
+
+    def _is_certain(self, name: str, text: str, partition: str) -> bool:
+        if text == OLD_NULL_PARTITION or (self.url_encoded is None and "%" in text):
+            return False
+        return self.hive_style or f"{name}=" not in partition
+
+    def _untold(self, partition: str, why: str) -> UnsupportedError:
+        return UnsupportedError(
+            "a partition's path does not tell the values of its columns",
+            table=self.table,
+            file=partition,
+            why=f"{why}; data files leave the columns out (hoodie.datasource.write.drop.partition.columns)",
+            todo="Rewrite the table with its partition columns in the files",
+        )
 
     def kept(self, partitions: Iterable[str], predicate: pc.Expression | None, schema: pa.Schema) -> list[str]:
         """The partitions that can hold rows for which the predicate is true."""
         paths = list(partitions)
-        if predicate is None or not self.fields or not self.plain or not paths:
+        if predicate is None or not self.fields or not (self.plain or self.dropped) or not paths:
             return paths
         format, disk = ds.ParquetFileFormat(), pyarrow.fs.LocalFileSystem()
         fragments = [

@@ -161,10 +161,10 @@ class MergedSlice:
             return [], []
         groups: list[int] | None = None
         if self.prune is not None and not self._renames():
-            groups, _ = row_groups(self.reader.store, self.paths.base, self.prune)
+            groups, _ = row_groups(self.reader.store, self.paths.base, self.prune, self.reader.schemas.units)
         if self.merged is None or self.narrow is None or self.merged.sources or self.reader.rules.fills:
             return groups, []
-        kept, others = row_groups(self.reader.store, self.paths.base, self.narrow)
+        kept, others = row_groups(self.reader.store, self.paths.base, self.narrow, self.reader.schemas.units)
         others = self._that_could_win(self.merged, others)
         if groups is None:
             return kept, others
@@ -187,14 +187,21 @@ class MergedSlice:
             return groups
         least, column = pc.min(first), pc.field(ordering[0])
         could = column > least if len(ordering) == 1 else column >= least
-        kept, _ = row_groups(self.reader.store, self.paths.base, could)
+        kept, _ = row_groups(self.reader.store, self.paths.base, could, self.reader.schemas.units)
         return [group for group in groups if group in kept]
 
     def _base(self, target: pa.Schema, groups: list[int] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
         if self.paths.base:
             constants = self.reader.partitions.constants(self.paths.partition, self.reader.table_schema)
             yield from base_batches(
-                self.reader.store, self.paths.base, target, groups, constants, self._renames(), batch_rows
+                self.reader.store,
+                self.paths.base,
+                target,
+                groups,
+                constants,
+                self._renames(),
+                batch_rows,
+                self.reader.schemas.units,
             )
 
     def _plain(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -67,7 +67,7 @@ def plan_snapshot(
     slices = _slices(state, view, predicate, schema, logs=not base_only)
     if base_only:
         slices = [s._replace(logs=()) for s in slices if s.base is not None]
-    reader = reader_of(state, options, schema, view)
+    reader = reader_of(state, options, schema, view, view)
     if any(s.logs for s in slices) and reader.merge:
         check_known(reader.rules, state.store.location)
     task = snapshot_task(reader, state, names, columns_of(where, schema), predicate, schema)
@@ -87,22 +87,29 @@ def snapshot_task(
 
     Base rows may be pruned by statistics before they are merged only where that cannot change who wins: under
     commit-time ordering of whole rows the log wins whatever the base row holds, and key and partition columns are the
-    same in every version of a row.
+    same in every version of a row. That is certain only of key generators that Hudi ships, and of partition columns
+    whose text the path holds.
     """
-    fixed = {*state.config.record_keys, *state.config.partition_fields, *state.keys, "_hoodie_partition_path"}
+    config = state.config
+    fixed = {*state.keys, "_hoodie_partition_path"} if config.meta_fields else set()
+    fixed |= {*config.record_keys} if config.generator.is_shipped else set()
+    fixed |= {*config.partition_fields} if config.plain_partitions or config.drops_partition_columns else set()
     decoded = tuple(dict.fromkeys([*names, *where_columns]))
     return SnapshotTask(reader, tuple(names), decoded, predicate, set(where_columns) <= fixed)
 
 
-def reader_of(state: TableState, options: Options, schema: pa.Schema, view: View) -> SliceReader:
-    """How slices of a view are read."""
+def reader_of(
+    state: TableState, options: Options, schema: pa.Schema, view: View, schema_view: View | None = None
+) -> SliceReader:
+    """How slices of a view are read, in the columns of `schema`: those of `schema_view`, None for the newest."""
     merge = options[MERGE_TYPE] == "payload_combine"
-    schemas, rules = state.schema_history(view), rules_of(state.config)
+    named = schema_view or state.view()
+    schemas, rules = state.schema_history(named), rules_of(state.config)
     return SliceReader(
         state.store,
         schema,
         state.keys,
-        with_defaults(rules, state.avro_schema(view)) if rules.keep_defaults else rules,
+        with_defaults(rules, state.avro_schema(named)) if rules.keep_defaults else rules,
         view.blocks(),
         state.partitions,
         merge,

@@ -4,7 +4,7 @@ name."""
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,19 +13,20 @@ import pyarrow as pa
 from lakebed.errors import NotInHistoryError, UsageError
 from lakebed.formats.hudi.archived import ArchivedTimeline
 from lakebed.formats.hudi.codec.internal_schema import (
-    NO_HISTORY,
+    InternalSchema,
     SchemaHistory,
     parse_internal_schema,
     parse_schema_history,
 )
 from lakebed.formats.hudi.codec.metadata import CleanMetadata, CommitMetadata
 from lakebed.formats.hudi.codec.schema import arrow_schema
+from lakebed.formats.hudi.codec.timestamps import mended_units
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE, parse_base_name, parse_log_name
 from lakebed.formats.hudi.read.files import base_schema
 from lakebed.formats.hudi.read.partitions import PartitionColumns, list_partitions
 from lakebed.formats.hudi.slices import FileGroup, WrittenFiles
-from lakebed.formats.hudi.timeline import MetadataFiles, Timeline, View, view_of
+from lakebed.formats.hudi.timeline import Entry, MetadataFiles, Timeline, View, view_of
 from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
 from lakebed.verbs.table import Position
@@ -52,7 +53,7 @@ class TableState:
     @cached_property
     def partitions(self) -> PartitionColumns:
         """How partition columns stand in paths."""
-        return PartitionColumns.of(self.config)
+        return PartitionColumns.of(self.config, self.store.location)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -93,28 +94,53 @@ class TableState:
         """The columns of the table in a view: the meta columns, then those of the newest commit that names a schema.
 
         Where none does: those the table was created with, else those of a base file; none at all for a table that
-        nothing was written to.
+        nothing was written to. Partition columns that files leave out come last where that schema lacks them.
         """
-        text = self._schema_text(self.timeline.commits if view is None else view.entries)
+        entries = self.timeline.commits if view is None else view.entries
+        text = self._schema_text(entries)
         found = list(arrow_schema(text)) if text else self._fields_of_a_file()
         fields = [field for field in found if field.name not in META]
         meta = [pa.field(name, pa.string()) for name in META] if self.config.meta_fields else []
+        if found and self.config.drops_partition_columns:
+            there = {field.name for field in fields}
+            lacking = [name for name in self.config.partition_fields if name not in there]
+            fields += self._fields_of_paths(entries, lacking) if lacking else []
         return pa.schema([*meta, *fields])
+
+    def _fields_of_paths(self, entries: Sequence[Entry], names: Sequence[str]) -> list[pa.Field]:
+        """Columns that stand in partition paths alone: of the type that the newest schema to name one gives it (an
+        upsert's may), else text, as Hudi's `TableSchemaResolver` appends them."""
+        commits = self.files.commits(entries)
+        texts = [commits[entry.time].schema for entry in reversed(entries)]
+        known = [arrow_schema(text) for text in dict.fromkeys([*texts, self.config.create_schema]) if text]
+        return [
+            next((schema.field(name).with_nullable(True) for schema in known if name in schema.names), None)
+            or pa.field(name, pa.string())
+            for name in names
+        ]
 
     def avro_schema(self, view: View) -> str:
         """The Avro schema of the table in a view as JSON text, "" where nothing names one."""
         return self._schema_text(view.entries)
 
     def schema_history(self, view: View) -> SchemaHistory:
-        """Column ids over time, where writers keep them (schema on read): what renamed columns were called."""
+        """Column ids over time, where writers keep them (schema on read): what renamed columns were called.
+
+        The columns wanted are those of the newest commit that records ids: table services, and writers that do not know
+        of them, leave them out. Where none of the active timeline does, they are the newest of the history that a
+        commit of the view began.
+        """
         commits = self.commits(view)
-        newest = next((commits[e.time] for e in reversed(view.entries) if commits[e.time].schema), None)
-        wanted = parse_internal_schema(newest.extra.get("latest_schema", "")) if newest else None
-        if wanted is None:
-            return NO_HISTORY
+        recorded = (commits[entry.time].extra.get("latest_schema", "") for entry in reversed(view.entries))
+        wanted = parse_internal_schema(next(filter(None, recorded), ""))
         files = [info for info in self.store.list(f"{HOODIE}/.schema").files if info.name.endswith(".schemacommit")]
-        text = self.store.read(max(files, key=lambda info: info.name).path).decode() if files else ""
-        return SchemaHistory(wanted, parse_schema_history(text) if text else ())
+        units = mended_units(self.avro_schema(view))
+        if not files:
+            return SchemaHistory(wanted, units=units)
+        written = parse_schema_history(self.store.read(max(files, key=lambda info: info.name).path).decode())
+        if wanted is None:
+            wanted = next((schema for schema in reversed(written) if _began(schema, view)), None)
+        return SchemaHistory(wanted, written if wanted is not None else (), units)
 
     def deleted_files(self, partition: str, file_id: str, bound: str) -> tuple[str, ...]:
         """Names of files of a group that cleans removed which can matter to the state as of a time."""
@@ -204,6 +230,11 @@ class TableState:
             table=self.store.location,
             todo=f"Savepoints: {', '.join(sorted(self.timeline.savepointed)) or 'none'}",
         )
+
+
+def _began(schema: InternalSchema, view: View) -> bool:
+    """Whether the commit that a schema counts from belongs to a view; version 0 is the one before any change."""
+    return not schema.version_id or view.order(str(schema.version_id)) is not None
 
 
 def _removed(cleans: Iterable[CleanMetadata]) -> dict[tuple[str, str], tuple[str, ...]]:

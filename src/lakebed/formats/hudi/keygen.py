@@ -1,0 +1,89 @@
+"""Key generators: what a table's properties say of how record keys and partition paths are made from columns.
+
+Rules: Hudi's `KeyGeneratorType` and the classes that it names. A table records the type, the class or both; where they
+disagree, or name a class that Hudi does not ship, nothing is certain about keys and paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+_PACKAGE = "org.apache.hudi.keygen."
+
+
+class GeneratorKind(Enum):
+    """The families of key generators; an Avro and a Spark class of one family make the same paths."""
+
+    SIMPLE = "simple"
+    COMPLEX = "complex"
+    CUSTOM = "custom"
+    TIMESTAMP = "timestamp"
+    NON_PARTITION = "non_partition"
+    GLOBAL_DELETE = "global_delete"
+    OTHER = "other"
+    """A class that Hudi does not ship, or properties that contradict each other."""
+    UNNAMED = "unnamed"
+    """The table does not say."""
+
+
+_CLASSES = {
+    "SimpleKeyGenerator": GeneratorKind.SIMPLE,
+    "SimpleAvroKeyGenerator": GeneratorKind.SIMPLE,
+    "ComplexKeyGenerator": GeneratorKind.COMPLEX,
+    "ComplexAvroKeyGenerator": GeneratorKind.COMPLEX,
+    "CustomKeyGenerator": GeneratorKind.CUSTOM,
+    "CustomAvroKeyGenerator": GeneratorKind.CUSTOM,
+    "TimestampBasedKeyGenerator": GeneratorKind.TIMESTAMP,
+    "TimestampBasedAvroKeyGenerator": GeneratorKind.TIMESTAMP,
+    "NonpartitionedKeyGenerator": GeneratorKind.NON_PARTITION,
+    "NonpartitionedAvroKeyGenerator": GeneratorKind.NON_PARTITION,
+    "GlobalDeleteKeyGenerator": GeneratorKind.GLOBAL_DELETE,
+    "GlobalAvroDeleteKeyGenerator": GeneratorKind.GLOBAL_DELETE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGenerator:
+    """The key generator of a table. `name` is what the properties call it; `avro` says that it is a class for Avro
+    records, as Flink and the Java client use."""
+
+    kind: GeneratorKind
+    name: str = ""
+    avro: bool = False
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> KeyGenerator:
+        """The one that a table's properties name."""
+        type_name = properties.get("hoodie.table.keygenerator.type", "").strip()
+        class_name = properties.get("hoodie.table.keygenerator.class", "").strip()
+        kinds = {_by_type(type_name)} if type_name else set()
+        if class_name:
+            kinds.add(_by_class(class_name))
+        kind = kinds.pop() if len(kinds) == 1 else GeneratorKind.OTHER if kinds else GeneratorKind.UNNAMED
+        name = class_name or type_name
+        return cls(kind, name, "Avro" in class_name or type_name.upper().endswith("_AVRO"))
+
+    def copies_partition_values(self, field_kinds: tuple[str, ...]) -> bool:
+        """Whether a partition path holds the partition columns' own text. `field_kinds` are the kinds of the fields,
+        upper case, which a custom key generator needs: "" where the properties name none."""
+        if self.kind in (GeneratorKind.SIMPLE, GeneratorKind.COMPLEX):
+            return all(kind in ("", "SIMPLE") for kind in field_kinds)
+        return self.kind is GeneratorKind.CUSTOM and all(kind == "SIMPLE" for kind in field_kinds)
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it is one of Hudi's own, so that equal key columns make equal keys and the other way round."""
+        return self.kind not in (GeneratorKind.OTHER, GeneratorKind.UNNAMED)
+
+
+def _by_type(name: str) -> GeneratorKind:
+    plain = name.upper().removesuffix("_AVRO")
+    return GeneratorKind[plain] if plain in GeneratorKind.__members__ and plain != "UNNAMED" else GeneratorKind.OTHER
+
+
+def _by_class(name: str) -> GeneratorKind:
+    if not name.startswith(_PACKAGE):
+        return GeneratorKind.OTHER
+    return _CLASSES.get(name.removeprefix(_PACKAGE), GeneratorKind.OTHER)
