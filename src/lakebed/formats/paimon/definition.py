@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from lakebed.errors import OptionError, SchemaError, UnsupportedError
+from lakebed.errors import OptionError, SchemaError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import (
@@ -24,6 +24,7 @@ from lakebed.formats.paimon.codec.types import (
     arrow_type,
     field_from_arrow,
 )
+from lakebed.formats.paimon.unserved import Use, refuse_options
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates import find_column
 from lakebed.model.rowkind import ROW_KIND_COLUMN
@@ -68,6 +69,11 @@ def new_schema(
     not fit.
     """
     stored = opt.stored_options(options)
+    for key, argument in (("primary-key", "primary_key"), ("partition", "partition_by")):
+        if key in stored:
+            raise OptionError(
+                f"option {key!r} is {stored[key]!r}", key=key, table=table, todo=f"Give {argument}= to lakebed.create"
+            )
     _check_columns(schema, table)
     counter = itertools.count()
     fields = tuple(field_from_arrow(field, lambda: next(counter)) for field in schema)
@@ -86,7 +92,10 @@ def new_schema(
     for field in made.fields:
         arrow_type(field.type)
     _check_keys(made, table)
-    check_options(made, opt.table_options(made.options), table)
+    parsed = opt.table_options(made.options)
+    for use in Use:
+        refuse_options(parsed, use, table)
+    check_options(made, parsed, table)
     return made
 
 
@@ -231,16 +240,8 @@ def _check_engine(schema: TableSchema, options: Options, table: str) -> None:
         raise opt.refuse(opt.SEQUENCE_FIELD, options[opt.SEQUENCE_FIELD], "it does not go with cross-partition updates")
 
 
-def refuse_unserved(schema: TableSchema, options: Options, table: str) -> None:
-    """Raise UnsupportedError for properties of a table that neither reads nor writes of lakebed honour."""
-    unserved = {
-        f"data evolution ({opt.DATA_EVOLUTION.key})": options[opt.DATA_EVOLUTION],
-        f"external data file paths ({opt.EXTERNAL_PATHS.key})": bool(options[opt.EXTERNAL_PATHS]),
-        f"another data file folder ({opt.DATA_DIRECTORY.key})": bool(options[opt.DATA_DIRECTORY]),
-        f"index files beside data files ({opt.INDEX_IN_DATA_DIR.key})": options[opt.INDEX_IN_DATA_DIR],
-    }
-    for what, holds in unserved.items():
-        if holds:
-            raise UnsupportedError(f"lakebed does not serve {what}", table=table)
+def refuse_unserved(schema: TableSchema, options: Options, use: Use, table: str) -> None:
+    """Raise UnsupportedError for properties of a table that lakebed's reads, or its writes, do not honour."""
+    refuse_options(options, use, table)
     for field in schema.fields:
         arrow_type(field.type)

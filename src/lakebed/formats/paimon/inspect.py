@@ -22,7 +22,7 @@ from lakebed.formats.paimon.expire.snapshots import interrupted_expiries
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, branch_prefix, bucket_folder
 from lakebed.formats.paimon.manifests import index_files, live_files
 from lakebed.formats.paimon.partitions import PartitionFolders
-from lakebed.formats.paimon.read.plan import skips_level_0
+from lakebed.formats.paimon.read.plan import shows_level_0, skips_level_0
 from lakebed.formats.paimon.snapshot import EARLIEST, LATEST, History, iso_time
 from lakebed.kernel.commit.callbacks import ledgers
 from lakebed.kernel.options import Options
@@ -153,7 +153,7 @@ class Inspection:
                 Health.ATTENTION, f"{rows} rows in {len(waiting)} partitions lie in postponed buckets",
                 "batch reads do not see them before a compaction", "table.rewrite()",
             )  # fmt: skip
-        if self.schema.primary_keys and skips_level_0(self.schema, self.options):
+        if skips_level_0(self.schema, self.options) and not shows_level_0(self.options):
             entries = [e for bucket in self.buckets for e in bucket.entries if e.file.level == 0 and e.bucket >= 0]
             if entries:
                 yield Finding(

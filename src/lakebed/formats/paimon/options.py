@@ -1,4 +1,4 @@
-"""The options of a Paimon table: keys, types and defaults as Paimon's CoreOptions (release 1.3.1) declares them.
+"""The options of a Paimon table: keys, types and defaults as Paimon's CoreOptions (up to its newest release) has them.
 
 A table keeps its options as text in its schema files; options given to `open` or `write` lie over them for that call.
 """
@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakebed.errors import OptionError
+from lakebed.formats.paimon.tuning import TUNING
+from lakebed.formats.paimon.unserved import UNSERVED
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, duration_ms, memory_size, one_of
 from lakebed.kernel.scratch import SCRATCH_DIR
 
@@ -108,8 +110,6 @@ CHANGELOG_FILE_PREFIX = _text("changelog-file.prefix", "Begin of changelog file 
 THIN_MODE = Option(
     "data-file.thin-mode", boolean, False, "Leave the key columns, which the value columns repeat, out of data files."
 )
-EXTERNAL_PATHS = _text("data-file.external-paths", "Other places for data files.")
-DATA_DIRECTORY = _text("data-file.path-directory", "Folder for data files below the table.")
 STATS_MODE = Option(
     "metadata.stats-mode", str, "truncate(16)", "Statistics in manifests: none, counts, full or truncate(N)."
 )
@@ -144,6 +144,9 @@ OVERWRITE_PARTITION = _text(
     "The partitions that an overwrite replaces, as `dt=2024-01-01,h=3`; `null` for null. Of one write only.",
 )
 DELETION_VECTORS = Option("deletion-vectors.enabled", boolean, False, "Deleted rows are marked beside the data files.")
+DELETION_VECTORS_ON_READ = Option(
+    "deletion-vectors.merge-on-read", boolean, False, "Batch reads merge in what waits for a compaction in level 0."
+)
 PARTIAL_UPDATE_REMOVE = Option("partial-update.remove-record-on-delete", boolean, False, "A -D removes the whole row.")
 PARTIAL_UPDATE_REMOVE_GROUP = _text(
     "partial-update.remove-record-on-sequence-group", "A -D that wins one of these sequence groups removes the row."
@@ -163,8 +166,6 @@ POSTPONE_DEFAULT_BUCKETS = Option(
     "Buckets of a partition when postponed rows first get real ones.",
 )
 ROW_TRACKING = Option("row-tracking.enabled", boolean, False, "Give each row an id.")
-DATA_EVOLUTION = Option("data-evolution.enabled", boolean, False, "Columns of one row may lie in several files.")
-INDEX_IN_DATA_DIR = Option("index-file-in-data-file-dir", boolean, False, "Index files lie in the bucket's folder.")
 SNAPSHOTS_MIN = Option("snapshot.num-retained.min", at_least(1), 10, "The newest snapshots that never expire.")
 SNAPSHOTS_MAX = _optional(
     "snapshot.num-retained.max", at_least(1), "Snapshots beyond this number expire whatever their age."
@@ -184,7 +185,7 @@ OWED_TIME = Option(
     "How long snapshots are kept for streams that stopped, whose replays are known by them, and for callbacks that "
     "were not called yet: 7 d.",
 )
-WRITE_ONLY = Option("write-only", boolean, False, "Commits expire no snapshots.")
+WRITE_ONLY = Option("write-only", boolean, False, "Commits expire no snapshots.", aliases=("write.compaction-skip",))
 COMPACTION_TRIGGER = Option(
     "num-sorted-run.compaction-trigger", at_least(1), 5, "Sorted runs of a bucket that `inspect` speaks of."
 )
@@ -204,68 +205,50 @@ LAST_SAFE_SNAPSHOT = _optional(
     "writer's own first commit.",
 )
 BRANCH = Option("branch", str, "main", "The branch to read and write.")
+SCAN_MODE = Option(
+    "scan.mode",
+    one_of(
+        "default", "latest-full", "full", "latest", "from-snapshot", "from-snapshot-full", "from-timestamp",
+        "compacted-full", "latest-delta", "incremental", "from-creation-timestamp", "from-file-creation-time",
+    ),
+    "default",
+    "Which snapshot a batch reads: the newest (`latest-full`, `full`, `latest`), the one that another option names "
+    "(`from-snapshot`, `from-snapshot-full`, `from-timestamp`), or that of the last compaction (`compacted-full`). "
+    "`default` goes by the other options; the rest is refused.",
+    aliases=("log.scan",),
+)  # fmt: skip
 SCAN_SNAPSHOT_ID = _optional("scan.snapshot-id", at_least(1), "Read as of this snapshot.")
 SCAN_TAG_NAME = _text("scan.tag-name", "Read as of this tag.")
-SCAN_TIMESTAMP_MILLIS = _optional(
-    "scan.timestamp-millis", at_least(0), "Read as of this time, milliseconds since 1970."
+SCAN_VERSION = _text("scan.version", "Read as of this tag, or of `watermark-N`, or of this snapshot.")
+SCAN_WATERMARK = _optional("scan.watermark", int, "Read as of the first snapshot whose watermark is not below this.")
+SCAN_TIMESTAMP = _text("scan.timestamp", "Read as of this time, `2024-01-02 03:04:05`; UTC unless it says otherwise.")
+SCAN_TIMESTAMP_MILLIS = Option(
+    "scan.timestamp-millis",
+    at_least(0),
+    None,
+    "Read as of this time, milliseconds since 1970.",
+    aliases=("log.scan.timestamp-millis",),
 )
 READ_TASKS = _optional("read.tasks", at_least(1), "Threads of a read in this process.")
-
-_OTHERS = """
-    file.block-size metadata.stats-dense-store deletion-vectors.bitmap64
-    alter-column-null-to-not-null.disabled async-file-write auto-create batch-scan-mode bucket-append-ordered
-    cache-page-size changelog-file.compression changelog-file.format changelog-file.stats-mode
-    changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields clustering.columns
-    clustering.history-partition.idle-to-full-sort clustering.history-partition.limit clustering.incremental
-    clustering.strategy commit.force-compact compaction.delete-ratio-threshold compaction.force-rewrite-all-files
-    compaction.force-up-level-0 compaction.max-size-amplification-percent compaction.offpeak-ratio
-    compaction.offpeak.end.hour compaction.offpeak.start.hour compaction.optimization-interval compaction.size-ratio
-    compaction.total-size-threshold consumer-id consumer.ignore-progress consumer.mode
-    continuous.discovery-interval cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl
-    data-file.external-paths.specific-fs data-file.external-paths.strategy delete.force-produce-changelog
-    deletion-vector.index-file.target-size disable-explicit-type-casting end-input.check-partition-expire
-    file-index.in-manifest-threshold file-index.read.enabled file-operation.thread-num file-reader-async-threshold
-    file.compression.per.level file.suffix.include.compression force-lookup full-compaction.delta-commits
-    incremental-between incremental-between-scan-mode incremental-between-timestamp incremental-to-auto-tag
-    local-merge-buffer-size local-sort.max-num-file-handles log.changelog-mode log.consistency log.format
-    log.ignore-delete log.key.format lookup-compact lookup-compact.max-interval lookup-wait
-    lookup.cache-file-retention lookup.cache-max-disk-size lookup.cache-max-memory-size
-    lookup.cache-spill-compression lookup.cache.bloom.filter.enabled lookup.cache.bloom.filter.fpp
-    lookup.cache.high-priority-pool-ratio lookup.hash-load-factor lookup.local-file-type lookup.merge-buffer-size
-    lookup.merge-records-threshold manifest.compression manifest.delete-file-drop-stats manifest.format
-    materialized-table.definition-query materialized-table.interval-freshness
-    materialized-table.interval-freshness.time-unit materialized-table.logical-refresh-mode
-    materialized-table.refresh-handler-bytes materialized-table.refresh-handler-description
-    materialized-table.refresh-mode materialized-table.refresh-status metadata.stats-keep-first-n-columns
-    metadata.stats-mode.per.level metastore.partitioned-table metastore.tag-to-partition
-    metastore.tag-to-partition.preview num-sorted-run.stop-trigger page-size parquet.enable.dictionary partition
-    partition.end-input-to-done partition.expiration-batch-size partition.expiration-check-interval
-    partition.expiration-max-num partition.expiration-strategy partition.expiration-time
-    partition.idle-time-to-report-statistic partition.mark-done-action partition.mark-done-action.custom.class
-    partition.mark-done-action.http.params partition.mark-done-action.http.url partition.sink-strategy
-    partition.timestamp-formatter partition.timestamp-pattern path primary-key query-auth.enabled read.batch-size
-    record-level.expire-time record-level.time-field scan.bounded.watermark scan.creation-time-millis
-    scan.fallback-branch scan.file-creation-time-millis scan.manifest.parallelism scan.max-splits-per-task scan.mode
-    scan.plan-sort-partition scan.timestamp scan.version scan.watermark sink.process-time-zone
-    sink.watermark-time-zone snapshot.clean-empty-directories snapshot.expire.execution-mode
-    snapshot.watermark-idle-timeout sort-compaction.local-sample.magnification sort-compaction.range-strategy
-    sort-engine sort-spill-buffer-size sort-spill-threshold source.split.open-file-cost source.split.target-size
-    spill-compression.zstd-level stream-scan-mode streaming-read-append-overwrite streaming-read-mode
-    streaming-read-overwrite streaming.read.snapshot.delay tag.automatic-completion tag.automatic-creation
-    tag.batch.customized-name tag.create-success-file tag.creation-delay tag.creation-period
-    tag.creation-period-duration tag.default-time-retained tag.num-retained-max tag.period-formatter type upsert-key
-    write-buffer-for-append write-max-writers-to-spill write.batch-memory write.batch-size
-    zorder.var-length-contribution
-"""
-"""Keys that Paimon knows and lakebed keeps for it without acting on them."""
 
 OPTIONS = OptionSet(
     [
         *(value for value in list(vars().values()) if isinstance(value, Option)),
-        *(_text(key, "Kept for Paimon.") for key in _OTHERS.split()),
+        *(_text(key, "Kept for Paimon.") for key in TUNING),
+        *(Option(one.key, str, "", "Refused.", aliases=one.aliases) for one in UNSERVED),
     ],
     "Paimon tables",
-    ("lakebed.storage.", "fields.", "file-index.", "commit.callback.", "tag.callback.", "parquet.", "orc.", "avro."),
+    (
+        "lakebed.storage.",
+        "fields.",
+        "file-index.",
+        "commit.callback.",
+        "tag.callback.",
+        "parquet.",
+        "orc.",
+        "avro.",
+        "metadata.iceberg.",
+    ),
 )
 """Every key that may be given."""
 

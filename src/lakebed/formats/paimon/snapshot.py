@@ -176,7 +176,7 @@ class History:
         if isinstance(position, str) and position.startswith("tag:"):
             return self.tag(position.removeprefix("tag:"))
         if isinstance(position, str) and not position.lstrip("-").isdigit():
-            return self.at_time(_millis(position, self.store.location))
+            return self.at_text(position)
         return self.snapshot(int(position))
 
     def at_time(self, millis: int) -> Snapshot:
@@ -196,6 +196,10 @@ class History:
                 todo=f"The oldest is {self._time_of(ids[0])}" if ids else "The table has no snapshot yet",
             )  # fmt: skip
         return self.snapshot(ids[low - 1])
+
+    def at_text(self, moment: str) -> Snapshot:
+        """As `at_time`, for an ISO timestamp, in UTC unless it says otherwise."""
+        return self.at_time(_millis(moment, self.store.location))
 
     # ---- tags ----
 

@@ -20,6 +20,7 @@ from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.read.bucket import PaimonSplit
 from lakebed.formats.paimon.read.plan import plan_snapshot
+from lakebed.formats.paimon.read.travel import travelled
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.snapshot import History, instant_of
 from lakebed.formats.paimon.write.sink import PaimonSink
@@ -230,14 +231,10 @@ class PaimonTable(Table):
         return opt.table_options(schema.options, given)
 
     def _at(self, as_of: Position, options: Options) -> tuple[Snapshot | None, TableSchema]:
-        position = as_of
-        if position is None:
-            tag = options[opt.SCAN_TAG_NAME]
-            position = f"tag:{tag}" if tag else options[opt.SCAN_SNAPSHOT_ID]
-        if position is None and options[opt.SCAN_TIMESTAMP_MILLIS] is not None:
-            snapshot: Snapshot | None = self._history.at_time(options[opt.SCAN_TIMESTAMP_MILLIS])
+        if as_of is None:
+            snapshot = travelled(self._history, options, self.location)
+            if snapshot is None:
+                return self._history.latest(), self.table_schema
         else:
-            snapshot = self._history.at(position)
-            if position is None:
-                return snapshot, self.table_schema
+            snapshot = self._history.at(as_of)
         return snapshot, self._history.schema(snapshot.schema_id) if snapshot else self.table_schema

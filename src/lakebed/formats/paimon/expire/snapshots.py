@@ -23,6 +23,7 @@ from lakebed.formats.paimon.expire.unused import UnusedFiles
 from lakebed.formats.paimon.layout import branch_prefix, snapshot_path
 from lakebed.formats.paimon.publish import write_earliest
 from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
@@ -113,7 +114,7 @@ def interrupted_expiries(store: Store) -> list[str]:
 
 
 def _refuse(history: History, options: Options) -> None:
-    refuse_unserved(history.latest_schema(), options, history.store.location)
+    refuse_unserved(history.latest_schema(), options, Use.WRITE, history.store.location)
     for key in (opt.CHANGELOG_MIN, opt.CHANGELOG_MAX, opt.CHANGELOG_TIME):
         if options.given(key):
             raise UnsupportedError(

@@ -20,6 +20,7 @@ from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.bucket import BucketReader, DeletionFile, PaimonSplit
 from lakebed.formats.paimon.read.pruning import kept_entries
 from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates import columns_of
 from lakebed.verbs.read import ReadPlan
@@ -34,14 +35,14 @@ def plan_snapshot(
     `level_0` also reads what waits in level 0 for a compaction that makes it visible.
     """
     table = history.store.location
-    refuse_unserved(schema, options, table)
+    refuse_unserved(schema, options, Use.READ, table)
     if schema.primary_keys:
         merge_function(schema, options)
     whole = arrow_schema(schema.fields)
     used = {*columns, *columns_of(predicate, whole)}
     needed = tuple(name for name in schema.names if name in used or (not used and name == schema.names[0]))
     live = [entry for entry in live_files(history.store, snapshot) if entry.bucket != POSTPONE_BUCKET]
-    if not level_0:
+    if not (level_0 or shows_level_0(options)):
         live = _visible(live, history, schema, options)
     deletions = deletion_files(index_files(history.store, snapshot))
     folders = PartitionFolders.of(history.store, schema, options)
@@ -66,6 +67,12 @@ def _visible(
 def skips_level_0(schema: TableSchema, options: Options) -> bool:
     """Whether batch reads leave level 0 out, since only a compaction makes its rows visible."""
     return bool(schema.primary_keys) and (options[opt.DELETION_VECTORS] or options[opt.MERGE_ENGINE] == "first-row")
+
+
+def shows_level_0(options: Options) -> bool:
+    """Whether batch reads of a table with deletion vectors merge level 0 in (`deletion-vectors.merge-on-read`)."""
+    merges = options[opt.DELETION_VECTORS] and options[opt.DELETION_VECTORS_ON_READ]
+    return bool(merges and options[opt.MERGE_ENGINE] != "first-row")
 
 
 def _is_older(entry: ManifestEntry, history: History) -> bool:

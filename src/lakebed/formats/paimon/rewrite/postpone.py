@@ -22,7 +22,7 @@ from lakebed.formats.paimon.codec.message import PaimonMessage
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER
 from lakebed.formats.paimon.codec.types import arrow_schema
-from lakebed.formats.paimon.definition import BucketMode
+from lakebed.formats.paimon.definition import BucketMode, refuse_unserved
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.partitions import PartitionFolders
@@ -31,6 +31,7 @@ from lakebed.formats.paimon.read.plan import skips_level_0
 from lakebed.formats.paimon.read.pruning import kept_entries
 from lakebed.formats.paimon.rewrite.lifting import Lifting
 from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.unserved import Use
 from lakebed.formats.paimon.write.assigning import DirectAssigner
 from lakebed.formats.paimon.write.commit import Committer
 from lakebed.formats.paimon.write.committed import named_callbacks
@@ -69,6 +70,7 @@ class PostponeRewrite:
         Raises UsageError for another column, UnsupportedError for a table whose changelog it would have to write.
         """
         table = history.store.location
+        refuse_unserved(schema, options, Use.WRITE, table)
         if skips_level_0(schema, options) and options[opt.CHANGELOG_PRODUCER] in ("lookup", "full-compaction"):
             raise UnsupportedError(
                 f"lakebed does not compact postponed buckets of such tables with changelog-producer "

@@ -20,8 +20,9 @@ from lakebed.formats.paimon.codec.message import PaimonMessage
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, refuse_unserved
-from lakebed.formats.paimon.read.plan import plan_snapshot, skips_level_0
+from lakebed.formats.paimon.read.plan import plan_snapshot, shows_level_0, skips_level_0
 from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.unserved import Use
 from lakebed.formats.paimon.write.assigning import Assigner, Bucket, DirectAssigner
 from lakebed.formats.paimon.write.bucket import BucketFiles
 from lakebed.formats.paimon.write.commit import CommitSettings, Committer
@@ -73,7 +74,7 @@ class PaimonSink:
         self._tasks = 1  # as the driver's call of `channels` says; task writers are made from copies of this
         self._committer: Committer | None = None
         self._notes: tuple[str, ...] = ()
-        refuse_unserved(schema, options, store.location)
+        refuse_unserved(schema, options, Use.WRITE, store.location)
         check_defaults(schema.fields, store.location)
         _refuse_unwritten(schema, options, mode, store.location)
 
@@ -200,7 +201,7 @@ class PaimonSink:
         """What a reader does not see yet, "" where it sees all."""
         if self.bucket_mode is BucketMode.POSTPONE_MODE:
             return "the rows lie in postponed buckets: batch reads see them after a compaction, table.rewrite()"
-        if self.schema.primary_keys and skips_level_0(self.schema, self.options):
+        if skips_level_0(self.schema, self.options) and not shows_level_0(self.options):
             return "the rows lie in level 0: batch reads of this table see them after a compaction"
         return ""
 

@@ -1,0 +1,110 @@
+"""Options of Paimon that change which rows are seen or written, and that lakebed does not serve.
+
+Rules: Paimon's CoreOptions (the newest release), AbstractDataTableScan and the writers. Such an option is refused by
+its name before a row is read or written, whether the caller gave it or the table's schema holds it. Options that change
+no row are kept and do nothing (`tuning.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lakebed.errors import UnsupportedError
+from lakebed.kernel.options import Options
+
+
+class Use(StrEnum):
+    """What is about to be done with a table."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """An option that is refused unless its value is one of `harmless` (in lower case); `uses` are what it changes."""
+
+    key: str
+    what: str
+    harmless: tuple[str, ...] = ("",)
+    uses: tuple[Use, ...] = (Use.READ, Use.WRITE)
+    aliases: tuple[str, ...] = ()
+
+
+_READ, _WRITE = (Use.READ,), (Use.WRITE,)
+_OFF = ("", "false")
+
+UNSERVED = (
+    Unserved("type", "another kind of table than Paimon's own", ("", "table", "materialized-table")),
+    Unserved("chain-table.enabled", "rows chained over branches", _OFF),
+    Unserved("pk-clustering-override", "files that are clustered by other columns than the key", _OFF),
+    Unserved("sequence.snapshot-ordering", "rows ordered by the snapshot that wrote them", _OFF),
+    Unserved("primary-key.nullable", "nulls in primary keys", _OFF),
+    Unserved("data-evolution.enabled", "columns of one row in several files", _OFF),
+    Unserved("data-file.external-paths", "data files in other places"),
+    Unserved("data-file.path-directory", "data files in another folder"),
+    Unserved("index-file-in-data-file-dir", "index files beside data files", _OFF),
+    Unserved("manifest.format", "manifests in another format than Avro", ("", "avro")),
+    Unserved("blob-field", "columns in files of their own"),
+    Unserved(
+        "blob-descriptor-field", "columns that hold descriptors of files", aliases=("blob.stored-descriptor-fields",)
+    ),
+    Unserved("video-frame-field", "columns that hold frames of videos"),
+    Unserved("blob-view-field", "columns that show rows of another table"),
+    Unserved("blob-as-descriptor", "descriptors in place of bytes", _OFF),
+    Unserved("vector-field", "vectors in files of their own"),
+    Unserved("vector.file.format", "vectors in files of their own"),
+    Unserved("incremental-between", "the changes between two snapshots", uses=_READ),
+    Unserved("incremental-between-timestamp", "the changes between two times", uses=_READ),
+    Unserved("incremental-between-scan-mode", "the changes between two snapshots", uses=_READ),
+    Unserved("incremental-between-tag-to-snapshot", "the changes between two tags", _OFF, _READ),
+    Unserved("incremental-to-auto-tag", "the changes up to a tag", uses=_READ),
+    Unserved("scan.creation-time-millis", "files by the time of their creation", uses=_READ),
+    Unserved("scan.file-creation-time-millis", "files by the time of their creation", uses=_READ),
+    Unserved("scan.bucket", "one bucket alone", uses=_READ),
+    Unserved("scan.fallback-branch", "partitions of another branch", uses=_READ),
+    Unserved("scan.primary-branch", "partitions of another branch", uses=_READ),
+    Unserved("scan.fallback-snapshot-branch", "partitions of another branch", uses=_READ),
+    Unserved("scan.fallback-delta-branch", "partitions of another branch", uses=_READ),
+    Unserved("scan.ignore-corrupt-files", "reads that leave damaged files out", _OFF, _READ),
+    Unserved("scan.ignore-lost-files", "reads that leave lost files out", _OFF, _READ),
+    Unserved("batch-scan-mode", "scans of Paimon's own jobs", ("", "none"), _READ),
+    Unserved("stream-scan-mode", "scans of Paimon's own jobs", ("", "none"), _READ),
+    Unserved("postpone.merge-on-read", "rows of postponed buckets before their compaction", _OFF, _READ),
+    Unserved("query-auth.enabled", "rows and columns that a catalog hides from some users", _OFF, _READ),
+    Unserved("key-value.sequence_number.enabled", "sequence numbers as a column", _OFF, _READ),
+    Unserved("postpone.batch-write-fixed-bucket", "batch writes of postponed tables into real buckets", _OFF, _WRITE),
+    Unserved("write.sequence-number-init-mode", "sequence numbers from snapshot properties", ("", "scan"), _WRITE),
+    Unserved("upsert-key", "rows of append tables replaced by a key", uses=_WRITE),
+    Unserved("pk-vector.index.columns", "indexes of vectors beside the rows", uses=_WRITE),
+    Unserved("pk-btree.index.columns", "indexes beside the rows", uses=_WRITE),
+    Unserved("pk-bitmap.index.columns", "indexes beside the rows", uses=_WRITE),
+    Unserved("pk-multivalue.index.columns", "indexes beside the rows", uses=_WRITE),
+    Unserved("pk-full-text.index.columns", "indexes beside the rows", uses=_WRITE),
+    Unserved("metadata.iceberg.storage", "Iceberg metadata with each commit", ("", "disabled"), _WRITE),
+)
+"""Each key once; `paimon_options.txt` of the tests goes through all keys of Paimon."""
+
+ENCRYPTION = ("parquet.crypto.", "parquet.encryption.", "orc.encrypt", "orc.mask", "orc.key.provider")
+"""How keys begin that make file formats encrypt."""
+
+
+def refuse_options(options: Options, use: Use, table: str) -> None:
+    """Raise UnsupportedError for an option whose value asks for what lakebed does not serve."""
+    values = {key.lower(): value for key, value in options.raw.items()}
+    for one in UNSERVED:
+        value = values.get(one.key, "")
+        if use in one.uses and value.strip().lower() not in one.harmless:
+            raise _refusal(one.key, value, one.what, table)
+    for key, value in values.items():
+        if key.startswith(ENCRYPTION) and value:
+            raise _refusal(key, value, "encrypted files", table)
+
+
+def _refusal(key: str, value: str, what: str, table: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"option {key!r} is {value!r}, and lakebed does not serve {what}",
+        table=table,
+        todo="Leave the option out if you gave it; if it is the table's own, use Paimon's own engine",
+    )

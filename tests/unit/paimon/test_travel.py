@@ -1,0 +1,129 @@
+"""Scan options: the snapshot that they name, and the words for those that contradict each other."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakebed
+from lakebed import Table
+from lakebed.errors import NotInHistoryError, OptionError, UnsupportedError
+from tests.unit.paimon.conftest import SCHEMA, contents, rows
+
+TIMES = (1_700_000_000_000, 1_700_000_060_000, 1_700_000_120_000, 1_700_000_180_000)
+WATERMARKS = (None, 10, -(2**63), 30)
+
+
+@pytest.fixture(scope="module")
+def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four snapshots with known times and watermarks, the third one's kind COMPACT; tags `2` (of 3) and `first`."""
+    folder = tmp_path_factory.mktemp("travel") / "t"
+    table = lakebed.create(folder, "paimon", SCHEMA)
+    for place in range(4):
+        table.write(rows(("a", place + 1, "v", 1)))
+        path = folder / "snapshot" / f"snapshot-{place + 1}"
+        value = json.loads(path.read_text())
+        value.update(timeMillis=TIMES[place], commitKind="COMPACT" if place == 2 else "APPEND")
+        if WATERMARKS[place] is not None:
+            value["watermark"] = WATERMARKS[place]
+        path.write_text(json.dumps(value))
+    for name, source in (("2", 3), ("first", 1)):
+        (folder / "tag").mkdir(exist_ok=True)
+        (folder / "tag" / f"tag-{name}").write_text((folder / "snapshot" / f"snapshot-{source}").read_text())
+    return folder
+
+
+def seen(table: Table, **how: Any) -> int:
+    return len(contents(table, **how))
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, 4),
+        ({"scan.mode": "default"}, 4),
+        ({"scan.mode": "latest-full"}, 4),
+        ({"scan.mode": "FULL"}, 4),
+        ({"log.scan": "latest"}, 4),
+        ({"scan.mode": "compacted-full"}, 3),
+        ({"scan.snapshot-id": "2"}, 2),
+        ({"scan.mode": "from-snapshot", "scan.snapshot-id": "2"}, 2),
+        ({"scan.mode": "from-snapshot-full", "scan.snapshot-id": "2"}, 2),
+        ({"scan.mode": "from-snapshot", "scan.tag-name": "first"}, 1),
+        ({"scan.tag-name": "2"}, 3),
+        ({"scan.version": "1"}, 1),
+        ({"scan.version": "2"}, 3),  # a tag comes before a snapshot of that number
+        ({"scan.version": "first"}, 1),
+        ({"scan.version": "watermark-11"}, 4),
+        ({"scan.watermark": "-5"}, 2),
+        ({"scan.watermark": "10"}, 2),
+        ({"scan.mode": "from-snapshot", "scan.watermark": "11"}, 4),
+        ({"scan.timestamp-millis": str(TIMES[1])}, 2),
+        ({"log.scan.timestamp-millis": str(TIMES[2] - 1)}, 2),
+        ({"scan.timestamp": "2023-11-14 22:14:20"}, 2),
+        ({"scan.mode": "from-timestamp", "scan.timestamp": "2023-11-14T23:15:20.5+01:00"}, 3),
+    ],
+    ids=str,
+)
+def test_the_snapshot_that_options_name(location: Path, options: dict[str, str], wanted: int) -> None:
+    assert seen(lakebed.open(location, options=options)) == wanted
+
+
+def test_an_argument_comes_before_options(location: Path) -> None:
+    assert seen(lakebed.open(location, options={"scan.snapshot-id": "2"}), as_of=3) == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scan.snapshot-id": "2", "scan.tag-name": "2"},
+        {"scan.mode": "latest", "scan.snapshot-id": "2"},
+        {"scan.mode": "compacted-full", "scan.snapshot-id": "2"},
+        {"scan.mode": "from-snapshot"},
+        {"scan.mode": "from-snapshot", "scan.timestamp": "2023-11-14 22:14:20"},
+        {"scan.mode": "from-snapshot-full", "scan.tag-name": "2"},
+        {"scan.mode": "from-timestamp", "scan.snapshot-id": "2"},
+        {"scan.mode": "newest"},
+        {"scan.watermark": "x"},
+    ],
+    ids=str,
+)
+def test_options_that_contradict_each_other(location: Path, options: dict[str, str]) -> None:
+    with pytest.raises(OptionError):
+        lakebed.open(location, options=options).read()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scan.version": "none"}, {"scan.version": "9"}, {"scan.version": "watermark-31"}, {"scan.watermark": "31"},
+        {"scan.timestamp": "2023-01-01"}, {"scan.timestamp": "soon"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_not_in_the_history(location: Path, options: dict[str, str]) -> None:
+    with pytest.raises(NotInHistoryError):
+        lakebed.open(location, options=options).read()
+
+
+@pytest.mark.parametrize("mode", ["latest-delta", "incremental", "from-creation-timestamp", "from-file-creation-time"])
+def test_modes_that_are_not_served(location: Path, mode: str) -> None:
+    with pytest.raises(UnsupportedError, match=mode):
+        lakebed.open(location, options={"scan.mode": mode}).read()
+
+
+def test_scheduled_full_compactions_are_not_told_from_others(location: Path) -> None:
+    options = {"scan.mode": "compacted-full", "full-compaction.delta-commits": "3"}
+    with pytest.raises(UnsupportedError, match="compacted-full"):
+        lakebed.open(location, options=options).read()
+
+
+def test_level_0_of_a_table_with_deletion_vectors(tmp_path: Path) -> None:
+    options = {"bucket": "1", "deletion-vectors.enabled": "true"}
+    table = lakebed.create(tmp_path / "t", "paimon", SCHEMA, ["id"], options=options)
+    assert any("level 0" in note for note in table.write(rows(("a", 1, "v", 1), ("a", 2, "v", 1))).notes)
+    merging = lakebed.open(tmp_path / "t", options={"deletion-vectors.merge-on-read": "true"})
+    assert merging.write(rows(("a", 1, "w", 2)), "upsert").notes == ()
+    assert contents(table) == []
+    assert contents(merging) == [("a", 1, "w", 2), ("a", 2, "v", 1)]
