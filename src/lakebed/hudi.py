@@ -28,8 +28,8 @@ def post_commit(
     due, and stops the instant's heartbeat in any case.
 
     `table` is an opened table or its location, `instant` the requested time of the commit, `options` those of
-    `table.archive`. Raises UsageError while the instant is pending; an error of the archival is raised after the
-    heartbeat was stopped, and the commit stands.
+    `table.archive`. Raises UsageError while the instant is pending. The commit stands: what fails is a note of the
+    result, and the next call does it.
     """
     opened = _hudi(table)
     time = instant.time if isinstance(instant, Instant) else str(instant)

@@ -33,6 +33,8 @@ def archive(
     if result.dropped:
         gone = "would be dropped" if dry_run else "were dropped"
         output.log(f"{len(result.dropped)} archived instants up to {result.dropped[-1]} {gone} from the archive")
+    for note in result.notes:
+        output.log(note)
 
 
 def _show(result: ArchiveResult) -> None:

@@ -77,7 +77,7 @@ class ArchiveResult:
     """`archived` and `kept` are instant times; `settings` the values really used, each with its reason.
 
     `dropped` are archived instants that the retention of the archive removed, `dropped_files` the archive files that it
-    removed or wrote anew without them.
+    removed or wrote anew without them. `notes` say what failed once the instants were archived: the next run does it.
     """
 
     archived: tuple[str, ...]
@@ -87,3 +87,4 @@ class ArchiveResult:
     dry_run: bool = False
     dropped: tuple[str, ...] = ()
     dropped_files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

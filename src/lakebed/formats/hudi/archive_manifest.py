@@ -3,6 +3,10 @@
 Rules: Hudi's `LSMTimeline.latestSnapshotManifest` and `latestSnapshotVersion`. `_version_` names the manifest that
 counts. Where that file is missing or holds no number, the greatest manifest counts that is whole: it can be read, and
 the files that it names are there. Hudi itself takes the greatest, whole or not.
+
+Each manifest is made on top of the one before, and its number is claimed. So one that follows what `_version_` names
+counts already, if it is whole: its writer died before it named it, or is about to. An archiver that is overtaken in
+between cannot take history back.
 """
 
 from __future__ import annotations
@@ -35,7 +39,23 @@ def load_history(store: Store, folder: str) -> History:
         version = parse_version(store.read(f"{folder}/{VERSION_FILE}"))
     except (FileNotFoundError, CorruptError):
         return _greatest(store, folder)
-    return _manifest(store, folder, version) if version else History(0)
+    if not version:
+        return History(0)
+    history = _manifest(store, folder, version)
+    while (following := _following(store, folder, history)) is not None:
+        history = following
+    return history
+
+
+def _following(store: Store, folder: str, history: History) -> History | None:
+    """The manifest on top of one, if it is there and whole."""
+    try:
+        following = _manifest(store, folder, history.version + 1)
+    except (FileNotFoundError, CorruptError):
+        return None
+    known = {file.name for file in history.files}
+    new = [file.name for file in following.files if file.name not in known]
+    return following if all(store.exists(f"{folder}/{name}") for name in new) else None
 
 
 def _greatest(store: Store, folder: str) -> History:

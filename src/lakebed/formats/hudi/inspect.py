@@ -22,6 +22,7 @@ from lakebed.formats.hudi.options import COMMITS_RETAINED
 from lakebed.formats.hudi.read.snapshot import plan_snapshot
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
+from lakebed.kernel import clock
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.model.report import Figure, Finding, Health, TableReport
@@ -244,7 +245,7 @@ def _age(time: str, zone: str) -> datetime.timedelta | None:
         began = datetime.datetime.strptime(time[:14], "%Y%m%d%H%M%S")
     except ValueError:
         return None
-    now = datetime.datetime.now(datetime.UTC if zone == "UTC" else None).replace(tzinfo=None)
+    now = clock.moment(datetime.UTC if zone == "UTC" else None)
     return now - began
 
 

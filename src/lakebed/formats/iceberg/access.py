@@ -6,7 +6,6 @@ as the REST catalog's requirements and updates, and tell a lost race from an out
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -66,8 +65,3 @@ def clean_log(files: Files, before: TableMetadata, after: TableMetadata) -> None
     """Removes metadata files that fell out of the log, where the table wants it; a failure leaves them."""
     with suppress(Exception):  # the commit stands
         files.delete_many(dropped_metadata(before, after))
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000

@@ -7,7 +7,6 @@ committed.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -29,6 +28,7 @@ from lakebed.formats.iceberg.entries import DataFile, DeleteFile, data_files, de
 from lakebed.formats.iceberg.entry_columns import added_entries
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import iter_entries, read_entries, read_manifest_list
+from lakebed.kernel import clock
 from lakebed.kernel.options import Options
 
 Chooser = Callable[[pa.Table], pa.Array]
@@ -259,4 +259,4 @@ def _set(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.T
 
 def _after(metadata: TableMetadata) -> int:
     """Now, in milliseconds, and not before the last change: clocks of writers differ."""
-    return max(time.time_ns() // 1_000_000, int(metadata.document.get("last-updated-ms", 0)))
+    return max(clock.now_ms(), int(metadata.document.get("last-updated-ms", 0)))

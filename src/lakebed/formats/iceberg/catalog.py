@@ -34,7 +34,6 @@ from lakebed.formats.iceberg.access import (
     TableAccess,
     check,
     clean_log,
-    now_ms,
 )
 from lakebed.formats.iceberg.catalog_client import (
     CATALOG_OPTIONS,
@@ -49,6 +48,7 @@ from lakebed.formats.iceberg.codec.updates import Words, applied
 from lakebed.formats.iceberg.file_io import storage_options
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.path_table import PathTable
+from lakebed.kernel import clock
 from lakebed.kernel.files import open_store
 from lakebed.kernel.files.credentials import credentials_from, is_secret
 
@@ -185,7 +185,7 @@ class CatalogTable:
         location = answer.metadata_location
         with suppress(LakebedError, FileNotFoundError):  # the commit stands, whether its file can be read or not
             return self._read(location)
-        return Loaded(TableMetadata(applied(base.metadata, updates, now_ms(), base.location)), location)
+        return Loaded(TableMetadata(applied(base.metadata, updates, clock.now_ms(), base.location)), location)
 
     def _swap(self, catalog: MetastoreCatalog, entry: CatalogEntry, base: Loaded, updates: Sequence[Words]) -> Loaded:
         """The next metadata file, put in the place of the current one."""
@@ -229,7 +229,7 @@ class CatalogTable:
         """Writes the next metadata file, unless the catalog has moved on since `base` was read."""
         if current.metadata_location != base.location:
             raise CommitFailedException(f"the catalog is at {current.metadata_location}")
-        document = applied(base.metadata, updates, now_ms(), base.location)
+        document = applied(base.metadata, updates, clock.now_ms(), base.location)
         metadata = TableMetadata(document)
         compressed = metadata.properties.get("write.metadata.compression-codec", "none").lower() == "gzip"
         version = layout.catalog_version(base.location.rpartition("/")[2])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -23,6 +22,7 @@ from pyiceberg.transforms import parse_transform
 from lakebed.errors import OptionError, SchemaError, UsageError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.codec.schema import METADATA_COLUMNS
+from lakebed.kernel import clock
 from lakebed.kernel.predicates import find_column
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 
@@ -86,7 +86,7 @@ def new_metadata(
     old = {"schema": columns, "partition-spec": fields} if version == 1 else {}
     return {
         "format-version": version, "table-uuid": str(uuid.uuid4()), "location": location,
-        **({"last-sequence-number": 0} if version > 1 else {}), "last-updated-ms": time.time_ns() // 1_000_000,
+        **({"last-sequence-number": 0} if version > 1 else {}), "last-updated-ms": clock.now_ms(),
         "last-column-id": schema.highest_field_id, **old, "current-schema-id": 0, "schemas": [columns],
         "default-spec-id": 0, "partition-specs": [{"spec-id": 0, "fields": fields}],
         "last-partition-id": max((field.field_id for field in spec.fields), default=999), "default-sort-order-id": 0,

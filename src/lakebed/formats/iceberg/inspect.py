@@ -6,7 +6,6 @@ worth a rewrite from 5 of them on, deletes of 0.3 of a table's rows cost every r
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -23,6 +22,7 @@ from lakebed.formats.iceberg.expire.options import OPTIONS as EXPIRE
 from lakebed.formats.iceberg.expire.snapshots import plan_expiry
 from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
+from lakebed.kernel import clock
 from lakebed.kernel.options import Option, Options, OptionSet, at_least
 from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
@@ -92,7 +92,7 @@ class _Report:
         found = sorted(metadata.snapshots.values(), key=lambda s: s.timestamp_ms)
         in_history = {s.snapshot_id for ref in metadata.refs.values() for s in _line(metadata, ref.snapshot_id)}
         staged = [s for s in found if s.snapshot_id not in in_history]
-        now = time.time_ns() // 1_000_000
+        now = clock.now_ms()
         plan = plan_expiry(metadata, self.asked, now, self.access.name)
         self.figures["snapshots"] = {
             "snapshots": len(found), "oldest": iso_time(found[0].timestamp_ms) if found else None,

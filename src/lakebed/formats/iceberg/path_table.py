@@ -14,10 +14,11 @@ from typing import Any
 
 from lakebed.errors import CorruptError, StorageError, TableNotFoundError, UnsupportedError
 from lakebed.formats.iceberg import layout
-from lakebed.formats.iceberg.access import Loaded, LostRaceError, OutcomeUnknownError, check, clean_log, now_ms
+from lakebed.formats.iceberg.access import Loaded, LostRaceError, OutcomeUnknownError, check, clean_log
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json, metadata_to_json
 from lakebed.formats.iceberg.codec.updates import Words, applied
 from lakebed.formats.iceberg.files import Files
+from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.files.credentials import credentials_from
 
@@ -66,7 +67,7 @@ class PathTable:
                 todo="Open it by its name, as catalog:namespace.table",
             )  # fmt: skip
         check(base, requirements)
-        document = applied(base.metadata, updates, now_ms(), base.location)
+        document = applied(base.metadata, updates, clock.now_ms(), base.location)
         after = TableMetadata(document)
         compressed = after.properties.get("write.metadata.compression-codec", "none").lower() == "gzip"
         target = layout.path_table_metadata(version + 1, compressed)

@@ -6,7 +6,6 @@ Rules: Paimon's SchemaValidation and Schema.Builder.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -25,6 +24,7 @@ from lakebed.formats.paimon.codec.types import (
     field_from_arrow,
 )
 from lakebed.formats.paimon.unserved import Use, refuse_options
+from lakebed.kernel import clock
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates import find_column
 from lakebed.model.rowkind import ROW_KIND_COLUMN
@@ -87,7 +87,7 @@ def new_schema(
         partition,
         primary,
         _spelled(stored, schema, table),
-        time_millis=int(time.time() * 1000),
+        time_millis=clock.now_ms(),
     )
     for field in made.fields:
         arrow_type(field.type)

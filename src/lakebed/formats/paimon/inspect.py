@@ -6,7 +6,6 @@ Only metadata and listings are read. Thresholds are Paimon's own: `num-sorted-ru
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from lakebed.formats.paimon.manifests import index_files, live_files
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.plan import shows_level_0, skips_level_0
 from lakebed.formats.paimon.snapshot import EARLIEST, LATEST, History, iso_time
+from lakebed.kernel import clock
 from lakebed.kernel.commit.callbacks import ledgers
 from lakebed.kernel.options import Options
 from lakebed.model.report import Figure, Finding, Health, TableReport
@@ -219,7 +219,7 @@ def inspect(history: History, options: Options) -> TableReport:
     try:
         latest = history.latest()
         live, indexes = live_files(history.store, latest), index_files(history.store, latest)
-        retention = RetentionPlanner(history, options).plan(int(time.time() * 1000))
+        retention = RetentionPlanner(history, options).plan(clock.now_ms())
         known = consumers(history)
     except (CorruptError, DataCleanedError) as error:
         what, why = f"the newest snapshot cannot be read: {error.what} {error.file}".strip(), error.why

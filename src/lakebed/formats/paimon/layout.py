@@ -12,7 +12,9 @@ import uuid
 
 MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
-STAGING_FOLDER = ".lakebed/staging"
+OWN_FOLDER = ".lakebed"
+"""What lakebed keeps in a table beside Paimon's own files; engines do not look into it."""
+STAGING_FOLDER = f"{OWN_FOLDER}/staging"
 """Where rows of writes under way wait. lakebed's own; Paimon's engines pass it over."""
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from lakebed.errors import CommitConflictError
+from lakebed.kernel import clock
 
 T = TypeVar("T")
 
@@ -49,14 +50,14 @@ class RetryPolicy:
 
 def with_retries(attempt: Callable[[int], Won[T] | Lost], policy: RetryPolicy, table: str) -> T:
     """Call `attempt` with 0, 1, 2 ... until it wins. CommitConflictError when the policy allows no further try."""
-    began = time.monotonic()
+    began = clock.steady()
     reason = ""
     for number in range(policy.max_retries + 1):
         outcome = attempt(number)
         if isinstance(outcome, Won):
             return outcome.value
         reason = outcome.reason
-        late = policy.timeout is not None and time.monotonic() - began > policy.timeout
+        late = policy.timeout is not None and clock.steady() - began > policy.timeout
         if late or number == policy.max_retries:
             break
         time.sleep(policy.wait(number))

@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 import stat
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import starmap
@@ -242,15 +241,15 @@ class LocalStore(Store):
     @contextmanager
     def _staged(self, data: bytes) -> Iterator[str]:
         staging = os.path.join(self._root, STAGING)
-        if not self._swept:
-            self._sweep(staging)
-            self._swept = True
         staged = os.path.join(staging, secrets.token_hex(16))
         try:
             with _into_folder(staged, lambda: open(staged, "xb")) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+            if not self._swept:
+                self._sweep(staging, staged)
+                self._swept = True
             yield staged
         finally:
             with suppress(OSError):
@@ -259,11 +258,13 @@ class LocalStore(Store):
                 os.rmdir(staging)
 
     @staticmethod
-    def _sweep(staging: str) -> None:
+    def _sweep(staging: str, staged: str) -> None:
+        """Remove what dead puts left: files much older than one just staged, by the clock of the disk."""
         with suppress(OSError), os.scandir(staging) as entries:
+            now = os.path.getmtime(staged)
             for entry in entries:
                 with suppress(OSError):
-                    if entry.stat().st_mtime < time.time() - _STRAY_SECONDS:
+                    if entry.stat().st_mtime < now - _STRAY_SECONDS:
                         os.unlink(entry.path)
 
     def _file(self, path: str) -> str:

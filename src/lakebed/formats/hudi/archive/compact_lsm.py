@@ -9,9 +9,11 @@ the limit is passed over here, where Hudi's compaction stops at it for good.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pyarrow.compute as pc
 
+from lakebed.errors import CorruptError
 from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.archive.write_lsm import publish
 from lakebed.formats.hudi.archive_manifest import History
@@ -26,11 +28,13 @@ from lakebed.formats.hudi.codec.lsm import (
     read_rows,
 )
 from lakebed.kernel.files import Store
+from lakebed.kernel.files.age import certain_now, older_than
 
 LIMIT = 1 << 30
 """The most bytes that go into one merge."""
 _MANIFESTS_KEPT = 3
 _LEAST = 2
+_STRAY_SECONDS = 3600
 
 
 def compact(
@@ -79,20 +83,36 @@ def merge(store: Store, folder: str, files: Sequence[LsmFile], level: int, held:
     return LsmFile(lsm_name(first, last, level), store.size(path), first, last, level)
 
 
-def clean_up(store: Store, folder: str, levels: int) -> list[str]:
-    """Removes manifests older than those kept, and data files that no kept manifest lists; the paths removed."""
+def clean_up(store: Store, folder: str, levels: int, held: StillHeld) -> list[str]:
+    """Removes manifests older than those kept, and data files that no kept manifest lists; the paths removed.
+
+    A file that no manifest at all lists is what a crash left, or what somebody is about to publish whom the lock did
+    not keep out: it goes once it is an hour old by the store's clock.
+    """
     names = [info.name for info in store.list(folder).files]
     versions = sorted((n for name in names if (n := manifest_version(name)) is not None), reverse=True)
     keep, drop = versions[: _MANIFESTS_KEPT + levels], versions[_MANIFESTS_KEPT + levels :]
     if not drop:
         return []
-    listed = {
-        file.name for version in keep for file in parse_manifest(store.read(f"{folder}/{MANIFEST_PREFIX}{version}"))
-    }
+    listed, before = _listed(store, folder, keep), _listed(store, folder, drop)
     gone = [f"{folder}/{MANIFEST_PREFIX}{version}" for version in drop]
-    gone += [f"{folder}/{name}" for name in names if parse_name(name) is not None and name not in listed]
+    unlisted = [name for name in names if parse_name(name) is not None and name not in listed]
+    gone += [f"{folder}/{name}" for name in unlisted if name in before]
+    strays = [f"{folder}/{name}" for name in unlisted if name not in before]
+    if strays:
+        gone += older_than(store, strays, certain_now(store, folder) - _STRAY_SECONDS)
+    held()
     store.delete_many(gone)
     return gone
+
+
+def _listed(store: Store, folder: str, versions: Sequence[int]) -> set[str]:
+    """The data files that manifests name; one that is torn names none."""
+    found: set[str] = set()
+    for version in versions:
+        with suppress(CorruptError, FileNotFoundError):
+            found.update(file.name for file in parse_manifest(store.read(f"{folder}/{MANIFEST_PREFIX}{version}")))
+    return found
 
 
 def _range(store: Store, folder: str, file: LsmFile) -> tuple[str, str]:

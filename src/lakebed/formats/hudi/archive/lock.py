@@ -4,14 +4,20 @@ Hudi's `FileSystemBasedLockProvider` claims `lock` in the folder `.hoodie` (or a
 only if it is not there, and deletes it. Other kinds (ZooKeeper, DynamoDB, the Hive metastore, conditional writes) need
 their own clients: they are refused, and the caller may hold such a lock itself.
 
-The lease is a file of one owner with an end. Claiming it is to put the own file and then to look for others that still
-hold: whoever sees one steps back. Of two that come at the same time at least one sees the other, so there are never
-two holders; if both step back, both try again after different waits. Ends are compared by the machines' clocks.
+The lease is a file of one owner that says how long it holds once it was written. Claiming it is to put the own file and
+then to look for others that still hold: whoever sees one steps back. Of two that come at the same time at least one
+sees the other, so there are never two holders; if both step back, both try again after different waits.
+
+No two machines' clocks are compared. Whether another's lease has ended is told by the store's clock alone, which
+stamped its file and stamps one that is made to ask; how long the own one holds, by a clock here that only measures. A
+holder looks for its own file before each step, so that it stops when somebody took the lease away all the same.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import logging
 import os
 import random
 import secrets
@@ -25,7 +31,9 @@ from typing import Any
 from lakebed.errors import CommitConflictError, StorageError, UnsupportedError
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.formats.hudi.options import ARCHIVE_LOCK, LEASE_TIME, LOCK_FOLDER, LOCK_PROVIDER, LOCK_WAIT
+from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
+from lakebed.kernel.files.age import store_now
 from lakebed.kernel.options import Options
 
 LEASES = f"{HOODIE}/.lakebed"
@@ -33,7 +41,11 @@ LEASES = f"{HOODIE}/.lakebed"
 _PREFIX = "archiver-"
 _LOCK_FILE = "lock"
 _POLL = 0.25
+_COARSE = 2.0
+"""Seconds that a store's times may be coarse by."""
 _IN_PROCESS = ("InProcessLockProvider", "NoopLockProvider")
+
+_LOG = logging.getLogger("lakebed.hudi")
 
 StillHeld = Callable[[], None]
 """Raises CommitConflictError when the lock was lost; called before each step that others could see."""
@@ -73,17 +85,34 @@ def _nothing() -> None:
 @contextmanager
 def _lock_file(store: Store, options: Options) -> Iterator[StillHeld]:
     path = f"{_inside(store, options[LOCK_FOLDER]) or HOODIE}/{_LOCK_FILE}"
-    mark = json.dumps({"lockCreateTime": time.strftime("%Y-%m-%d %H:%M:%S"), "lockThreadName": f"lakebed {_token()}"})
-    ends = time.monotonic() + options[LOCK_WAIT] / 1000
+    created = clock.moment().strftime("%Y-%m-%d %H:%M:%S")
+    mark = json.dumps({"lockCreateTime": created, "lockThreadName": f"lakebed {_token()}"})
+    ends = clock.steady() + options[LOCK_WAIT] / 1000
     while store.put_if_absent(path, mark.encode()) is not PutOutcome.CREATED:
-        if time.monotonic() > ends:
+        if clock.steady() > ends:
             todo = "Try again when it is done; if that process died, remove the file by hand"
             raise _held_elsewhere(store, path, "another process holds the table's lock", todo)
         time.sleep(_POLL * random.uniform(0.5, 1.5))
+
+    def is_ours() -> bool:
+        try:
+            return store.read(path) == mark.encode()
+        except FileNotFoundError:
+            return False
+
+    def held() -> None:
+        if not is_ours():  # Hudi's engine takes a lock away that is older than its own setting for that
+            todo = "Nothing is lost: archive again"
+            raise _held_elsewhere(store, path, "the table's lock was taken away from the archiver", todo)
+
     try:
-        yield _nothing  # such a lock has no end
+        yield held
     finally:
-        store.delete(path)
+        try:
+            if is_ours():
+                store.delete(path)
+        except Exception as error:  # noqa: BLE001 - what was archived is archived, whatever becomes of the lock
+            _LOG.warning("%s: the lock %s could not be given back, remove it by hand: %s", store.location, path, error)
 
 
 def _inside(store: Store, folder: str) -> str:
@@ -120,16 +149,18 @@ class _Lease:
     path: str
     seconds: float
     ends: float = 0.0
+    """By our steady clock."""
 
     def renew(self) -> None:
-        self.ends = time.time() + self.seconds
-        owner = {"owner": socket.gethostname(), "process": os.getpid(), "ends": self.ends}
+        began = clock.steady()
+        owner = {**_identity(), "seconds": self.seconds, "ends": clock.now() + self.seconds}
         self.store.write(self.path, json.dumps(owner).encode())
+        self.ends = began + self.seconds
 
     def still_held(self) -> None:
         """Renews in the second half of the lease; a lease that ran out, or was taken away, is lost."""
-        left = self.ends - time.time()
-        if left <= 0 or (left < self.seconds / 2 and not self.store.exists(self.path)):
+        left = self.ends - clock.steady()
+        if left <= 0 or not self.store.exists(self.path):
             raise CommitConflictError(
                 "the archiver's lease ran out",
                 table=self.store.location,
@@ -156,34 +187,39 @@ def _lease(store: Store, options: Options) -> Iterator[StillHeld]:
 
 def _acquire(lease: _Lease, options: Options) -> None:
     store = lease.store
-    ends = time.monotonic() + options[LOCK_WAIT] / 1000
+    ends = clock.steady() + options[LOCK_WAIT] / 1000
     while True:
-        rival = _rival(store, lease.path)
+        rival = _rival(store, lease)
         if not rival:
             lease.renew()
-            rival = _rival(store, lease.path)
+            rival = _rival(store, lease)
             if not rival:
                 return
             store.delete(lease.path)
-        if time.monotonic() > ends:
+        if clock.steady() > ends:
             todo = "Nothing was changed. Try again when it is done; a dead one's lease ends by itself"
             raise _held_elsewhere(store, rival, "another archiver is at work on this table", todo)
         time.sleep(_POLL * random.uniform(0.5, 1.5))
 
 
-def _rival(store: Store, own: str) -> str:
+def _rival(store: Store, own: _Lease) -> str:
     """The lease file of somebody else that has not ended, "" without one; ended ones are removed on the way."""
+    now: float | None = None
     for info in store.list(LEASES).files:
-        if info.path == own or not info.name.startswith(_PREFIX):
+        if info.path == own.path or not info.name.startswith(_PREFIX):
             continue
         try:
             owner = json.loads(store.read(info.path))
-            held = float(owner["ends"]) > time.time() and not _is_dead(owner, info.path)
+            seconds = float(owner.get("seconds", own.seconds))  # earlier releases did not say
+            ended = _is_dead(owner, info.path)
+            if not ended:
+                now = store_now(store, LEASES) if now is None else now
+                ended = now - store.modified(info.path) > seconds + _COARSE
         except FileNotFoundError:
             continue
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             return info.path
-        if held:
+        if not ended:
             return info.path
         store.delete(info.path)
     return ""
@@ -193,10 +229,26 @@ _ours: set[str] = set()
 """The leases that this process holds or wants."""
 
 
+@functools.cache
+def _machine() -> str:
+    """What no other machine and no other container has, as far as this one can tell: its name, its boot, and the
+    numbering of its processes."""
+    found = [socket.gethostname()]
+    with suppress(OSError):
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            found.append(file.read().strip())
+        found.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(found)
+
+
+def _identity() -> dict[str, Any]:
+    return {"owner": _machine(), "process": os.getpid()}
+
+
 def _is_dead(owner: Mapping[str, Any], path: str) -> bool:
     """Whether the owner was a process of this machine that is no more."""
     process = owner.get("process")
-    if owner.get("owner") != socket.gethostname() or not isinstance(process, int):
+    if owner.get("owner") != _machine() or not isinstance(process, int):
         return False
     if process == os.getpid():
         return path not in _ours

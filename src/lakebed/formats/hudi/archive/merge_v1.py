@@ -2,27 +2,35 @@
 
 Rules: Hudi's `HoodieTimelineArchiver.mergeArchiveFilesIfNecessary` of 0.x (1.x never merges): the newest files below
 `hoodie.archive.merge.small.file.limit.bytes`, up to the first larger one, become one file with the next free number
-when there are `hoodie.archive.merge.files.batch.size` of them. A plan beside them makes it safe: a run that finds a
-plan whose files are all there removes what was merged, otherwise what is left of them.
+when there are `hoodie.archive.merge.files.batch.size` of them. A plan beside them says what is merged into what, for
+a run that finds it after a crash.
+
+No file goes before it was seen that the merged one holds all that it holds, whoever asks and whatever became of the
+lock: the merged file is put whole, a merge that a crash left is ended and not undone, and whoever was overtaken stops.
+Only a merged file that lacks something is removed, which Hudi's engine can leave but lakebed cannot.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import fastavro
 
 from lakebed.errors import CorruptError
+from lakebed.formats.hudi.archive.claim import claim, taken
 from lakebed.formats.hudi.archive.lock import StillHeld
-from lakebed.formats.hudi.archive.write_v1 import archive_files, archive_name, next_number
+from lakebed.formats.hudi.archive.write_v1 import State, archive_files, archive_name, next_number, put_archive
+from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.avro import record_run
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, LogBlock, parse_log
 from lakebed.formats.hudi.codec.log_write import run_content, write_block
 from lakebed.formats.hudi.options import BATCH_BYTES, MERGE_BATCH, MERGE_ENABLE, MERGE_SMALL
 from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.options import Options
+from lakebed.kernel.scratch import Scratch
 
 PLAN = "mergeArchivePlan"
 """The file that says which files are being merged into which."""
@@ -40,7 +48,7 @@ _PLAN_SCHEMA = fastavro.parse_schema(
 )
 
 
-def recover(store: Store, folder: str) -> None:
+def recover(store: Store, folder: str, scratch: Scratch, held: StillHeld) -> None:
     """Ends or undoes a merge that a crash left half done, ours or Hudi's."""
     path = f"{folder}/{PLAN}"
     try:
@@ -48,34 +56,86 @@ def recover(store: Store, folder: str) -> None:
     except FileNotFoundError:
         return
     except CorruptError:  # the plan itself was torn: nothing was merged by it
+        held()
         store.delete(path)
         return
     there = {info.name for info in store.list(folder).files}
-    if all(name in there for name in candidates):
-        store.delete(f"{folder}/{merged}")
-    else:
-        store.delete_many(f"{folder}/{name}" for name in candidates)
+    left = [f"{folder}/{name}" for name in candidates if name in there and name != merged]
+    held()
+    if left and merged in there:
+        known = _states(store, f"{folder}/{merged}", scratch)
+        parts = [_states(store, one, scratch) for one in left]
+        if known is not None and all(part is not None and part <= known for part in parts):
+            store.delete_many(left)
+        elif len(left) == len(candidates):
+            store.delete(f"{folder}/{merged}")
     store.delete(path)
 
 
-def merge_small(store: Store, folder: str, options: Options, held: StillHeld) -> str:
-    """Merges the newest small files where that is asked for and there are enough; the new file's path, or ""."""
+def merge_small(store: Store, folder: str, options: Options, held: StillHeld) -> tuple[str, ...]:
+    """Merges the newest small files where that is asked for and there are enough; the paths of the new files.
+
+    A file holds at most `lakebed.archive.batch-bytes` or one small file more, since it is put together in memory.
+    Raises CommitConflictError when another archiver was at work in between: nothing is removed then.
+    """
     if not options[MERGE_ENABLE]:
-        return ""
+        return ()
     candidates = _candidates(archive_files(store, folder), options[MERGE_SMALL])
     if len(candidates) < options[MERGE_BATCH]:
-        return ""
+        return ()
+    return tuple(
+        _merge(store, folder, part, options[BATCH_BYTES], held)
+        for part in _parts(candidates, max(options[BATCH_BYTES], options[MERGE_SMALL]))
+    )
+
+
+def _merge(store: Store, folder: str, candidates: Sequence[FileInfo], most: int, held: StillHeld) -> str:
     held()
     merged = archive_name(next_number(store, folder))
-    store.write(f"{folder}/{PLAN}", _plan([store.url(info.path) for info in candidates], merged))
-    path = f"{folder}/{merged}"
-    with store.open_output(path) as sink:
-        for block in _merged_blocks(store, candidates, options[BATCH_BYTES]):
-            sink.write(block)
+    plan, path = _plan([store.url(info.path) for info in candidates], merged), f"{folder}/{merged}"
+    if not claim(store, f"{folder}/{PLAN}", plan, "the plan of a merge"):
+        raise taken(store, f"{folder}/{PLAN}", "it merges archive files")
+    data = b"".join(_merged_blocks(store, candidates, most))
     held()
+    put_archive(store, path, data)
+    held()
+    _check_stands(store, f"{folder}/{PLAN}", plan, path, len(data))
     store.delete_many(info.path for info in candidates)
     store.delete(f"{folder}/{PLAN}")
     return path
+
+
+def _check_stands(store: Store, plan_path: str, plan: bytes, path: str, size: int) -> None:
+    """CommitConflictError unless plan and merged file are there as we put them."""
+    with suppress(FileNotFoundError):
+        if store.size(path) == size and store.read(plan_path) == plan:
+            return
+    raise taken(store, path, "what was merged here is not there any more")
+
+
+def _states(store: Store, path: str, scratch: Scratch) -> set[State] | None:
+    """The states of instants that an archive file holds, of a torn one those that are whole; None where none can be
+    read."""
+    try:
+        entries = parse_archive([store.read(path)], scratch).entries
+    except (CorruptError, FileNotFoundError):
+        return None
+    return {(entry.instant, entry.action, entry.state.lower()) for entry in entries}
+
+
+def _parts(files: Sequence[FileInfo], most: int) -> Iterator[list[FileInfo]]:
+    """Neighbours of together at most so many bytes, in the files' order; single files are left as they are."""
+    part: list[FileInfo] = []
+    size = 0
+    for info in files:
+        if part and size + info.size > most:
+            if len(part) > 1:
+                yield part
+            part, size = [], 0
+        part.append(info)
+        size += info.size
+    if len(part) > 1:
+        yield part
 
 
 def _candidates(files: Sequence[FileInfo], small: int) -> list[FileInfo]:

@@ -7,19 +7,23 @@ A job that writes with another engine may call it as well.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from contextlib import suppress
+from dataclasses import replace
 
-from lakebed.errors import StorageError, UsageError
+from lakebed.errors import UsageError
 from lakebed.formats.hudi.archive.active import load_active
 from lakebed.formats.hudi.archive.delete import HEARTBEATS, delete_markers
 from lakebed.formats.hudi.archive.run import archive
 from lakebed.formats.hudi.archive.settings import check_given, with_properties
 from lakebed.formats.hudi.config import load_config
 from lakebed.formats.hudi.options import ARCHIVE_AUTOMATIC
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
 from lakebed.model.upkeep import ArchiveResult, Blocker
+
+_LOG = logging.getLogger("lakebed.hudi")
 
 
 def post_commit(
@@ -29,7 +33,8 @@ def post_commit(
 
     Markers that cannot be removed are left to the next archival. With `hoodie.archive.automatic=false` nothing is
     archived. Raises UsageError, before anything is touched, while the instant is pending: its markers and its heartbeat
-    are those of a writer at work. Errors of the archival are raised after the heartbeat was stopped; the commit stands.
+    are those of a writer at work. The commit stands: what fails after that is a note of the result, and goes to the
+    log, for an error would make the caller write again. The next call does it.
     """
     asked = check_given(given)
     config = load_config(store)
@@ -43,12 +48,19 @@ def post_commit(
                 why="post_commit removes its markers and stops its heartbeat, which a pending write needs",
                 todo="Call it after the commit completed",
             )
-    try:
-        with suppress(StorageError):
-            delete_markers(store, instant)
-        if options[ARCHIVE_AUTOMATIC]:
-            return archive(store, given, engine, storage=storage)
+    result = ArchiveResult((), (), ())
+
+    def archived() -> None:
+        nonlocal result
+        result = archive(store, given, engine, storage=storage)
+
+    notes = list(afterwards("its markers stay", lambda: delete_markers(store, instant)))
+    if options[ARCHIVE_AUTOMATIC]:
+        notes += afterwards("the timeline was not archived", archived)
+    else:
         held = Blocker(instant, f"{ARCHIVE_AUTOMATIC.key} is false", "Call archive, or leave the option out")
-        return ArchiveResult((), (), (held,))
-    finally:
-        store.delete(f"{HEARTBEATS}/{instant}")
+        result = ArchiveResult((), (), (held,))
+    notes += afterwards("its heartbeat file stays", lambda: store.delete(f"{HEARTBEATS}/{instant}"))
+    for note in notes:
+        _LOG.warning("%s: %s", store.location, note)
+    return replace(result, notes=(*result.notes, *notes))

@@ -51,9 +51,9 @@ class Retention:
 
 
 def plan_retention(
-    store: Store, config: TableConfig, options: Options, archived: ArchivedTimeline, scratch: Scratch
+    store: Store, config: TableConfig, options: Options, archived: ArchivedTimeline, scratch: Scratch, now: float
 ) -> Retention:
-    """What goes by the options; nothing without them, and then nothing is read."""
+    """What goes by the options at a time in seconds since 1970; nothing without them, and then nothing is read."""
     most, age = options[RETAIN_INSTANTS], options[RETAIN_TIME]
     if most is None and age is None:
         return Retention()
@@ -61,7 +61,8 @@ def plan_retention(
     border = _border_by_count(instants, most)
     if age is not None:
         zone = datetime.UTC if config.timezone == "UTC" else None
-        since = (datetime.datetime.now(zone) - datetime.timedelta(milliseconds=age)).strftime(_INSTANT)[:17]
+        moment = datetime.datetime.fromtimestamp(now, zone) - datetime.timedelta(milliseconds=age)
+        since = moment.strftime(_INSTANT)[:17]
         border = max([border, *(i.time for i in instants if i.time < since)])
     border, blockers = _spare_hiding(store, archived, instants, border)
     dropped = tuple(instant for instant in instants if instant.time <= border)

@@ -13,12 +13,12 @@ from typing import Any
 
 from lakebed.errors import CommitConflictError, CorruptError
 from lakebed.formats.hudi.archive import merge_v1
-from lakebed.formats.hudi.archive.active import ActiveInstant
+from lakebed.formats.hudi.archive.active import ActiveInstant, load_active
 from lakebed.formats.hudi.archive.compact_lsm import clean_up, compact
 from lakebed.formats.hudi.archive.delete import delete_instants, delete_leftovers
 from lakebed.formats.hudi.archive.encode import Encoded, records, rows
 from lakebed.formats.hudi.archive.evidence import gather
-from lakebed.formats.hudi.archive.lock import StillHeld, archiver_lock
+from lakebed.formats.hudi.archive.lock import LEASES, StillHeld, archiver_lock
 from lakebed.formats.hudi.archive.plan import Key, Plan, plan_archival
 from lakebed.formats.hudi.archive.retention import Retention, apply_retention, plan_retention
 from lakebed.formats.hudi.archive.settings import Kept, check_given, described, kept_bounds, with_properties
@@ -28,9 +28,18 @@ from lakebed.formats.hudi.archive_manifest import load_history
 from lakebed.formats.hudi.archived import ArchivedTimeline
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.layout import COMPLETES_AS
-from lakebed.formats.hudi.options import ARCHIVAL_BATCH, ARCHIVE_STRICT, BATCH_BYTES, TIMELINE_COMPACTION_BATCH
+from lakebed.formats.hudi.options import (
+    ARCHIVAL_BATCH,
+    ARCHIVE_STRICT,
+    BATCH_BYTES,
+    RETAIN_TIME,
+    TIMELINE_COMPACTION_BATCH,
+)
+from lakebed.kernel import clock
+from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
+from lakebed.kernel.files.age import certain_now
 from lakebed.kernel.garbage import no_cycles
 from lakebed.kernel.options import Options
 from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
@@ -49,10 +58,14 @@ def archive(
     run = _Run.of(store, asked, engine, storage)
     if dry_run:
         kept, plan = run.plan()
-        retention = run.plan_retention()
+        retention = run.plan_retention(dry_run=True)
         return _result(run, kept, plan, plan.archived, [], retention, dry_run=True)
     with archiver_lock(store, run.options) as held:
         return run.archive(held)
+
+
+_STATES = 3
+"""The state files of an instant: requested, inflight, completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +106,15 @@ class _Run:
         newest = [file for file in history.files if file.level == 0][-1:]
         return frozenset(archived_keys(self.store, self.folder, replace(history, files=tuple(newest)), instants))
 
-    def plan_retention(self) -> Retention:
+    def plan_retention(self, dry_run: bool = False) -> Retention:
+        by_age = self.options[RETAIN_TIME] is not None and not dry_run
+        now = certain_now(self.store, LEASES) if by_age else clock.now()
         archived = ArchivedTimeline(self.store, self.config, self.scratch)
-        return plan_retention(self.store, self.config, self.options, archived, self.scratch)
+        return plan_retention(self.store, self.config, self.options, archived, self.scratch, now)
 
     def archive(self, held: StillHeld) -> ArchiveResult:
         if self.config.layout < 2:
-            merge_v1.recover(self.store, self.folder)
+            merge_v1.recover(self.store, self.folder, self.scratch, held)
         kept, plan = self.plan()
         self._check_empty(plan)
         try:
@@ -111,14 +126,32 @@ class _Run:
                 why=str(error),
                 todo="Another archiver or a rollback is at work; nothing was deleted. Archive again when it is done",
             ) from error
-        delete_instants(self.store, archived, held)
+        delete_instants(self.store, self._all_files(archived), held)
+        retention = Retention()
+
+        def retain() -> None:
+            nonlocal retention
+            planned = self.plan_retention()
+            apply_retention(self.store, self.config, self.options, planned, self.scratch, held)
+            retention = planned
+
         gone = {(instant.time, instant.action) for instant in archived}
         stay = [i for i in (*plan.archived, *plan.kept) if (i.time, i.action) not in gone]
-        delete_leftovers(self.store, stay)
-        self._tidy(bool(archived), held)
-        retention = self.plan_retention()
-        apply_retention(self.store, self.config, self.options, retention, self.scratch, held)
-        return _result(self, kept, plan, archived, left, retention, dry_run=False)
+        # Instants are archived: what fails from here on is done by the next run.
+        notes = [
+            *afterwards("leftovers of archived instants stay", lambda: delete_leftovers(self.store, stay)),
+            *afterwards("small archive files stay apart", lambda: self._tidy(bool(archived), held)),
+            *afterwards("archived instants past their time stay", retain),
+        ]
+        return _result(self, kept, plan, archived, left, retention, dry_run=False, notes=notes)
+
+    def _all_files(self, archived: Sequence[ActiveInstant]) -> Sequence[ActiveInstant]:
+        """The instants with all of their state files. A listing beside a writer can show an instant's last file and
+        not its first ones: left behind, they would make it look pending."""
+        if all(len(instant.files) == _STATES for instant in archived):
+            return archived
+        now = {(i.time, i.action): i for i in load_active(self.store, self.config.timeline_folder)}
+        return [now.get((instant.time, instant.action), instant) for instant in archived]
 
     def _check_empty(self, plan: Plan) -> None:
         """Strict mode stops at an empty file before anything is written."""
@@ -151,6 +184,7 @@ class _Run:
                 if sorter.takes(one) and one.value is not None:
                     writer.add(one.value)
         writer.flush()
+        writer.check_stands()
         return sorter.archived, sorter.left
 
     def _write_lsm(self, plan: Plan, held: StillHeld) -> tuple[list[ActiveInstant], list[Blocker]]:
@@ -179,7 +213,7 @@ class _Run:
         elif wrote:
             history = load_history(self.store, self.folder)
             _, levels = compact(self.store, self.folder, history, self.options[TIMELINE_COMPACTION_BATCH], held)
-            clean_up(self.store, self.folder, levels)
+            clean_up(self.store, self.folder, levels, held)
 
 
 class _Sorter:
@@ -221,6 +255,7 @@ def _result(
     left: Sequence[Blocker],
     retention: Retention,
     dry_run: bool,
+    notes: Sequence[str] = (),
 ) -> ArchiveResult:
     gone = {(instant.time, instant.action) for instant in archived}
     stay = {i.time for i in (*plan.archived, *plan.kept) if (i.time, i.action) not in gone}
@@ -233,4 +268,5 @@ def _result(
         dry_run=dry_run,
         dropped=tuple(sorted({instant.time for instant in retention.dropped})),
         dropped_files=retention.files,
+        notes=tuple(notes),
     )

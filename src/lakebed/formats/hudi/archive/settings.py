@@ -27,6 +27,7 @@ from lakebed.formats.hudi.options import (
     MAX_DELTA_COMMITS,
     MIN_INSTANTS,
 )
+from lakebed.kernel import clock
 from lakebed.kernel.options import Option, Options
 
 _SHOWN: tuple[Option[object], ...] = (
@@ -145,7 +146,7 @@ def _earliest_retained(
         earliest = commits[-retained]
     elif policy == "KEEP_LATEST_BY_HOURS":
         zone = datetime.UTC if config.timezone == "UTC" else None
-        since = datetime.datetime.now(zone) - datetime.timedelta(hours=options[HOURS_RETAINED])
+        since = clock.moment(zone) - datetime.timedelta(hours=options[HOURS_RETAINED])
         found = [time for time in commits if time >= since.strftime(_INSTANT)[: len(time)]]
         if not found:
             return None, None

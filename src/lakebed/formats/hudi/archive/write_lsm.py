@@ -10,7 +10,7 @@ files of the manifest whose range they fall in, and writes only those that are m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -32,22 +32,34 @@ from lakebed.formats.hudi.codec.lsm import (
     lsm_name,
     lsm_writer,
     manifest_json,
+    manifest_version,
     read_instants,
 )
 from lakebed.kernel.files import Store
 
 
 def publish(store: Store, folder: str, before: History, files: Sequence[LsmFile], held: StillHeld) -> History:
-    """Makes `files` the archived timeline. CommitConflictError when another archiver published since `before`,
-    CommitUnknownError when the store does not say."""
+    """Makes `files` the archived timeline, and sees that it is.
+
+    CommitConflictError when another archiver published since `before` or removed what was published, CommitUnknownError
+    when the store does not say.
+    """
     held()
     version = before.version + 1
     path, data = f"{folder}/{MANIFEST_PREFIX}{version}", manifest_json(files)
     if not claim(store, path, data, "the archive's manifest"):
         if load_history(store, folder).version != before.version:
             raise taken(store, path, "it published its manifest first")
-        store.write(path, data)  # what a run left that died before it wrote the version file
+        store.write(path, data)  # a torn one, or one whose files are gone: nobody can go by it
+    elif any((manifest_version(info.name) or 0) > version for info in store.list(folder).files):
+        store.delete(path)  # others were here for so long that ours was free again
+        raise taken(store, path, "it published many manifests meanwhile")
     store.write(f"{folder}/{VERSION_FILE}", str(version).encode())
+    after = load_history(store, folder)
+    if after.version > version:  # another archiver went on from ours, and we may have named ours after its own
+        store.write(f"{folder}/{VERSION_FILE}", str(after.version).encode())
+    elif set(after.files) != set(files):
+        raise taken(store, path, "what was published here is not there any more")
     return History(version, tuple(files))
 
 
@@ -130,4 +142,8 @@ class LsmWriter:
             return self.history
         new = LsmFile(self.name, self.store.size(path), self.first, self.last, 0)
         others = [file for file in self.history.files if file.name != new.name]
-        return publish(self.store, self.folder, self.history, [*others, new], self.held)
+        history = publish(self.store, self.folder, self.history, [*others, new], self.held)
+        with suppress(FileNotFoundError):
+            if self.store.size(path) == new.length:
+                return history
+        raise taken(self.store, path, "what was archived here is not there any more")

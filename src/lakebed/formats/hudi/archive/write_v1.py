@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lakebed.errors import CorruptError
@@ -70,6 +71,8 @@ class V1Writer:
     held: StillHeld
     known: frozenset[State] = frozenset()
     number: int = 0
+    written: list[FileInfo] = field(default_factory=list)
+    """The files put so far."""
     _records: list[bytes] = field(default_factory=list)
     _blocks: list[bytes | memoryview] = field(default_factory=list)
     _bytes: int = 0
@@ -97,8 +100,19 @@ class V1Writer:
         self.held()
         if not self.number:
             self.number = next_number(self.store, self.folder)
-        put_archive(self.store, f"{self.folder}/{archive_name(self.number)}", data)
+        path = f"{self.folder}/{archive_name(self.number)}"
+        put_archive(self.store, path, data)
+        self.written.append(FileInfo(path, len(data)))
         self.number += 1
+
+    def check_stands(self) -> None:
+        """CommitConflictError when a file that was put is not there any more: nothing may be deleted then."""
+        for info in self.written:
+            size = None
+            with suppress(FileNotFoundError):
+                size = self.store.size(info.path)
+            if size != info.size:
+                raise taken(self.store, info.path, "what was archived here is not there any more")
 
     def _cut(self) -> None:
         if self._records:

@@ -7,7 +7,6 @@ spelling; a path that is known under another scheme or host stops the run, for t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 
 from lakebed.errors import LakebedError, OptionError, UsageError
@@ -16,10 +15,11 @@ from lakebed.formats.iceberg.access import Loaded, TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.expire import options as mine
-from lakebed.formats.iceberg.expire.snapshots import inside, path_pieces, refuse_without_gc
+from lakebed.formats.iceberg.expire.snapshots import certain_ms, inside, path_pieces, refuse_without_gc
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.formats.iceberg.manifests import read_manifest_list
 from lakebed.formats.iceberg.snapshot import iso_time
+from lakebed.kernel import clock
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import ExpireResult, Skipped
 
@@ -32,7 +32,8 @@ def remove_orphans(access: TableAccess, options: Options, dry_run: bool) -> Expi
 
     UsageError when a file's path is known under another scheme or host (`prefix-mismatch-mode`).
     """
-    now = time.time_ns() // 1_000_000
+    start = access.load()
+    now = clock.now_ms() if dry_run else certain_ms(access.files, start.metadata)
     given = options[mine.ORPHANS_OLDER_THAN]
     before = now - _DEFAULT_AGE_MS if given is None else given
     if before > now - _LEAST_AGE_MS:
@@ -40,7 +41,6 @@ def remove_orphans(access: TableAccess, options: Options, dry_run: bool) -> Expi
             f"option {mine.ORPHANS_OLDER_THAN.key!r} leaves less than 24 hours", key=mine.ORPHANS_OLDER_THAN.key,
             why="files of writers at work would be taken for orphans", todo="Give a time at least a day ago",
         )  # fmt: skip
-    start = access.load()
     refuse_without_gc(access, start.metadata, options)
     folder = options[mine.LOCATION] or start.metadata.location
     there = [path for path, _ in access.files.walk(folder)]

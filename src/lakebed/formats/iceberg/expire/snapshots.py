@@ -8,7 +8,6 @@ nor a kept snapshot need.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError, UsageError
+from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.access import TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
@@ -27,7 +27,9 @@ from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
 from lakebed.formats.iceberg.writers import before_expiry
+from lakebed.kernel import clock
 from lakebed.kernel.commit.afterwards import afterwards
+from lakebed.kernel.files.age import certain_now
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import ExpireResult, Skipped
 
@@ -55,8 +57,12 @@ def expire(access: TableAccess, options: Options, dry_run: bool) -> ExpireResult
 
     A file that cannot be removed is named in `kept`; the snapshots are expired all the same.
     """
-    refuse_without_gc(access, access.load().metadata, options)
-    now = time.time_ns() // 1_000_000
+    start = access.load().metadata
+    refuse_without_gc(access, start, options)
+    now = clock.now_ms()
+    first = plan_expiry(start, options, now, access.name)
+    if (first.snapshots or first.refs) and not dry_run:  # something would go: not because our clock is ahead
+        now = certain_ms(access.files, start)
     plans: list[tuple[TableMetadata, ExpirePlan]] = []
 
     def decide(metadata: TableMetadata) -> tuple[Sequence[Words], Sequence[Words]]:
@@ -82,6 +88,12 @@ def expire(access: TableAccess, options: Options, dry_run: bool) -> ExpireResult
     kept = plan.kept if dry_run else (*plan.kept, *_remove(access.files, gone))
     paths = tuple(inside(before.location, path) for path in gone)
     return ExpireResult(tuple(map(str, plan.snapshots)), paths, kept, dry_run, notes)
+
+
+def certain_ms(files: Files, metadata: TableMetadata) -> int:
+    """A time in milliseconds since 1970 that is not ahead of the clock of the table's store."""
+    store, folder = files.place(layout.metadata_folder(metadata.location, metadata.properties))
+    return int(certain_now(store, folder) * 1000)
 
 
 def _words(metadata: TableMetadata, plan: ExpirePlan) -> tuple[list[Words], list[Words]]:

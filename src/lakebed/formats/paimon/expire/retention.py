@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lakebed.errors import CorruptError, StorageError
@@ -22,6 +21,7 @@ from lakebed.formats.paimon.layout import branch_prefix
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.commit.callbacks import ledgers
 from lakebed.kernel.files import FileInfo
+from lakebed.kernel.files.age import older_than
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import Skipped
 
@@ -141,12 +141,8 @@ def stale_consumers(history: History, options: Options, now: int) -> tuple[str, 
     longest = options[opt.CONSUMER_TIME]
     if longest is None:
         return ()
-    made: list[str] = []
-    for info in _consumer_files(history):
-        with suppress(FileNotFoundError):
-            if now - history.store.modified(info.path) * 1000 > longest:
-                made.append(info.path)
-    return tuple(made)
+    files = [info.path for info in _consumer_files(history)]
+    return tuple(older_than(history.store, files, (now - longest) / 1000))
 
 
 def _consumer_files(history: History) -> list[FileInfo]:

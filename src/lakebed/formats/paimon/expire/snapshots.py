@@ -8,7 +8,6 @@ is deleted by the next expiry, from that list.
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,16 +19,18 @@ from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.abandoned import abandoned_rows
 from lakebed.formats.paimon.expire.retention import Retention, RetentionPlanner, stale_consumers
 from lakebed.formats.paimon.expire.unused import UnusedFiles
-from lakebed.formats.paimon.layout import branch_prefix, snapshot_path
+from lakebed.formats.paimon.layout import OWN_FOLDER, branch_prefix, snapshot_path
 from lakebed.formats.paimon.publish import write_earliest
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
+from lakebed.kernel import clock
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files import Store
+from lakebed.kernel.files.age import certain_now
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import ExpireResult, Skipped
 
-_JOURNALS = ".lakebed/expire"
+_JOURNALS = f"{OWN_FOLDER}/expire"
 
 
 @dataclass(slots=True)
@@ -44,14 +45,14 @@ class SnapshotExpiry:
         """Expire what may go now. Raises UnsupportedError for a table whose changelog outlives its snapshots."""
         _refuse(self.history, self.options)
         store = self.history.store
-        now = int(time.time() * 1000)
-        abandoned = (*abandoned_rows(store), *stale_consumers(self.history, self.options, now))
+        now = clock.now_ms()
+        if not dry_run and self._finds(now):  # something would go: not because our clock is ahead
+            now = int(certain_now(store, OWN_FOLDER) * 1000)
+        abandoned = self._abandoned(now)
         if not dry_run:
             store.delete_many(abandoned)
         finished = abandoned if dry_run else (*abandoned, *self._finish_interrupted())
-        if self._planner is None:
-            self._planner = RetentionPlanner(self.history, self.options)
-        retention = self._planner.plan(now)
+        retention = self._plan(now)
         if retention is None or retention.end <= retention.earliest:
             holds = tuple(hold.skipped for hold in retention.holds) if retention else ()
             return ExpireResult((), finished, holds, dry_run)
@@ -74,6 +75,20 @@ class SnapshotExpiry:
         kept = [*(hold.skipped for hold in retention.holds), *tagged]
         expired = tuple(str(snapshot.id) for snapshot in expiring)
         return ExpireResult(expired, (*finished, *paths, *names), tuple(kept), dry_run, notes)
+
+    def _plan(self, now: int) -> Retention | None:
+        if self._planner is None:
+            self._planner = RetentionPlanner(self.history, self.options)
+        return self._planner.plan(now)
+
+    def _abandoned(self, now: int) -> tuple[str, ...]:
+        store = self.history.store
+        return (*abandoned_rows(store, now / 1000), *stale_consumers(self.history, self.options, now))
+
+    def _finds(self, now: int) -> bool:
+        """Whether anything is old enough to go at a time in milliseconds since 1970."""
+        retention = self._plan(now)
+        return bool(self._abandoned(now)) or (retention is not None and retention.end > retention.earliest)
 
     def run_if_due(self) -> None:
         """Expire after a commit, if a cheap look says that a plan may find something."""

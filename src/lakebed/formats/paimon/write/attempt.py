@@ -5,7 +5,6 @@ Rules: Paimon's FileStoreCommitImpl.tryCommitOnce.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.conflicts import check_conflicts, check_rows, check_vectors
 from lakebed.formats.paimon.write.manifests import ManifestWriter, MergeSettings
 from lakebed.formats.paimon.write.overwrite import Replaced
+from lakebed.kernel import clock
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.options import Options
@@ -253,7 +253,7 @@ class SnapshotAttempt:
             commit_user=self.user,
             commit_identifier=self.identifier,
             commit_kind=self.kind,
-            time_millis=max(int(time.time() * 1000), latest.time_millis if latest else 0),
+            time_millis=max(clock.now_ms(), latest.time_millis if latest else 0),
             total_record_count=(latest.total_record_count if latest else 0) + rows,
             delta_record_count=rows,
             changelog_record_count=sum(entry.file.row_count for entry in changelog),

@@ -5,7 +5,6 @@ Rules: Paimon's KeyValueDataFileWriter.result and RowDataFileWriter.result.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +26,7 @@ from lakebed.formats.paimon.write.stats import (
     joined_facts,
     value_stats,
 )
+from lakebed.kernel import clock
 from lakebed.model.rowkind import RowKind
 
 _NO_KEY = with_arity(EMPTY_ROW, 0)
@@ -103,7 +103,7 @@ def file_meta(file: WrittenFile[Part], schema: TableSchema, mode: StatsMode, num
         *numbers,
         schema.id,
         level=0,
-        creation_time=int(time.time() * 1000),
+        creation_time=clock.now_ms(),
         delete_row_count=sum(part.deletes for part in parts),
         file_source=SOURCE_APPEND,
         value_stats_cols=covered,
