@@ -8,9 +8,10 @@ from lakebed.formats import create_table as create
 from lakebed.formats import open_table as open
 from lakebed.kernel.engine import LocalEngine
 from lakebed.verbs.table import Table
+from lakebed.version import VERSION
 
 __all__ = ["LocalEngine", "Table", "create", "errors", "open"]
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 _LAZY = ("callbacks", "hudi", "spark")

@@ -57,6 +57,7 @@ class Face(DataSource):
     def __init__(self, options: Any) -> None:
         super().__init__(options)
         self._loaded = b""
+        self._shipped = ""
 
     @classmethod
     def name(cls) -> str:
@@ -68,6 +69,8 @@ class Face(DataSource):
         loaded = self._load().pinned()
         schema: StructType = loaded.spark_schema()
         self._loaded = worker.pack(loaded)
+        # A stream is planned in another process, whose own folder of files is not that of the session.
+        self._shipped = worker.shipped_folder()
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -88,7 +91,7 @@ class Face(DataSource):
 
     def _load(self) -> Any:
         return worker.unpack(
-            self._loaded or worker.pack(_Loading(dict(self.options), self.short_name, self.parallelism))
+            self._loaded or worker.pack(_Loading(dict(self.options), self.short_name, self.parallelism)), self._shipped
         )
 
 

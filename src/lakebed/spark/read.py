@@ -19,6 +19,7 @@ from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.model.split import Split
 from lakebed.spark import worker
 from lakebed.spark.engine import default_parallelism, over_tasks
+from lakebed.spark.failures import speak_plainly
 from lakebed.spark.types import conformed, spark_schema, wire_schema
 from lakebed.verbs.read import ReadPlan, tell
 
@@ -41,6 +42,7 @@ def read(
     `Table.read` keeps. `options` are the table's own; `read.tasks` is the number of Spark tasks (default: the session's
     parallelism, more for much data).
     """
+    speak_plainly()
     table = formats.open_table(location, options)
     plan = table.plan_read(columns, where)
     if not plan.schema.names:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from lakebed.spark.engine import default_parallelism
 from lakebed.spark.faces import NAMES, faces
+from lakebed.spark.failures import speak_plainly
 from lakebed.spark.source import STREAMING_OPTION
 
 _PUSH = "spark.sql.python.filterPushdown.enabled"
@@ -22,6 +23,7 @@ def register(spark: SparkSession) -> None:
     that has it enabled. A short name that another source of the session has (a bundle's jar) is left to it; `lakebed`
     is always ours.
     """
+    speak_plainly()
     push = str(spark.conf.get(_PUSH, "false")).lower() == "true"
     for face in faces(default_parallelism(spark), push):
         try:

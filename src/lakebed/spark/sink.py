@@ -3,8 +3,8 @@ driver commits.
 
 One shuffle: a channel column is computed on Arrow batches, `repartitionById` puts channel c in task c, and each task
 writes its buckets and gives its commit messages back as one small row. Only the messages of tasks that Spark counts are
-committed, so a retried or speculative task harms nothing: what it wrote stays invisible. Once the commit is called
-nothing is deleted here any more.
+committed, so a retried or speculative task harms nothing: what it wrote stays invisible, and rows that it staged are
+removed when the write ends. Once the commit is called no file of the table is deleted here any more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lakebed.spark import worker
 from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.failures import spoken_plainly
 from lakebed.spark.types import arrow_schema, conform, fits
-from lakebed.verbs.write import Mode, NarrowSink, Sink, check_input, settled
+from lakebed.verbs.write import Mode, NarrowSink, Sink, check_input, settled, swept
 
 PARALLELISM_OPTION = "sink.parallelism"
 """How many tasks write (Flink's name for it); default: the session's parallelism."""
@@ -51,8 +51,10 @@ def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[s
     parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
     table = formats.open_table(location, {k: v for k, v in options.items() if k.lower() != PARALLELISM_OPTION})
     sink = table.sink(Mode.parse(mode))
-    written = write_files(df, sink, table.location, parallelism)
-    return sink.commit(BATCH_IDENTIFIER, settled(sink, written.messages, SparkEngine(df.sparkSession, parallelism)))
+    with swept(sink):
+        written = write_files(df, sink, table.location, parallelism)
+        made = settled(sink, written.messages, SparkEngine(df.sparkSession, parallelism))
+        return sink.commit(BATCH_IDENTIFIER, made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from lakebed.spark.types import arrow_schema, spark_schema
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
-from lakebed.verbs.write import Mode, Sink, settled
+from lakebed.verbs.write import Mode, Sink, settled, swept
 
 _log = logging.getLogger("lakebed.spark")
 
@@ -236,13 +236,16 @@ class WriteJob:
 
     def commit(self, messages: Sequence[Sequence[CommitMessage]]) -> None:
         """Publish all tasks' messages."""
-        every = settled(self.sink, [message for task in messages for message in task], LocalEngine())
-        for note in self.sink.commit(BATCH_IDENTIFIER, every).notes:
+        with swept(self.sink):
+            every = settled(self.sink, [message for task in messages for message in task], LocalEngine())
+            notes = self.sink.commit(BATCH_IDENTIFIER, every).notes
+        for note in notes:
             _log.warning("%s: %s", self.location, note)
 
     def abort(self, messages: Sequence[Sequence[CommitMessage]]) -> None:
         """Remove the files of tasks that ended well in a job that did not."""
-        self.sink.abort([message for task in messages for message in task])
+        with swept(self.sink):
+            self.sink.abort([message for task in messages for message in task])
 
 
 def _column_names(text: str | None) -> tuple[str, ...] | None:

@@ -24,9 +24,10 @@ from lakebed.kernel.files import PutOutcome, Store, open_store
 from lakebed.kernel.options import option_texts
 from lakebed.spark import worker
 from lakebed.spark.engine import SparkEngine, default_parallelism
+from lakebed.spark.failures import speak_plainly
 from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, write_files
 from lakebed.spark.types import arrow_schema
-from lakebed.verbs.write import Mode, settled
+from lakebed.verbs.write import Mode, settled, swept
 
 USER_FILE = "lakebed-commit-user"
 """In the checkpoint folder: the commit user of the query."""
@@ -65,6 +66,7 @@ def write_stream(
     column `_row_kind` is the kind of each row. Over Connect the batches run on the server, which must have lakebed
     installed.
     """
+    speak_plainly()
     if not df.isStreaming:
         raise UsageError("the DataFrame does not stream", table=location, todo="Use lakebed.spark.write for a batch")
     texts = {key.lower(): text for key, text in option_texts(options).items()}
@@ -110,8 +112,10 @@ class StreamSink:
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write, commit, and leave a report beside the checkpoint."""
         sink = formats.open_table(self.location, self.options).sink(Mode.APPEND, commit_user=self.user)
-        written = write_files(df, sink, self.location, self.parallelism)
-        result = sink.commit(batch_id, settled(sink, written.messages, SparkEngine(df.sparkSession, self.parallelism)))
+        with swept(sink):
+            written = write_files(df, sink, self.location, self.parallelism)
+            made = settled(sink, written.messages, SparkEngine(df.sparkSession, self.parallelism))
+            result = sink.commit(batch_id, made)
         report = BatchReport(batch_id, written.rows, result.instant, str(result.outcome), result.notes)
         for note in afterwards("its report is not kept", lambda: self._keep(report)):
             _LOG.warning("%s, batch %d: %s", self.location, batch_id, note)

@@ -32,19 +32,34 @@ def dumps(value: object) -> bytes:
     return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
 
 
-def unpack(payload: bytes) -> Any:
-    """The value of a payload; RuntimeError in one line when a module that it needs is missing here."""
-    shipped = os.path.join(_files_folder(), SHIPPED_FOLDER)
-    if os.path.isabs(shipped) and os.path.isdir(shipped) and shipped not in sys.path:
-        sys.path.append(shipped)
+def unpack(payload: bytes, shipped: str = "") -> Any:
+    """The value of a payload; RuntimeError in one line when a module that it needs is missing here.
+
+    `shipped` is where another process of this machine found the shipped folder, for a process that cannot find it.
+    """
+    folder = shipped_folder() or (shipped if os.path.isdir(shipped) else "")
+    if folder and folder not in sys.path:
+        sys.path.append(folder)
     try:
         return pickle.loads(zlib.decompress(payload))
     except ModuleNotFoundError as error:
         missing = error.name or str(error)
-    raise RuntimeError(
-        f"{MISSING}: {sys.executable} has no module {missing!r}. Install lakebed there, "
-        "or ship it from the driver before the first job: lakebed.spark.ship(spark)"
-    )
+    ship = "or ship it from the driver before the first job: lakebed.spark.ship(spark)"
+    if not _files_folder():
+        ship = "for what is shipped over Connect does not reach the batches of a stream's sink"
+    raise RuntimeError(f"{MISSING}: {sys.executable} has no module {missing!r}. Install lakebed there, {ship}")
+
+
+def shipped_folder() -> str:
+    """The folder of what was shipped, "" when there is none here.
+
+    Spark names the folder of a session's files by a path relative to the working folder on the executors of a cluster,
+    and by one below that folder where it plans a stream (`streaming_job`, which holds nothing).
+    """
+    root = os.path.abspath(_files_folder()) if _files_folder() else ""
+    places = [root, os.path.dirname(root)] if os.path.basename(root) == "streaming_job" else [root]
+    found = (os.path.join(place, SHIPPED_FOLDER) for place in places if place)
+    return next((folder for folder in found if os.path.isdir(folder)), "")
 
 
 def _files_folder() -> str:

@@ -6,13 +6,14 @@ under a commit user and an identifier, exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from lakebed.errors import SchemaError, UsageError
+from lakebed.errors import LakebedError, SchemaError, UsageError
 from lakebed.kernel.engine import Engine
 from lakebed.model.commit import CommitMessage, CommitResult
 
@@ -113,6 +114,27 @@ class SettlingSink(Protocol):
     def settle(self, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
         """Make files of what tasks have staged, on an engine; what was staged is removed, also when it fails."""
         ...
+
+
+@runtime_checkable
+class StagingSink(Protocol):
+    """A sink whose tasks stage rows in places of this write alone."""
+
+    def sweep(self) -> None:
+        """Remove all that tasks of this write have staged, also those whose messages nobody has: attempts that failed,
+        or lost to a twin. Called when the write has ended."""
+        ...
+
+
+@contextmanager
+def swept(sink: Sink) -> Iterator[None]:
+    """Sweep when the block has ended, well or not. It is cleaning up: a failure of it fails nothing."""
+    try:
+        yield
+    finally:
+        if isinstance(sink, StagingSink):
+            with suppress(LakebedError, OSError):
+                sink.sweep()
 
 
 def settled(sink: Sink, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:

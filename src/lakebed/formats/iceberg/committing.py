@@ -8,7 +8,6 @@ whether its snapshot is in the table. What came to nothing is removed; after an 
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +25,7 @@ from lakebed.formats.iceberg.summary import with_totals
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
 from lakebed.kernel.options import Options
 from lakebed.model.commit import CommitResult, Outcome
+from lakebed.version import VERSION
 
 
 @dataclass(slots=True)
@@ -191,4 +191,4 @@ def _new_snapshot_id(metadata: TableMetadata) -> int:
 @functools.cache
 def _engine() -> Mapping[str, str]:
     """Who wrote a snapshot, in the words of the reference engine's integrations."""
-    return {"engine-name": "lakebed", "engine-version": importlib.metadata.version("lakebed")}
+    return {"engine-name": "lakebed", "engine-version": VERSION}

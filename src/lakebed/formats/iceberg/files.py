@@ -124,6 +124,21 @@ class Files:
         for info in store.walk(folder):
             yield f"{store.location.rstrip('/')}/{info.path}", info.size
 
+    def remove_folder(self, url: str) -> None:
+        """Remove all files below a folder of one write, and the folder itself where folders are."""
+        self.delete_many([path for path, _ in self.walk(url)])
+        self.remove_empty(url)
+
+    def remove_empty(self, url: str) -> bool:
+        """Remove a folder on disk that holds nothing; whether it was one."""
+        local = self.local_path(url)
+        try:
+            if local is not None:
+                os.rmdir(local)
+        except OSError:  # others' files are there, or there is no such folder
+            return False
+        return local is not None
+
     def _other(self, root: str) -> Store:
         """A store outside the table; a folder on disk gets one of its own, since puts are staged in a store's root."""
         if root not in self._others:

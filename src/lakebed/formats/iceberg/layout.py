@@ -20,6 +20,8 @@ from pyiceberg.table.locations import load_location_provider
 from lakebed.errors import UnsupportedError
 
 VERSION_HINT = "version-hint.text"
+STAGING_PREFIX = "lakebed-staging-"
+"""How the name of a folder begins in which one write puts rows aside."""
 _PATH_TABLE = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
 _OF_CATALOG = re.compile(r"^(\d+)-.*\.metadata\.json(?:\.gz)?$")
 _EPOCH = datetime.datetime(1970, 1, 1)
@@ -58,6 +60,11 @@ def data_folder(location: str, properties: Mapping[str, str]) -> str:
         if properties.get(key):
             return properties[key].rstrip("/")
     return f"{location}/data"
+
+
+def staging_folder(location: str, properties: Mapping[str, str]) -> str:
+    """A new folder, beside the data, for rows that one write puts aside."""
+    return f"{data_folder(location, properties)}/{STAGING_PREFIX}{uuid.uuid4()}"
 
 
 def data_location(location: str, properties: Mapping[str, str], partition: str, name: str) -> str:

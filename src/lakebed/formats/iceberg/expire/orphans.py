@@ -7,7 +7,9 @@ spelling; a path that is known under another scheme or host stops the run, for t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from lakebed.errors import LakebedError, OptionError, UsageError
 from lakebed.formats.iceberg import layout
@@ -62,9 +64,28 @@ def remove_orphans(access: TableAccess, options: Options, dry_run: bool) -> Expi
     if not dry_run:
         try:
             access.files.delete_many(orphans)
+            _remove_staging_folders(access.files, loaded.metadata, folder, orphans, before)
         except LakebedError as error:
             kept.append(Skipped("some files", f"they could not be removed: {error}"))
     return ExpireResult((), tuple(inside(folder, path) for path in orphans), tuple(kept), dry_run)
+
+
+def _remove_staging_folders(
+    files: Files, metadata: TableMetadata, folder: str, orphans: Iterable[str], before: float
+) -> None:
+    """Remove folders for staged rows that hold nothing: those just emptied, and those that nobody has touched since
+    `before`. A store of objects has no empty folders."""
+    data = files.local_path(layout.data_folder(metadata.location, metadata.properties))
+    root = files.local_path(folder)
+    if data is None or root is None or not data.startswith(root.rstrip("/") + "/"):
+        return
+    emptied = {path.rpartition("/")[0].rpartition("/")[2] for path in orphans}
+    with suppress(OSError), os.scandir(data) as entries:
+        for entry in entries:
+            if not entry.name.startswith(layout.STAGING_PREFIX) or not entry.is_dir(follow_symlinks=False):
+                continue
+            if entry.name in emptied or entry.stat(follow_symlinks=False).st_mtime * 1000 < before:
+                files.remove_empty(entry.path)
 
 
 _Place = tuple[str, str, str]

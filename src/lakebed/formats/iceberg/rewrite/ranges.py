@@ -10,16 +10,14 @@ of a range is known by then, so that files come out even. A range is about what 
 from __future__ import annotations
 
 import itertools
-import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from lakebed.formats.iceberg.entries import Partition
-from lakebed.formats.iceberg.layout import data_folder
+from lakebed.formats.iceberg.layout import staging_folder
 from lakebed.formats.iceberg.read.data import read_task
 from lakebed.formats.iceberg.rewrite.tasks import Pace, RewriteTask, StoppedError, TaskResult, TaskRunner, Way
 from lakebed.formats.iceberg.write.files import RollingWriter
@@ -49,7 +47,7 @@ def in_ranges(
     """
     outputs = sum(part.outputs for part in parts)
     size = sum(one.data.size for part in parts for one in part.inputs)
-    folder = f"{data_folder(runner.target.location, runner.target.properties)}/lakebed-staging-{uuid.uuid4()}"
+    folder = staging_folder(runner.target.location, runner.target.properties)
     each = -(-min(_MOST_RANGES, 2 * size * _GROWTH // runner.memory + 1) // outputs)
     staged: list[Staged] = []
     try:
@@ -63,7 +61,7 @@ def in_ranges(
         buckets = StagedBuckets(staged, runner.rows_schema)
         yield from engine.map(_Written(runner), _tasks(buckets, parts, outputs, each, size, engine.parallelism))
     finally:
-        _drop(runner, folder, staged)
+        runner.target.files.remove_folder(folder)  # what tasks staged whom the engine did not count goes too
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +211,3 @@ class _Written:
             for run in runs:
                 for batch in sorted_batches(run.batches(runner.target.files), order, runner.memory):
                     pace.write(writer, batch, task.partition, task.size * batch.num_rows // total)
-
-
-def _drop(runner: TaskRunner, folder: str, staged: Sequence[Staged]) -> None:
-    """Remove what was put aside, and the folder where folders are."""
-    files = runner.target.files
-    files.delete_many([one.path for one in staged if one.path])
-    local = files.local_path(folder)
-    if local is not None:
-        with suppress(OSError):  # nothing was put aside
-            os.rmdir(local)

@@ -8,11 +8,9 @@ it builds on.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -22,7 +20,7 @@ import pyarrow as pa
 from lakebed.errors import UsageError
 from lakebed.formats.iceberg.access import TableAccess
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
-from lakebed.formats.iceberg.layout import data_folder
+from lakebed.formats.iceberg.layout import staging_folder
 from lakebed.formats.iceberg.write.changes import last_of_each_key, widened
 from lakebed.formats.iceberg.write.commit import Committer
 from lakebed.formats.iceberg.write.files import WriteTarget
@@ -64,7 +62,7 @@ class IcebergSink:
         self.commit_user = commit_user or str(uuid.uuid4())
         self.callbacks = (*checked_callbacks(callbacks), *settings.callbacks)
         self.keys = _keys(metadata, settings, mode)
-        self._staging = f"{data_folder(metadata.location, metadata.properties)}/lakebed-staging-{uuid.uuid4()}"
+        self._staging = staging_folder(metadata.location, metadata.properties)
         self._refuse()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -144,6 +142,10 @@ class IcebergSink:
             done += bool(self.commit(identifier, commits[identifier]).instant)
         return done
 
+    def sweep(self) -> None:
+        """Remove all rows that tasks of this write have staged, those too that no message names."""
+        self.files.remove_folder(self._staging)
+
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         """Remove the files of messages, except those that a snapshot of this user may name."""
         ours = _ours(messages)
@@ -180,14 +182,10 @@ class IcebergSink:
         return RangeSplitter(target.files, self._staging, target.rows_schema, sorter.keys)
 
     def _drop_staged(self, messages: Sequence[IcebergMessage]) -> None:
-        files = self.files
         paths = [path for message in messages for path in message.staged_paths]
-        files.delete_many(paths)
+        self.files.delete_many(paths)
         for folder in {path.rpartition("/")[0] for path in paths}:
-            local = files.local_path(folder)
-            with suppress(OSError):  # others may still be there
-                if local is not None:
-                    os.rmdir(local)
+            self.files.remove_empty(folder)
 
     def _refuse(self) -> None:
         """What this build does not write, before any row is read."""

@@ -154,6 +154,7 @@ class IcebergTaskWriter:
         for stager in (self._added, self._changed):
             if stager is not None:
                 stager.abort()
+                self._target.files.remove_empty(self._target.staging)
         self._added, self._changed, self._rows = None, None, 0
 
 

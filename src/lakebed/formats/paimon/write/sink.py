@@ -33,7 +33,13 @@ from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, HashAssig
 from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
 from lakebed.formats.paimon.write.overwrite import partition_spec, replaced_by
 from lakebed.formats.paimon.write.routing import Router
-from lakebed.formats.paimon.write.staged import StagingTaskWriter, drop_staged, make_files, told_apart
+from lakebed.formats.paimon.write.staged import (
+    StagingTaskWriter,
+    drop_staged,
+    make_files,
+    sweep_staged,
+    told_apart,
+)
 from lakebed.formats.paimon.write.state import WriteState, read_state
 from lakebed.formats.paimon.write.task_writer import PaimonTaskWriter, TaskTarget
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
@@ -70,6 +76,7 @@ class PaimonSink:
         self.callbacks = (*checked_callbacks(callbacks), *named_callbacks(options))
         self.settings, self._maintain = CommitSettings(), maintain
         self.bucket_mode = bucket_mode(schema, options)
+        self._write = str(uuid.uuid4())
         self._state: WriteState | None = None
         self._tasks = 1  # as the driver's call of `channels` says; task writers are made from copies of this
         self._committer: Committer | None = None
@@ -160,7 +167,7 @@ class PaimonSink:
         """A writer for one task. With `threads` it is the only one, in the process that settles: so many write files of
         different buckets at once."""
         if self.bucket_mode is BucketMode.BUCKET_UNAWARE:
-            return StagingTaskWriter(self.target, alone=threads is not None)
+            return StagingTaskWriter(self.target, alone=threads is not None, write=self._write)
         return PaimonTaskWriter(self.target, self.assigner(), threads or 1)
 
     def settle(self, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
@@ -212,6 +219,11 @@ class PaimonSink:
         )
         self._state = None
         return done
+
+    def sweep(self) -> None:
+        """Remove all rows that tasks of this write have staged, those too that no message names."""
+        if self.bucket_mode is BucketMode.BUCKET_UNAWARE:
+            sweep_staged(self.store, self._write)
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         """Remove the files of messages, except those that a snapshot of this user may name."""

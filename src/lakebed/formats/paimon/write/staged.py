@@ -69,10 +69,11 @@ class Folder:
 
 
 class StagingTaskWriter:
-    """Implements `lakebed.verbs.write.TaskWriter`. `alone`: it is the only task, in the process that settles."""
+    """Implements `lakebed.verbs.write.TaskWriter`. `alone`: it is the only task, in the process that settles. `write`
+    is what names of staged files begin with."""
 
-    def __init__(self, target: TaskTarget, alone: bool) -> None:
-        self._target = target
+    def __init__(self, target: TaskTarget, alone: bool, write: str) -> None:
+        self._target, self._write = target, write
         self._scratch = _scratch(target.options) if alone and target.options[opt.WRITE_BUFFER_SPILLABLE] else ""
         self._memory = target.options[opt.WRITE_BUFFER_SIZE] if alone else 0
         self._format = FileFormat.of(target.options, has_key=False)
@@ -102,7 +103,8 @@ class StagingTaskWriter:
         self._stager = None
 
     def _new_stager(self, schema: pa.Schema) -> Stager:
-        path = f"lakebed-{uuid.uuid4()}.arrow" if self._scratch else f"{STAGING_FOLDER}/{uuid.uuid4()}.arrow"
+        name = f"{self._write}-{uuid.uuid4()}.arrow"
+        path = f"lakebed-{name}" if self._scratch else f"{STAGING_FOLDER}/{name}"
         limit = max(_LEAST_BUFFER, self._target.options[opt.WRITE_BUFFER_SIZE])
         buffer = limit // 2 if self._memory else min(BUFFER_BYTES, limit)  # half, so that what is kept has room too
         place = _place(self._target.store, self._scratch)
@@ -141,6 +143,11 @@ def greatest_size(target: int) -> int:
     """The bytes up to which a file may grow: cut in two above that, none of them is less than the 7/10 of the target
     below which a compaction of Paimon takes files for small."""
     return target * 14 // 10
+
+
+def sweep_staged(store: Store, write: str) -> None:
+    """Remove what tasks of a write put aside, those too that no message names."""
+    store.delete_many([info.path for info in store.list(STAGING_FOLDER).files if info.name.startswith(f"{write}-")])
 
 
 def drop_staged(store: Store, messages: Sequence[StagedMessage]) -> None:

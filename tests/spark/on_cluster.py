@@ -1,0 +1,243 @@
+"""A driver of its own on a cluster whose Python is bare: what a user does there. It prints what it saw as JSON.
+
+    python -m tests.spark.on_cluster MASTER PYTHON HUDI FOLDER
+
+First nothing is shipped, then lakebed is. Tasks are run a second time while the first copy is slow, and one executor
+is killed in the middle of a write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import lakebed
+import lakebed.spark
+from lakebed.cli.examples import example
+from lakebed.errors import RuntimeMissingError
+from lakebed.spark.stream_sink import slow_start
+from tests.spark.tables import as_bag
+
+SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.task.maxFailures": "3",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.multiplier": "1.2",
+    "spark.speculation.minTaskRuntime": "2s",
+}
+ROWS = 200_000
+SCHEMA = pa.schema([pa.field("id", pa.int64(), False), ("text", pa.string())])
+
+
+def main(master: str, python: str, hudi: str, folder: str) -> dict[str, object]:
+    began = time.monotonic()
+    spark = _session(master, python)
+    _log("session", began)
+    place = Path(folder)
+    began = time.monotonic()
+    seen: dict[str, object] = {"bare": _bare(spark, hudi, place)}
+    _log("bare", began)
+    began = time.monotonic()
+    lakebed.spark.ship(spark)
+    lakebed.spark.register(spark)
+    _log("shipped", began)
+    for step in (_read, _write, _write_by_format, _stream, _rewrite):
+        began = time.monotonic()
+        seen[step.__name__.lstrip("_")] = step(spark, hudi, place)
+        _log(step.__name__, began)
+    spark.stop()
+    return seen
+
+
+def _session(master: str, python: str) -> SparkSession:
+    # Nothing of this process's own paths may reach the Python of the cluster, nor that of sources on the driver.
+    os.environ.pop("PYTHONPATH", None)
+    os.environ["PYSPARK_PYTHON"] = python
+    builder = SparkSession.builder.master(master).appName("lakebed on a cluster")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def _bare(spark: SparkSession, hudi: str, place: Path) -> dict[str, str]:
+    """What each face says where lakebed is missing: type and text of the error."""
+    table = _iceberg(place / "never")
+    lakebed.spark.register(spark)
+
+    def stream() -> None:
+        rows = spark.readStream.format("lakebed").load(hudi)
+        query = rows.writeStream.format("noop").option("checkpointLocation", str(place / "no")).start()
+        query.awaitTermination()
+
+    faces: dict[str, Callable[[], object]] = {
+        "read": lambda: lakebed.spark.read(spark, hudi, options={"read.tasks": 1}).count(),
+        "load": lambda: spark.read.format("lakebed").load(hudi),
+        "sql": lambda: spark.sql(f"create temporary view missing using lakebed options (path '{hudi}')"),
+        "save": lambda: _rows(spark).write.format("lakebed").mode("append").save(table.location),
+        "write": lambda: lakebed.spark.write(_rows(spark), table.location),
+        "engine": lambda: list(lakebed.spark.SparkEngine(spark).map(_twice, [1])),
+        "stream": stream,
+    }
+    said = {}
+    for name, face in faces.items():
+        try:
+            face()
+            said[name] = "no error"
+        except RuntimeMissingError as error:
+            said[name] = str(error)
+        except Exception as error:  # seen by the test
+            said[name] = f"{type(error).__name__}: {error}"
+    return said
+
+
+def _read(spark: SparkSession, hudi: str, place: Path) -> bool:
+    expected = as_bag(lakebed.open(hudi).read())
+    fast = as_bag(lakebed.spark.read(spark, hudi).toArrow())
+    source = as_bag(spark.read.format("lakebed").load(hudi).toArrow())
+    return fast == source == expected
+
+
+def _write(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
+    """One task is so slow that it gets a twin, which wins; what the loser staged must go."""
+    table = _iceberg(place / "written")
+    rows = _rows(spark, ROWS, 4).mapInArrow(_Slow(str(place / "staged")), "id long, text string")
+    lakebed.spark.write(rows, table.location, options={"lakebed.write.buffer-bytes": "64kb"})
+    there = lakebed.open(table.location).read(columns=["id"]).read_all()
+    return {
+        "rows": there.num_rows,
+        "distinct": len(there.column("id").unique()),
+        "twins": (place / "staged").exists(),
+        "left": _staging(table),
+    }
+
+
+def _write_by_format(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
+    """An executor dies in the middle of it."""
+    table = _iceberg(place / "saved")
+    rows = _rows(spark, 4000, 4).mapInArrow(_Deadly(str(place / "died")), "id long, text string")
+    rows.write.format("lakebed").mode("append").save(table.location)
+    there = lakebed.open(table.location).read(columns=["id"]).read_all()
+    return {
+        "rows": there.num_rows,
+        "distinct": len(there.column("id").unique()),
+        "died": (place / "died").exists(),
+        "left": _staging(table),
+    }
+
+
+def _stream(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
+    source = lakebed.open(example("orders_hudi"))
+    rows = spark.readStream.format("lakebed").option("read.start-commit", "earliest").load(source.location)
+    rows = rows.select("order_id", "amount", "_row_kind")
+    wanted = pa.schema([pa.field("order_id", pa.int64(), False), source.schema.field("amount")])
+    table = lakebed.create(str(place / "streamed"), "iceberg", wanted, primary_key=["order_id"])
+    for last_try in (False, False, True):
+        try:
+            _started(rows, table.location, place).awaitTermination()
+            break
+        except PySparkException as error:  # a busy machine: Spark gives its Python 10 s to start
+            if last_try or not slow_start(error):
+                raise
+    there = lakebed.open(table.location).read(columns=wanted.names)
+    return {"equal": as_bag(there) == as_bag(source.read(columns=wanted.names)), "left": _staging(table)}
+
+
+def _started(rows: DataFrame, location: str, place: Path) -> StreamingQuery:
+    return lakebed.spark.write_stream(rows, location, str(place / "checkpoint"), trigger={"availableNow": True})
+
+
+def _rewrite(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
+    table = lakebed.open(str(place / "written"))
+    for _ in range(2):
+        table.write(pa.table({"id": pa.array([1], pa.int64()), "text": ["one more"]}, SCHEMA))
+    result = table.rewrite(engine=lakebed.spark.SparkEngine(spark), options={"min-input-files": 2})
+    return {
+        "before": result.files_before,
+        "after": result.files_after,
+        "failed": len(result.failed),
+        "rows": table.read(columns=["id"]).read_all().num_rows,
+    }
+
+
+class _Slow:
+    """Rows of a partition as they are, but for the first copy of the last one: it gives its rows and does not end."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        yield from batches
+        if context is not None and context.partitionId() == 3 and context.attemptNumber() == 0:
+            with open(self._mark, "w") as file:
+                file.write("slow")
+            time.sleep(30)
+
+
+class _Deadly:
+    """Kills the executor that it runs on, once."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import signal
+
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        yield from batches
+        if context is not None and context.partitionId() == 1 and not os.path.exists(self._mark):
+            with open(self._mark, "w") as file:
+                file.write("dead")
+            with open(f"/proc/{os.getppid()}/stat") as stat:  # this worker's daemon, whose parent is the executor
+                executor = int(stat.read().rpartition(")")[2].split()[1])
+            os.kill(executor, signal.SIGKILL)
+            time.sleep(30)
+
+
+def _rows(spark: SparkSession, count: int = 10, tasks: int = 1) -> DataFrame:
+    return spark.range(0, count, 1, tasks).selectExpr("id", "concat(md5(string(id)), md5(string(-id))) as text")
+
+
+def _iceberg(place: Path) -> Any:
+    return lakebed.create(str(place), "iceberg", SCHEMA)
+
+
+def _staging(table: Any) -> list[str]:
+    return sorted(path.name for path in Path(table.location, "data").glob("lakebed-staging-*"))
+
+
+def _twice(number: int) -> int:
+    return 2 * number
+
+
+def _log(what: str, began: float) -> None:
+    print(f"{what}: {time.monotonic() - began:.1f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(*sys.argv[1:])))

@@ -1,0 +1,62 @@
+"""On a real cluster, two workers whose Python lacks lakebed: it is told, it is shipped, and rows are right although a
+task has a twin and an executor dies."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.golden import unpack
+from tests.spark.bare_python import bare_python
+from tests.spark.cluster import standalone
+from tests.spark.on_cluster import ROWS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
+    """What a driver saw there."""
+    folder = tmp_path_factory.mktemp("cluster")
+    python = bare_python(folder / "bare")
+    table = unpack("hudi", "mor_v8")
+    with standalone(folder) as master:
+        command = [sys.executable, "-m", "tests.spark.on_cluster", master, str(python), str(table), str(folder)]
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    print(ran.stderr)  # how long each part took
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    return json.loads(ran.stdout.strip().splitlines()[-1])
+
+
+@pytest.mark.parametrize("face", ["read", "load", "sql", "save", "write", "engine", "stream"])
+def test_a_missing_lakebed_is_the_error_that_the_user_sees(seen: dict[str, dict[str, object]], face: str) -> None:
+    said = str(seen["bare"][face])
+    assert said.startswith("lakebed cannot run on this worker: "), said
+    assert "has no module 'lakebed'" in said
+    assert said.endswith("or ship it from the driver before the first job: lakebed.spark.ship(spark)")
+
+
+def test_bare_workers_read_with_a_shipped_lakebed(seen: dict[str, dict[str, object]]) -> None:
+    assert seen["read"] is True
+
+
+def test_a_twin_that_loses_leaves_nothing(seen: dict[str, dict[str, object]]) -> None:
+    assert seen["write"] == {"rows": ROWS, "distinct": ROWS, "twins": True, "left": []}
+
+
+def test_an_executor_that_dies_loses_and_doubles_nothing(seen: dict[str, dict[str, object]]) -> None:
+    assert seen["write_by_format"] == {"rows": 4000, "distinct": 4000, "died": True, "left": []}
+
+
+def test_a_stream_is_planned_read_and_written(seen: dict[str, dict[str, object]]) -> None:
+    assert seen["stream"] == {"equal": True, "left": []}
+
+
+def test_a_rewrite_runs_on_the_workers(seen: dict[str, dict[str, object]]) -> None:
+    result = seen["rewrite"]
+    assert (result["failed"], result["rows"]) == (0, ROWS + 2)
+    assert result["before"] > result["after"] > 0  # type: ignore[operator]

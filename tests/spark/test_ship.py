@@ -1,0 +1,100 @@
+"""What is shipped, where workers find it, and how errors of workers read. No session is needed for it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from pyspark import SparkFiles
+from pyspark.errors import AnalysisException, PythonException
+
+import lakebed
+from lakebed.errors import LakebedError, RuntimeMissingError, TableNotFoundError, UsageError
+from lakebed.spark import failures, worker
+from lakebed.spark.ship import pack_environment
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert lakebed.__version__ == project["version"]
+
+
+def test_no_module_asks_how_lakebed_was_installed() -> None:
+    """A shipped lakebed is no installation. `ship` itself asks, on the driver."""
+    for file in Path(lakebed.__file__).parent.rglob("*.py"):
+        assert "importlib.metadata" not in file.read_text() or file.name == "ship.py", file
+
+
+def test_the_archive_has_what_catalogs_need_and_the_metadata_of_each_wheel(tmp_path: Path) -> None:
+    names = zipfile.ZipFile(pack_environment(tmp_path)).namelist()
+    tops = {name.partition("/")[0] for name in names}
+    assert {"lakebed", "pyiceberg", "sqlalchemy", "obstore", "datafusion"} <= tops
+    assert not {"boto3", "thrift", "pyspark", "pyarrow", "pandas", "numpy"} & tops
+    for wheel in ("lakebed", "pyiceberg", "sqlalchemy"):
+        assert any(name.startswith(f"{wheel}-") and name.endswith(".dist-info/METADATA") for name in names), wheel
+    assert not any(name.endswith("direct_url.json") and name.startswith("lakebed-") for name in names)
+
+
+def test_extras_go_along_when_they_are_asked_for(tmp_path: Path) -> None:
+    names = zipfile.ZipFile(pack_environment(tmp_path, extras=["hive"])).namelist()
+    assert any(name.startswith("thrift/") for name in names)
+    with pytest.raises(UsageError, match="no extra 'nonsense'"):
+        pack_environment(tmp_path, extras=["nonsense"])
+
+
+@pytest.mark.parametrize("where", ["executor", "driver", "planner"])
+def test_the_shipped_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Spark's names for the folder of files: "." on an executor, absolute on the driver, one below it where a stream is
+    planned."""
+    (tmp_path / worker.SHIPPED_FOLDER).mkdir()
+    roots = {"executor": ".", "driver": str(tmp_path), "planner": str(tmp_path / "streaming_job")}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
+    monkeypatch.setattr(SparkFiles, "_root_directory", roots[where])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert worker.shipped_folder() == str(tmp_path / worker.SHIPPED_FOLDER)
+    assert worker.unpack(worker.pack(1)) == 1
+    assert sys.path[-1] == str(tmp_path / worker.SHIPPED_FOLDER)
+
+
+def test_a_folder_that_another_process_found_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
+    monkeypatch.setattr(SparkFiles, "_root_directory", str(tmp_path / "nothing"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert worker.unpack(worker.pack(1), str(tmp_path)) == 1
+    assert sys.path[-1] == str(tmp_path)
+    assert worker.unpack(worker.pack(1), str(tmp_path / "gone")) == 1
+    assert os.path.join(tmp_path, "gone") not in sys.path
+
+
+TRACE = "From the Python worker:\nTraceback (most recent call last):\n  File x, line 1\n{}\n SQLSTATE"
+
+
+@pytest.mark.parametrize(
+    ("buried", "kind", "text"),
+    [
+        (f"RuntimeError: {worker.MISSING}: no module 'lakebed'", RuntimeMissingError, f"{worker.MISSING}: no module"),
+        ("lakebed.errors.TableNotFoundError: no table here. Check", TableNotFoundError, "no table here. Check"),
+    ],
+)
+def test_what_a_worker_said_is_the_error(buried: str, kind: type[LakebedError], text: str) -> None:
+    """... and still one of Spark, for callers that expect one."""
+    convert = failures._plain(lambda error: error)
+    for spark_kind in (PythonException, AnalysisException):
+        error = convert(spark_kind(TRACE.format(buried)))
+        assert isinstance(error, kind) and isinstance(error, spark_kind)
+        assert str(error).startswith(text) and "Traceback" not in str(error)
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is kind and str(again) == str(error)
+
+
+def test_other_errors_are_as_spark_has_them() -> None:
+    error = AnalysisException("no such column")
+    assert failures._plain(lambda error: error)(error) is error
