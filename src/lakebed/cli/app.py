@@ -1,7 +1,8 @@
 """The `lakebed` program: commands, and what every command does with output, errors and exit codes.
 
 Exit code 0 only when the command did what was asked, 2 on wrong use, 1 on failure with one clear line (`--debug` shows
-the traceback). With `--json` standard output holds one JSON document and nothing else, on failure {"error": {...}}.
+the traceback), 130 when it was interrupted. With `--json` standard output holds one JSON document and nothing else, on
+failure {"error": {...}}.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from lakebed.cli.read import read
 from lakebed.cli.rewrite import rewrite
 from lakebed.cli.run import run
 from lakebed.errors import LakebedError, ReadWarning
+
+INTERRUPTED = 130
+"""What shells say of a program that Ctrl-C ended."""
 
 app = typer.Typer(
     name="lakebed",
@@ -61,8 +65,12 @@ def main(arguments: list[str] | None = None) -> None:
             warnings.simplefilter("always", ReadWarning)
             warnings.showwarning = _warned
             code = app(given, standalone_mode=False) or 0
+        if code == INTERRUPTED:  # the parser's answer to a KeyboardInterrupt
+            code = output.fail("interrupted", code, as_json)
     except (typer.Abort, KeyboardInterrupt):
-        code = output.fail("interrupted", 130, as_json)
+        code = output.fail("interrupted", INTERRUPTED, as_json)
+    except output.Stopped as stopped:
+        code = output.fail(str(stopped), INTERRUPTED, as_json)
     except BrokenPipeError:
         sys.stderr.close()
         code = 1

@@ -20,6 +20,10 @@ from rich.text import Text
 from lakebed.errors import LakebedError, OptionError, UsageError
 
 
+class Stopped(Exception):
+    """The user interrupted a command; the text says what was done by then."""
+
+
 def stdout() -> Console:
     """The console that answers go to; wide when it is no terminal, so that nothing is cut."""
     return Console(soft_wrap=True) if sys.stdout.isatty() else Console(width=200, soft_wrap=True, no_color=True)

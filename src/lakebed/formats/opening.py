@@ -96,6 +96,15 @@ def create_table(
     return make(store, columns, keys, partitions, texts)
 
 
+def drop_created(table: Table, files: Sequence[str]) -> None:
+    """Take back a table that was just created and that has no snapshot: its entry in a catalog, and those of its files
+    that were there when it was created."""
+    leave: Callable[[], None] | None = getattr(table, "leave_catalog", None)
+    if leave is not None:
+        leave()
+    table.store.delete_many(files)
+
+
 def _names(given: Sequence[str] | str | None, argument: str) -> tuple[str, ...]:
     """Names of columns. A single name may come without its list, None is no name."""
     if given is None:

@@ -56,7 +56,7 @@ def _plain(convert: Callable[..., Any]) -> Callable[..., Any]:
         error = convert(*arguments, **named)
         with suppress(Exception):  # an error that cannot be told better is told as it is
             plain = plain_error(error)
-            if plain is not None and not isinstance(error, errors.LakebedError):
+            if plain is not None and plain is not error:
                 return _both(plain, error).with_traceback(error.__traceback__)
         return error
 
@@ -85,6 +85,8 @@ class _Both(Exception):
 
 def plain_error(error: BaseException) -> errors.LakebedError | None:
     """The LakebedError that lies in an error of Spark, None when there is none."""
+    if isinstance(error, errors.LakebedError):
+        return error
     text = str(error)
     missing = _MISSING.search(text)
     if missing:

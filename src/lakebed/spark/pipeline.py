@@ -6,19 +6,22 @@ leaves them out.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Event
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import lakebed.formats as formats
-from lakebed.errors import PipelineFileError, TableNotFoundError, UsageError
+from lakebed.errors import LakebedError, PipelineFileError, TableNotFoundError, UnsupportedError, UsageError
 from lakebed.kernel.files import Store, open_store
 from lakebed.model.commit import Outcome
 from lakebed.spark.failures import spoken_plainly
+from lakebed.spark.first_run import FirstRun
 from lakebed.spark.pipeline_file import AVAILABLE_NOW, CONTINUOUS, Pipeline, load
 from lakebed.spark.read import plain_rows
 from lakebed.spark.registration import register
@@ -27,7 +30,7 @@ from lakebed.spark.types import arrow_schema
 from lakebed.spark.upkeep import Upkeep, refuse_impossible
 from lakebed.verbs.table import Table
 
-__all__ = ["AVAILABLE_NOW", "CONTINUOUS", "Pipeline", "PipelineResult", "check", "load", "run"]
+__all__ = ["AVAILABLE_NOW", "CONTINUOUS", "Interrupted", "Pipeline", "PipelineResult", "check", "load", "run"]
 
 VIEW = "source"
 """The name that a pipeline's SQL knows its source by."""
@@ -46,42 +49,87 @@ class PipelineResult:
     batches: tuple[BatchReport, ...] = field(default=(), repr=False)
 
 
+class Interrupted(KeyboardInterrupt):
+    """A run that was interrupted, by Ctrl-C say; `result` is what it did before."""
+
+    def __init__(self, result: PipelineResult) -> None:
+        super().__init__(f"interrupted after {result.commits} commits")
+        self.result = result
+
+
 def check(pipeline: Pipeline) -> None:
-    """What can be seen without Spark: that the source is a table that streams, and that a sink which is there has the
-    format named and can have the upkeep asked for."""
+    """What can be seen without Spark: that the source is a table that streams, and that the sink has the format named
+    and can have the upkeep asked for, whether it is there or has yet to be made."""
     formats.open_table(pipeline.source, pipeline.source_options).stream()
-    with suppress(TableNotFoundError):
+    try:
         sink = formats.open_table(pipeline.sink, pipeline.sink_options)
-        _check_format(pipeline, sink.format)
-        refuse_impossible(sink, pipeline.upkeep, pipeline.file)
+    except TableNotFoundError:
+        _check_new_sink(pipeline)
+        return
+    _check_format(pipeline, sink.format)
+    refuse_impossible(sink, pipeline.upkeep, pipeline.file)
+
+
+def _check_new_sink(pipeline: Pipeline) -> None:
+    """Make a table of that kind in a folder of its own and see what it can have. Its columns are not known yet: where
+    they matter for more, the run itself tells."""
+    names = dict.fromkeys((*pipeline.primary_key, *pipeline.partition_by)) or {"a": None}
+    schema = pa.schema([pa.field(name, pa.string(), False) for name in names])
+    with tempfile.TemporaryDirectory(prefix="lakebed-check-") as folder:
+        place = f"{folder}/check.db/sink"
+        try:
+            table = formats.create_table(
+                place, pipeline.sink_format, schema, pipeline.primary_key, (), pipeline.sink_options
+            )
+        except LakebedError as error:
+            if isinstance(error, UnsupportedError) and not pipeline.sink_options:
+                raise
+            return  # it may be for columns that are not there
+        refuse_impossible(table, pipeline.upkeep, pipeline.file, pipeline.sink)
 
 
 def run(
-    pipeline: Pipeline, spark: SparkSession, on_progress: Callable[[BatchReport], None] | None = None
+    pipeline: Pipeline,
+    spark: SparkSession,
+    on_progress: Callable[[BatchReport], None] | None = None,
+    stop: Event | None = None,
 ) -> PipelineResult:
     """Run a pipeline; makes the sink's table when it is not there. `on_progress` is called once for each batch, in
     order, in this thread.
 
     With trigger "available-now" it ends when what was there at the start is committed, with "continuous" when the query
-    is stopped or at KeyboardInterrupt. What was committed stays committed: run it again and it goes on there.
+    is stopped. A KeyboardInterrupt stops it, and so does the event `stop`: Interrupted is raised, with what was done.
+    What was committed stays committed: run it again and it resumes there. A first run that fails before its first
+    commit leaves no table and no checkpoint.
     """
     register(spark)
     frame = _source(pipeline, spark)
     checkpoint = open_store(pipeline.checkpoint, pipeline.sink_options)
-    sink = _sink(pipeline, frame, checkpoint)
-    upkeep = Upkeep(sink, pipeline.upkeep, checkpoint)
-    last = max((report.batch_id for report in reports(checkpoint)), default=-1)
-    trigger = {"availableNow": True} if pipeline.trigger == AVAILABLE_NOW else None
+    first = FirstRun.of(checkpoint)
     seen: list[BatchReport] = []
-    for starts_left in reversed(range(_STARTS)):
-        with spoken_plainly():
-            query = write_stream(frame, pipeline.sink, checkpoint.location, pipeline.sink_options, trigger=trigger)
+    with first.or_nothing():
+        sink = _sink(pipeline, frame, checkpoint, first)
+        upkeep = Upkeep(sink, pipeline.upkeep, checkpoint)
+        last = max((report.batch_id for report in reports(checkpoint)), default=-1)
+        trigger = {"availableNow": True} if pipeline.trigger == AVAILABLE_NOW else None
         try:
-            _follow(query, checkpoint, last, seen, upkeep, on_progress)
-            break
-        except StreamingQueryException as error:
-            if not starts_left or not slow_start(error):
-                raise
+            for starts_left in reversed(range(_STARTS)):
+                with spoken_plainly():
+                    query = write_stream(
+                        frame, pipeline.sink, checkpoint.location, pipeline.sink_options, trigger=trigger
+                    )
+                try:
+                    _follow(query, checkpoint, last, seen, upkeep, on_progress, stop)
+                    break
+                except StreamingQueryException as error:
+                    if not starts_left or not slow_start(error):
+                        raise
+        except KeyboardInterrupt:
+            raise Interrupted(_result(seen)) from None
+    return _result(seen)
+
+
+def _result(seen: list[BatchReport]) -> PipelineResult:
     committed = [report for report in seen if report.outcome == Outcome.COMMITTED]
     return PipelineResult(
         rows_in=sum(report.rows for report in seen),
@@ -110,8 +158,9 @@ def _source(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
             ) from error
 
 
-def _sink(pipeline: Pipeline, frame: DataFrame, checkpoint: Store) -> Table:
+def _sink(pipeline: Pipeline, frame: DataFrame, checkpoint: Store, first: FirstRun) -> Table:
     """The sink's table, made if there is none."""
+    created = False
     try:
         table = formats.open_table(pipeline.sink, pipeline.sink_options)
     except TableNotFoundError:
@@ -128,6 +177,8 @@ def _sink(pipeline: Pipeline, frame: DataFrame, checkpoint: Store) -> Table:
         table = formats.create_table(
             pipeline.sink, pipeline.sink_format, schema, keys, partitions, pipeline.sink_options
         )
+        created = True
+    first.writes_to(table, created)
     _check_format(pipeline, table.format)
     refuse_impossible(table, pipeline.upkeep, pipeline.file)
     return table
@@ -150,6 +201,7 @@ def _follow(
     seen: list[BatchReport],
     upkeep: Upkeep,
     on_progress: Callable[[BatchReport], None] | None,
+    stop: Event | None,
 ) -> None:
     """Wait for the query; when a batch after `last` is committed, do the sink's upkeep and tell of it. `seen` grows by
     the batches."""
@@ -165,8 +217,11 @@ def _follow(
         with spoken_plainly():
             while not query.awaitTermination(_WAIT_SECONDS):  # type: ignore[arg-type]  # fractions are taken
                 look()
+                if stop is not None and stop.is_set():
+                    raise KeyboardInterrupt
     except KeyboardInterrupt:
-        query.stop()
+        upkeep.ended = True
+        raise
     finally:
         if query.isActive:
             query.stop()

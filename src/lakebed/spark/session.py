@@ -11,6 +11,8 @@ import os
 import sys
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from lakebed.errors import UsageError
@@ -32,12 +34,19 @@ _EMBEDDED = {
 
 
 def local_session(
-    master: str | None = None, remote: str | None = None, app: str = "lakebed", brief: bool = False
+    master: str | None = None,
+    remote: str | None = None,
+    app: str = "lakebed",
+    brief: bool = False,
+    apart: int | None = None,
 ) -> SparkSession:
     """A session: `remote` (a Spark Connect URL, `sc://host:port`) or `master` (default `local[*]`), never both.
 
-    `brief` is for an embedded session that has few rows to move: it starts sooner and runs slower. Tables are
-    registered by the caller (`lakebed.spark.register`). Raises RuntimeMissingError when a Java is needed and
+    `brief` is for an embedded session that has few rows to move: it starts sooner and runs slower. `apart` starts the
+    JVM of a new session away from this process's terminal, so that Ctrl-C reaches neither it nor its Python workers;
+    the file descriptor given takes what they say on standard error. The JVM still ends with this process.
+
+    Tables are registered by the caller (`lakebed.spark.register`). Raises RuntimeMissingError when a Java is needed and
     there is none, UsageError when both places are given.
     """
     if master and remote:
@@ -45,16 +54,20 @@ def local_session(
     # Workers run `python3` from PATH unless told: theirs must be the Python that has lakebed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    settings = dict(_EVERYWHERE)
+    master = master or "local[*]"
+    if not remote and master.startswith("local"):
+        settings |= _embedded(master, brief)
     builder = SparkSession.builder.appName(app)
-    for key, value in _EVERYWHERE.items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     if remote:
         return builder.remote(remote).getOrCreate()
     ensure_java()
-    master = master or "local[*]"
-    if master.startswith("local"):
-        for key, value in _embedded(master, brief).items():
-            builder = builder.config(key, value)
+    if apart is not None and SparkSession.getActiveSession() is None:
+        conf = SparkConf().setMaster(master).setAppName(app).setAll(list(settings.items()))
+        gateway = launch_gateway(conf, {"start_new_session": True, "stderr": apart})  # type: ignore[no-untyped-call]  # pyspark's
+        SparkContext(conf=conf, gateway=gateway)
     session = builder.master(master).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session

@@ -23,8 +23,9 @@ STATE_FILE = "lakebed-upkeep"
 """In the checkpoint folder: the last batch that was counted, and the commits since each verb last ran."""
 
 
-def refuse_impossible(table: Table, every: Mapping[str, int], file: str) -> None:
-    """Raise PipelineFileError for a verb that this table cannot have, as its dry run tells."""
+def refuse_impossible(table: Table, every: Mapping[str, int], file: str, location: str = "") -> None:
+    """Raise PipelineFileError for a verb that this table cannot have, as its dry run tells. `location` is what the
+    error names, where the table only stands for another."""
     for verb in every:
         try:
             getattr(table, verb)(dry_run=True)
@@ -33,8 +34,8 @@ def refuse_impossible(table: Table, every: Mapping[str, int], file: str) -> None
                 f"upkeep.{verb} is not possible for this sink",
                 key=f"upkeep.{verb}",
                 file=file,
-                table=table.location,
-                why=str(error),
+                table=location or table.location,
+                why=error.what,
                 todo=f"Leave {verb} out of [upkeep]",
             ) from error
 
@@ -46,6 +47,8 @@ class Upkeep:
     table: Table
     every: Mapping[str, int]
     checkpoint: Store
+    ended: bool = False
+    """Once it is set, commits are counted and nothing runs any more."""
     _through: int = -1
     _waited: dict[str, int] = field(default_factory=dict)
 
@@ -65,7 +68,7 @@ class Upkeep:
         if report.outcome == Outcome.COMMITTED:
             for verb, count in self.every.items():
                 self._waited[verb] += 1
-                if self._waited[verb] >= count:
+                if self._waited[verb] >= count and not self.ended:
                     notes.append(self._run(verb))
         self._through = report.batch_id
         notes += afterwards("how long upkeep has waited is not kept", self._keep)

@@ -176,3 +176,14 @@ def test_version_and_help(lake: Command) -> None:
     code, out, _ = lake("--help")
     assert code == 0
     assert all(command in out for command in ("demo", "run", "read", "history"))
+
+
+@pytest.mark.parametrize("command", ["read", "history", "inspect", "rewrite", "expire", "archive"])
+def test_ctrl_c_is_one_line_and_130(lake: Command, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lakebed, "open", interrupted)
+    assert lake(command, "somewhere") == (130, "", "error: interrupted\n")
+    code, out, _ = lake(command, "somewhere", "--json")
+    assert code == 130 and json.loads(out)["error"]["message"] == "interrupted"

@@ -166,6 +166,11 @@ class CatalogTable:
             return loaded
         return self.commit(loaded, (), [{"action": "upgrade-format-version", "format-version": version}])
 
+    def drop(self) -> None:
+        """Take the table out of the catalog; its files stay."""
+        with self._turn, asking(self.identifier.catalog, self.identifier.table):
+            self.catalog.drop_table(self.identifier.table)
+
     def _send(
         self, entry: CatalogEntry, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]
     ) -> Loaded:

@@ -113,6 +113,11 @@ class IcebergTable(Table):
         access.create(columns, new_spec(columns, partition_by, name), version, properties)
         return cls(access.files.home, _opening(options), access)
 
+    def leave_catalog(self) -> None:
+        """Take the table out of its catalog, where it has one. Its files stay."""
+        if isinstance(self.access, CatalogTable):
+            self.access.drop()
+
     @property
     def metadata(self) -> TableMetadata:
         """The current metadata, read anew."""

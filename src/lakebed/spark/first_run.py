@@ -1,0 +1,72 @@
+"""A first run that came to nothing leaves nothing: neither an empty table nor a checkpoint that the next try stumbles
+on.
+
+Only what this run made is taken back, and only while the table is as it was before: files that were there right after
+it was created, folders that hold nothing then, and what is new in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+import lakebed.formats as formats
+from lakebed.errors import CommitUnknownError, LakebedError
+from lakebed.kernel.files import Store
+from lakebed.model.instant import Instant
+from lakebed.spark.stream_sink import USER_FILE
+from lakebed.verbs.table import Table
+
+
+@dataclass(slots=True)
+class FirstRun:
+    """One run, with what its checkpoint held before and the table that it writes to."""
+
+    checkpoint: Store
+    _held: frozenset[str]
+    _table: Table | None = None
+    _newest: Instant | None = None
+    _created: tuple[str, ...] = field(default=(), repr=False)
+    """The files of the table, where this run created it."""
+
+    @classmethod
+    def of(cls, checkpoint: Store) -> FirstRun:
+        """Before anything is made."""
+        return cls(checkpoint, frozenset(info.path for info in checkpoint.walk()))
+
+    def writes_to(self, table: Table, created: bool) -> Table:
+        """Remember the table, and whether this run has just created it."""
+        self._table, self._newest = table, table.newest()
+        self._created = tuple(info.path for info in table.store.walk()) if created else ()
+        return table
+
+    @contextmanager
+    def or_nothing(self) -> Iterator[None]:
+        """Take back what was made when the block fails, or is interrupted, before the first commit of a first run."""
+        try:
+            yield
+        except CommitUnknownError:
+            raise
+        except BaseException:
+            with suppress(LakebedError, OSError):  # why it failed is what counts
+                self._take_back()
+            raise
+
+    def _take_back(self) -> None:
+        if USER_FILE in self._held or self._table is None or self._table.newest() != self._newest:
+            return
+        if self._created:
+            formats.drop_created(self._table, self._created)
+            _remove_empty_folders(self._table.store)
+        self.checkpoint.delete_many([info.path for info in self.checkpoint.walk() if info.path not in self._held])
+        _remove_empty_folders(self.checkpoint)
+
+
+def _remove_empty_folders(store: Store) -> None:
+    root = store.local_path("")
+    if root is not None:
+        for folder, _, _ in os.walk(root, topdown=False):
+            with suppress(OSError):
+                os.rmdir(folder)
