@@ -158,6 +158,12 @@ class Loaded:
         return self._planned(expression if where is None else where & expression)
 
     def _reader(self) -> StreamReader:
+        if self.as_of or self.after or self.until:
+            raise UsageError(
+                "as-of, after and until go with a batch",
+                table=self.location,
+                todo="Say where a stream starts by the table's own options",
+            )
         if self.rows_only:
             return stream_native(self.table(), self.options, self.columns, self.where)
         # Spark's admission control bounds it: a stream that did so itself could not tell what is there now.

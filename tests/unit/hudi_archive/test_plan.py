@@ -289,12 +289,14 @@ def test_a_run_that_would_move_too_few_can_be_left_out(lake: Lake, version: int)
     assert len(lake.archive(2, 3, **{"lakebed.archive.min-instants": 4}).archived) == 4
 
 
-def test_a_run_can_be_limited(tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
+@BOTH
+def test_a_run_can_be_limited(lake: Lake, version: int) -> None:
     lake.commit(*range(1, 10))
     result = lake.archive(2, 3, hoodie__archive__limit__instants=3)
     assert result.archived == tuple(times([1, 2, 3]))
     assert "at most 3 instants" in reasons(result, 4)
+    lake.archive(2, 3, hoodie__archive__limit__instants=3)
+    assert lake.archived() == times(range(1, 7))
 
 
 @BOTH

@@ -12,17 +12,32 @@ from typing import Any
 from lakebed.kernel.options import Option, OptionSet, at_least, boolean, duration_ms, memory_size, one_of
 from lakebed.kernel.scratch import SCRATCH_DIR
 
+
+def _merge_type(text: str) -> str:
+    """A merge type by its value or, as some jobs give it, by the name of Hudi's constant for it."""
+    return {
+        "payload_combine": "payload_combine",
+        "realtime_payload_combine": "payload_combine",
+        "skip_merge": "skip_merge",
+        "realtime_skip_merge": "skip_merge",
+        "realtime_skip_combine": "skip_merge",
+    }[text.lower()]
+
+
 MERGE_TYPE: Option[str] = Option(
     "hoodie.datasource.merge.type",
-    one_of("payload_combine", "skip_merge"),
+    _merge_type,
     "payload_combine",
     "payload_combine merges base and log rows by the table's rules; skip_merge gives the base rows, then the log rows",
+    "payload_combine or skip_merge",
+    aliases=("merge.type",),
 )
 QUERY_TYPE: Option[str] = Option(
     "hoodie.datasource.query.type",
     one_of("snapshot", "read_optimized", "incremental"),
     "snapshot",
-    "snapshot merges base and log files, read_optimized reads base files only, incremental reads a range of commits",
+    "snapshot merges base and log files, read_optimized reads base files only, incremental reads a range of commits: "
+    "the newest one, where none is named",
 )
 AS_OF: Option[str] = Option("as.of.instant", str, "", "The instant, or timestamp, that a snapshot is read as of")
 READ_TASKS: Option[int] = Option(
@@ -42,9 +57,15 @@ START_COMMIT: Option[str] = Option(
     "read.start-commit",
     str,
     "",
-    "Where a stream starts, inclusive: an instant, a timestamp or earliest; without it the newest commit only",
+    "Where a stream starts, or a batch that reads a range, inclusive: an instant, a timestamp or earliest; without it "
+    "the newest commit only",
 )
-END_COMMIT: Option[str] = Option("read.end-commit", str, "", "Where a read ends, inclusive: an instant or a timestamp")
+END_COMMIT: Option[str] = Option(
+    "read.end-commit",
+    str,
+    "",
+    "Where a stream ends, or a batch that reads a range, inclusive: an instant or a timestamp",
+)
 COMMITS_LIMIT: Option[int | None] = Option("read.commits.limit", at_least(1), None, "The most commits of one batch")
 SPLITS_LIMIT: Option[int | None] = Option(
     "read.splits.limit", at_least(1), None, "The most file groups of one batch; a batch always holds a commit"
@@ -147,6 +168,25 @@ FULL_SCAN: Option[bool] = Option(
     "Scan the newest snapshot for rows of the range when files that an incremental read needs were cleaned",
     aliases=("hoodie.datasource.read.incr.fallback.fulltablescan",),
 )
+VALUES_FROM_PATH: Option[bool] = Option(
+    "hoodie.datasource.read.extract.partition.values.from.path",
+    boolean,
+    False,
+    "Refused when true: partition columns are read from the files, from paths only where the files leave them out",
+)
+SCHEMA_OF_END: Option[bool] = Option(
+    "hoodie.datasource.read.schema.use.end.instanttime",
+    boolean,
+    False,
+    "Refused when true: an incremental read gives the columns of the newest schema",
+)
+TABLE_PATH: Option[str] = Option(
+    "hoodie.datasource.read.table.path",
+    str,
+    "",
+    "Refused when it names another place than the one that is loaded",
+    aliases=("hoodie.base.path",),
+)
 
 _ACCEPTED = (
     "path",
@@ -155,16 +195,12 @@ _ACCEPTED = (
     "hoodie.file.index.enable",
     "hoodie.file.group.reader.enabled",
     "hoodie.schema.on.read.enable",
-    "hoodie.datasource.read.extract.partition.values.from.path",
     "hoodie.table.name",
-    "hoodie.datasource.read.table.path",
     "hoodie.datasource.read.file.index.listing.mode",
     "hoodie.datasource.read.file.index.listing.partition-path-prefix.analysis.enabled",
     "hoodie.memory.merge.max.size",
     "hoodie.embed.timeline.server",
     "hoodie.datasource.read.use.new.parquet.file.format",
-    "hoodie.base.path",
-    "hoodie.datasource.read.schema.use.end.instanttime",
 )
 SPARK = OptionSet(
     (
@@ -177,6 +213,9 @@ SPARK = OptionSet(
         INCREMENTAL_FORMAT,
         START_OFFSET,
         FULL_SCAN,
+        VALUES_FROM_PATH,
+        SCHEMA_OF_END,
+        TABLE_PATH,
         SCRATCH_DIR,
         *(Option(key, str, "", "Accepted; it changes no rows here") for key in _ACCEPTED),
     ),
@@ -214,7 +253,7 @@ ARCHIVE_STRICT: Option[bool] = Option(
     "Whether an unreadable instant file stops the archival; false leaves it and goes on",
 )
 LIMIT_INSTANTS: Option[int | None] = Option(
-    "hoodie.archive.limit.instants", at_least(1), None, "The most instants of one run (table version 6 and older)"
+    "hoodie.archive.limit.instants", at_least(1), None, "The most instants that one run moves"
 )
 MERGE_ENABLE: Option[bool] = Option(
     "hoodie.archive.merge.enable", boolean, False, "Merge small archive files (table version 6 and older)"

@@ -12,10 +12,8 @@ from lakebed.formats.hudi.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.config import load_config
 from lakebed.formats.hudi.inspect import inspect_table
 from lakebed.formats.hudi.layout import COMPLETES_AS
-from lakebed.formats.hudi.options import AS_OF, CDC, READ
-from lakebed.formats.hudi.read.cdc import plan_full_changes
-from lakebed.formats.hudi.read.changes import plan_changes
-from lakebed.formats.hudi.read.snapshot import plan_snapshot
+from lakebed.formats.hudi.options import READ
+from lakebed.formats.hudi.read.batch import check_alone, plan_batch, plan_change_range
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
@@ -72,18 +70,17 @@ class HudiTable(Table):
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
     ) -> ReadPlan[HudiSplit]:
-        """The splits of a snapshot, one for each file slice."""
-        as_of = as_of if as_of is not None else self._options[AS_OF] or None
+        """The splits of a snapshot, one for each file slice; with `read.start-commit` or `read.end-commit` those of a
+        range."""
         with no_cycles():
-            return plan_snapshot(self.state(), self._options, columns, where, as_of)
+            return plan_batch(self.state(), self._options, columns, where, as_of)
 
     def plan_changes(
         self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
     ) -> ReadPlan[HudiSplit]:
         """The splits of the changes in (after, until]."""
-        plan = plan_full_changes if self._options[CDC] else plan_changes
         with no_cycles():
-            return plan(self.state(), self._options, columns, where, after, until)
+            return plan_change_range(self.state(), self._options, columns, where, after, until)
 
     def archive(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
@@ -104,4 +101,5 @@ class HudiTable(Table):
 
     def stream(self, columns: Sequence[str] | None = None, where: Where = None) -> StreamReader:
         """A stream of changes, started where `read.start-commit` says; without it at the newest commit."""
+        check_alone(self._options, "a stream", self.location)
         return HudiStream(self.state, self._options, columns, where)

@@ -54,8 +54,6 @@ def plan_archival(evidence: Evidence, options: Options, kept: Kept, already: fro
             archived += gone
             blockers += held
         archived = [*sorted(archived, key=_by_time), *going]
-        archived, cut = _limited(archived, options)
-        blockers += cut
     else:
         border = max((instant.time for instant in going), default="")
         empty = [guard for guard in guards if guard.only and guard.services]
@@ -68,6 +66,8 @@ def plan_archival(evidence: Evidence, options: Options, kept: Kept, already: fro
         moved = {id(instant) for instant in archived}
         left = [i for i in services if id(i) not in moved]
         blockers += _left_services(left, border, commits, kept, tuple(blockers))
+    archived, cut = _limited(archived, options)
+    blockers += cut
     new = [instant for instant in archived if _key(instant) not in already]
     if 0 < len(new) < options[MIN_INSTANTS]:
         blockers += [_too_few(instant, len(new), options) for instant in new]

@@ -31,10 +31,10 @@ from lakebed.formats.hudi.read.changes import (
     changes_schema,
     check_tellable,
     fallen_behind,
-    range_of,
     stats_by_group,
 )
 from lakebed.formats.hudi.read.cleaned import Completeness
+from lakebed.formats.hudi.read.commits import waits_for_compaction
 from lakebed.formats.hudi.read.moves import Touch, partitions_together
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
 from lakebed.formats.hudi.read.snapshot import complete_slices, reader_of
@@ -46,21 +46,21 @@ from lakebed.formats.hudi.timeline import View, view_of
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates import Where, columns_of, parse_where
 from lakebed.verbs.read import ReadPlan
-from lakebed.verbs.table import Position, project
+from lakebed.verbs.table import project
 
 _FULL_MODE = "data_before_after"
 _TEXT_KEYS = ("string", "int", "long", "short", "int32", "int64")
 
 
 def plan_full_changes(
-    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, after: Position, until: Position
+    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, wanted: Range
 ) -> ReadPlan[HudiSplit]:
-    """The splits of the full changes in (after, until], +I, -U, +U and -D rows, all of whose columns are given.
+    """The splits of the full changes of a range, +I, -U, +U and -D rows, all of whose columns are given.
 
     Of the meta columns the commit time (that of the change), record key and partition path are given. Raises
     DataCleanedError when files that it takes were cleaned.
     """
-    return plan_full_range(state, options, columns, where, all_commits(state, range_of(state, after, until)))
+    return plan_full_range(state, options, columns, where, all_commits(state, wanted))
 
 
 def all_commits(state: TableState, wanted: Range) -> Range:
@@ -117,11 +117,6 @@ def row_changes(state: TableState, options: Options, wanted: Range, decoded: tup
     reader = reader_of(state, options, schema, wanted.view)
     check_known(reader.rules, state.store.location)
     return RowChanges(reader, decoded, state.config.record_keys if _has_text_keys(state) else ())
-
-
-def waits_for_compaction(state: TableState, options: Options) -> bool:
-    """Whether the changes of log files come with their compaction."""
-    return bool(state.config.merge_on_read and options[CDC_FROM_CHANGELOG])
 
 
 def _has_text_keys(state: TableState) -> bool:

@@ -25,6 +25,7 @@ from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
 from lakebed.formats.hudi.options import CDC, CHANGELOG, FALLBACK
 from lakebed.formats.hudi.read.change_task import ChangesTask
 from lakebed.formats.hudi.read.cleaned import Completeness
+from lakebed.formats.hudi.read.commits import is_skipped_overwrite
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
 from lakebed.formats.hudi.read.snapshot import reader_of
 from lakebed.formats.hudi.read.split import HudiSplit, SlicePaths, split_of
@@ -58,20 +59,14 @@ class Range:
     skipped: frozenset[str] = field(default=frozenset())
 
 
-def plan_changes(
-    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, after: Position, until: Position
-) -> ReadPlan[HudiSplit]:
-    """The splits of the changes in (after, until].
-
-    Raises DataCleanedError, naming the earliest readable instant, when files that it takes were cleaned and no full
-    scan was asked for.
-    """
-    return plan_range(state, options, columns, where, range_of(state, after, until))
+def range_of(state: TableState, options: Options, after: Position, until: Position, *ends: str) -> Range:
+    """The range (after, until] of a table's history; `ends` are what errors call the two, if not by these names."""
+    first, last = ends or ("after", "until")
+    return range_between(state, options, state.bound_of(after, first), state.bound_of(until, last))
 
 
-def range_of(state: TableState, after: Position, until: Position) -> Range:
-    """The range (after, until] of a table's history, archived commits included."""
-    low, high = state.bound_of(after, "after"), state.bound_of(until, "until")
+def range_between(state: TableState, options: Options, low: str, high: str) -> Range:
+    """The range (low, high] of a table's history in what ranges count in, archived commits included."""
     view = state.view(high)
     everything = low < "1971"
     entries = [entry for entry in view.entries if state.timeline.order(entry) > low]
@@ -81,13 +76,18 @@ def range_of(state: TableState, after: Position, until: Position) -> Range:
         for archived in state.archived.commits(low, high):
             if archived.time not in state.timeline.by_time:
                 commits[archived.time], orders[archived.time] = archived.commit, archived.order
-    return Range(view, commits, orders, everything)
+    skipped = frozenset(time for time, commit in commits.items() if is_skipped_overwrite(options, commit))
+    return Range(view, commits, orders, everything, skipped=skipped)
 
 
 def plan_range(
     state: TableState, options: Options, columns: Sequence[str] | None, where: Where, wanted: Range
 ) -> ReadPlan[HudiSplit]:
-    """The splits of a range of commits."""
+    """The splits of a range of commits.
+
+    Raises DataCleanedError, naming the earliest readable instant, when files that it takes were cleaned and no full
+    scan was asked for.
+    """
     check_tellable(state, options)
     schema = state.schema()
     names = project(columns, schema, table=state.store.location)
@@ -134,8 +134,8 @@ def changes_schema(state: TableState, schema: pa.Schema, names: Sequence[str]) -
 _KEPT = ("_hoodie_record_key", "_hoodie_partition_path")
 
 
-def check_tellable(state: TableState, options: Options) -> None:
-    """Raise UnsupportedError where changes cannot be told: without meta columns, or unmerged ones."""
+def check_merged(state: TableState, options: Options) -> None:
+    """Raise UnsupportedError for unmerged changes."""
     if options[CHANGELOG]:
         raise UnsupportedError(
             f"{CHANGELOG.key} is not supported",
@@ -143,6 +143,11 @@ def check_tellable(state: TableState, options: Options) -> None:
             why="lakebed merges the versions of a row that one commit's log holds",
             todo=f"Leave {CHANGELOG.key} out; {CDC.key} gives the rows before and after each commit's changes",
         )
+
+
+def check_tellable(state: TableState, options: Options) -> None:
+    """Raise UnsupportedError where changes cannot be told: without meta columns, or unmerged ones."""
+    check_merged(state, options)
     if not state.config.meta_fields:
         raise UnsupportedError(
             "changes of a table without meta columns cannot be told",

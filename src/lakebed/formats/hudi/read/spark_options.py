@@ -10,11 +10,11 @@ or after an instant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.errors import OptionError
 from lakebed.formats.hudi.options import (
@@ -27,19 +27,22 @@ from lakebed.formats.hudi.options import (
     MERGE_TYPE,
     QUERY_TYPE,
     READ,
+    SCHEMA_OF_END,
     SPARK,
     START_OFFSET,
+    TABLE_PATH,
+    VALUES_FROM_PATH,
 )
+from lakebed.formats.hudi.read.batch import EARLIEST, check_alone, plain_schema, rows_only
 from lakebed.formats.hudi.read.cdc import all_commits, full_plan, row_changes
 from lakebed.formats.hudi.read.cdc_json import CDC_SCHEMA, CdcRows
-from lakebed.formats.hudi.read.changes import Range, plan_changes, range_of
+from lakebed.formats.hudi.read.changes import Range, plan_range, range_of
 from lakebed.formats.hudi.read.snapshot import plan_snapshot
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import COMMIT_TIME, META, TableState
 from lakebed.formats.hudi.read.stream import HudiStream
-from lakebed.kernel.options import Options
+from lakebed.kernel.options import Option, Options
 from lakebed.kernel.predicates import Where, parse_where
-from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import Limits
 from lakebed.verbs.table import project
@@ -53,7 +56,11 @@ def plan_spark_read(
     Raises OptionError for a key that Hudi's source does not have, and for an incremental read without its begin.
     """
     options = SPARK.parse(given)
+    _check_served(options, state)
     if options[QUERY_TYPE] != "incremental":
+        _refuse(
+            options, (BEGIN, END, INCREMENTAL_FORMAT, START_OFFSET), f"{QUERY_TYPE.key} = {options[QUERY_TYPE]}", state
+        )
         return plan_snapshot(state, _read_options(options), columns, where, options[AS_OF] or None)
     if not options.given(BEGIN):
         raise OptionError(
@@ -62,12 +69,14 @@ def plan_spark_read(
             table=state.store.location,
             todo=f"Set {BEGIN.key}, exclusive; 000 is the beginning of history",
         )
-    begin = options[BEGIN]
-    after = None if begin.lower() == "earliest" else begin
+    _refuse(options, (AS_OF, START_OFFSET), f"{QUERY_TYPE.key} = incremental", state)
+    begin = "" if options[BEGIN].lower() == EARLIEST else options[BEGIN]
+    read = _read_options(options)
+    check_alone(read, "an incremental read", state.store.location)
+    wanted = range_of(state, read, begin, options[END], BEGIN.key, END.key)
     if options[INCREMENTAL_FORMAT] == "cdc":
-        wanted = all_commits(state, range_of(state, after, options[END] or None))
-        return plan_cdc_rows(state, _read_options(options), columns, where, wanted)
-    return rows_only(state, plan_changes(state, _read_options(options), columns, where, after, options[END] or None))
+        return plan_cdc_rows(state, read, columns, where, all_commits(state, wanted))
+    return rows_only(state, plan_range(state, read, columns, where, wanted))
 
 
 def spark_stream(
@@ -77,10 +86,14 @@ def spark_stream(
     where: Where = None,
 ) -> SparkStream:
     """The stream that Hudi's source would give."""
-    options = SPARK.parse(given)
-    stream = HudiStream(state, _read_options(options), columns, where)
+    options, now = SPARK.parse(given), state()
+    _check_served(options, now)
+    _refuse(options, (AS_OF, BEGIN, END), "a stream", now)
+    read = _read_options(options)
+    check_alone(read, "a stream", now.store.location)
+    stream = HudiStream(state, read, columns, where)
     if options[INCREMENTAL_FORMAT] == "cdc":
-        stream = CdcStream(state, _read_options(options), columns, where)
+        stream = CdcStream(state, read, columns, where)
     return SparkStream(stream, state, options[START_OFFSET])
 
 
@@ -95,7 +108,7 @@ class SparkStream:
         """The table's columns, or those of cdc."""
         if isinstance(self._stream, CdcStream):
             return self._stream.schema
-        return _plain(self._state(), self._stream.schema)
+        return plain_schema(self._state(), self._stream.schema)
 
     def initial(self) -> str:
         """The position that the start offset names."""
@@ -138,31 +151,31 @@ def plan_cdc_rows(
     return full_plan(state, options, wanted, task, as_it_stands)
 
 
-def rows_only(state: TableState, plan: ReadPlan[HudiSplit]) -> ReadPlan[HudiSplit]:
-    """The plan of changes as a plan of rows: what was inserted or updated, as the table's columns."""
-    schema = _plain(state, plan.schema)
-    return ReadPlan(schema, plan.splits, RowsOnly(plan.read, schema), plan.warnings)
+def _check_served(options: Options, state: TableState) -> None:
+    """Raise OptionError for what Hudi's source can do, and lakebed cannot."""
+    table = state.store.location
+    if options[VALUES_FROM_PATH] and not state.config.drops_partition_columns:
+        raise _refused(VALUES_FROM_PATH, table, "lakebed reads partition columns from the files")
+    if options[SCHEMA_OF_END]:
+        raise _refused(SCHEMA_OF_END, table, "lakebed gives a range the columns of the newest schema")
+    if options[TABLE_PATH] and _place(options[TABLE_PATH]) != _place(table):
+        raise _refused(TABLE_PATH, table, "it names another place than the one that is loaded")
 
 
-@dataclass(frozen=True, slots=True)
-class RowsOnly:
-    """Leaves deletes and old versions out of a task's batches, and the column of row kinds."""
-
-    read: Callable[[HudiSplit], Iterator[pa.RecordBatch]]
-    schema: pa.Schema
-
-    def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
-        """The split's rows."""
-        for batch in self.read(split):
-            kept = batch.filter(pc.is_in(batch.column(ROW_KIND_COLUMN), value_set=pa.array(["+I", "+U"])))
-            if kept.num_rows:
-                columns = [kept.column(name) for name in self.schema.names]
-                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+def _refuse(options: Options, wrong: Sequence[Option[str]], what: str, state: TableState) -> None:
+    """Raise OptionError for keys that speak of another kind of read: ignored, they would give other rows than asked."""
+    for option in wrong:
+        if options.given(option) and options[option] != option.default:
+            raise _refused(option, state.store.location, f"{what} has no use for it")
 
 
-def _plain(state: TableState, schema: pa.Schema) -> pa.Schema:
-    table = state.schema()
-    return pa.schema([table.field(name) for name in schema.names if name != ROW_KIND_COLUMN])
+def _refused(option: Option[Any], table: str, why: str) -> OptionError:
+    return OptionError(f"option {option.key!r} is refused", key=option.key, table=table, why=why, todo="Leave it out")
+
+
+def _place(location: str) -> str:
+    """A location in the form that others are compared in."""
+    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:(//)?", "", location)).rstrip("/")
 
 
 def _read_options(options: Options) -> Options:

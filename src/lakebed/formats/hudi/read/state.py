@@ -10,7 +10,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lakebed.errors import NotInHistoryError, UsageError
+from lakebed.errors import NotInHistoryError, OptionError, UsageError
 from lakebed.formats.hudi.archived import ArchivedTimeline
 from lakebed.formats.hudi.codec.internal_schema import (
     InternalSchema,
@@ -23,6 +23,7 @@ from lakebed.formats.hudi.codec.schema import arrow_schema
 from lakebed.formats.hudi.codec.timestamps import mended_units
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE, parse_base_name, parse_log_name
+from lakebed.formats.hudi.options import READ, SPARK
 from lakebed.formats.hudi.read.files import base_schema
 from lakebed.formats.hudi.read.partitions import PartitionColumns, list_partitions
 from lakebed.formats.hudi.slices import FileGroup, WrittenFiles
@@ -34,8 +35,8 @@ from lakebed.verbs.table import Position
 COMMIT_TIME = "_hoodie_commit_time"
 RECORD_KEY = "_hoodie_record_key"
 PARTITION_PATH = "_hoodie_partition_path"
-_INSTANT_DIGITS = (8, 14, 17)
-"""Digits of a day, and of the instants that Hudi writes."""
+_FORMATS = {8: "%Y%m%d", 14: "%Y%m%d%H%M%S", 17: "%Y%m%d%H%M%S%f"}
+"""How a day, and the instants that Hudi writes, look by the number of their digits."""
 META = (COMMIT_TIME, "_hoodie_commit_seqno", RECORD_KEY, PARTITION_PATH, "_hoodie_file_name")
 """The meta columns, in the order in which they stand before the user's."""
 
@@ -207,7 +208,7 @@ class TableState:
             text = self._savepoint(text[4:])
         if not text.isdigit():
             return _digits(text, what, self.config.timezone)
-        if what == "as_of" and len(text) not in _INSTANT_DIGITS and text not in self.timeline.by_time:
+        if text not in self.timeline.by_time and not _is_moment(text, history=what != "as_of"):
             raise _no_moment(text, what)
         if self.config.completion_times:
             orders = {self.timeline.order(entry) for entry in self.timeline.commits}
@@ -262,8 +263,24 @@ def _digits(text: str, what: str, timezone: str) -> str:
     return local.strftime("%Y%m%d%H%M%S") + f"{local.microsecond // 1000:03d}"
 
 
+def _is_moment(text: str, history: bool) -> bool:
+    """Whether digits are a day or an instant as Hudi writes it. An end of `history` may lie beyond all instants: a
+    number of zeros (or an instant of a bootstrap, which begins with them), or of nines."""
+    if history and (set(text) <= {"0"} or set(text) == {"9"}):
+        return True
+    if len(text) not in _FORMATS:
+        return False
+    if text.startswith("0000"):
+        return history
+    try:
+        datetime.datetime.strptime(text, _FORMATS[len(text)])
+    except ValueError:
+        return False
+    return True
+
+
 def _no_moment(text: str, what: str) -> UsageError:
-    return UsageError(
-        f"{what} is {text!r}",
-        why="expected an instant such as 20240131093000000 or a timestamp such as 2024-01-31T09:30:00",
-    )
+    why = "expected an instant such as 20240131093000000 or a timestamp such as 2024-01-31T09:30:00"
+    if READ.knows(what) or SPARK.knows(what):
+        return OptionError(f"option {what!r} is {text!r}", key=what, why=why)
+    return UsageError(f"{what} is {text!r}", why=why)

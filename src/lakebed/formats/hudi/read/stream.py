@@ -26,14 +26,13 @@ from lakebed.formats.hudi.options import (
     COMMITS_LIMIT,
     END_COMMIT,
     FALLBACK,
-    SKIP_CLUSTERING,
-    SKIP_COMPACTION,
-    SKIP_INSERT_OVERWRITE,
     SPLITS_LIMIT,
     START_COMMIT,
 )
-from lakebed.formats.hudi.read.cdc import plan_full_range, waits_for_compaction
+from lakebed.formats.hudi.read.batch import EARLIEST, option_bounds
+from lakebed.formats.hudi.read.cdc import plan_full_range
 from lakebed.formats.hudi.read.changes import Range, plan_range
+from lakebed.formats.hudi.read.commits import brings_rows, is_skipped_overwrite, just_before
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.kernel.options import Options
@@ -43,7 +42,6 @@ from lakebed.verbs.stream import Limits
 
 _VERSION = 1
 _SEEN = 100
-_OVERWRITES = ("INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ class StreamPosition:
         done = sorted(e.time for e in timeline.commits if timeline.order(e) <= until and e.time not in left)
         dropped = done[-_SEEN - 1] if len(done) > _SEEN else ""
         if not dropped and timeline.start and not state.archived.is_empty:
-            dropped = _just_before(timeline.start)
+            dropped = just_before(timeline.start)
         late = {time for time in left if time <= until}
         return cls(until, tuple(sorted(under_way | late)), tuple(done[-_SEEN:]), dropped)
 
@@ -83,7 +81,7 @@ class StreamPosition:
     @property
     def oldest_unread(self) -> str:
         """A time, in instants, before which all was read."""
-        return min([self.until, *map(_just_before, self.pending), *([self.floor] if self.seen else [])])
+        return min([self.until, *map(just_before, self.pending), *([self.floor] if self.seen else [])])
 
     def text(self) -> str:
         """As a stream's owner stores it."""
@@ -134,15 +132,16 @@ class HudiStream:
     def initial(self) -> str:
         """The position before the first row that the options ask for."""
         state, start = self._state(), self._options[START_COMMIT]
-        if start.lower() == "earliest":
+        first, _ = option_bounds(state, self._options)
+        if start.lower() == EARLIEST:
             return self.before_everything()
         if start:
-            return StreamPosition(_just_before(state.bound_of(start, START_COMMIT.key))).text()
+            return StreamPosition(just_before(first)).text()
         newest = max(
             (commit.order for commit in self._commits(state, StreamPosition("")) if self._counts(state, commit)),
             default="",
         )
-        return StreamPosition.of(state, _just_before(newest) if newest else "").text()
+        return StreamPosition.of(state, just_before(newest) if newest else "").text()
 
     def before_everything(self) -> str:
         """The position before the first commit: the next batch is the table as it stands."""
@@ -182,7 +181,9 @@ class HudiStream:
             orders={commit.time: commit.order for commit in commits},
             everything=not before.until,
             strict=self._options[FALLBACK] == "fail",
-            skipped=frozenset(commit.time for commit in commits if self._is_skipped_overwrite(commit)),
+            skipped=frozenset(
+                commit.time for commit in commits if is_skipped_overwrite(self._options, commit.metadata)
+            ),
         )
         return self._planned(state, wanted)
 
@@ -193,9 +194,8 @@ class HudiStream:
 
     def _commits(self, state: TableState, position: StreamPosition, until: str = "") -> list[_Commit]:
         """Completed commits that a position has not read, by what ranges count in."""
-        end = self._options[END_COMMIT]
-        bounds = [bound for bound in (until, state.bound_of(end, END_COMMIT.key) if end else "") if bound]
-        high = min(bounds, default="")
+        last = state.bound_of(self._options[END_COMMIT], END_COMMIT.key)
+        high = min((bound for bound in (until, last) if bound), default="")
         entries = [
             entry
             for entry in state.timeline.commits
@@ -236,22 +236,7 @@ class HudiStream:
         return commits[: last + 1]
 
     def _counts(self, state: TableState, commit: _Commit) -> bool:
-        """Whether a commit brings rows: table services that are skipped do not."""
-        operation = commit.metadata.operation
-        if self._options[CDC] and waits_for_compaction(state, self._options):
-            return operation == "COMPACT" or any(not stat.is_log for stat in commit.metadata.stats)
-        if operation in ("COMPACT", "LOG_COMPACT"):
-            return not (state.config.merge_on_read and self._options[SKIP_COMPACTION])
-        if operation == "CLUSTER":
-            return not self._options[SKIP_CLUSTERING]
-        return not self._is_skipped_overwrite(commit)
-
-    def _is_skipped_overwrite(self, commit: _Commit) -> bool:
-        return self._options[SKIP_INSERT_OVERWRITE] and commit.metadata.operation in _OVERWRITES
-
-
-def _just_before(time: str) -> str:
-    return str(int(time) - 1).zfill(len(time)) if time.isdigit() and int(time) else time
+        return brings_rows(state, self._options, commit.metadata)
 
 
 def _least(one: int | None, other: int | None) -> int | None:

@@ -1,0 +1,142 @@
+"""What a batch read gives: a snapshot, or the rows of a range of commits where its options name one.
+
+Rules: Hudi's Flink source (`HoodieTableFactory.setupReadOptions`, `IncrementalQueryAnalyzer`). `read.start-commit` or
+`read.end-commit` makes a batch read a range, both ends inclusive; `earliest` is the beginning of history; without a
+start it is the newest commit up to the end, and so it is for `hoodie.datasource.query.type = incremental` alone. The
+rows are those of the range as they stand at its end, without deletes; with `cdc.enabled` the full changes, with their
+kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import OptionError
+from lakebed.formats.hudi.options import AS_OF, CDC, END_COMMIT, MERGE_TYPE, QUERY_TYPE, START_COMMIT
+from lakebed.formats.hudi.read.cdc import plan_full_changes, plan_full_range
+from lakebed.formats.hudi.read.changes import Range, check_merged, plan_range, range_between
+from lakebed.formats.hudi.read.commits import brings_rows, just_before
+from lakebed.formats.hudi.read.snapshot import plan_snapshot
+from lakebed.formats.hudi.read.split import HudiSplit
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.kernel.options import Options
+from lakebed.kernel.predicates import Where
+from lakebed.model.rowkind import ROW_KIND_COLUMN
+from lakebed.verbs.read import ReadPlan
+from lakebed.verbs.table import Position
+
+EARLIEST = "earliest"
+
+
+def plan_batch(
+    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, as_of: Position
+) -> ReadPlan[HudiSplit]:
+    """The splits of a batch read. A range that is read as of a moment ends there at the latest.
+
+    Raises OptionError where the options ask for two reads at once.
+    """
+    check_merged(state, options)
+    if not _is_range(options):
+        return plan_snapshot(state, options, columns, where, as_of if as_of is not None else options[AS_OF] or None)
+    check_alone(options, "a range of commits", state.store.location)
+    wanted = _range_of_options(state, options, state.bound_of(as_of, "as_of"))
+    if options[CDC]:
+        return plan_full_range(state, options, columns, where, wanted, wanted.everything)
+    return rows_only(state, plan_range(state, options, columns, where, wanted))
+
+
+def plan_change_range(
+    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, after: Position, until: Position
+) -> ReadPlan[HudiSplit]:
+    """The splits of the changes in (after, until]; an end that is None is the one that the options name, if they do."""
+    check_alone(options, "changes", state.store.location)
+    low, high = state.bound_of(after, "after"), state.bound_of(until, "until")
+    first, last = option_bounds(state, options)
+    wanted = range_between(state, options, low or just_before(first), high or last)
+    if options[CDC]:
+        return plan_full_changes(state, options, columns, where, wanted)
+    return plan_range(state, options, columns, where, wanted)
+
+
+def check_alone(options: Options, what: str, table: str) -> None:
+    """Raise OptionError for options that only a snapshot can honour."""
+    for option, plain in ((AS_OF, ""), (QUERY_TYPE, "read_optimized"), (MERGE_TYPE, "skip_merge")):
+        if options[option] if not plain else options[option] == plain:
+            raise OptionError(
+                f"option {option.key!r} is {options[option]!r} in a read of {what}",
+                key=option.key,
+                table=table,
+                why="it speaks of snapshots",
+                todo="Leave it out, or read a snapshot",
+            )
+
+
+def option_bounds(state: TableState, options: Options) -> tuple[str, str]:
+    """Both ends that the options name, inclusive, in what ranges count in; "" for none and for `earliest`."""
+    start, end = options[START_COMMIT], options[END_COMMIT]
+    low = "" if start.lower() == EARLIEST else state.bound_of(start, START_COMMIT.key)
+    high = state.bound_of(end, END_COMMIT.key)
+    if low and high and low > high:
+        raise OptionError(
+            f"option {START_COMMIT.key!r} is {start!r}, after {END_COMMIT.key!r}, which is {end!r}",
+            key=START_COMMIT.key,
+            table=state.store.location,
+            todo="Exchange the two",
+        )
+    return low, high
+
+
+def _is_range(options: Options) -> bool:
+    return bool(options[START_COMMIT] or options[END_COMMIT]) or options[QUERY_TYPE] == "incremental"
+
+
+def _range_of_options(state: TableState, options: Options, as_of: str) -> Range:
+    low, high = option_bounds(state, options)
+    high = min((bound for bound in (high, as_of) if bound), default="")
+    if options[START_COMMIT].lower() == EARLIEST:
+        return range_between(state, options, "", high)
+    newest = low or _newest(state, options, high)
+    if not newest:  # no commit as early as that
+        return Range(state.view(high), {}, {}, everything=False)
+    return range_between(state, options, just_before(newest), high)
+
+
+def _newest(state: TableState, options: Options, high: str) -> str:
+    """The time of the newest commit up to a time that brings rows, "" for none."""
+    for entry in sorted(state.view(high).entries, key=state.timeline.order, reverse=True):
+        if brings_rows(state, options, state.files.commits([entry])[entry.time]):
+            return state.timeline.order(entry)
+    archived = state.archived.commits("", high) if high else []
+    return next((old.order for old in reversed(archived) if brings_rows(state, options, old.commit)), "")
+
+
+def rows_only(state: TableState, plan: ReadPlan[HudiSplit]) -> ReadPlan[HudiSplit]:
+    """The plan of changes as a plan of rows: what was inserted or updated, as the table's columns."""
+    schema = plain_schema(state, plan.schema)
+    return ReadPlan(schema, plan.splits, RowsOnly(plan.read, schema), plan.warnings)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOnly:
+    """Leaves deletes and old versions out of a task's batches, and the column of row kinds."""
+
+    read: Callable[[HudiSplit], Iterator[pa.RecordBatch]]
+    schema: pa.Schema
+
+    def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
+        """The split's rows."""
+        for batch in self.read(split):
+            kept = batch.filter(pc.is_in(batch.column(ROW_KIND_COLUMN), value_set=pa.array(["+I", "+U"])))
+            if kept.num_rows:
+                columns = [kept.column(name) for name in self.schema.names]
+                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def plain_schema(state: TableState, schema: pa.Schema) -> pa.Schema:
+    """The schema of changes as the table's own columns."""
+    table = state.schema()
+    return pa.schema([table.field(name) for name in schema.names if name != ROW_KIND_COLUMN])
