@@ -41,6 +41,7 @@ TABLE: Walked = {  # a value, then what it does to read, changes and stream
     "read.streaming.skip_clustering": (False, S, S, S),
     "read.streaming.skip_insertoverwrite": (True, S, X, X),
     "read.streaming.fallback": ("full-scan", S, S, S),
+    "lakebed.stream.rolled-back": ("warn", S, S, S),
     "changelog.enabled": (True, R, R, R),
     "cdc.enabled": (True, S, X, X),
     "read.cdc.from.changelog": (True, S, S, S),
@@ -59,6 +60,7 @@ NATIVE: Walked = {  # a value, then what it does to a snapshot, an incremental r
     "hoodie.datasource.read.extract.partition.values.from.path": (True, R, R, R),
     "hoodie.datasource.read.schema.use.end.instanttime": (True, R, R, R),
     "hoodie.datasource.read.table.path": ("/another/place", R, R, R),
+    "lakebed.stream.rolled-back": ("warn", S, S, S),
     "lakebed.scratch.dir": ("SCRATCH", S, S, S),
 }
 INCREMENTAL = {"hoodie.datasource.query.type": "incremental", "hoodie.datasource.read.begin.instanttime": "000"}

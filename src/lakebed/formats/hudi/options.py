@@ -94,6 +94,12 @@ FALLBACK: Option[str] = Option(
     "fail",
     "When files that changes need were cleaned: fail, or scan the newest snapshot for rows of the range",
 )
+ROLLED_BACK: Option[str] = Option(
+    "lakebed.stream.rolled-back",
+    one_of("fail", "warn"),
+    "fail",
+    "When commits that a stream has read were rolled back, or a restore took them back: fail, or warn and go on",
+)
 CHANGELOG: Option[bool] = Option("changelog.enabled", boolean, False, "Give every change that the log holds, unmerged")
 CDC: Option[bool] = Option(
     "cdc.enabled",
@@ -126,6 +132,7 @@ _FLINK: tuple[Option[Any], ...] = (
     SKIP_CLUSTERING,
     SKIP_INSERT_OVERWRITE,
     FALLBACK,
+    ROLLED_BACK,
     CHANGELOG,
     CDC,
     CDC_FROM_CHANGELOG,
@@ -216,6 +223,7 @@ SPARK = OptionSet(
         VALUES_FROM_PATH,
         SCHEMA_OF_END,
         TABLE_PATH,
+        ROLLED_BACK,
         SCRATCH_DIR,
         *(Option(key, str, "", "Accepted; it changes no rows here") for key in _ACCEPTED),
     ),

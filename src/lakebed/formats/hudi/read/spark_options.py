@@ -27,6 +27,7 @@ from lakebed.formats.hudi.options import (
     MERGE_TYPE,
     QUERY_TYPE,
     READ,
+    ROLLED_BACK,
     SCHEMA_OF_END,
     SPARK,
     START_OFFSET,
@@ -186,6 +187,7 @@ def _read_options(options: Options) -> Options:
             MERGE_TYPE.key: options[MERGE_TYPE],
             QUERY_TYPE.key: "snapshot" if query == "incremental" else query,
             FALLBACK.key: "full-scan" if options[FULL_SCAN] else "fail",
+            ROLLED_BACK.key: options[ROLLED_BACK],
             **{key: text for key, text in options.raw.items() if key.lower().startswith(READ.prefixes)},
         }
     )

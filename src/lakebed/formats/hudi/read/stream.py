@@ -4,21 +4,20 @@ The rules of which commits are Hudi's Flink source's (`StreamReadMonitoringFunct
 position everything that completed since; without one the newest commit only, or from `read.start-commit` on, inclusive;
 `earliest` is the table as it stands in one batch, then on from there.
 
-A position holds how far was read, in what ranges count in, which writers were under way then, and which commits before
-it were seen. A commit that began before the position and completed after it comes with a later batch; so does one whose
-writer's clock was behind, and that showed up with a time before the position. Neither is ever lost, and a batch that is
-planned again takes the same commits.
+A commit that began before the position and completed after it comes with a later batch; so does one whose writer's
+clock was behind, and that showed up with a time before the position. Neither is ever lost, and a batch that is planned
+again takes the same commits. Commits that the stream has read and that a rollback or a restore took back are told: what
+was read of them cannot be taken back by what comes next.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakebed.errors import UsageError
+from lakebed.errors import NotInHistoryError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata
 from lakebed.formats.hudi.options import (
     BYTES_LIMIT,
@@ -26,6 +25,7 @@ from lakebed.formats.hudi.options import (
     COMMITS_LIMIT,
     END_COMMIT,
     FALLBACK,
+    ROLLED_BACK,
     SPLITS_LIMIT,
     START_COMMIT,
 )
@@ -33,76 +33,13 @@ from lakebed.formats.hudi.read.batch import EARLIEST, option_bounds
 from lakebed.formats.hudi.read.cdc import plan_full_range
 from lakebed.formats.hudi.read.changes import Range, plan_range
 from lakebed.formats.hudi.read.commits import brings_rows, is_skipped_overwrite, just_before
+from lakebed.formats.hudi.read.position import StreamPosition
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates import Where
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import Limits
-
-_VERSION = 1
-_SEEN = 100
-
-
-@dataclass(frozen=True, slots=True)
-class StreamPosition:
-    """How far a stream has read: everything up to `until` (in what ranges count in, "" for nothing yet) but the
-    instants in `pending`, and those after `floor` that are not in `seen`.
-
-    `seen` holds the newest completed instants up to `until`, so that one that shows up later among them is known.
-    """
-
-    until: str
-    pending: tuple[str, ...] = ()
-    seen: tuple[str, ...] = ()
-    floor: str = ""
-
-    @classmethod
-    def of(cls, state: TableState, until: str, left: Iterable[str] = ()) -> StreamPosition:
-        """The position up to a time as the timeline is now; `left` are completed instants that were not read."""
-        if not until:
-            return cls("")
-        left = set(left)
-        timeline = state.timeline
-        under_way = {entry.time for entry in timeline.pending if entry.time <= until}
-        done = sorted(e.time for e in timeline.commits if timeline.order(e) <= until and e.time not in left)
-        dropped = done[-_SEEN - 1] if len(done) > _SEEN else ""
-        if not dropped and timeline.start and not state.archived.is_empty:
-            dropped = just_before(timeline.start)
-        late = {time for time in left if time <= until}
-        return cls(until, tuple(sorted(under_way | late)), tuple(done[-_SEEN:]), dropped)
-
-    def has(self, time: str, order: str) -> bool:
-        """Whether a completed instant was read."""
-        if order > self.until or time in self.pending:
-            return False
-        return not self.seen or time <= self.floor or time in self.seen
-
-    @property
-    def oldest_unread(self) -> str:
-        """A time, in instants, before which all was read."""
-        return min([self.until, *map(just_before, self.pending), *([self.floor] if self.seen else [])])
-
-    def text(self) -> str:
-        """As a stream's owner stores it."""
-        found = {"version": _VERSION, "until": self.until, "pending": list(self.pending)}
-        return json.dumps({**found, "seen": list(self.seen), "floor": self.floor})
-
-    @classmethod
-    def parse(cls, text: str) -> StreamPosition:
-        """From such a text; UsageError for any other."""
-        try:
-            found = json.loads(text)
-            if found["version"] != _VERSION:
-                raise ValueError(f"its version is {found['version']}")
-            pending, seen = (tuple(map(str, found.get(name, ()))) for name in ("pending", "seen"))
-            return cls(str(found["until"]), pending, seen, str(found.get("floor", "")))
-        except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(
-                f"{text!r} is no position of a Hudi stream",
-                why=str(error),
-                todo="Start the stream with a new checkpoint",
-            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +97,7 @@ class HudiStream:
     def latest(self, start: str, limits: Limits) -> str:
         """The position after the commits that the next batch takes; `start` itself when there are none."""
         state, position = self._state(), StreamPosition.parse(start)
+        self._told(state, position)
         commits = self._commits(state, position)
         if not any(self._counts(state, commit) for commit in commits):
             return start
@@ -173,6 +111,7 @@ class HudiStream:
         at the end."""
         state = self._state()
         before, after = StreamPosition.parse(start), StreamPosition.parse(end)
+        told = self._told(state, before, after)
         commits = [c for c in self._commits(state, before, after.until) if after.has(c.time, c.order)]
         unread = {e.time for e in state.timeline.commits if not after.has(e.time, state.timeline.order(e))}
         wanted = Range(
@@ -185,7 +124,26 @@ class HudiStream:
                 commit.time for commit in commits if is_skipped_overwrite(self._options, commit.metadata)
             ),
         )
-        return self._planned(state, wanted)
+        plan = self._planned(state, wanted)
+        return replace(plan, warnings=(*told, *plan.warnings))
+
+    def _told(self, state: TableState, *positions: StreamPosition) -> tuple[str, ...]:
+        """A warning of commits that these positions have seen and that are gone; NotInHistoryError where that is asked
+        for."""
+        gone = sorted({time for position in positions for time in position.vanished(state)})
+        if not gone:
+            return ()
+        what = f"{len(gone)} commits that this stream has read were rolled back: {', '.join(gone[:3])}"
+        what += ", ..." if len(gone) > 3 else ""
+        if self._options[ROLLED_BACK] == "warn":
+            return (f"{what}; their rows were not taken back",)
+        raise NotInHistoryError(
+            what,
+            table=state.store.location,
+            instant=gone[0],
+            why="a rollback or a restore took them out of the table, and what was read of them stays where it went",
+            todo=f"Undo their rows there, then go on with {ROLLED_BACK.key} = warn; or begin with a new checkpoint",
+        )
 
     def _planned(self, state: TableState, wanted: Range) -> ReadPlan[HudiSplit]:
         if self._options[CDC]:
