@@ -20,9 +20,9 @@ from typing import Any
 import fastavro
 import pyarrow.parquet as pq
 
+from lakebed.formats.hudi.archive.options import ARCHIVE
 from lakebed.formats.hudi.codec.archive_v1 import ArchivedEntry, parse_archive
 from lakebed.formats.hudi.layout import COMPLETES_AS, parse_state_name
-from lakebed.formats.hudi.options import ARCHIVE
 from lakebed.kernel.scratch import Scratch
 from tests.golden import expected, unpack
 

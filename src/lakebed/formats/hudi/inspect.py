@@ -13,12 +13,12 @@ from lakebed.errors import CorruptError, LakebedError
 from lakebed.formats.hudi.archive.active import ActiveInstant, load_active
 from lakebed.formats.hudi.archive.delete import HEARTBEATS, MARKERS
 from lakebed.formats.hudi.archive.guards import how_to_end
+from lakebed.formats.hudi.archive.options import COMMITS_RETAINED
 from lakebed.formats.hudi.archive.report import TimelineReport, timelines
 from lakebed.formats.hudi.archive.settings import check_given
 from lakebed.formats.hudi.codec.archive_entry import check_readable
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE
-from lakebed.formats.hudi.options import COMMITS_RETAINED
 from lakebed.formats.hudi.read.snapshot import plan_snapshot
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState

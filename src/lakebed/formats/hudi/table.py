@@ -87,7 +87,7 @@ class HudiTable(Table):
     ) -> ArchiveResult:
         """Move old instants of the active timeline to the archived one; the result says what stays and why.
 
-        The keys are those of `formats/hudi/options.py: ARCHIVE`; those of Hudi may stand in the table's properties.
+        The keys are those of `formats/hudi/archive/options.py`; those of Hudi may stand in the table's properties.
         With `dry_run` the same decisions, and nothing is changed.
         """
         return archive(self.store, options, engine or LocalEngine(), dry_run=dry_run, storage=self.options)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakebed.formats.hudi.archive.active import ActiveInstant
-from lakebed.formats.hudi.options import ARCHIVE_STRICT, BEYOND_SAVEPOINT, COMPACTION_TRIGGER, MAX_DELTA_COMMITS
+from lakebed.formats.hudi.archive.options import ARCHIVE_STRICT, BEYOND_SAVEPOINT, COMPACTION_TRIGGER, MAX_DELTA_COMMITS
 from lakebed.kernel.options import Options
 
 _REPLACING = "replacecommit"

@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakebed.errors import CommitConflictError, StorageError, UnsupportedError
+from lakebed.formats.hudi.archive.options import ARCHIVE_LOCK, LEASE_TIME, LOCK_FOLDER, LOCK_PROVIDER, LOCK_WAIT
 from lakebed.formats.hudi.layout import HOODIE
-from lakebed.formats.hudi.options import ARCHIVE_LOCK, LEASE_TIME, LOCK_FOLDER, LOCK_PROVIDER, LOCK_WAIT
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.files.age import store_now

@@ -19,6 +19,13 @@ from lakebed.formats.hudi.archive.delete import delete_instants, delete_leftover
 from lakebed.formats.hudi.archive.encode import Encoded, records, rows
 from lakebed.formats.hudi.archive.evidence import gather
 from lakebed.formats.hudi.archive.lock import LEASES, StillHeld, archiver_lock
+from lakebed.formats.hudi.archive.options import (
+    ARCHIVAL_BATCH,
+    ARCHIVE_STRICT,
+    BATCH_BYTES,
+    RETAIN_TIME,
+    TIMELINE_COMPACTION_BATCH,
+)
 from lakebed.formats.hudi.archive.plan import Key, Plan, plan_archival
 from lakebed.formats.hudi.archive.retention import Retention, apply_retention, plan_retention
 from lakebed.formats.hudi.archive.settings import Kept, check_given, described, kept_bounds, with_properties
@@ -28,13 +35,6 @@ from lakebed.formats.hudi.archive_manifest import load_history
 from lakebed.formats.hudi.archived import ArchivedTimeline
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.layout import COMPLETES_AS
-from lakebed.formats.hudi.options import (
-    ARCHIVAL_BATCH,
-    ARCHIVE_STRICT,
-    BATCH_BYTES,
-    RETAIN_TIME,
-    TIMELINE_COMPACTION_BATCH,
-)
 from lakebed.kernel import clock
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine

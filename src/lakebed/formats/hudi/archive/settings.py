@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from lakebed.errors import OptionError
 from lakebed.formats.hudi.archive.active import ActiveInstant
 from lakebed.formats.hudi.archive.guards import how_to_end, never_ended
-from lakebed.formats.hudi.config import PROPERTIES, TableConfig
-from lakebed.formats.hudi.options import (
+from lakebed.formats.hudi.archive.options import (
     ARCHIVE,
     BEYOND_SAVEPOINT,
     CLEANER_POLICY,
@@ -27,6 +26,7 @@ from lakebed.formats.hudi.options import (
     MAX_DELTA_COMMITS,
     MIN_INSTANTS,
 )
+from lakebed.formats.hudi.config import PROPERTIES, TableConfig
 from lakebed.kernel import clock
 from lakebed.kernel.options import Option, Options
 
