@@ -1,46 +1,39 @@
-"""Casting a column from the type that a file was written with to the type that the table has now.
+"""Reading a column in the type that the table has now, whatever type its file was written with.
 
-Rule: Paimon's SchemaEvolutionUtil and CastExecutors: numbers wrap as Java's do, texts are parsed, a ROW keeps its
-fields by their ids.
+Rule: Paimon's SchemaEvolutionUtil: a ROW takes its fields by their ids, however deep it lies in arrays, maps and other
+rows; elements and values of maps change as columns do, keys of maps not at all; other types by the casts of
+`lakebed.formats.paimon.casts`.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
+from lakebed.formats.paimon.casts import cast_values
 from lakebed.formats.paimon.codec.types import DataType, arrow_type
-
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 def cast_column(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """The column in its new type."""
-    if source.root == "ROW" and wanted.root == "ROW":
-        return _cast_row(column, source, wanted)
-    if source.root == "ARRAY" and wanted.root == "ARRAY" and source.element and wanted.element:
-        if str(source.element) == str(wanted.element):
-            return column
-        values = cast_column(column.values, source.element, wanted.element)
-        return pa.ListArray.from_arrays(
-            column.offsets, values, arrow_type(wanted), mask=column.is_null() if column.null_count else None
-        )
-    if str(source.required()) == str(wanted.required()):
-        return column
+    """The column in its new type. UnsupportedError for a change that Paimon does not know, SchemaError for a value that
+    cannot be read in the new type."""
     target = arrow_type(wanted)
-    if column.type == target:
+    if source == wanted:
         return column
-    if source.root in _INTEGERS and wanted.root in _INTEGERS:
-        return column.cast(target, safe=False)
-    if source.root in ("FLOAT", "DOUBLE") and wanted.root in _INTEGERS:
-        return pc.trunc(column).cast(target, safe=False)
-    try:
-        return pc.cast(column, target, safe=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise UnsupportedError(
-            f"a column was changed from {source} to {wanted}", why=str(error).splitlines()[0]
-        ) from error
+    match source.root, wanted.root:
+        case "ROW", "ROW":
+            return _cast_row(column, source, wanted, target)
+        case "ARRAY", "ARRAY" if source.element and wanted.element:
+            return _held(column, target, cast_column(column.values, source.element, wanted.element))
+        case "MAP", "MAP" if source.key and source.element and wanted.key and wanted.element:
+            if source.key != wanted.key:
+                raise UnsupportedError(f"the keys of a map were changed from {source.key} to {wanted.key}")
+            items = cast_column(column.items, source.element, wanted.element)
+            fields = [target.key_field, target.item_field]
+            return _held(column, target, pa.StructArray.from_arrays([column.keys, items], fields=fields))
+    if source.required() == wanted.required():
+        return column
+    return cast_values(column, source, wanted)
 
 
 def as_written(column: pa.Array, kind: DataType) -> pa.Array:
@@ -54,18 +47,18 @@ def as_written(column: pa.Array, kind: DataType) -> pa.Array:
     return column.cast(target, safe=False)
 
 
-def _cast_row(column: pa.StructArray, source: DataType, wanted: DataType) -> pa.Array:
-    own = {field.id: (place, field) for place, field in enumerate(source.fields)}
-    children: list[pa.Array] = []
-    target = arrow_type(wanted)
-    for place, field in enumerate(wanted.fields):
-        found = own.get(field.id)
-        kind = target.field(place).type
-        if found is None:
-            children.append(pa.nulls(len(column), kind))
-        else:
-            child = cast_column(column.field(found[0]), found[1].type, field.type)
-            children.append(child if child.type == kind else child.cast(kind))
-    fields = [target.field(place) for place in range(target.num_fields)]
-    mask = column.is_null() if column.null_count else None
-    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+def _cast_row(column: pa.StructArray, source: DataType, wanted: DataType, target: pa.StructType) -> pa.Array:
+    places = {field.id: place for place, field in enumerate(source.fields)}
+    children = [
+        cast_column(column.field(places[field.id]), source.fields[places[field.id]].type, field.type)
+        if field.id in places
+        else pa.nulls(len(column), target.field(at).type)
+        for at, field in enumerate(wanted.fields)
+    ]
+    fields = [target.field(at) for at in range(target.num_fields)]
+    return pa.StructArray.from_arrays(children, fields=fields, mask=column.is_null() if column.null_count else None)
+
+
+def _held(column: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
+    """The same lists or maps, over new values."""
+    return pa.Array.from_buffers(target, len(column), column.buffers()[:2], column.null_count, column.offset, [values])

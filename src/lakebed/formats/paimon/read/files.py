@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from lakebed.errors import SchemaError, UnsupportedError
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import DataField, arrow_schema, timestamp_unit
 from lakebed.formats.paimon.read.evolution import as_written, cast_column
@@ -22,7 +23,8 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file, in order: `system` columns first (by their names), then `wanted` (by their ids).
 
-    Raises DataCleanedError when the file is gone, CorruptError when it cannot be read.
+    Raises DataCleanedError when the file is gone, CorruptError when it cannot be read; UnsupportedError and SchemaError
+    where a column's type was changed and its values have no reading in the new one.
     """
     own = {field.id: field for field in written.fields}
     sources = [own.get(field.id) for field in wanted]
@@ -36,7 +38,12 @@ def read_batches(
             if source is None:
                 columns.append(pa.nulls(len(batch), schema.field(field.name).type))
                 continue
-            columns.append(cast_column(as_written(batch.column(at), source.type), source.type, field.type))
+            given = as_written(batch.column(at), source.type)
+            try:
+                columns.append(cast_column(given, source.type, field.type))
+            except (SchemaError, UnsupportedError) as error:
+                what = error.what.replace("a column", f"column {field.name!r}", 1)
+                raise type(error)(what, table=store.location, file=path, why=error.why, todo=error.todo) from error
             at += 1
         yield pa.RecordBatch.from_arrays(
             [

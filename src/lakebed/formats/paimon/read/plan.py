@@ -18,6 +18,7 @@ from lakebed.formats.paimon.manifests import index_files, live_files
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.bucket import BucketReader, DeletionFile, PaimonSplit
+from lakebed.formats.paimon.read.keys import check_keys
 from lakebed.formats.paimon.read.pruning import kept_entries
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
@@ -42,6 +43,7 @@ def plan_snapshot(
     used = {*columns, *columns_of(predicate, whole)}
     needed = tuple(name for name in schema.names if name in used or (not used and name == schema.names[0]))
     live = [entry for entry in live_files(history.store, snapshot) if entry.bucket != POSTPONE_BUCKET]
+    check_keys(history, schema, live)
     if not (level_0 or shows_level_0(options)):
         live = _visible(live, history, schema, options)
     deletions = deletion_files(index_files(history.store, snapshot))

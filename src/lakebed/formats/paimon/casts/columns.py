@@ -1,0 +1,75 @@
+"""Arrow columns as numpy arrays and back, and the error for a value that has no counterpart in the new type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import SchemaError
+from lakebed.formats.paimon.codec.types import DataType
+
+Longs = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def per_second(kind: pa.DataType) -> int:
+    """The units of a timestamp type in a second."""
+    return _PER_SECOND[kind.unit]
+
+
+def longs(column: pa.Array) -> Longs:
+    """Integers, dates, times or timestamps as the numbers that they are kept as; 0 where there is none."""
+    kind = column.type
+    if pa.types.is_temporal(kind):
+        column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    made: Longs = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return made
+
+
+def present(column: pa.Array) -> Flags:
+    """Where a column has values."""
+    made: Flags = column.is_valid().to_numpy(zero_copy_only=False)
+    return made
+
+
+def flags(column: pa.Array) -> Flags:
+    """A boolean column, false where it has no value."""
+    made: Flags = column.fill_null(False).to_numpy(zero_copy_only=False)
+    return made
+
+
+def column_of(numbers: npt.NDArray[Any], valid: Flags, kind: pa.DataType) -> pa.Array:
+    """Numbers as a column of a type, null where they are not valid."""
+    width = np.int32 if pa.types.is_temporal(kind) and kind.bit_width == 32 else np.int64
+    if pa.types.is_temporal(kind):
+        return pa.array(numbers.astype(width), mask=~valid).view(kind)
+    return pa.array(numbers, kind, mask=~valid)
+
+
+def scaled(column: pa.Array, numbers: Longs, factor: int, source: DataType, wanted: DataType) -> Longs:
+    """Numbers times a factor. SchemaError where eight bytes do not hold the product, as with times far from 1970."""
+    bound = (2**63 - 1) // factor
+    refuse(column, (numbers > bound) | (numbers < -bound), source, wanted, "lakebed holds no time so far from 1970")
+    return numbers * factor
+
+
+def refuse(column: pa.Array, wrong: Flags, source: DataType, wanted: DataType, why: str = "") -> None:
+    """Raise SchemaError for the first value that is wrong."""
+    if wrong.any():
+        value = column[int(np.flatnonzero(wrong)[0])]
+        raise SchemaError(
+            f"a column was changed from {source} to {wanted}, and it has a value that is no {wanted}",
+            why=f"{_shown(value)}: {why or 'Paimon fails at it too'}",
+            todo="Change the column back, or read a snapshot from before the change with as_of",
+        )
+
+
+def _shown(value: pa.Scalar) -> str:
+    text: str = pc.cast(value, pa.string()).as_py() if pa.types.is_temporal(value.type) else repr(value.as_py())
+    return text if len(text) <= 60 else f"{text[:57]}..."

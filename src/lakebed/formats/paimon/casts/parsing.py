@@ -1,0 +1,174 @@
+"""Casts of texts to booleans, numbers, dates, times and timestamps.
+
+Rules: Paimon's StringTo…CastRules over BinaryStringUtils and DateTimeUtils. A text that they cannot read fails the
+read there, and here: SchemaError names it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.formats.paimon.casts.columns import Longs, column_of, flags, longs, per_second, present, refuse
+from lakebed.formats.paimon.casts.numbers import BITS, narrowed
+from lakebed.formats.paimon.casts.zones import to_moment
+from lakebed.formats.paimon.codec.types import DataType, arrow_type
+
+_BLANK = "[\\x00-\\x20]*"  # what Java's trim takes away
+_WHOLE = r"^(?P<sign>[+-]?)(?P<digits>[0-9]*)(?:\.[0-9]*)?$"
+_FLOAT = (
+    rf"^{_BLANK}(?P<number>[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))"
+    rf"(?P<letter>[fFdD]?){_BLANK}$"
+)
+_DATE = rf"^{_BLANK}(?P<y>[0-9]+){_BLANK}(?:-{_BLANK}(?P<m>[0-9]+){_BLANK}(?:-{_BLANK}(?P<d>[0-9]+){_BLANK})?)?$"
+_CLOCK = (
+    rf"(?s)^{_BLANK}(?P<h>[0-9]+){_BLANK}"
+    rf"(?::{_BLANK}(?P<m>[0-9]+){_BLANK}(?::{_BLANK}(?P<s>[0-9]+){_BLANK}(?P<f>\.[^+-]*)?)?)?"
+    rf"(?:(?P<sign>[+-]){_BLANK}(?P<zh>[0-9]+){_BLANK}(?::{_BLANK}(?P<zm>[0-9]+){_BLANK})?)?$"
+)
+_HEXADECIMAL = rf"^{_BLANK}[+-]?0[xX]"
+_TIMESTAMP = (
+    r"^(?P<y>[0-9]{4}|\+[0-9]{5,9})-(?P<m>[0-9]{1,2})(?P<m2>[0-9]*)-(?P<d>[0-9]{1,2})(?P<d2>[0-9]*)"
+    r"(?: (?P<h>[0-9]{1,2})(?P<h2>[0-9]*):(?P<i>[0-9]{1,2})(?P<i2>[0-9]*):(?P<s>[0-9]{1,2})(?P<s2>[0-9]*)"
+    r"(?:\.(?P<f>[0-9]{0,9}))?)?$"
+)
+"""Java's pattern takes two digits, then one or more that must say the same again."""
+_TRUE, _FALSE = ["t", "true", "y", "yes", "1"], ["f", "false", "n", "no", "0"]
+_DAY_MILLIS = 86_400_000
+
+
+def to_boolean(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
+    """t, true, y, yes, 1 and their opposites, in any case."""
+    lower = pc.utf8_lower(column)
+    true, false = (pc.is_in(lower, pa.array(words)) for words in (_TRUE, _FALSE))
+    refuse(column, present(column) & ~flags(pc.or_(true, false)), source, wanted)
+    return column_of(flags(true), present(column), pa.bool_())
+
+
+def to_whole(column: pa.Array, source: DataType, wanted: DataType, root: str = "") -> pa.Array:
+    """Whole numbers; a fraction is cut off, a number that the type does not hold is refused."""
+    root = root or wanted.root
+    parts = pc.extract_regex(column, _WHOLE)
+    digits = pc.struct_field(parts, "digits")
+    bare = pc.is_in(column, pa.array(["", "+", "-"]))
+    unreadable = flags(pc.or_(pc.is_null(parts), bare))
+    refuse(column, present(column) & unreadable, source, wanted)
+    digits = pc.utf8_ltrim(digits.fill_null(""), "0")
+    negative = flags(pc.equal(pc.struct_field(parts, "sign"), "-"))
+    great = longs(pc.binary_length(digits)) > 19
+    sizes = pc.if_else(pa.array(great), "0", pc.if_else(pc.equal(digits, ""), "0", digits)).cast(pa.uint64())
+    size = sizes.to_numpy(zero_copy_only=False)
+    bound = np.where(negative, np.uint64(2 ** (BITS[root] - 1)), np.uint64(2 ** (BITS[root] - 1) - 1))
+    refuse(column, present(column) & (great | (size > bound)), source, wanted)
+    signed = size.astype(np.int64)  # 2^63 becomes its own negative
+    return narrowed(np.where(negative, -signed, signed), column, root)
+
+
+def to_float(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
+    """What Java's parseDouble reads, apart from hexadecimal digits."""
+    parts = pc.extract_regex(column, _FLOAT)
+    number = pc.struct_field(parts, "number")
+    bare = pc.and_(pc.not_equal(pc.struct_field(parts, "letter"), ""), pc.match_substring_regex(number, "[Ny]$"))
+    wrong = present(column) & flags(pc.or_kleene(pc.is_null(parts), bare))
+    hexadecimal = flags(pc.match_substring_regex(column, _HEXADECIMAL))
+    refuse(column, wrong & ~hexadecimal, source, wanted)
+    refuse(column, wrong, source, wanted, "lakebed reads no hexadecimal numbers")
+    return pc.utf8_ltrim(number, "+").cast(arrow_type(wanted))
+
+
+def to_date(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
+    """`2024-1-10`, also before a blank and a time; a whole number is the days since 1970."""
+    numeric = _numeric(column)
+    days = longs(to_whole(pc.if_else(numeric, column, "0"), source, wanted, "INT"))
+    cut = pc.replace_substring_regex(column, r"(?s)^([^ ]+) .*$", r"\1")
+    parts = pc.extract_regex(cut, _DATE)
+    year, month, day = (_part(parts, name, missing) for name, missing in (("y", 0), ("m", 1), ("d", 1)))
+    valid = (year <= 9999) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= _month_length(year, month))
+    wrong = flags(pc.is_null(parts)) | ~valid
+    refuse(column, present(column) & ~flags(numeric) & wrong, source, wanted)
+    made = np.where(flags(numeric), days, _days(year, np.where(valid, month, 1), day))
+    return column_of(made, present(column), pa.date32())
+
+
+def to_time(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
+    """`10:20:30.123`, also with an offset, which is added or taken away; a whole number is milliseconds."""
+    numeric = _numeric(column)
+    millis = longs(to_whole(pc.if_else(numeric, column, "0"), source, wanted, "INT"))
+    parts = pc.extract_regex(column, _CLOCK)
+    hour, minute, second, zone_hour, zone_minute = (_part(parts, name, 0) for name in ("h", "m", "s", "zh", "zm"))
+    sign = np.where(flags(pc.equal(pc.struct_field(parts, "sign"), "-")), -1, 1)
+    unseen = pc.and_(pc.not_equal(pc.struct_field(parts, "zm"), ""), pc.equal(pc.struct_field(parts, "s"), ""))
+    wrong = flags(pc.is_null(parts)) | flags(unseen)
+    refuse(column, present(column) & ~flags(numeric) & wrong, source, wanted)
+    minutes = (hour + sign * zone_hour) * 60 + minute + sign * zone_minute
+    made = np.where(flags(numeric), millis, minutes * 60_000 + second * 1000 + _rounded_millis(parts))
+    out = present(column) & ((made < 0) | (made >= _DAY_MILLIS))
+    refuse(column, out, source, wanted, "lakebed holds no time outside the day")
+    return column_of(made, present(column), pa.time32("ms"))
+
+
+def to_timestamp(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
+    """`2024-01-10 10:20:30.123`, in the local time zone where the type has one. Without one, a whole number is what the
+    type counts since 1970, for a precision of 0, 3, 6 or 9."""
+    local = wanted.root == "TIMESTAMP_LTZ"
+    kind = pa.timestamp(arrow_type(wanted).unit)
+    numeric = pa.array(np.zeros(len(column), np.bool_)) if local else _numeric(column)
+    refuse(column, flags(numeric) & (wanted.precision % 3 != 0), source, wanted)
+    numbers = longs(to_whole(pc.if_else(numeric, column, "0"), source, wanted, "BIGINT"))
+    if wanted.precision == 0:
+        with np.errstate(over="ignore"):
+            numbers = numbers * 1000
+    parts = pc.extract_regex(column, _TIMESTAMP)
+    year, month, day, hour, minute, second = (_part(parts, name, 0) for name in ("y", "m", "d", "h", "i", "s"))
+    month, day = (np.where(flags(pc.is_null(parts)), 1, number) for number in (month, day))
+    midnight = (hour == 24) & (minute == 0) & (second == 0) & (_part(parts, "f", 0) == 0)
+    valid = (year >= 1) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    valid &= ((hour < 24) | midnight) & (minute < 60) & (second < 60)
+    for name, number in (("m2", month), ("d2", day), ("h2", hour), ("i2", minute), ("s2", second)):
+        valid &= flags(pc.equal(pc.struct_field(parts, name), "")) | (_part(parts, name, 0) == number)
+    refuse(column, present(column) & ~flags(numeric) & (flags(pc.is_null(parts)) | ~valid), source, wanted)
+    month = np.where(valid, month, 1)
+    days = _days(year, month, np.minimum(day, _month_length(year, month)))  # Java takes February 30 for its last day
+    seconds = days * 86_400 + hour * 3600 + minute * 60 + second
+    fraction = longs(pc.utf8_rpad(pc.struct_field(parts, "f"), 9, "0").cast(pa.int64()))
+    fraction = fraction // 10 ** (9 - wanted.precision) * 10 ** (9 - wanted.precision)
+    units = per_second(kind)
+    far = present(column) & ~flags(numeric) & (abs(seconds) > (2**63 - 1) // units - 1)
+    refuse(column, far, source, wanted, "lakebed holds no time so far from 1970")
+    made = np.where(flags(numeric), numbers, np.where(far, 0, seconds) * units + fraction // (10**9 // units))
+    times = column_of(made, present(column), kind)
+    return to_moment(times) if local else times
+
+
+def _numeric(column: pa.Array) -> pa.Array:
+    return pc.match_substring_regex(column, "^-?[0-9]+$")
+
+
+def _part(parts: pa.Array, name: str, missing: int) -> Longs:
+    """A part of the texts as numbers; those of more than nine digits are out of every range, so they are cut."""
+    text = pc.utf8_slice_codeunits(pc.utf8_ltrim(pc.struct_field(parts, name), "+0"), 0, 9)
+    absent = flags(pc.equal(pc.struct_field(parts, name), "")) | flags(pc.is_null(parts))
+    return np.where(absent, missing, longs(pc.if_else(pc.equal(text, ""), "0", text).cast(pa.int64())))
+
+
+def _rounded_millis(parts: pa.Array) -> Longs:
+    """The first three digits of a fraction, rounded by the fourth; what is no digit counts as 0."""
+    fraction = pc.utf8_trim(pc.utf8_slice_codeunits(pc.struct_field(parts, "f"), 1), "".join(map(chr, range(33))))
+    digits = pc.replace_substring_regex(pc.utf8_slice_codeunits(fraction, 0, 3), r"(?s)[^0-9]", "0")
+    up = flags(pc.greater_equal(pc.utf8_slice_codeunits(fraction, 3, 4), "5"))
+    return longs(pc.utf8_rpad(digits, 3, "0").cast(pa.int64())) + up
+
+
+def _month_length(year: Longs, month: Longs) -> Longs:
+    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    lengths = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
+    made: Longs = lengths[np.clip(month, 1, 12) - 1] + (leap & (month == 2))
+    return made
+
+
+def _days(year: Longs, month: Longs, day: Longs) -> Longs:
+    """Days since 1970 of dates of the Gregorian calendar."""
+    months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
+    made: Longs = months.astype("datetime64[D]").astype(np.int64) + day - 1
+    return made

@@ -1,0 +1,195 @@
+"""Casts to texts and to bytes.
+
+Rules: Paimon's …ToStringCastRules, which print as Java does: floats by Double.toString, decimals in plain digits,
+dates, times and timestamps by DateTimeUtils; BinaryStringUtils.toCharacterString and toBinaryString, which cut to a
+length and pad to it. What Paimon does not cut to the length of its new type (bytes read as a text, nested values)
+stays as it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.formats.paimon.casts.columns import Longs, flags, longs, per_second, present, refuse
+from lakebed.formats.paimon.casts.decimals import unscaled_texts
+from lakebed.formats.paimon.casts.zones import to_wall_clock
+from lakebed.formats.paimon.codec.types import MAX_LENGTH, DataType
+
+_FLOAT = r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<part>[0-9]+))?(?:e(?P<power>[+-]?[0-9]+))?$"
+_PLAIN = range(-2, 8)
+"""Places of the decimal point at which Java writes a float without an exponent."""
+
+
+def text_of(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
+    """Values of any type that is no text, as texts; what the type wanted limits is not looked at."""
+    match source.root:
+        case "BOOLEAN" | "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
+            return column.cast(pa.string())
+        case "FLOAT" | "DOUBLE":
+            return _float_texts(column)
+        case "DECIMAL":
+            return _decimal_texts(column, source.scale)
+        case "DATE":
+            return _date_texts(column, longs(column), source, wanted)
+        case "TIME":
+            return _time_texts(column, source.precision)
+        case "TIMESTAMP" | "TIMESTAMP_LTZ":
+            return _timestamp_texts(column, source, wanted)
+        case _:
+            return _text_of_bytes(column, source, wanted)
+
+
+def sized_text(column: pa.Array, wanted: DataType) -> pa.Array:
+    """Texts cut to the characters of a type, and for CHAR padded with blanks."""
+    if wanted.length < MAX_LENGTH:
+        column = pc.utf8_slice_codeunits(column, 0, wanted.length)
+    return pc.utf8_rpad(column, wanted.length, " ") if wanted.root == "CHAR" else column
+
+
+def sized_bytes(column: pa.Array, wanted: DataType) -> pa.Array:
+    """Bytes cut to the length of a type, and for BINARY padded with zeros."""
+    if wanted.length < MAX_LENGTH:
+        column = pc.binary_slice(column, 0, wanted.length)
+    if wanted.root != "BINARY":
+        return column
+    room = pa.array(wanted.length - longs(pc.binary_length(column)))
+    return pc.binary_join_element_wise(column, pc.binary_repeat(pa.scalar(b"\0"), room), b"")
+
+
+def _text_of_bytes(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        wrong = [not _is_text(value) for value in pc.unique(column)]  # only to name the first one
+        first = flags(pc.is_in(column, pc.unique(column).filter(pa.array(wrong))))
+        refuse(column, first, source, wanted, "the bytes are no text in UTF-8")
+        raise
+
+
+def _is_text(value: pa.Scalar) -> bool:
+    try:
+        (value.as_py() or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _float_texts(column: pa.Array) -> pa.Array:
+    """The shortest digits that tell a float from its neighbours, at least two of them."""
+    shortest = column.cast(pa.string())
+    parts = pc.extract_regex(shortest, _FLOAT)
+    whole = pc.struct_field(parts, "whole")
+    power = pc.struct_field(parts, "power")
+    digits = pc.binary_join_element_wise(whole, pc.struct_field(parts, "part"), "")
+    stripped = pc.utf8_ltrim(digits, "0")
+    point = longs(pc.if_else(pc.equal(power, ""), "0", pc.utf8_ltrim(power, "+")).cast(pa.int64()))
+    point = point + longs(pc.binary_length(whole)) - longs(pc.binary_length(digits)) + longs(pc.binary_length(stripped))
+    digits = pc.utf8_rtrim(stripped, "0")
+    made = _scientific(digits, point)
+    for place in _PLAIN:
+        made = pc.if_else(pa.array(point == place), _with_point(digits, place), made)
+    made = pc.if_else(pc.equal(digits, ""), "0.0", made)
+    made = pc.binary_join_element_wise(pc.struct_field(parts, "sign"), made, "")
+    for given, java in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
+        made = pc.if_else(pc.equal(shortest, given), java, made)
+    return _tiny_texts(column, made)
+
+
+def _scientific(digits: pa.Array, point: Longs) -> pa.Array:
+    rest = pc.utf8_slice_codeunits(digits, 1)
+    rest = pc.if_else(pc.equal(rest, ""), "0", rest)
+    mantissa = pc.binary_join_element_wise(pc.utf8_slice_codeunits(digits, 0, 1), rest, ".")
+    return pc.binary_join_element_wise(mantissa, pa.array(point - 1).cast(pa.string()), "E")
+
+
+def _with_point(digits: pa.Array, place: int) -> pa.Array:
+    if place <= 0:
+        return pc.binary_join_element_wise("0." + "0" * -place, digits, "")
+    padded = pc.utf8_rpad(digits, place + 1, "0")
+    return pc.binary_join_element_wise(
+        pc.utf8_slice_codeunits(padded, 0, place), pc.utf8_slice_codeunits(padded, place), "."
+    )
+
+
+def _tiny_texts(column: pa.Array, texts: pa.Array) -> pa.Array:
+    """The floats next to zero are so far apart that two digits may lie nearer than the one that suffices."""
+    kind = np.float32 if pa.types.is_float32(column.type) else np.float64
+    bound = 100 * float(np.finfo(kind).smallest_subnormal)
+    tiny = pc.and_(pc.less(pc.abs(column), bound), pc.not_equal(column, 0))
+    for value in pc.unique(column.filter(tiny)).to_pylist():  # two hundred at most
+        near = f"{value:.1e}"
+        if kind(near) == kind(value):
+            mantissa, _, power = near.partition("e")
+            texts = pc.if_else(pc.equal(column, pa.scalar(value, column.type)), f"{mantissa}E{int(power)}", texts)
+    return texts
+
+
+def _decimal_texts(column: pa.Array, scale: int) -> pa.Array:
+    unscaled = unscaled_texts(column)
+    if not scale:
+        return unscaled
+    digits = pc.utf8_lpad(pc.utf8_ltrim(unscaled, "-"), scale + 1, "0")
+    sign = pc.if_else(pc.starts_with(unscaled, "-"), "-", "")
+    whole, part = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)
+    return pc.binary_join_element_wise(pc.binary_join_element_wise(sign, whole, ""), part, ".")
+
+
+def _date_texts(column: pa.Array, days: Longs, source: DataType, wanted: DataType) -> pa.Array:
+    """Dates of days since 1970. Java gives four digits to a year, the last ones."""
+    dates = days.astype("datetime64[D]")
+    years, months = dates.astype("datetime64[Y]"), dates.astype("datetime64[M]")
+    year = years.astype(np.int64) + 1970
+    refuse(column, present(column) & (year < 0), source, wanted, "the year is before Christ")
+    month = months.astype(np.int64) % 12 + 1
+    day = (dates - months.astype("datetime64[D]")).astype(np.int64) + 1
+    return _masked(_in_pairs(year % 10_000 * 10_000 + month * 100 + day, (4, 6, 8), "-"), column)
+
+
+def _time_texts(column: pa.Array, precision: int) -> pa.Array:
+    millis = longs(column)
+    made = _masked(_clock(millis // 1000), column)
+    if not precision:
+        return made
+    fraction = pc.utf8_rtrim(_digits(millis % 1000, 3), "0")
+    fraction = pc.utf8_slice_codeunits(pc.if_else(pc.equal(fraction, ""), "0", fraction), 0, precision)
+    return pc.binary_join_element_wise(made, fraction, ".")
+
+
+def _timestamp_texts(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
+    """Digits of the fraction: as many as the precision, and more where they are not zero."""
+    local = to_wall_clock(column) if column.type.tz else column
+    units = per_second(local.type)
+    seconds, rest = longs(local) // units, longs(local) % units * (10**9 // units)
+    days = _date_texts(column, seconds // 86_400, source, wanted)
+    made = pc.binary_join_element_wise(days, _clock(seconds % 86_400), " ")
+    fraction = _digits(rest, 9)
+    further = pc.utf8_rtrim(pc.utf8_slice_codeunits(fraction, source.precision), "0")
+    if source.precision:
+        fraction = pc.utf8_slice_codeunits(fraction, 0, source.precision)
+        fraction = pc.binary_join_element_wise(fraction, further, "")
+    else:
+        fraction = further
+    dotted = pc.if_else(pc.equal(fraction, ""), "", pc.binary_join_element_wise(".", fraction, ""))
+    return pc.binary_join_element_wise(made, dotted, "")
+
+
+def _clock(seconds: Longs) -> pa.Array:
+    number = seconds // 3600 * 10_000 + seconds // 60 % 60 * 100 + seconds % 60
+    return _in_pairs(number, (2, 4, 6), ":")
+
+
+def _in_pairs(numbers: Longs, ends: tuple[int, int, int], between: str) -> pa.Array:
+    digits = _digits(numbers, ends[2])
+    starts = (0, ends[0], ends[1])
+    parts = [pc.utf8_slice_codeunits(digits, start, end) for start, end in zip(starts, ends, strict=True)]
+    return pc.binary_join_element_wise(*parts, between)
+
+
+def _digits(numbers: Longs, width: int) -> pa.Array:
+    return pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width, "0")
+
+
+def _masked(texts: pa.Array, column: pa.Array) -> pa.Array:
+    return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string()))

@@ -1,0 +1,77 @@
+"""The local time zone, which Paimon's casts between TIMESTAMP WITH LOCAL TIME ZONE and other types use.
+
+Rules: Java's TimeZone.getDefault, of the process that reads, and LocalDateTime.atZone: a wall clock time that a shift
+to summer time leaves out moves forward by the shift, one that comes twice is the earlier.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import UnsupportedError
+from lakebed.formats.paimon.casts.columns import column_of, flags, longs, present
+
+_FOLDER = "zoneinfo/"
+_UTC = ("", "UTC", "Etc/UTC", "UCT", "Zulu", "GMT", "Etc/GMT")
+
+
+def local_zone() -> str:
+    """The name of this process's time zone: TZ, else the machine's. UnsupportedError when it has no name."""
+    given = os.environ.get("TZ")
+    if given is not None:
+        return given.removeprefix(":").rpartition(_FOLDER)[2]
+    link = os.path.realpath("/etc/localtime")
+    if _FOLDER in link:
+        return link.rpartition(_FOLDER)[2]
+    name = Path("/etc/timezone")
+    if name.is_file():
+        return name.read_text(encoding="utf-8").strip()
+    if time.timezone == 0 and not time.daylight:
+        return "UTC"
+    raise UnsupportedError("the name of the local time zone is not known", todo="Set TZ, as in TZ=Europe/Berlin")
+
+
+def to_moment(column: pa.Array) -> pa.Array:
+    """Wall clock times of the local zone as moments."""
+    zone, kind = local_zone(), pa.timestamp(column.type.unit, "UTC")
+    if zone in _UTC:
+        return column.view(kind)
+    later = _assumed(column, zone, "latest")
+    missing = flags(pc.not_equal(pc.local_timestamp(later), column))
+    if not missing.any():
+        return later.cast(kind)
+    before = _assumed(column, zone, "earliest")  # the last moment before the gap, whose offset counts
+    offset = longs(pc.local_timestamp(before)) - longs(before)
+    made = np.where(missing, longs(column) - offset, longs(later))
+    return column_of(made, present(column), kind)
+
+
+def to_wall_clock(column: pa.Array) -> pa.Array:
+    """Moments as wall clock times of the local zone."""
+    zone, kind = local_zone(), pa.timestamp(column.type.unit)
+    if zone in _UTC:
+        return column.view(kind)
+    try:
+        return pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
+    except pa.ArrowInvalid as error:
+        raise _unknown(zone, error) from error
+
+
+def _assumed(column: pa.Array, zone: str, nonexistent: str) -> pa.Array:
+    try:
+        return pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent=nonexistent)
+    except pa.ArrowInvalid as error:
+        raise _unknown(zone, error) from error
+
+
+def _unknown(zone: str, error: Exception) -> UnsupportedError:
+    return UnsupportedError(
+        f"times of the local time zone {zone!r} cannot be told", why=str(error).splitlines()[0],
+        todo="Set TZ to a name of the time zone database, as in TZ=Europe/Berlin",
+    )  # fmt: skip
