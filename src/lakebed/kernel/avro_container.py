@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakebed.kernel.inflate import inflated
+
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 _MOST_LONG = 10
@@ -32,6 +34,12 @@ class Container:
         """Records in all blocks."""
         return sum(count for count, _, _ in self.blocks)
 
+    def contents(self) -> Iterator[tuple[int, bytes | memoryview]]:
+        """Records and uncompressed bytes of each block. Raises what `kernel/inflate.py` does."""
+        codec = self.codec
+        for count, start, end in self.blocks:
+            yield count, inflated(self.body[start:end], codec)
+
     @property
     def schema(self) -> Any:
         """The Avro schema."""
@@ -43,12 +51,14 @@ class Container:
         return self.metadata.get("avro.codec", b"null").decode()
 
 
-def take_apart(data: bytes) -> Container:
+def take_apart(data: bytes | memoryview) -> Container:
     """Header and blocks of a file. Raises ValueError or IndexError unless it is whole, to its last byte."""
+    if isinstance(data, memoryview):
+        data = data.cast("B")  # Arrow's buffers count their bytes as signed
     if data[:4] != MAGIC:
         raise ValueError("it does not begin as an Avro file")
     metadata, at = _metadata(data, len(MAGIC))
-    sync = data[at : at + SYNC_BYTES]
+    sync = bytes(data[at : at + SYNC_BYTES])
     if len(sync) < SYNC_BYTES:
         raise ValueError("it ends inside its header")
     at += SYNC_BYTES
@@ -79,7 +89,7 @@ def avro_bytes(value: bytes) -> bytes:
     return avro_long(len(value)) + value
 
 
-def _metadata(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
+def _metadata(data: bytes | memoryview, at: int) -> tuple[dict[str, bytes], int]:
     found: dict[str, bytes] = {}
     while True:
         count, at = _long(data, at)
@@ -93,7 +103,7 @@ def _metadata(data: bytes, at: int) -> tuple[dict[str, bytes], int]:
             found[key.decode()], at = _bytes(data, at)
 
 
-def _blocks(data: bytes, at: int, sync: bytes) -> Iterator[tuple[int, int, int]]:
+def _blocks(data: bytes | memoryview, at: int, sync: bytes) -> Iterator[tuple[int, int, int]]:
     base = at
     while at < len(data):
         count, at = _long(data, at)
@@ -106,14 +116,14 @@ def _blocks(data: bytes, at: int, sync: bytes) -> Iterator[tuple[int, int, int]]
         at = end + SYNC_BYTES
 
 
-def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
+def _bytes(data: bytes | memoryview, at: int) -> tuple[bytes, int]:
     size, at = _long(data, at)
     if not 0 <= size <= len(data) - at:
         raise ValueError(f"a length of {size} at {at}")
-    return data[at : at + size], at + size
+    return bytes(data[at : at + size]), at + size
 
 
-def _long(data: bytes, at: int) -> tuple[int, int]:
+def _long(data: bytes | memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     for _ in range(_MOST_LONG):
         byte = data[at]

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import CorruptError
+from lakebed.kernel.parquet.checksums import PageChecksums
 from lakebed.kernel.parquet.thrift import BINARY, I16, I32, I64, LIST, Struct, binary, decode, encode
 
 _MAGIC = b"PAR1"
@@ -77,7 +78,7 @@ class ParquetJoin:
 
     def add(self, source: pa.NativeFile) -> None:
         """Copy the row groups of a file. Raises NotJoinable for one that differs from the first in anything but its
-        rows, CorruptError for a file that is not Parquet."""
+        rows, CorruptError for a file that is not Parquet, or with a page whose checksum does not hold."""
         read = _Source.open(source)
         self._check(read)
         if self._first is None:
@@ -138,7 +139,9 @@ class ParquetJoin:
         spans = [_span(_get(chunk, _CHUNK_META)) for chunk in chunks]
         start, end = min(low for low, _ in spans), max(high for _, high in spans)
         shift = self.out.tell() - start
+        checksums = PageChecksums(start, spans)
         for piece in read.pieces(start, end):
+            checksums.feed(piece)
             self.out.write(piece)
         self.split_offsets.append(spans[0][0] + shift)
         if _GROUP_OFFSET in group:

@@ -25,7 +25,7 @@ def decode(data: bytes, start: int, shape: Shape) -> tuple[Struct, int]:
     """The struct that starts there, and where it ends. CorruptError for bytes that are none."""
     try:
         found, end = _struct(data, start, shape)
-    except (IndexError, RecursionError) as error:
+    except (IndexError, RecursionError, OverflowError) as error:
         raise CorruptError("a Thrift struct is cut off", why=str(error)) from error
     if end > len(data):
         raise CorruptError("a Thrift struct is cut off", why=f"it would end {end - len(data)} bytes later")
@@ -52,12 +52,17 @@ def of_binary(content: bytes) -> bytes:
     return bytes(out) + content
 
 
+_MOST_BITS = 63
+
+
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
     found, shift = byte & 0x7F, 7
     while byte & 0x80:
+        if shift > _MOST_BITS:
+            raise CorruptError("a Thrift number has no end")
         at += 1
         byte = data[at]
         found |= (byte & 0x7F) << shift

@@ -23,9 +23,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.errors import CorruptError, UnsupportedError
-from lakebed.formats.hudi.codec.container import decode_run
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock
 from lakebed.formats.hudi.codec.schema import AvroColumn, WriterSchema, writer_schema
+from lakebed.kernel.avro_decode import decode_run
 from lakebed.kernel.scratch import Scratch
 
 RecordRun = tuple[int, memoryview]

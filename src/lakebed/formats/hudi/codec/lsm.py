@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.errors import CorruptError
+from lakebed.kernel.decoding import decoding
 
 VERSION_FILE = "_version_"
 MANIFEST_PREFIX = "manifest_"
@@ -38,10 +38,8 @@ class LsmFile:
 
 def parse_version(data: bytes | memoryview) -> int:
     """The number in `_version_`; CorruptError when it is none."""
-    try:
+    with decoding("the archive's version file holds no number", file=VERSION_FILE):
         return int(bytes(data).decode().strip())
-    except ValueError as error:
-        raise CorruptError("the archive's version file holds no number", file=VERSION_FILE, why=str(error)) from error
 
 
 def manifest_version(name: str) -> int | None:
@@ -58,11 +56,9 @@ def parse_name(name: str, length: int = -1) -> LsmFile | None:
 
 def parse_manifest(data: bytes | memoryview) -> tuple[LsmFile, ...]:
     """The files that a manifest names, in its order. Raises CorruptError."""
-    try:
+    with decoding("an archive manifest cannot be read"):
         nodes = json.loads(bytes(data))["files"]
         return tuple(_file(node["fileName"], int(node.get("fileLen", -1))) for node in nodes)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptError("an archive manifest cannot be read", why=f"{type(error).__name__}: {error}") from error
 
 
 def manifest_json(files: Sequence[LsmFile]) -> bytes:
@@ -130,11 +126,8 @@ def read_instants(source: pa.NativeFile | pa.Buffer | bytes) -> pa.Table:
 
 def read_rows(source: Any) -> Iterator[pa.RecordBatch]:
     """All columns of a data file, as it is written, some rows at a time. Raises CorruptError."""
-    try:
-        with pq.ParquetFile(source) as file:
-            yield from file.iter_batches(_ROWS, columns=LSM_SCHEMA.names, use_threads=False)
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise CorruptError("an archive file cannot be read", why=str(error)) from error
+    with decoding("an archive file cannot be read"), pq.ParquetFile(source, page_checksum_verification=True) as file:
+        yield from file.iter_batches(_ROWS, columns=LSM_SCHEMA.names, use_threads=False)
 
 
 _ROWS = 16
@@ -159,8 +152,9 @@ def _file(name: str, length: int) -> LsmFile:
 def _read(source: Any, columns: list[str], instants: Sequence[str] | None) -> pa.Table:
     wanted = None if instants is None else pc.field("instantTime").isin(list(instants))
     opened = pa.BufferReader(source) if isinstance(source, (bytes, bytearray, memoryview, pa.Buffer)) else source
-    try:
-        table = pq.read_table(opened, columns=columns, filters=wanted, use_threads=False, partitioning=None)
+    with decoding("an archive file cannot be read"):
+        table = pq.read_table(
+            opened, columns=columns, filters=wanted, use_threads=False, partitioning=None,
+            page_checksum_verification=True,
+        )  # fmt: skip
         return table.select(columns).sort_by("instantTime")
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise CorruptError("an archive file cannot be read", why=str(error)) from error

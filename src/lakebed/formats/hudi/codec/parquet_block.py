@@ -11,6 +11,7 @@ from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.hudi.codec.evolve import conform_table
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock
 from lakebed.formats.hudi.codec.schema import writer_schema
+from lakebed.kernel.decoding import decoding
 
 
 def decode_parquet_block(block: LogBlock, columns: Sequence[str] | None) -> pa.Table:
@@ -24,21 +25,22 @@ def decode_parquet_block(block: LogBlock, columns: Sequence[str] | None) -> pa.T
     writer = writer_schema(block.schema)
     wanted = writer.columns if columns is None else tuple(writer.column(name) for name in columns)
     target = pa.schema([column.field() for column in wanted])
-    try:
+    with decoding(_what(block), instant=block.instant_time, todo=_TODO):
         table = pq.read_table(
-            pa.BufferReader(pa.py_buffer(block.content)), columns=target.names, use_threads=False, partitioning=None
-        )
-    except (pa.ArrowException, OSError) as error:
-        raise _corrupt(block, str(error)) from error
+            pa.BufferReader(pa.py_buffer(block.content)), columns=target.names, use_threads=False, partitioning=None,
+            page_checksum_verification=True,
+        )  # fmt: skip
     if missing := [name for name in target.names if name not in table.column_names]:
         raise _corrupt(block, f"it has no column {missing[0]!r}")
     return conform_table(table, target)
 
 
+def _what(block: LogBlock) -> str:
+    return f"the PARQUET_DATA block at offset {block.offset} cannot be decoded"
+
+
 def _corrupt(block: LogBlock, why: str) -> CorruptError:
-    return CorruptError(
-        f"the PARQUET_DATA block at offset {block.offset} cannot be decoded",
-        instant=block.instant_time,
-        why=why,
-        todo="Its rows are lost: roll the instant back and write it again, or restore the file from a copy",
-    )
+    return CorruptError(_what(block), instant=block.instant_time, why=why, todo=_TODO)
+
+
+_TODO = "Its rows are lost: roll the instant back and write it again, or restore the file from a copy"

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from lakebed.errors import CorruptError, SchemaError, UnsupportedError
+from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.codec.evolve import Renames, conform, conform_table
 from lakebed.formats.hudi.codec.timestamps import NO_UNITS, Units, mislabels
+from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
 
 _BATCH_ROWS = 1 << 17
@@ -74,28 +75,17 @@ def _opened(store: Store, path: str) -> Iterator[tuple[pq.ParquetFile, pa.Native
             file=path,
             todo="Rewrite the table with Parquet base files",
         )
-    with store.open_input(path) as source:
-        try:
-            yield pq.ParquetFile(source), source
-        except SchemaError as error:
-            error.table, error.file = store.location, path
-            raise
-        except (pa.ArrowInvalid, OSError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
-            raise CorruptError(
-                "cannot read a base file",
-                table=store.location,
-                file=path,
-                why=str(error).splitlines()[0],
-                todo="Restore the file from a copy",
-            ) from error
+    with (
+        store.open_input(path) as source,
+        decoding("cannot read a base file", table=store.location, file=path, todo="Restore the file from a copy"),
+    ):
+        yield pq.ParquetFile(source, page_checksum_verification=True), source
 
 
 def base_schema(store: Store, path: str) -> pa.Schema:
     """The Arrow schema of a base file."""
-    with store.open_input(path) as source:
-        return pq.ParquetFile(source).schema_arrow
+    with _opened(store, path) as (file, _):
+        return file.schema_arrow
 
 
 def fitted(

@@ -8,28 +8,27 @@ the outer one: DataFusion passes over outer fields that nobody asks for, but bui
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 
 from lakebed.errors import CorruptError
-from lakebed.kernel.avro_container import Container, avro_long, header, take_apart
-from lakebed.kernel.datafusion import ordered_session
+from lakebed.kernel.avro_container import Container, take_apart
+from lakebed.kernel.avro_decode import decode_blocks
+from lakebed.kernel.avro_schema import check_schema
+from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
 
-_SYNC = b"lakebed-manifest"
 _BATCH_ROWS = 65536
 
 
 def open_container(data: bytes, file: str = "") -> Container:
     """Header and blocks of a file. CorruptError when it is none, or is cut short."""
-    try:
-        return take_apart(data)
-    except (ValueError, IndexError) as error:
-        raise CorruptError("an Avro file cannot be read", file=file, why=str(error)) from error
+    with decoding("an Avro file cannot be read", file=file):
+        container = take_apart(data)
+        check_schema(container.schema)
+        return container
 
 
 def decode_columns(
@@ -39,21 +38,14 @@ def decode_columns(
 
     Fields of records count as those of the whole; ids that the files lack are left out. CorruptError names `file`.
     """
-    fields = list(_outer_fields(containers[0].schema, file))
-    col = import_module("datafusion").col  # loaded late, as the session is
-    columns = [col(field["name"]) for field in fields if int(field["name"][1:]) in wanted]
-    if not columns:
-        return {}
-    rows = sum(container.rows for container in containers)
-    with scratch.holding(_joined(containers, {"type": "record", "name": "r", "fields": fields})) as url:
-        try:
-            table = ordered_session(_BATCH_ROWS).read_avro(url, file_extension="").select(*columns).to_arrow_table()
-        # DataFusion has no error type of its own: what Rust says arrives as a bare Exception.
-        except Exception as error:
-            raise CorruptError("a manifest cannot be read", file=file, why=str(error).splitlines()[0][:300]) from error
-    if len(table) != rows:
-        raise CorruptError("a manifest is damaged", file=file, why=f"it has {len(table)} records of {rows}")
-    return {int(name[1:]): table[name] for name in table.column_names}
+    with decoding("a manifest cannot be read", file=file):
+        fields = dict(_outer_fields(containers[0].schema))
+        chosen = [id for id in fields if id in wanted]
+        places = [place for place, id in enumerate(fields) if id in wanted]
+        if not chosen:
+            return {}
+        batches = [*decode_blocks(containers, [*fields.values()], places, _BATCH_ROWS, scratch)]
+        return {id: pa.chunked_array([batch.column(n) for batch in batches]) for n, id in enumerate(chosen)}
 
 
 def cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -66,28 +58,20 @@ def cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, kind)
 
 
-def _joined(containers: Sequence[Container], schema: Mapping[str, Any]) -> Iterator[bytes | memoryview]:
-    """The bytes of one file with the blocks of many, in order; `schema` replaces their own and has the same layout."""
-    metadata = {"avro.schema": json.dumps(schema).encode(), "avro.codec": containers[0].codec.encode()}
-    yield header(metadata, _SYNC)
-    for container in containers:
-        for count, start, end in container.blocks:
-            yield from (avro_long(count), avro_long(end - start), container.body[start:end], _SYNC)
-
-
-def _outer_fields(record: Mapping[str, Any], file: str) -> Iterator[dict[str, Any]]:
-    """The fields of a record, each record among them replaced by its own fields, under names made of their ids.
+def _outer_fields(record: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+    """The fields of a record by id, each record among them replaced by its own fields, with names made of ids inside.
 
     CorruptError for a record that may be null, which the specification has nowhere: its fields would be lost.
     """
     for field in record["fields"]:
         kind = field["type"]
         if isinstance(kind, dict) and kind["type"] == "record":
-            yield from _outer_fields(kind, file)
+            yield from _outer_fields(kind)
         elif isinstance(kind, list) and any(isinstance(one, dict) and one["type"] == "record" for one in kind):
-            raise CorruptError("a manifest cannot be read", file=file, why=f"its {field['name']!r} may be null")
+            raise CorruptError("a manifest cannot be read", why=f"its {field['name']!r} may be null")
         else:
-            yield {"name": f"f{field['field-id']}", "type": _plain(kind, f"t{field['field-id']}")}
+            id = int(field["field-id"])
+            yield id, _plain(kind, f"t{id}")
 
 
 def _plain(schema: Any, name: str) -> Any:

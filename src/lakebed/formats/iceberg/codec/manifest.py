@@ -8,7 +8,7 @@ nine tenths of a manifest.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -17,10 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 
+from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.avro_file import cast_column, decode_columns, open_container
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.partition_type import partition_structs
 from lakebed.kernel.avro_container import Container
+from lakebed.kernel.decoding import Stated, decoding
 from lakebed.kernel.scratch import Scratch
 
 EXISTING, ADDED, DELETED = 0, 1, 2
@@ -62,6 +64,8 @@ _MORE: dict[str, tuple[int, pa.DataType]] = {
 }
 _FIELDS = _ENTRY | _FIRST | _MORE
 _ORDER = (*_ENTRY, *_FIRST, "spec_id", "partition", *_MORE)
+_MAY_LACK = frozenset({"content"})
+"""Columns that manifests of format version 1 lack."""
 COLUMNS = tuple(name for name in _ORDER if name not in _STATS)
 """Columns of entries without the per-column figures."""
 
@@ -78,21 +82,48 @@ def decode_entries(
 ) -> pa.Table:  # fmt: skip
     """The entries of some manifests of one spec, in order, as columns; `contents` are the manifests' bytes.
 
-    `columns` are names of `COLUMNS` and `STATS`. CorruptError names the manifest that cannot be read.
+    `columns` are names of `COLUMNS` and `STATS`. CorruptError names the manifest that cannot be read, or that has other
+    entries than its list says.
     """
     schema = entry_schema(columns, partition)
     tables = []
     for some, containers in _of_one_kind(manifests, contents):
-        raw = _decoded(containers, schema, spec, some[0].path, scratch or Scratch())
-        tables.append(_inherited(raw, some, [container.rows for container in containers], spec, live_only, schema))
+        with decoding("a manifest cannot be read", file=some[0].path):
+            raw = _decoded(containers, schema, spec, some[0].path, scratch or Scratch())
+            _check_values(raw, some[0].path)
+            tables.append(_inherited(raw, some, [container.rows for container in containers], spec, live_only, schema))
     return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def _opened(manifest: ManifestFile, data: bytes) -> Container:
+    """A manifest's bytes, held against how many entries its list says it has.
+
+    Not against its length: Iceberg's action that copies tables left that as it was in the original.
+    """
+    counts = (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count)
+    entries = sum(count for count in counts if count is not None) if None not in counts else -1
+    container = open_container(data, manifest.path)
+    Stated(rows=entries).check_rows(container.rows, "a manifest", file=manifest.path)
+    return container
+
+
+def _check_values(raw: Mapping[str, pa.ChunkedArray], file: str) -> None:
+    """CorruptError for entries without what each must have, or with a number that means nothing."""
+    for name, most in (("status", DELETED), ("content", 2), ("file_path", None), ("record_count", None)):
+        column = raw.get(name)
+        if column is None or (name in _MAY_LACK and not column.null_count < len(column)):
+            continue
+        if column.null_count and name not in _MAY_LACK:
+            raise CorruptError("a manifest cannot be read", file=file, why=f"an entry has no {name}")
+        if most is not None and not 0 <= pc.min(column).as_py() <= pc.max(column).as_py() <= most:
+            raise CorruptError("a manifest cannot be read", file=file, why=f"an entry has an unknown {name}")
 
 
 def _of_one_kind(
     manifests: Sequence[ManifestFile], contents: Sequence[bytes]
 ) -> Iterator[tuple[list[ManifestFile], list[Container]]]:
     """Runs of manifests of one schema and codec, without those that have no entries."""
-    opened = [(m, open_container(data, m.path)) for data, m in zip(contents, manifests, strict=True)]
+    opened = [(m, _opened(m, data)) for data, m in zip(contents, manifests, strict=True)]
     filled = [(manifest, container) for manifest, container in opened if container.rows]
     for _, run in groupby(filled, lambda one: (one[1].metadata["avro.schema"], one[1].codec)):
         some, containers = zip(*run, strict=True)

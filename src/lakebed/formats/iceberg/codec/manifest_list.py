@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.avro_file import decode_columns, open_container
+from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
 
 
@@ -59,9 +61,10 @@ def decode_manifest_list(data: bytes, file: str = "", scratch: Scratch | None = 
     container = open_container(data, file)
     if not container.rows:
         return []
-    found = decode_columns([container], _FIELDS.values(), file, scratch or Scratch())
-    columns = [found[id].to_pylist() if id in found else [None] * container.rows for id in _FIELDS.values()]
-    return [_manifest(dict(zip(_FIELDS, row, strict=True))) for row in zip(*columns, strict=True)]
+    with decoding("a manifest list cannot be read", file=file):
+        found = decode_columns([container], _FIELDS.values(), file, scratch or Scratch())
+        columns = [found[id].to_pylist() if id in found else [None] * container.rows for id in _FIELDS.values()]
+        return [_manifest(dict(zip(_FIELDS, row, strict=True))) for row in zip(*columns, strict=True)]
 
 
 _FIELDS: Mapping[str, int] = {
@@ -74,6 +77,8 @@ _SUMMARY_IDS = {509: "contains_null", 518: "contains_nan", 510: "lower_bound", 5
 
 
 def _manifest(row: dict[str, Any]) -> ManifestFile:
+    if any(row[name] is None for name in ("path", "length", "spec_id")):
+        raise CorruptError("a manifest list cannot be read", why="a manifest has no path, length or spec")
     for name in ("content", "sequence_number", "min_sequence_number"):
         row[name] = row[name] or 0
     if row["partitions"] is not None:

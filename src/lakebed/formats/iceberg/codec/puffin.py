@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from pyroaring import BitMap64
 
 from lakebed.errors import CorruptError
+from lakebed.kernel.bitmaps import positions_of
+from lakebed.kernel.decoding import decoding
+from lakebed.kernel.inflate import inflated
 
 DELETION_VECTOR = "deletion-vector-v1"
 _MAGIC = b"PFA1"
@@ -43,19 +45,18 @@ class Blob:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-def decode_vector(data: bytes, file: str) -> Positions:
-    """The deleted positions of a deletion vector; CorruptError when length, magic or checksum do not hold."""
-    try:
+def decode_vector(data: bytes, file: str, rows: int | None = None, stated: int | None = None) -> Positions:
+    """The deleted positions of a deletion vector; CorruptError when length, magic or checksum do not hold, or it has
+    other positions than `stated` or more than the data file has `rows`."""
+    with decoding("a deletion vector cannot be read", file=file):
         (length,) = struct.unpack_from(">I", data)
         body = data[4 : 4 + length]
         (checksum,) = struct.unpack_from(">I", data, 4 + length)
         if len(body) != length or body[:4] != _VECTOR_MAGIC:
-            raise CorruptError("a deletion vector has a wrong length or magic number", file=file)
+            raise CorruptError("a deletion vector has a wrong length or magic number")
         if zlib.crc32(body) != checksum:
-            raise CorruptError("a deletion vector has a wrong checksum", file=file)
-        return np.array(BitMap64.deserialize(body[4:]).to_array(), np.int64)
-    except (struct.error, ValueError) as error:
-        raise CorruptError("a deletion vector cannot be read", file=file, why=str(error)) from error
+            raise CorruptError("a deletion vector has a wrong checksum")
+        return positions_of(body[4:], True, rows, stated)
 
 
 def encode_vector(positions: Positions) -> bytes:
@@ -87,23 +88,16 @@ def read_footer(data: bytes, file: str) -> tuple[tuple[Blob, ...], Mapping[str, 
 
     CorruptError when it is no Puffin file.
     """
-    try:
+    with decoding("a Puffin file cannot be read", file=file):
         if data[-4:] != _MAGIC:
             raise ValueError("it does not end with the magic bytes")
         size, flags = struct.unpack("<II", data[-12:-4])
         footer = data[-12 - size - 4 : -12]
         if len(footer) != size + 4 or footer[:4] != _MAGIC:
             raise ValueError("its footer does not begin with the magic bytes")
-        payload = _unpacked(footer[4:]) if flags & _COMPRESSED_FOOTER else footer[4:]
-        found = json.loads(payload)
-        return tuple(_blob(blob) for blob in found["blobs"]), found.get("properties") or {}
-    except (struct.error, ValueError, KeyError, TypeError, OSError) as error:
-        raise CorruptError("a Puffin file cannot be read", file=file, why=str(error)) from error
-
-
-def _unpacked(data: bytes) -> bytes:
-    with pa.CompressedInputStream(pa.BufferReader(data), "lz4") as stream:
-        return bytes(stream.read())
+        payload = inflated(footer[4:], "lz4") if flags & _COMPRESSED_FOOTER else footer[4:]
+        found = json.loads(bytes(payload))
+        return tuple(_blob(blob) for blob in found["blobs"]), dict(found.get("properties") or {})
 
 
 def _json(blob: Blob) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from lakebed.formats.iceberg.read.deletes import (
     small_set,
     without_positions,
 )
-from lakebed.formats.iceberg.read.formats import BATCH_ROWS, OpenFile, ParquetData, Piece, opened
+from lakebed.formats.iceberg.read.formats import BATCH_ROWS, OpenFile, ParquetData, Piece, opened, stated_of
 from lakebed.formats.iceberg.read.key_sets import KeySet
 from lakebed.formats.iceberg.read.pruning import Pruning, plain_type
 from lakebed.kernel.predicates import columns_of, keep
@@ -71,7 +71,7 @@ def read_task(
     if predicate is not None:
         used = columns_of(predicate, predicate_schema(context))
         fields += tuple(field for field in context.columns(used) if field.name not in names)
-    with opened(files, task.data.path, task.data.format, context.mapping) as file:
+    with opened(files, task.data.path, task.data.format, context.mapping, stated=stated_of(task.data)) as file:
         live = _LiveRows(files, context, task, file, batch_rows, _groups(file, predicate, context, part))
         live.only = only
         for batch in live.batches(fields or (POS,)):
@@ -82,7 +82,7 @@ def read_task(
 
 def live_positions(files: Files, context: ReadContext, task: FileTask) -> Positions:
     """The positions of a data file's live rows, ascending."""
-    with opened(files, task.data.path, task.data.format, context.mapping) as file:
+    with opened(files, task.data.path, task.data.format, context.mapping, stated=stated_of(task.data)) as file:
         live = _LiveRows(files, context, task, file, BATCH_ROWS, None)
         found = [batch.column(0).to_numpy() for batch in live.batches((POS,))]
     return np.concatenate(found) if found else np.empty(0, np.int64)

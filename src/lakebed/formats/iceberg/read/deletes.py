@@ -24,10 +24,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.projection import fitted, missing
 from lakebed.formats.iceberg.codec.puffin import Positions, decode_vector
-from lakebed.formats.iceberg.entries import DELETE_FILE_PATH, DELETE_FILE_POS, Content, DeleteFile, FileTask
+from lakebed.formats.iceberg.entries import DELETE_FILE_PATH, DELETE_FILE_POS, Content, DataFile, DeleteFile, FileTask
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read.context import KeyColumn, ReadContext
-from lakebed.formats.iceberg.read.formats import OpenFile, opened
+from lakebed.formats.iceberg.read.formats import OpenFile, opened, stated_of
 from lakebed.formats.iceberg.read.key_sets import KeySet, distinct_rows
 
 INLINE_ROWS = 32 << 10
@@ -44,7 +44,7 @@ Mask = npt.NDArray[np.bool_]
 
 def deleted_positions(files: Files, task: FileTask) -> Positions | None:
     """The positions that deletion vectors and position delete files remove, ascending; None when there are none."""
-    found = [_positions(files, d, task.data.path) for d in task.deletes if d.content is Content.POSITION_DELETES]
+    found = [_positions(files, d, task.data) for d in task.deletes if d.content is Content.POSITION_DELETES]
     found = [positions for positions in found if len(positions)]
     if not found:
         return None
@@ -142,7 +142,7 @@ def _key_rows(
         return
     made: list[pa.Table] = []
     small = delete.record_count <= _KEPT_ROWS
-    with opened(files, delete.path, delete.format, context.mapping) as file:
+    with opened(files, delete.path, delete.format, context.mapping, stated=stated_of(delete)) as file:
         read = key_reader(file, group.columns, {})
         for piece in file.pieces(read.wanted):
             columns = read.columns(piece.rows, piece.columns)
@@ -184,11 +184,13 @@ def key_reader(file: OpenFile, keys: Sequence[KeyColumn], constants: Mapping[int
     return KeyReader(wanted, tuple(map(maker, keys)))
 
 
-def _positions(files: Files, delete: DeleteFile, path: str) -> Positions:
+def _positions(files: Files, delete: DeleteFile, data: DataFile) -> Positions:
+    path = data.path
     if delete.is_vector:
         if delete.content_offset is None or delete.content_size is None:
             raise CorruptError("a deletion vector has no place in its file", file=delete.path)
-        return decode_vector(files.read(delete.path, delete.content_offset, delete.content_size), delete.path)
+        blob = files.read(delete.path, delete.content_offset, delete.content_size)
+        return decode_vector(blob, delete.path, _stated(data.record_count), _stated(delete.record_count))
     if delete.record_count > _KEPT_POSITIONS:
         return positions_by_path(files, delete, path).get(path, np.empty(0, np.int64))
     name = ("positions", delete.path)
@@ -199,10 +201,15 @@ def _positions(files: Files, delete: DeleteFile, path: str) -> Positions:
     return known.get(path, np.empty(0, np.int64))
 
 
+def _stated(count: int) -> int | None:
+    """A count of metadata, None where it is not known."""
+    return count if count >= 0 else None
+
+
 def positions_by_path(files: Files, delete: DeleteFile, only: str | None = None) -> dict[str, Positions]:
     """The positions that a position delete file holds, by data file, ascending; of `only` one where that is given."""
     found: dict[str, list[Positions]] = {}
-    with opened(files, delete.path, delete.format, dictionaries=["file_path"]) as file:
+    with opened(files, delete.path, delete.format, None, ["file_path"], stated_of(delete)) as file:
         places = {field.id: number for number, field in enumerate(file.fields)}
         try:
             wanted = [places[column.field_id] for column in _DELETE_COLUMNS]

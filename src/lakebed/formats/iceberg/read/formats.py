@@ -6,23 +6,24 @@ Avro's `field-id`; a file that has none takes them from the table's name mapping
 
 from __future__ import annotations
 
-import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 from pyiceberg.table.name_mapping import NameMapping
 
-from lakebed.errors import CorruptError, DataCleanedError, LakebedError, UnsupportedError
+from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.iceberg.codec.projection import FileField, avro_fields, file_fields, is_list, with_mapping
 from lakebed.formats.iceberg.codec.schema import FIELD_ID
+from lakebed.formats.iceberg.entries import DataFile, DeleteFile
 from lakebed.formats.iceberg.files import Files
-from lakebed.kernel.datafusion import ordered_session
+from lakebed.kernel.avro_container import take_apart
+from lakebed.kernel.avro_decode import decode_blocks
+from lakebed.kernel.avro_schema import named, plain_fields
+from lakebed.kernel.decoding import UNSTATED, Stated, decoding
 from lakebed.kernel.scratch import Scratch
 
 BATCH_ROWS = 64 << 10
@@ -38,9 +39,10 @@ class Piece:
 
 
 class OpenFile:
-    """An open file: its top-level `fields`, and its rows."""
+    """An open file: its top-level `fields`, how many `rows` it says it has, and these rows."""
 
     fields: tuple[FileField, ...]
+    rows: int
 
     def pieces(self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS) -> Iterator[Piece]:
         """All rows in order, with the columns of those numbers in that order."""
@@ -52,9 +54,11 @@ class ParquetData(OpenFile):
 
     def __init__(self, source: pa.NativeFile, dictionaries: Sequence[str] = ()) -> None:
         self._file = pq.ParquetFile(
-            source, coerce_int96_timestamp_unit="us", read_dictionary=list(dictionaries) or None
+            source, coerce_int96_timestamp_unit="us", read_dictionary=list(dictionaries) or None,
+            page_checksum_verification=True,
         )  # fmt: skip
         self.metadata: pq.FileMetaData = self._file.metadata
+        self.rows = self.metadata.num_rows
         self.arrow: pa.Schema = self._file.schema_arrow
         self.fields = file_fields(self.arrow, FIELD_ID)
         self._leaves = _leaves_of(self.arrow)
@@ -93,6 +97,7 @@ class OrcData(OpenFile):
     def __init__(self, source: pa.NativeFile) -> None:
         self._file = orc.ORCFile(source)
         self._names = list(self._file.schema.names)
+        self.rows = self._file.nrows
         self.fields = file_fields(self._file.schema, b"iceberg.id")
 
     def pieces(self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS) -> Iterator[Piece]:
@@ -111,48 +116,56 @@ class OrcData(OpenFile):
 
 
 class AvroData(OpenFile):
-    """An Avro file, which DataFusion reads by its path `url`."""
+    """An Avro file, whose bytes are `data`."""
 
-    def __init__(self, url: str, schema: Any) -> None:
-        self._url = url
-        self.fields = avro_fields(schema)
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._container = take_apart(data)
+        self._schema = self._container.schema
+        self._plain = plain_fields(self._schema)
+        self.fields = avro_fields(self._schema)
+        self.rows = self._container.rows
 
     def pieces(self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS) -> Iterator[Piece]:
         """As said above."""
         position = 0
-        # DataFusion has no error type of its own: what Rust says arrives as a bare Exception.
-        try:
-            frame = ordered_session(batch_rows).read_avro(self._url)
-            if wanted:
-                frame = frame.select(*['"' + self.fields[n].name.replace('"', '""') + '"' for n in wanted])
-            for found in frame.execute_stream():
-                batch = found.to_pyarrow()
-                yield Piece(position, len(batch), batch.columns if wanted else [])
-                position += len(batch)
-        except LakebedError:
-            raise
-        except Exception as error:
-            raise pa.ArrowInvalid(str(error).splitlines()[0]) from error
+        types = [self._schema["fields"][number]["type"] for number in wanted]
+        for batch in decode_blocks([self._container], self._plain, wanted, batch_rows, Scratch()):
+            columns = [named(column, kind) for column, kind in zip(batch.columns, types, strict=True)]
+            for start in range(0, len(batch), batch_rows):
+                rows = min(batch_rows, len(batch) - start)
+                yield Piece(position, rows, [column.slice(start, rows) for column in columns])
+                position += rows
+
+
+def stated_of(file: DataFile | DeleteFile) -> Stated:
+    """What a manifest's entry states. Old importers of other tables wrote -1 for rows that they had not counted."""
+    return Stated(file.size or -1, file.record_count)
 
 
 @contextmanager
 def opened(
-    files: Files, path: str, format: str, mapping: NameMapping | None = None, dictionaries: Sequence[str] = ()
-) -> Iterator[OpenFile]:
+    files: Files, path: str, format: str, mapping: NameMapping | None = None, dictionaries: Sequence[str] = (),
+    stated: Stated = UNSTATED,
+) -> Iterator[OpenFile]:  # fmt: skip
     """A file, open. `dictionaries` names text columns of Parquet to leave dictionary encoded.
 
-    Raises DataCleanedError when the file is gone, CorruptError when it cannot be read, UnsupportedError for a format
-    that lakebed does not read, and for a file without field ids in a table without a name mapping.
+    Raises DataCleanedError when the file is gone, CorruptError when it cannot be read or has other bytes or rows than
+    `stated`, UnsupportedError for a format that lakebed does not read, and for a file without field ids in a table
+    without a name mapping.
     """
-    openers: dict[str, Callable[[], AbstractContextManager[OpenFile]]] = {
-        "PARQUET": lambda: nullcontext(ParquetData(files.open_input(path), dictionaries)),
-        "ORC": lambda: nullcontext(OrcData(files.open_input(path))),
-        "AVRO": lambda: _avro(files, path),
+    openers: dict[str, Callable[[pa.NativeFile], OpenFile]] = {
+        "PARQUET": lambda source: ParquetData(source, dictionaries),
+        "ORC": OrcData,
+        "AVRO": lambda source: AvroData(memoryview(source.read_buffer())),
     }
     if format not in openers:
         raise UnsupportedError(f"lakebed does not read {format} files", table=files.home.location, file=path)
     try:
-        with openers[format]() as file:
+        with decoding("a file cannot be read", table=files.home.location, file=path):
+            source = files.open_input(path)
+            stated.check_size(source.size())
+            file = openers[format](source)
+            stated.check_rows(file.rows)
             if not any(field.has_ids for field in file.fields):
                 file.fields = _named(file.fields, mapping, path)
             yield file
@@ -161,11 +174,6 @@ def opened(
             "a data or delete file is gone", table=files.home.location, file=path,
             why="the snapshot that names it has expired, or something removed it", todo="Read a newer snapshot",
         ) from error  # fmt: skip
-    except (pa.ArrowInvalid, OSError, EOFError) as error:
-        raise CorruptError("a file cannot be read", table=files.home.location, file=path, why=str(error)) from error
-    except LakebedError as error:
-        error.table, error.file = error.table or files.home.location, error.file or path
-        raise
 
 
 def _named(fields: tuple[FileField, ...], mapping: NameMapping | None, path: str) -> tuple[FileField, ...]:
@@ -175,21 +183,6 @@ def _named(fields: tuple[FileField, ...], mapping: NameMapping | None, path: str
             todo="Set the table property schema.name-mapping.default",
         )  # fmt: skip
     return with_mapping(fields, mapping)
-
-
-@contextmanager
-def _avro(files: Files, path: str) -> Iterator[AvroData]:
-    with files.open_input(path) as source:
-        try:
-            schema = fastavro.reader(source).writer_schema
-        except (ValueError, KeyError) as error:
-            raise CorruptError("an Avro file cannot be read", file=path, why=str(error)) from error
-    local = files.local_path(path)
-    if local is not None:
-        yield AvroData("file://" + urllib.parse.quote(local), schema)
-        return
-    with Scratch().holding([files.read(path)]) as url:
-        yield AvroData(url, schema)
 
 
 def _leaves_of(schema: pa.Schema) -> list[range]:

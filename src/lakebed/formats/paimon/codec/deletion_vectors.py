@@ -15,6 +15,8 @@ import numpy.typing as npt
 from pyroaring import BitMap, BitMap64
 
 from lakebed.errors import CorruptError
+from lakebed.kernel.bitmaps import positions_of
+from lakebed.kernel.decoding import decoding
 
 VERSION = b"\x01"
 _MAGIC_32, _MAGIC_64 = 1581511376, 1681511377
@@ -22,25 +24,24 @@ BLOCK_SLACK = 8
 """Bytes to read beyond the length that an index manifest names: in the 32-bit form it leaves out size and checksum."""
 
 
-def decode_vector(data: bytes, file: str) -> npt.NDArray[np.int64]:
+def decode_vector(data: bytes, file: str, rows: int | None = None, stated: int | None = None) -> npt.NDArray[np.int64]:
     """The deleted row positions of one block, ascending; `data` begins with the block's size and may go on after its
     end.
 
-    CorruptError when size, magic or checksum do not hold.
+    CorruptError when size, magic or checksum do not hold, or it has other positions than `stated` or more than the data
+    file has `rows`.
     """
-    try:
+    with decoding("a deletion vector cannot be read", file=file):
         (size,) = struct.unpack_from(">i", data)
         body = data[4 : 4 + size]
         (checksum,) = struct.unpack_from(">I", data, 4 + size)
-        if len(body) != size or zlib.crc32(body) != checksum:
-            raise CorruptError("a deletion vector has a wrong checksum", file=file)
+        if size < 4 or len(body) != size or zlib.crc32(body) != checksum:
+            raise CorruptError("a deletion vector has a wrong checksum")
         if struct.unpack_from(">i", body) == (_MAGIC_32,):
-            return np.array(BitMap.deserialize(body[4:]), np.int64)
+            return positions_of(body[4:], False, rows, stated)
         if struct.unpack_from("<i", body) == (_MAGIC_64,):
-            return np.array(list(BitMap64.deserialize(body[4:])), np.int64)
-    except (struct.error, ValueError) as error:
-        raise CorruptError("a deletion vector cannot be read", file=file, why=str(error)) from error
-    raise CorruptError("a deletion vector has an unknown magic number", file=file)
+            return positions_of(body[4:], True, rows, stated)
+        raise CorruptError("a deletion vector has an unknown magic number")
 
 
 def encode_vector(positions: npt.NDArray[np.int64], wide: bool) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lakebed.formats.paimon.codec.binary_row import EMPTY_ROW, with_arity
+from lakebed.kernel.decoding import Stated
 
 ADD, DELETE = 0, 1
 """The kinds of an entry."""
@@ -54,6 +55,11 @@ class DataFileMeta:
     external_path: str | None = None
     first_row_id: int | None = None
     write_cols: tuple[str, ...] | None = None
+
+    @property
+    def stated(self) -> Stated:
+        """What the manifest states of the file's bytes and rows."""
+        return Stated(self.file_size, self.row_count)
 
 
 Identity = tuple[bytes, int, int, str, tuple[str, ...], bytes | None, str | None]

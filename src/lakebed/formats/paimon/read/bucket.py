@@ -34,11 +34,13 @@ _BATCH_ROWS = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class DeletionFile:
-    """Where the deletion vector of a data file lies: path in the table, offset and whole length in bytes."""
+    """Where the deletion vector of a data file lies: path in the table, offset and whole length in bytes, and how many
+    rows it deletes, None where the manifest does not say."""
 
     path: str
     offset: int
     length: int
+    cardinality: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +132,17 @@ class BucketReader:
         self, split: PaimonSplit, file: DataFileMeta, names: Sequence[str], system: Sequence[DataField]
     ) -> Iterator[pa.RecordBatch]:
         path = f"{split.folder}/{file.file_name}"
-        batches = read_batches(
-            self.history.store, path, self.history.schema(file.schema_id), self.schema.project(tuple(names)), system
-        )
+        written, wanted = self.history.schema(file.schema_id), self.schema.project(tuple(names))
+        batches = read_batches(self.history.store, path, written, wanted, system, file.stated)
         deletion = split.deletions.get(file.file_name)
-        return batches if deletion is None else self._undeleted(batches, deletion)
+        return batches if deletion is None else self._undeleted(batches, deletion, file.row_count)
 
-    def _undeleted(self, batches: Iterator[pa.RecordBatch], deletion: DeletionFile) -> Iterator[pa.RecordBatch]:
+    def _undeleted(
+        self, batches: Iterator[pa.RecordBatch], deletion: DeletionFile, rows: int
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of a file that its deletion vector leaves."""
         block = self.history.store.read(deletion.path, deletion.offset, deletion.length)
-        gone = decode_vector(block, deletion.path)
+        gone = decode_vector(block, deletion.path, rows, deletion.cardinality)
         start = 0
         for batch in batches:
             end = start + len(batch)

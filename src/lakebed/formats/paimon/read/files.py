@@ -15,23 +15,26 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import DataField, arrow_schema, timestamp_unit
 from lakebed.formats.paimon.read.evolution import as_written, cast_column
 from lakebed.formats.paimon.read.formats import file_batches
+from lakebed.kernel.decoding import UNSTATED, Stated
 from lakebed.kernel.files import Store
 
 
 def read_batches(
-    store: Store, path: str, written: TableSchema, wanted: Sequence[DataField], system: Sequence[DataField] = ()
-) -> Iterator[pa.RecordBatch]:
+    store: Store, path: str, written: TableSchema, wanted: Sequence[DataField], system: Sequence[DataField] = (),
+    stated: Stated = UNSTATED,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The rows of a file, in order: `system` columns first (by their names), then `wanted` (by their ids).
 
-    Raises DataCleanedError when the file is gone, CorruptError when it cannot be read; UnsupportedError and SchemaError
-    where a column's type was changed and its values have no reading in the new one.
+    Raises DataCleanedError when the file is gone, CorruptError when it cannot be read or has other bytes or rows than
+    `stated`; UnsupportedError and SchemaError where a column's type was changed and its values have no reading in the
+    new one.
     """
     own = {field.id: field for field in written.fields}
     sources = [own.get(field.id) for field in wanted]
     names = [field.name for field in system] + [field.name for field in sources if field is not None]
     schema = arrow_schema([*system, *wanted])
     coarse = {field.name for field in sources if field is not None and _is_coarse_time(field)}
-    for batch in file_batches(store, path, names, coarse):
+    for batch in file_batches(store, path, names, coarse, stated):
         columns = [batch.column(place) for place in range(len(system))]
         at = len(system)
         for field, source in zip(wanted, sources, strict=True):

@@ -7,41 +7,50 @@ a number and every timestamp in nanoseconds; Avro exchanges local and UTC timest
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
-from lakebed.errors import CorruptError, DataCleanedError, UnsupportedError
-from lakebed.kernel.datafusion import ordered_session
+from lakebed.errors import DataCleanedError, UnsupportedError
+from lakebed.kernel.avro_container import take_apart
+from lakebed.kernel.avro_decode import decode_blocks
+from lakebed.kernel.avro_schema import named, plain_fields, record_fields
+from lakebed.kernel.decoding import UNSTATED, Stated, decoding
 from lakebed.kernel.files import Store
 from lakebed.kernel.scratch import Scratch
 
 _BATCH_ROWS = 64 << 10
 
 
-def file_batches(store: Store, path: str, names: list[str], coarse: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
+def file_batches(
+    store: Store, path: str, names: list[str], coarse: Collection[str] = (), stated: Stated = UNSTATED
+) -> Iterator[pa.RecordBatch]:
     """The rows of a file in order, with the columns named; `coarse` are times of at most six digits. Raises
-    DataCleanedError when the file is gone, CorruptError when it cannot be read."""
+    DataCleanedError when the file is gone, CorruptError when it cannot be read or has other bytes or rows than
+    `stated`."""
     kind = path.rpartition(".")[2]
     if kind not in _READERS:
         raise UnsupportedError(f"lakebed does not read {kind} data files", table=store.location, file=path)
     try:
-        yield from _READERS[kind](store, path, names, coarse)
+        with decoding("a data file cannot be read", table=store.location, file=path):
+            source = store.open_input(path)
+            stated.check_size(source.size(), "a data file")
+            yield from _READERS[kind](source, names, coarse, stated)
     except FileNotFoundError as error:
         raise DataCleanedError(
             "a data file is gone", table=store.location, file=path, why="the snapshot that names it has expired",
             todo="Read a newer snapshot",
         ) from error  # fmt: skip
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptError("a data file cannot be read", table=store.location, file=path, why=str(error)) from error
 
 
-def _parquet(store: Store, path: str, names: list[str], coarse: Collection[str]) -> Iterator[pa.RecordBatch]:
+def _parquet(
+    source: pa.NativeFile, names: list[str], coarse: Collection[str], stated: Stated
+) -> Iterator[pa.RecordBatch]:
     """INT96 columns, which hold times of any year, are read as nanoseconds, where only the years 1678 to 2261 have
     room, or as microseconds when they are `coarse`."""
-    with pq.ParquetFile(store.open_input(path)) as file:
+    with pq.ParquetFile(source, page_checksum_verification=True) as file:
+        stated.check_rows(file.metadata.num_rows, "a data file")
         if not names:
             yield from _rowless(file.metadata.num_rows)
             return
@@ -52,7 +61,7 @@ def _parquet(store: Store, path: str, names: list[str], coarse: Collection[str])
             yield from file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False)
             return
         rest = [name for name in names if name not in wide]
-        with pq.ParquetFile(store.open_input(path), coerce_int96_timestamp_unit="us") as second:
+        with pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as second:
             times = second.iter_batches(_BATCH_ROWS, columns=chosen, use_threads=False)
             if not rest:
                 yield from (batch.select(names) for batch in times)
@@ -62,8 +71,9 @@ def _parquet(store: Store, path: str, names: list[str], coarse: Collection[str])
                 yield pa.RecordBatch.from_arrays([found[name] for name in names], names=names)
 
 
-def _orc(store: Store, path: str, names: list[str], _: Collection[str]) -> Iterator[pa.RecordBatch]:
-    file = orc.ORCFile(store.open_input(path))
+def _orc(source: pa.NativeFile, names: list[str], _: Collection[str], stated: Stated) -> Iterator[pa.RecordBatch]:
+    file = orc.ORCFile(source)
+    stated.check_rows(file.nrows, "a data file")
     if not names:
         yield from _rowless(file.nrows)
         return
@@ -71,35 +81,19 @@ def _orc(store: Store, path: str, names: list[str], _: Collection[str]) -> Itera
         yield file.read_stripe(stripe, columns=names).select(names)
 
 
-def _avro(store: Store, path: str, names: list[str], _: Collection[str]) -> Iterator[pa.RecordBatch]:
-    with _path_of(store, path) as local:
-        try:
-            frame = ordered_session(_BATCH_ROWS).read_avro(local)
-            chosen = frame.select(*[f'"{name}"' for name in names]) if names else frame
-            for batch in chosen.execute_stream():
-                found = batch.to_pyarrow()
-                if names:
-                    yield found
-                else:
-                    yield from _rowless(found.num_rows)
-        # DataFusion has no error type of its own: what Rust says arrives as a bare Exception.
-        except Exception as error:
-            raise CorruptError(
-                "a data file cannot be read", table=store.location, file=path, why=str(error).splitlines()[0]
-            ) from error
-
-
-@contextmanager
-def _path_of(store: Store, path: str) -> Iterator[str]:
-    """A path of this machine for a file; a remote one is fetched."""
-    local = store.local_path(path)
-    if local is not None:
-        with open(local, "rb"):
-            pass  # a missing file is said so here
-        yield local
-        return
-    with Scratch().holding([store.read(path)]) as url:
-        yield url
+def _avro(source: pa.NativeFile, names: list[str], _: Collection[str], stated: Stated) -> Iterator[pa.RecordBatch]:
+    container = take_apart(memoryview(source.read_buffer()))
+    stated.check_rows(container.rows, "a data file")
+    fields = record_fields(container.schema)
+    places = {field["name"]: place for place, field in enumerate(fields)}
+    types = plain_fields(container.schema)
+    wanted = [places[name] for name in names]
+    for batch in decode_blocks([container], types, wanted, _BATCH_ROWS, Scratch()):
+        columns = [named(column, fields[place]["type"]) for column, place in zip(batch.columns, wanted, strict=True)]
+        if names:
+            yield pa.RecordBatch.from_arrays(columns, names=names)
+        else:
+            yield from _rowless(batch.num_rows)
 
 
 def _rowless(rows: int) -> Iterator[pa.RecordBatch]:

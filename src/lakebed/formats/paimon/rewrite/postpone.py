@@ -139,7 +139,8 @@ class PostponeRewrite:
             for file in partition.files:
                 written = self.history.schema(file.schema_id)
                 path = f"{folder}/{file.file_name}"
-                for batch in read_batches(target.store, path, written, target.schema.fields, (KIND_FIELD,)):
+                fields = target.schema.fields
+                for batch in read_batches(target.store, path, written, fields, (KIND_FIELD,), file.stated):
                     kinds = batch.column(0).to_numpy()
                     rows = pa.Table.from_batches([batch.select(whole.names)])
                     writer.hold(rows.cast(whole), kinds if kinds.any() else None)

@@ -198,7 +198,8 @@ class _Task:
         schema, store = self.files.schema, self.files.store
         try:
             for file in group.files:
-                batches = read_batches(store, f"{first.folder}/{file.file_name}", schema, schema.fields)
+                path = f"{first.folder}/{file.file_name}"
+                batches = read_batches(store, path, schema, schema.fields, (), file.stated)
                 rows = pa.Table.from_batches(batches, schema=arrow_schema(schema.fields))
                 writer.write(self.files.file_rows(rows))
             return self.files.metas(writer.close())
@@ -209,7 +210,8 @@ class _Task:
     def _run(self, folder: str, file: DataFileMeta, shift: int) -> Iterator[pa.RecordBatch]:
         """A file's rows, with sequence numbers after those of earlier tasks."""
         schema, system = self.files.schema, (SEQUENCE_FIELD, KIND_FIELD)
-        for batch in read_batches(self.files.store, f"{folder}/{file.file_name}", schema, schema.fields, system):
+        path = f"{folder}/{file.file_name}"
+        for batch in read_batches(self.files.store, path, schema, schema.fields, system, file.stated):
             numbers = pa.array(batch.column(0).to_numpy() + shift)
             yield pa.RecordBatch.from_arrays([numbers, *batch.columns[1:]], schema=run_schema(schema))
 
