@@ -86,7 +86,6 @@ def load(options: Mapping[str, str], short_name: str, parallelism: int) -> Loade
     return loaded
 
 
-_NAMES_A_SNAPSHOT = ("scan.snapshot-id", "scan.tag-name", "scan.timestamp-millis")
 _NAMES_AN_ICEBERG_SNAPSHOT = ("snapshot-id", "as-of-timestamp", "tag")
 
 
@@ -185,7 +184,7 @@ class Loaded:
         """The newest completed instant, which an action that plans again reads as of; None where the table's own
         options name a snapshot."""
         keys = [key.lower() for key in self.options]
-        if any(key.startswith(_NAMES_A_SNAPSHOT) or key in _NAMES_AN_ICEBERG_SNAPSHOT for key in keys):
+        if any(key in _NAMES_AN_ICEBERG_SNAPSHOT for key in keys):
             return None
         return self.table().newest()
 

@@ -70,6 +70,16 @@ def test_the_snapshot_that_options_name(location: Path, options: dict[str, str],
     assert seen(lakebed.open(location, options=options)) == wanted
 
 
+def test_the_newest_instant_is_what_a_read_gives(location: Path) -> None:
+    newest = {"": "4", "compacted-full": "3"}
+    for mode, snapshot in newest.items():
+        found = lakebed.open(location, options={"scan.mode": mode} if mode else {}).newest()
+        assert found is not None
+        assert found.time == snapshot
+    named = lakebed.open(location, options={"scan.tag-name": "first"})
+    assert named.newest() is None  # nothing to pin: the option stays
+
+
 def test_an_argument_comes_before_options(location: Path) -> None:
     assert seen(lakebed.open(location, options={"scan.snapshot-id": "2"}), as_of=3) == 3
 

@@ -22,6 +22,7 @@ from pyiceberg.transforms import parse_transform
 from lakebed.errors import OptionError, SchemaError, UsageError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.codec.schema import METADATA_COLUMNS
+from lakebed.formats.iceberg.unserved import RESERVED
 from lakebed.kernel import clock
 from lakebed.kernel.predicates import find_column
 from lakebed.model.rowkind import ROW_KIND_COLUMN
@@ -106,6 +107,11 @@ def table_properties(options: Mapping[str, str]) -> tuple[int, dict[str, str]]:
     if text not in ("1", "2", "3"):
         raise OptionError.ill_typed(FORMAT_VERSION, text, "1, 2 or 3")
     found = {k: v for k, v in options.items() if k != FORMAT_VERSION and not opt.OPENING.knows(k)}
+    for key in RESERVED:
+        if key in found:
+            raise OptionError(
+                f"option {key!r} is given", key=key, why="the metadata says that itself", todo="Leave it out"
+            )
     opt.properties(found)
     return int(text), found
 

@@ -8,7 +8,10 @@ unknown option is an error.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from lakebed.errors import OptionError
+from lakebed.formats.iceberg.unserved import REFUSED, TUNING
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, memory_size
 
 BRANCH = Option("branch", str, "main", "The branch to read and to commit to.")
@@ -60,6 +63,8 @@ SPLITS_LIMIT = Option(
 BYTES_LIMIT = Option(
     "read.bytes.limit", memory_size, None, "A batch of a stream takes no snapshot with which it adds more bytes."
 )
+POSITIONS: tuple[Option[Any], ...] = (SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG)
+"""Each names the snapshot to read."""
 READING = (
     COMMITS_LIMIT, SPLITS_LIMIT, BYTES_LIMIT, SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG, START_SNAPSHOT, END_SNAPSHOT,
     SPLIT_SIZE, DELETE_MEMORY, START_COMMIT, STREAM_FROM, MAX_FILES, MAX_ROWS, SKIP_DELETES, SKIP_OVERWRITES,
@@ -97,7 +102,7 @@ CALLBACK_PARAMETERS = "commit.callback."
 """`commit.callback.NAME.param` is what a class is made with."""
 
 OPENING = OptionSet(
-    (BRANCH, READ_TASKS, *READING, CALLBACKS), "an iceberg table",
+    (BRANCH, READ_TASKS, *READING, CALLBACKS, *TUNING, *REFUSED), "an iceberg table",
     ("lakebed.storage.", "lakebed.catalog.", CALLBACK_PARAMETERS),
 )  # fmt: skip
 """What `lakebed.open` takes beside the properties below."""
@@ -115,6 +120,15 @@ def properties(found: Mapping[str, str], given: Mapping[str, str] = {}) -> Optio
     """
     known = OptionSet(PROPERTIES, "an iceberg table", ("",))
     return known.parse({**{k: v for k, v in found.items() if known_property(k)}, **_only_known(given)})
+
+
+def refuse_positions(options: Options, what: str, instead: str) -> None:
+    """Raise OptionError for an option that names snapshots to read, where they are named in another way."""
+    for option in (*POSITIONS, START_SNAPSHOT, END_SNAPSHOT):
+        if options.given(option):
+            raise OptionError(
+                f"option {option.key!r} is given, which {what} cannot follow", key=option.key, todo=instead
+            )
 
 
 def known_property(key: str) -> bool:

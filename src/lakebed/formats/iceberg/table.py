@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeGuard
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from lakebed.errors import CommitUnknownError, TableExistsError, UsageError
+from lakebed.errors import CommitUnknownError, OptionError, TableExistsError, UsageError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.access import LostRaceError, OutcomeUnknownError, TableAccess
 from lakebed.formats.iceberg.catalog import CatalogTable, parse_identifier
@@ -181,6 +181,7 @@ class IcebergTable(Table):
 
         Tables of format version 3 tell updates (-U, +U) by row ids. NotInHistoryError where an end is expired.
         """
+        opt.refuse_positions(_OPTIONS.parse(self.options), "changes", "Give after= and until=")
         metadata = self.metadata
         start, end = range_of(metadata, after, until, self.branch)
         context = self._context(metadata, schema_at(metadata, until, self.branch))
@@ -196,6 +197,7 @@ class IcebergTable(Table):
         snapshot on; it refuses deletes and overwrites.
         """
         options, names = _OPTIONS.parse(self.options), None if columns is None else tuple(columns)
+        opt.refuse_positions(options, "a stream", f"Start it with {opt.START_COMMIT.key} or {opt.STREAM_FROM.key}")
         return IcebergStream(
             self.access.files, lambda: self.metadata, options, self.branch, names, where, appends_only
         )  # fmt: skip
@@ -319,7 +321,10 @@ def _is_newest(position: Position) -> TypeGuard[Instant]:
 
 
 def _given_position(options: Options) -> Position:
-    """The snapshot that options name."""
+    """The snapshot that options name; OptionError where several do."""
+    given = [option.key for option in opt.POSITIONS if options.given(option)]
+    if len(given) > 1:
+        raise OptionError(f"{' and '.join(given)} are given", key=given[1], why="one snapshot is read", todo="Give one")
     if options[opt.TAG] is not None:
         return f"tag:{options[opt.TAG]}"
     moment = options[opt.AS_OF_TIMESTAMP]

@@ -20,7 +20,7 @@ from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.read.bucket import PaimonSplit
 from lakebed.formats.paimon.read.plan import plan_snapshot
-from lakebed.formats.paimon.read.travel import travelled
+from lakebed.formats.paimon.read.travel import names_a_snapshot, travelled
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.snapshot import History, instant_of
 from lakebed.formats.paimon.write.sink import PaimonSink
@@ -93,6 +93,15 @@ class PaimonTable(Table):
     def history(self, archived: bool = False) -> list[Instant]:
         """The snapshots, oldest first. Paimon archives none."""
         return [instant_of(snapshot) for snapshot in self._history.snapshots()]
+
+    def newest(self) -> Instant | None:
+        """The newest snapshot, or that of the last compaction where `scan.mode` says so; None where options, or the
+        table's schema, name the snapshot that is read."""
+        options = self._options(self.table_schema)
+        if names_a_snapshot(options):
+            return None
+        snapshot = self._at(None, options)[0]
+        return instant_of(snapshot) if snapshot is not None else None
 
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None

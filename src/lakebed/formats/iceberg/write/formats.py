@@ -24,6 +24,7 @@ from lakebed.formats.iceberg.codec.avro_data import avro_data_schema, plain_avro
 from lakebed.formats.iceberg.codec.schema import FIELD_ID
 from lakebed.formats.iceberg.entries import Metrics
 from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.unserved import refuse_plain_files
 from lakebed.formats.iceberg.write.annotations import Annotations
 from lakebed.formats.iceberg.write.leaves import Leaf
 from lakebed.formats.iceberg.write.metrics import ColumnMetrics, nan_counts, parquet_metrics, split_offsets
@@ -62,7 +63,9 @@ class Layout:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], schema: Schema) -> Layout:
-        """The layout that the table properties ask for; OptionError for one out of range."""
+        """The layout that the table properties ask for; OptionError for one out of range, UnsupportedError for
+        encryption."""
+        refuse_plain_files(properties)
         kind = properties.get("write.format.default", "parquet").strip().upper()
         if kind not in _CODECS:
             raise OptionError.ill_typed("write.format.default", kind.lower(), "parquet, orc or avro")

@@ -33,6 +33,11 @@ _NO_WATERMARK = -(2**63)
 _WATERMARK = "watermark-"
 
 
+def names_a_snapshot(options: Options) -> bool:
+    """Whether an option names the snapshot to read, which then stays the same."""
+    return any(options[option] not in (None, "") for option in _TRAVEL)
+
+
 def travelled(history: History, options: Options, table: str) -> Snapshot | None:
     """The snapshot that the options name; None where they mean the newest.
 

@@ -1,0 +1,100 @@
+"""Options and table properties of Iceberg that lakebed does not act on: those that only tune, and those that it refuses
+by name, since they change which rows are seen or what is written.
+
+Source: the reference engine's SparkReadOptions, SparkWriteOptions and TableProperties of its newest release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lakebed.errors import UnsupportedError
+from lakebed.kernel.options import Option
+
+TUNING: tuple[Option[str], ...] = tuple(
+    Option(key, str, "", "Taken, and changes nothing.")
+    for key in [
+        "lookback",
+        "file-open-cost",
+        "vectorization-enabled",
+        "batch-size",
+        "locality",
+        "aggregate-push-down-enabled",
+        "async-micro-batch-planning-enabled",
+        "async-queue-preload-file-limit",
+        "async-queue-preload-row-limit",
+        "streaming-snapshot-polling-interval-ms",
+        "fanout-enabled",
+        "check-ordering",
+        "advisory-partition-size",
+        "use-merge-append-for-streaming",
+        "use-table-distribution-and-ordering",
+        "shred-variants",
+        "variant-inference-buffer-size",
+    ]
+)
+"""Options of Spark's reads and writes that change no row."""
+
+
+def _refused(key: str, instead: str, harmless: str = "", *aliases: str) -> Option[str]:
+    return Option(key, _only(harmless), "", "Refused.", instead, aliases)
+
+
+def _only(harmless: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not harmless or text.lower() != harmless:
+            raise ValueError(text)
+        return text
+
+    return parse
+
+
+REFUSED: tuple[Option[str], ...] = (
+    _refused("versionAsOf", "nothing: use snapshot-id, tag or branch"),
+    _refused("timestampAsOf", "nothing: use as-of-timestamp"),
+    _refused("start-timestamp", "nothing: use table.changes(after=...)"),
+    _refused("end-timestamp", "nothing: use table.changes(until=...)"),
+    _refused("scan-task-set-id", "nothing: only Iceberg's own actions have task sets"),
+    _refused("rewritten-file-scan-task-set-id", "nothing: only Iceberg's own actions have task sets"),
+    _refused("merge-schema", "false: a write changes no schema", "false", "mergeSchema"),
+    _refused("check-nullability", "true: nulls are always checked", "true"),
+    _refused("output-spec-id", "nothing: rows are written in the table's current partition spec"),
+    _refused("output-sort-order-id", "nothing: rows are written in the table's current sort order"),
+    _refused("isolation-level", "nothing: every commit looks for conflicts"),
+    _refused("validate-from-snapshot-id", "nothing: conflicts are looked for since the write was planned"),
+    _refused("delete-format", "nothing: delete files have the format of data files"),
+    _refused("target-delete-file-size-bytes", "nothing: size delete files with a rewrite of position deletes"),
+    _refused("compression-codec", "nothing: set the table property write.FORMAT.compression-codec"),
+    _refused("compression-level", "nothing: set the table property write.FORMAT.compression-level"),
+    _refused("compression-strategy", "nothing: set the table property write.orc.compression-strategy"),
+)
+"""Options of Spark's reads and writes that would change rows or files; the text says what is expected instead."""
+
+RESERVED = (
+    "uuid", "snapshot-count", "current-snapshot-id", "current-snapshot-summary", "current-snapshot-timestamp-ms",
+    "current-schema", "default-partition-spec", "default-sort-order",
+)  # fmt: skip
+"""Properties that say what metadata says itself; no table keeps them."""
+_ENCRYPTION = ("parquet.crypto.", "parquet.encryption.", "orc.encrypt", "orc.mask", "orc.key.provider")
+"""How properties begin that the reference engine hands to file formats, which encrypt then."""
+
+
+def refuse_plain_files(properties: Mapping[str, str], table: str = "") -> None:
+    """Raise UnsupportedError where files of this table are to be encrypted by their format."""
+    for key, value in properties.items():
+        if key.lower().startswith(_ENCRYPTION) and value:
+            raise UnsupportedError(
+                f"the table property {key!r} asks for encrypted files, which lakebed does not write", table=table,
+                todo="Write with Iceberg's own engine",
+            )  # fmt: skip
+
+
+def refuse_unaudited(properties: Mapping[str, str], branch: str, table: str) -> None:
+    """Raise UnsupportedError where rows must be looked at before they are published (`write.wap.enabled`), and would
+    be published at once."""
+    if properties.get("write.wap.enabled", "false").strip().lower() == "true" and branch == "main":
+        raise UnsupportedError(
+            "the table property 'write.wap.enabled' is 'true', and this write would be published unaudited",
+            table=table, why="lakebed stages no snapshots",
+            todo="Write to a branch (option branch), look at it, and have it published then",
+        )  # fmt: skip

@@ -1,0 +1,122 @@
+"""Every option and table property of Iceberg, one line each in iceberg_options.txt: served, tuning (no row depends on
+it), or refused by name before a row is read or written."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+import lakebed.formats.iceberg
+from lakebed.errors import LakebedError, OptionError, UnsupportedError
+from lakebed.formats.iceberg import options as opt
+from lakebed.formats.iceberg.table import IcebergTable
+from lakebed.formats.iceberg.unserved import REFUSED, TUNING
+from lakebed.formats.iceberg.write.settings import OPTIONS as WRITE_OPTIONS
+
+LINES = (Path(__file__).parent / "iceberg_options.txt").read_text("utf-8").splitlines()
+ALL = [line.split() for line in LINES if not line.startswith("#")]
+ROWS = pa.table({"k": pa.array([1], pa.int64()), "v": ["a"]})
+FAMILY = {"snapshot-property": "snapshot-property.x"}
+
+
+def keys(kind: str, group: str) -> list[str]:
+    return [key for one, key, found in ALL if (one, found) == (kind, group)]
+
+
+def table_of(folder: Path, **properties: str) -> IcebergTable:
+    table = lakebed.create(folder, "iceberg", ROWS.schema, options=properties)
+    assert isinstance(table, IcebergTable)
+    return table
+
+
+@pytest.fixture(scope="module")
+def location(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("options") / "t"
+    table_of(folder).write(ROWS)
+    yield folder
+    assert len(lakebed.open(folder).history()) == 1  # nothing that was refused left a snapshot
+
+
+def test_every_option_has_its_group() -> None:
+    known = opt.OPTIONS + WRITE_OPTIONS
+    groups = {
+        group: {name.lower() for option in options for name in (option.key, *option.aliases)}
+        for group, options in (("tuning", TUNING), ("refused", REFUSED))
+    }
+    source = "".join(path.read_text("utf-8") for path in Path(lakebed.formats.iceberg.__path__[0]).rglob("*.py"))
+    for kind, key, group in ALL:
+        if kind == "property":
+            ending = key.partition("compression-")[2]
+            assert group != "served" or key in source or f"compression-{ending}" in source, key
+        elif group != "path":
+            assert known.knows(FAMILY.get(key, key)), key
+            found = [name for name, names in groups.items() if key.lower() in names]
+            assert found == ([] if group == "served" else [group]), key
+
+
+@pytest.mark.parametrize("key", keys("read", "refused") + keys("write", "refused"))
+def test_options_refused_by_name(location: Path, key: str) -> None:
+    name = {"mergeSchema": "merge-schema"}.get(key, key)
+    with pytest.raises(OptionError, match=rf"option '{name}' is 'x': expected"):
+        lakebed.open(location, options={key: "x"})
+    with pytest.raises(OptionError):
+        lakebed.open(location).write(ROWS, options={key.lower(): "x"})
+
+
+def test_tuning_changes_nothing(location: Path) -> None:
+    tuning = dict.fromkeys(keys("read", "tuning") + keys("write", "tuning"), "x")
+    assert lakebed.open(location, options=tuning).read().read_all() == ROWS
+    harmless = {"merge-schema": "false", "check-nullability": "true"}
+    assert lakebed.open(location, options=harmless).read().read_all() == ROWS
+
+
+def test_properties_that_tune_and_those_that_are_served(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", **dict.fromkeys(keys("property", "tuning"), "1"))
+    table.write(ROWS)
+    assert table.read().read_all() == ROWS
+
+
+@pytest.mark.parametrize("key", [key for key in keys("property", "refused") if key != "write.wap.enabled"])
+def test_properties_that_metadata_says_itself(tmp_path: Path, key: str) -> None:
+    with pytest.raises(OptionError, match=f"option '{key}' is given"):
+        table_of(tmp_path / "t", **{key: "1"})
+
+
+def test_rows_that_must_be_audited_go_to_a_branch(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", **{"write.wap.enabled": "true"})
+    with pytest.raises(UnsupportedError, match=r"write\.wap\.enabled"):
+        table.write(ROWS)
+    assert table.history() == []
+
+
+@pytest.mark.parametrize("key", ["parquet.crypto.factory.class", "orc.encrypt", "parquet.encryption.footer.key"])
+def test_files_that_their_format_should_encrypt(tmp_path: Path, key: str) -> None:
+    table = table_of(tmp_path / "t", **{key: "x"})
+    with pytest.raises(UnsupportedError, match=f"'{key}' asks for encrypted files"):
+        table.write(ROWS)
+    assert table.history() == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"snapshot-id": 1, "tag": "x"},
+        {"as-of-timestamp": 1, "snapshot-id": 1},
+        {"as-of-timestamp": 1, "tag": "x"},
+    ],
+    ids=str,
+)
+def test_one_option_names_the_snapshot(location: Path, options: dict[str, object]) -> None:
+    with pytest.raises(OptionError, match="are given"):
+        lakebed.open(location, options={key: str(value) for key, value in options.items()}).read()
+
+
+@pytest.mark.parametrize("key", ["snapshot-id", "as-of-timestamp", "tag", "start-snapshot-id", "end-snapshot-id"])
+def test_positions_of_a_batch_are_none_of_a_stream_or_of_changes(location: Path, key: str) -> None:
+    table = lakebed.open(location, options={key: "1"})
+    assert isinstance(table, IcebergTable)
+    for act in (table.stream, table.changes):
+        with pytest.raises(LakebedError, match=f"option '{key}' is given"):
+            act()
