@@ -87,7 +87,7 @@ def runner(options: dict[str, str], more: dict[str, str] = QUICK) -> Callable[[S
     return lambda store: lakebed.open(store).archive(options={**options, **more}, engine=lakebed.LocalEngine(1))
 
 
-EVERY_WAY = ("layout 1", "layout 2, levels merged")
+EVERY_WAY = ("layout 1", "layout 2")
 """Cases that are failed in every way; the others are killed only."""
 KILLED = (Kind.CRASH_TORN, Kind.CRASH_AFTER)
 """A deletion that is torn is one that never began."""

@@ -141,7 +141,7 @@ def _bag(rows: pa.Table) -> Counter[str]:
     return Counter(_text(row) for row in rows.to_pylist())
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32), version=st.sampled_from([2, 3]), steps=st.integers(3, 12))
 def test_every_snapshot_change_and_predicate(seed: int, version: int, steps: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -91,7 +91,7 @@ def lineage(lake: Lake) -> list[str]:
     return sorted(map(str, lake.table.read(columns).read_all().to_pylist()))
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.sampled_from([1, 2, 3]), st.booleans(), st.sampled_from(ORDERS), steps, options, st.integers(1, 3))
 def test_rows_stay_and_sizes_obey_the_rules(
     version: int,

@@ -74,7 +74,7 @@ writes = st.one_of(
 
 
 @pytest.mark.parametrize("version", [2, 3])
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     spec=st.sampled_from(SPECS), order=st.sampled_from(ORDERS), steps=st.lists(writes, min_size=1, max_size=5),
     tasks=st.integers(1, 3), granularity=st.sampled_from(["file", "partition"]),

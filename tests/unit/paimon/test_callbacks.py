@@ -91,12 +91,10 @@ def test_named_by_import_path(make: Make, tmp_path: Path) -> None:
     assert found == [('{"dt": "a"}', 1), ('{"dt": "b"}', 1), ('{"dt": "c"}', 2)]
 
 
-def test_what_is_no_callback_is_refused_before_the_commit(make: Make) -> None:
+def test_what_is_no_callback_is_refused_before_a_row_is_written(make: Make) -> None:
     table = make()
-    writer = table.writer(callbacks=[object()])
-    writer.write(rows(("a", 1, "v", 1)))
     with pytest.raises(UsageError, match="no commit callback"):
-        writer.commit(messages=writer.prepare_commit())
+        table.writer(callbacks=[object()])
     assert table.history() == []
 
 
