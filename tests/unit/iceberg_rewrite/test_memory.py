@@ -1,5 +1,5 @@
-"""Memory of a rewrite is bounded by its tasks, not by the group: nearly three times the rows, decoded far more than it may
-take, has the same peak. What a sort may hold is made small, so that both tables are larger."""
+"""Memory of a rewrite is bounded by its tasks, not by the group: nearly three times the rows, decoded far more than it
+may take, has the same peak. What a sort may hold is made small, so that both tables are larger."""
 
 import json
 import subprocess
