@@ -38,6 +38,15 @@ LOGS_ALONE = {
 """Ranges that the JVM answers from the range's log blocks alone (caveat 8): nulls where the row keeps older values."""
 
 
+VIRTUAL = ("virtual_complex_v9", "virtual_timestamp_h015")
+"""Tables without meta columns: no changes can be told of them, and `test_virtual_keys.py` reads them."""
+
+REFUSED = ("bootstrap_h015",)
+"""Tables that lakebed refuses by name."""
+
+READ = [name for name in names("hudi") if name not in (*VIRTUAL, *REFUSED)]
+
+
 def _meta(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((expected(unpack("hudi", name)) / "meta.json").read_text())
     return found
@@ -46,7 +55,7 @@ def _meta(name: str) -> dict[str, Any]:
 def _ranges() -> list[tuple[str, str]]:
     return [
         (name, read["file"].removeprefix("incremental_").removesuffix(".jsonl"))
-        for name in names("hudi")
+        for name in READ
         for read in _meta(name)["reads"]
         if read["file"].startswith("incremental_")
     ]
@@ -63,7 +72,7 @@ def _changes(name: str, span: str) -> pa.Table:
     return table.changes(after=after, until=None if end == "latest" else end).read_all()
 
 
-@pytest.mark.parametrize("name", names("hudi"))
+@pytest.mark.parametrize("name", READ)
 def test_snapshot(name: str) -> None:
     table = lakebed.open(unpack("hudi", name))
     assert compare.hudi_snapshot_diff(table.read(), expected(unpack("hudi", name))) is None
@@ -117,7 +126,7 @@ def _is_part_of_the_snapshot(name: str, changed: pa.Table, end: str) -> None:
     assert all(found[row["_hoodie_record_key"]] == row for row in changed.to_pylist())
 
 
-@pytest.mark.parametrize("name", names("hudi"))
+@pytest.mark.parametrize("name", READ)
 def test_each_moment_is_the_sum_of_the_changes_up_to_it(name: str) -> None:
     """As of every completed write: the snapshot is what all changes up to then leave, or both say what was cleaned."""
     table = lakebed.open(unpack("hudi", name))

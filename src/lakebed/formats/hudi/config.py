@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from lakebed.errors import TableNotFoundError, UnsupportedError
 from lakebed.formats.hudi.codec.properties import parse_properties
+from lakebed.formats.hudi.codec.record_keys import KeyForm
 from lakebed.formats.hudi.keygen import KeyGenerator
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel.files import Store
@@ -53,6 +54,12 @@ class TableConfig:
     def completion_times(self) -> bool:
         """Whether file slices and ranges go by completion times (version 8 and later)."""
         return self.version >= 8
+
+    @property
+    def key_form(self) -> KeyForm:
+        """The text that record keys have in delete blocks and in the meta column."""
+        value_only = self.properties.get("hoodie.table.complex.keygen.encoding", "").strip().upper() == "VALUE_ONLY"
+        return KeyForm(self.generator, value_only)
 
     @property
     def timeline_folder(self) -> str:

@@ -9,8 +9,14 @@ groups) in table version 6, and `CompletionTimeQueryView` from version 8 on:
   was written. The slice read is the newest base file with all log files of its instant or later ones, so however many
   slices without a base file there are, one goes back until one is found; which of the blocks count, their own instants
   say;
+- a file group without a base file begins with log files of its own only where a completed write named them: the delta
+  commit that began the group, or the clustering that made it. Writers to a table with consistent hashing keep a second
+  copy of their rows in the file groups that a pending clustering will make, in log files named by its instant; until
+  it completes they are no rows;
 - version 8 and later: a log file's name bears the delta commit that wrote it. It belongs to the newest base file whose
-  instant is not after the log's completion, and it is read when that delta commit counts.
+  instant is not after the log's completion, and it is read when that delta commit counts. The second copies of
+  consistent hashing bear the clustering's instant here too: they count when it does, and of their blocks those whose
+  own delta commits do.
 """
 
 from __future__ import annotations
@@ -128,11 +134,27 @@ def live_slices(
 
 def _logs_by_slice(group: FileGroup, base: BaseFile | None, view: View, written: WrittenFiles) -> tuple[LogFile, ...]:
     """Table version 6: log files of the base file's slice and of all later ones, by (slice, version, token)."""
-    least = base.instant if base else ""
+    least = base.instant if base else _first_slice(group.logs, view)
+    if least is None:
+        return ()
     logs = [log for log in group.logs if log.instant >= least and not log.cdc]
     if len(logs) < 2:
         return tuple(logs)
     return tuple(sorted(logs, key=lambda log: (log.instant, log.version, write_attempt(log.token))))
+
+
+def _first_slice(logs: Iterable[LogFile], view: View) -> str | None:
+    """The instant from which on the logs of a group without a base file are its own, None where no completed write made
+    the group.
+
+    A delta commit or clustering of the active timeline that named a log file began the group with it: what is older is
+    not of this group. Of archived instants it is not known whether they did, so that all of theirs are taken.
+    """
+    instants = sorted({log.instant for log in logs if not log.cdc}, reverse=True)
+    began = [instant for instant in instants if view.begins_groups(instant)]
+    if began:
+        return next((instant for instant in began if view.order(instant) is not None), None)
+    return "" if any(view.order(instant) is not None for instant in instants) else None
 
 
 def _logs_by_completion(
@@ -146,6 +168,7 @@ def _logs_by_completion(
     logs = []
     for log in group.logs:
         order = view.order(log.instant)
-        if order is not None and order >= least and not log.cdc and written.named(log.instant, log.name):
+        named = written.named(log.instant, log.name) or view.is_clustering(log.instant)
+        if order is not None and order >= least and not log.cdc and named:
             logs.append((order, log.version, write_attempt(log.token), log))
     return tuple(entry[3] for entry in sorted(logs))

@@ -230,6 +230,22 @@ class View:
             return instant
         return None
 
+    def is_clustering(self, instant: str) -> bool:
+        """Whether an instant of the active timeline is a clustering, or another replacement, of any state."""
+        entry = self.timeline.by_time.get(instant)
+        return entry is not None and entry.action in ("replacecommit", "clustering")
+
+    def begins_groups(self, instant: str) -> bool:
+        """Whether an instant is a completed one of the active timeline, inside the view or not, after which log files
+        are named only where it made their file group: compactions name those of older ones too."""
+        entry = self.timeline.by_time.get(instant)
+        return entry is not None and entry.done and entry.action in ("deltacommit", "replacecommit")
+
+    def is_second_copy(self, instant: str) -> bool:
+        """Whether log files named by an instant hold rows a second time: those of file groups that a clustering will
+        make which does not count yet."""
+        return instant not in self.committed and self.is_clustering(instant)
+
     @cached_property
     def _oldest_archived(self) -> str:
         return min(self.archived or (), default="")

@@ -160,6 +160,7 @@ class _Planner:
         self._written = state.written(wanted.view)
         self._stats = stats_by_group(wanted)
         self._views: dict[str, View] = {}
+        self._moved = _moved_groups(state, wanted.view)
 
     def splits(self) -> Iterator[HudiSplit]:
         """The splits of all partitions that the range's commits touched."""
@@ -220,6 +221,8 @@ class _Planner:
         logs = self._change_logs(partition, group, time, stats)
         if not self._brings_changes(commit, stats, bool(logs), time) or time in self._wanted.skipped:
             return None
+        if self._moved.get((partition, group.file_id), "~") <= self._wanted.orders[time]:
+            return None  # the rows are also in the group that a clustering made of this one
         deletes = any(stat.deletes for stat in stats)
         if commit.is_service:
             return FileGroupChange(time, partition, logs, deletes=deletes)
@@ -289,6 +292,17 @@ class _Planner:
                 if before is not None and before.logs:
                     continue
                 raise Completeness(self._state, self._view_before(time)).error(_group(partition, group.file_id), time)
+
+
+def _moved_groups(state: TableState, view: View) -> dict[tuple[str, str], str]:
+    """When clusterings of the view replaced file groups, in what ranges count in, by partition and file id."""
+    return {
+        (partition, file_id): view.committed[time]
+        for time, commit in state.commits(view).items()
+        if commit.is_service
+        for partition, ids in commit.replaced.items()
+        for file_id in ids
+    }
 
 
 def _by_commit(stats: Sequence[tuple[str, WriteStat]]) -> Mapping[str, list[WriteStat]]:

@@ -20,9 +20,9 @@ from lakebed.errors import DataCleanedError
 from lakebed.formats.hudi.codec.avro import decode_blocks
 from lakebed.formats.hudi.codec.cdc import CdcMode, cdc_mode
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
+from lakebed.formats.hudi.codec.record_keys import row_keys
 from lakebed.formats.hudi.codec.timestamps import Units, units_of_block
 from lakebed.formats.hudi.read.files import fitted
-from lakebed.formats.hudi.read.logs import row_keys
 from lakebed.formats.hudi.read.slice_reader import SliceReader
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.state import COMMIT_TIME, META, PARTITION_PATH, RECORD_KEY

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.hudi.read.logs import row_keys
+from lakebed.formats.hudi.codec.record_keys import KeyForm, row_keys
+from lakebed.formats.hudi.codec.timestamps import bare_unit
 from lakebed.formats.hudi.read.slice_reader import SliceReader
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
@@ -31,6 +32,7 @@ class ChangesTask:
     predicate: pc.Expression | None
     commits: frozenset[str] | None
     record_keys: tuple[str, ...]
+    key_form: KeyForm
 
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
         """The split's rows as +I, then its deletes as -D."""
@@ -103,26 +105,12 @@ class ChangesTask:
         )
 
     def _key_columns(self, keys: pa.Array) -> dict[str, pa.Array]:
-        """The key generator's fields out of record keys: the text itself, or `field:value,field:value`; a value that
-        does not fit its type is null."""
-        texts: dict[str, pa.Array] = {}
-        prefixed = "".join(f"{name}:" for name in self.record_keys[:1])
-        if len(self.record_keys) == 1 and not (len(keys) and pc.all(pc.starts_with(keys, prefixed)).as_py()):
-            texts[self.record_keys[0]] = keys
-        elif self.record_keys and len(keys):
-            pattern = ",".join(f"{_escaped(name)}:(?P<k{n}>.*)" for n, name in enumerate(self.record_keys))
-            found = pc.extract_regex(keys, f"(?s)^{pattern}$")
-            texts = {name: pc.struct_field(found, n) for n, name in enumerate(self.record_keys)}
-        columns = {}
-        for name, text in texts.items():
-            if name in self.reader.table_schema.names:
-                kind = self.reader.table_schema.field(name).type
-                plain = pc.if_else(pc.equal(text, "__null__"), None, pc.if_else(pc.equal(text, "__empty__"), "", text))
-                try:
-                    columns[name] = plain.cast(kind)
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                    columns[name] = pa.nulls(len(keys), kind)
-        return columns
+        """The key generator's fields out of record keys, as far as these tell them."""
+        schema, units = self.reader.table_schema, self.reader.schemas.units
+        if not all(name in schema.names for name in self.record_keys):
+            return {}
+        fields = [schema.field(name) for name in self.record_keys]
+        return self.key_form.told(keys, fields, [bare_unit(f.type, units.get((f.name,))) for f in fields])
 
     def _out(self, batch: pa.RecordBatch, kind: RowKind) -> Iterator[pa.RecordBatch]:
         if self.predicate is not None:
@@ -136,7 +124,3 @@ class ChangesTask:
 
 def _joined(keys: Sequence[pa.Array]) -> pa.Array:
     return pa.concat_arrays(keys) if keys else pa.array([], pa.string())
-
-
-def _escaped(name: str) -> str:
-    return "".join(character if character.isalnum() or character == "_" else f"\\{character}" for character in name)

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
+from lakebed.formats.hudi.layout import METADATA_BOOTSTRAP, parse_log_name
 from lakebed.formats.hudi.options import CDC, CHANGELOG, FALLBACK
 from lakebed.formats.hudi.read.change_task import ChangesTask
 from lakebed.formats.hudi.read.cleaned import Completeness
@@ -68,7 +69,7 @@ def range_of(state: TableState, options: Options, after: Position, until: Positi
 def range_between(state: TableState, options: Options, low: str, high: str) -> Range:
     """The range (low, high] of a table's history in what ranges count in, archived commits included."""
     view = state.view(high)
-    everything = low < "1971"
+    everything = low < "1971" and not _is_after_bootstrap(state, view, low)
     entries = [entry for entry in view.entries if state.timeline.order(entry) > low]
     commits = state.files.commits(entries)
     orders = {entry.time: state.timeline.order(entry) for entry in entries}
@@ -78,6 +79,14 @@ def range_between(state: TableState, options: Options, low: str, high: str) -> R
                 commits[archived.time], orders[archived.time] = archived.commit, archived.order
     skipped = frozenset(time for time, commit in commits.items() if is_skipped_overwrite(options, commit))
     return Range(view, commits, orders, everything, skipped=skipped)
+
+
+def _is_after_bootstrap(state: TableState, view: View, low: str) -> bool:
+    """Whether the table was bootstrapped at or before a time that is older than any clock: bootstraps have the least
+    instants of all."""
+    if low < METADATA_BOOTSTRAP:
+        return False
+    return any(state.timeline.order(entry) <= low for entry in view.entries) or state.archived_before(low)
 
 
 def plan_range(
@@ -112,6 +121,7 @@ def plan_range(
         predicate,
         None if wanted.everything else frozenset(wanted.commits) - wanted.skipped,
         state.config.record_keys,
+        state.config.key_form,
     )
     return ReadPlan(task.schema, tuple(splits), task, (*fallen_behind(state, wanted), *missing))
 
@@ -238,7 +248,7 @@ class _Planner:
         for file_id, stats in self._stats.get(partition, {}).items():
             now = slices.get(file_id)
             for time, stat in stats:
-                if not stat.deletes or self._wanted.commits[time].is_service:
+                if not stat.deletes or self._wanted.commits[time].is_service or self._is_second_copy(stat):
                     continue
                 order = self._wanted.orders[time]
                 base = now.base.instant if now and now.base else ""
@@ -250,6 +260,10 @@ class _Planner:
                     order = self._wanted.orders[time]
                     found[file_id] = min(found.get(file_id, order), order)
         return found
+
+    def _is_second_copy(self, stat: WriteStat) -> bool:
+        log = parse_log_name(stat.name)
+        return log is not None and self._wanted.view.is_second_copy(log[1].instant)
 
     def _stats_of(self, partition: str, file_id: str) -> Sequence[tuple[str, WriteStat]]:
         return self._stats.get(partition, {}).get(file_id, ())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from lakebed.formats.hudi.codec.avro import decode_blocks, record_run
 from lakebed.formats.hudi.codec.internal_schema import NO_HISTORY, SchemaHistory
 from lakebed.formats.hudi.codec.log import BlockKind, CorruptRange, LogBlock, parse_log
 from lakebed.formats.hudi.codec.parquet_block import decode_parquet_block
+from lakebed.formats.hudi.codec.record_keys import KeyForm, row_keys
 from lakebed.formats.hudi.codec.schema import writer_schema
 from lakebed.formats.hudi.codec.timestamps import bare_unit, units_of_block
 from lakebed.formats.hudi.merge import LogEntries
@@ -126,7 +127,7 @@ def _that_count(blocks: Sequence[LogBlock], counted: Blocks) -> list[LogBlock]:
 @dataclass(frozen=True, slots=True)
 class LogReader:
     """How the entries of log blocks are decoded: into the columns of `target`, keyed by `keys` (the record key meta
-    column, or the key fields)."""
+    column, or the key fields, whose text in delete blocks has the form `key_form`)."""
 
     target: pa.Schema
     keys: tuple[str, ...]
@@ -134,6 +135,7 @@ class LogReader:
     scratch: Scratch = _MEMORY
     instants: frozenset[str] | None = None
     schemas: SchemaHistory = NO_HISTORY
+    key_form: KeyForm | None = None
 
     def entries(self, blocks: Sequence[LogBlock]) -> LogEntries:
         """All rows and deletes of the blocks that count, decoded schema by schema and numbered in block order."""
@@ -144,6 +146,8 @@ class LogReader:
             starts[id(block)] = at
             if block.kind is BlockKind.DELETE:
                 decoded = Deletes.of(block, self._ordering_types(), self.scratch, self._ordering_units())
+                if self.key_form is not None:
+                    decoded = replace(decoded, keys=self._keys_as_rows_have_them(decoded.keys, self.key_form))
                 deletes.append((at, decoded, block))
                 at += len(decoded.keys)
             else:
@@ -161,6 +165,12 @@ class LogReader:
         rows = pa.concat_tables(tables) if tables else self.target.empty_table()
         row_numbers = np.concatenate(row_at).astype(np.int64) if row_at else np.zeros(0, np.int64)
         return self._combined(rows, row_numbers, _joined(flags, tables), masks, deletes)
+
+    def _keys_as_rows_have_them(self, keys: pa.Array, form: KeyForm) -> pa.Array:
+        """The keys of a delete block as the text that `row_keys` gives rows of a table without meta columns."""
+        fields = [self.target.field(name) for name in self.keys]
+        units = [bare_unit(field.type, self.schemas.units.get((field.name,))) for field in fields]
+        return row_keys(form.columns(keys, fields, units), self.keys).combine_chunks()
 
     def _ordering_types(self) -> tuple[pa.DataType, ...]:
         return tuple(self.target.field(name).type for name in self.rules.ordering)
@@ -255,23 +265,6 @@ def deleting(rows: pa.Table | pa.RecordBatch, rules: MergeRules) -> Bools | None
         return None
     flags: Bools = found.to_numpy(zero_copy_only=False) if isinstance(found, pa.Array) else found.to_numpy()
     return flags if flags.any() else None
-
-
-def row_keys(rows: pa.Table | pa.RecordBatch, keys: tuple[str, ...]) -> pa.ChunkedArray:
-    """The record key of each row: the meta column, or where a table keeps none the text that its key generator would
-    make."""
-    columns = [rows.column(name) for name in keys]
-    if len(columns) == 1:
-        column = columns[0] if pa.types.is_string(columns[0].type) else columns[0].cast(pa.string())
-    else:
-        parts = [
-            pc.binary_join_element_wise(
-                f"{name}:", pc.if_else(pc.equal(text, ""), "__empty__", pc.fill_null(text, "__null__")), ""
-            )
-            for name, text in zip(keys, (column.cast(pa.string()) for column in columns), strict=True)
-        ]
-        column = pc.binary_join_element_wise(*parts, ",")
-    return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 
 
 def _row_count(block: LogBlock) -> int:

@@ -14,14 +14,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.codec.evolve import Renames
 from lakebed.formats.hudi.codec.internal_schema import NO_HISTORY, SchemaHistory
 from lakebed.formats.hudi.codec.log import BlockKind
-from lakebed.formats.hudi.layout import parse_base_name
+from lakebed.formats.hudi.codec.record_keys import KeyForm, row_keys
+from lakebed.formats.hudi.layout import META_COLUMNS, METADATA_BOOTSTRAP, parse_base_name
 from lakebed.formats.hudi.merge import BaseMerge, MergedLog, log_rows, merge_base, merge_log, overlaid
 from lakebed.formats.hudi.ranks import Bools
 from lakebed.formats.hudi.read.files import base_batches, fitted, row_groups
-from lakebed.formats.hudi.read.logs import LogReader, deleting, row_keys, scan_logs
+from lakebed.formats.hudi.read.logs import LogReader, deleting, scan_logs
 from lakebed.formats.hudi.read.partitions import PartitionColumns
 from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.rules import MergeRules
@@ -38,8 +40,8 @@ _MOST_BATCH_ROWS = 1 << 20
 class SliceReader:
     """How the slices of one table are read. Picklable.
 
-    `table_schema` gives every column its type; `keys` are the columns that make the record key. `merge` false is
-    skip_merge.
+    `table_schema` gives every column its type; `keys` are the columns that make the record key, whose text has the form
+    `key_form` where no meta column holds it. `merge` false is skip_merge.
     """
 
     store: Store
@@ -51,6 +53,7 @@ class SliceReader:
     merge: bool = True
     scratch: Scratch = _MEMORY
     schemas: SchemaHistory = NO_HISTORY
+    key_form: KeyForm | None = None
 
     def target(self, columns: tuple[str, ...], merging: bool) -> pa.Schema:
         """The columns to decode for some that are asked for: in a merge the key and ordering columns too, added at the
@@ -73,6 +76,7 @@ class SliceReader:
         `narrow` too, where it can: such base rows are still held against the log, by their keys and ordering values
         alone.
         """
+        self._check_bootstrap(paths, self.target(columns, self.merge and bool(paths.logs)))
         if not paths.logs:
             return MergedSlice(self, paths, self.target(columns, False), None, _both(prune, narrow))
         scanned = scan_logs(self.store, paths.logs, replace(self.blocks, until=paths.until))
@@ -81,9 +85,26 @@ class SliceReader:
         if self.rules.refused:
             return self._open_unmerged(paths, columns)
         target = self.target(columns, True)
-        decoding = LogReader(target, self.keys, self.rules, self.scratch, instants, self.schemas)
+        decoding = LogReader(target, self.keys, self.rules, self.scratch, instants, self.schemas, self.key_form)
         entries = decoding.entries(scanned.blocks)
         return MergedSlice(self, paths, target, merge_log(entries, self.rules), prune, narrow)
+
+    def _check_bootstrap(self, paths: SlicePaths, target: pa.Schema) -> None:
+        """Raise UnsupportedError for columns that the skeleton of a bootstrap leaves in its source file."""
+        parsed = parse_base_name(paths.base.rpartition("/")[2])
+        if parsed is None or parsed[1].instant != METADATA_BOOTSTRAP:
+            return
+        absent = next((name for name in target.names if name not in META_COLUMNS), "")
+        if absent:
+            raise UnsupportedError(
+                f"column {absent!r} stands in a bootstrap source file, which lakebed does not read",
+                table=self.store.location,
+                file=paths.base,
+                why="the file group was bootstrapped as METADATA_ONLY and not rewritten since: its base file holds the "
+                "meta columns alone",
+                todo="Rewrite those file groups with Hudi's own engine (an upsert of copy-on-write, a compaction, a "
+                "clustering), or bootstrap as FULL_RECORD",
+            )
 
     def _open_unmerged(self, paths: SlicePaths, columns: tuple[str, ...]) -> MergedSlice:
         """For rules that are not known: every data row of the log, as it stands."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import NotInHistoryError
+from lakebed.errors import NotInHistoryError, UnsupportedError
+from lakebed.formats.hudi.codec.record_keys import has_key_text
+from lakebed.formats.hudi.keygen import GeneratorKind
 from lakebed.formats.hudi.options import MERGE_TYPE, QUERY_TYPE
 from lakebed.formats.hudi.read.cleaned import Completeness, check_lost
 from lakebed.formats.hudi.read.partitions import list_partitions
@@ -70,6 +72,8 @@ def plan_snapshot(
     reader = reader_of(state, options, schema, view, view)
     if any(s.logs for s in slices) and reader.merge:
         check_known(reader.rules, state.store.location)
+    if any(s.logs for s in slices):
+        _check_keys(state, schema)
     task = snapshot_task(reader, state, names, columns_of(where, schema), predicate, schema)
     out = pa.schema([schema.field(name) for name in names])
     return ReadPlan(out, tuple(split_of(s) for s in slices), task)
@@ -98,6 +102,31 @@ def snapshot_task(
     return SnapshotTask(reader, tuple(names), decoded, predicate, set(where_columns) <= fixed)
 
 
+def _check_keys(state: TableState, schema: pa.Schema) -> None:
+    """Raise UnsupportedError where rows cannot be merged by their key columns, in a table without meta columns."""
+    config = state.config
+    if config.meta_fields:
+        return
+    kinds = {name: schema.field(name).type for name in config.record_keys if name in schema.names}
+    untold = [name for name in config.record_keys if name not in kinds or not has_key_text(kinds[name])]
+    if untold or not config.record_keys or config.generator.kind is GeneratorKind.OTHER:
+        raise UnsupportedError(
+            "log files cannot be merged by record keys that are not certain",
+            table=state.store.location,
+            why=f"{_uncertain(state, untold)}, and rows have no meta columns (hoodie.populate.meta.fields is false)",
+            todo="Compact the table with its own engine, or read base files alone (hoodie.datasource.query.type = "
+            "read_optimized)",
+        )
+
+
+def _uncertain(state: TableState, untold: Sequence[str]) -> str:
+    if state.config.generator.kind is GeneratorKind.OTHER:
+        return f"lakebed does not know the key generator {state.config.generator.name}"
+    if untold:
+        return f"{', '.join(untold)} is no column, or of a type, that makes a record key"
+    return "it has no record key fields"
+
+
 def reader_of(
     state: TableState, options: Options, schema: pa.Schema, view: View, schema_view: View | None = None
 ) -> SliceReader:
@@ -115,6 +144,7 @@ def reader_of(
         merge,
         state.archived.scratch,
         schemas,
+        None if state.config.meta_fields else state.config.key_form,
     )
 
 

@@ -18,11 +18,18 @@ from lakebed.formats.hudi.codec.internal_schema import (
     parse_internal_schema,
     parse_schema_history,
 )
-from lakebed.formats.hudi.codec.metadata import CleanMetadata, CommitMetadata
+from lakebed.formats.hudi.codec.metadata import CleanMetadata, CommitMetadata, parse_hashing_nodes
 from lakebed.formats.hudi.codec.schema import arrow_schema
 from lakebed.formats.hudi.codec.timestamps import mended_units
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.layout import HOODIE, parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import (
+    HASHING_METADATA,
+    HOODIE,
+    META_COLUMNS,
+    WRITES,
+    parse_base_name,
+    parse_log_name,
+)
 from lakebed.formats.hudi.options import READ, SPARK
 from lakebed.formats.hudi.read.files import base_schema
 from lakebed.formats.hudi.read.partitions import PartitionColumns, list_partitions
@@ -32,13 +39,10 @@ from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
 from lakebed.verbs.table import Position
 
-COMMIT_TIME = "_hoodie_commit_time"
-RECORD_KEY = "_hoodie_record_key"
-PARTITION_PATH = "_hoodie_partition_path"
+META = META_COLUMNS
+COMMIT_TIME, _, RECORD_KEY, PARTITION_PATH, _ = META
 _FORMATS = {8: "%Y%m%d", 14: "%Y%m%d%H%M%S", 17: "%Y%m%d%H%M%S%f"}
 """How a day, and the instants that Hudi writes, look by the number of their digits."""
-META = (COMMIT_TIME, "_hoodie_commit_seqno", RECORD_KEY, PARTITION_PATH, "_hoodie_file_name")
-"""The meta columns, in the order in which they stand before the user's."""
 
 
 @dataclass
@@ -75,7 +79,7 @@ class TableState:
         return WrittenFiles.of(self.commits(view))
 
     def was_replaced(self, partition: str, group: FileGroup, view: View) -> bool:
-        """Whether an archived commit of the view replaced a file group.
+        """Whether an archived commit of the view replaced a file group, or none ever made it.
 
         The archive is asked only about groups that nothing of the active timeline wrote to: a commit that did would be
         newer than the replacement.
@@ -83,9 +87,33 @@ class TableState:
         start = self.timeline.start
         if any(base.instant >= start for base in group.bases) or any(log.instant >= start for log in group.logs):
             return False
+        if not group.bases and self._is_left_over(partition, group):
+            return True
         if view.bound not in self._replaced:
             self._replaced[view.bound] = self.archived.replaced(view.bound)
         return group.file_id in self._replaced[view.bound].get(partition, ())
+
+    def _is_left_over(self, partition: str, group: FileGroup) -> bool:
+        """Whether log files from before the active timeline, with no base file beside them, are of no completed write:
+        the archive has none of their instants, or there is none and the buckets of consistent hashing do not name the
+        group."""
+        if self.config.completion_times:
+            return False
+        instants = {log.instant for log in group.logs}
+        if self._archived_writes:
+            return not instants & self._archived_writes and min(instants) >= min(self._archived_writes)
+        buckets = self._consistent_buckets(partition)
+        return bool(buckets) and not group.file_id.startswith(tuple(buckets))
+
+    @cached_property
+    def _archived_writes(self) -> frozenset[str]:
+        return frozenset(i.time for i in self.archived.instants() if i.action in WRITES and i.state == "completed")
+
+    def _consistent_buckets(self, partition: str) -> frozenset[str]:
+        """The beginnings of the file ids that a partition's hashing metadata of any time names; none without it."""
+        folder = f"{HASHING_METADATA}/{partition}" if partition else HASHING_METADATA
+        files = [info.path for info in self.store.list(folder).files if info.name.endswith(".hashing_meta")]
+        return frozenset(prefix for content in self.store.read_many(files) for prefix in parse_hashing_nodes(content))
 
     @cached_property
     def _replaced(self) -> dict[str, dict[str, set[str]]]:
