@@ -28,19 +28,7 @@ def text_of(value: pa.Scalar, kind: DataType) -> str | None:
     return spellings(plain(value), kind)[0]
 
 
-CASTS = {
-    "BOOLEAN yes", "BOOLEAN n", "INT +7", "INT 7.9", "DECIMAL(10, 2) 1.555", "DECIMAL(10, 2) -1.555", "VARCHAR(3) abcd",
-    "DECIMAL(10, 2) 123456789.1", "CHAR(3) ab", "CHAR(3) abcd", "BINARY(3) ab", "BINARY(3) abcd", "DATE 19723",
-    "TIME(3) 01:02:03", "TIME(3) 01:02:03.004", "TIMESTAMP(3) WITH LOCAL TIME ZONE 2024-01-02 03:04:05",
-}  # fmt: skip
-"""What casts of texts do not read yet as the engine does."""
-WANTED = [
-    pytest.param(v, marks=pytest.mark.xfail(f"{v['type']} {v['text']}" in CASTS, reason="casts of texts", strict=False))
-    for v in VECTORS
-]
-
-
-@pytest.mark.parametrize("vector", WANTED, ids=[f"{v['type']} {v['text']}" for v in VECTORS])
+@pytest.mark.parametrize("vector", VECTORS, ids=[f"{v['type']} {v['text']}" for v in VECTORS])
 def test_texts_of_defaults(vector: dict[str, Any]) -> None:
     kind = type_from_json(vector["type"])
     field = DataField(0, "c", kind, default=vector["text"])

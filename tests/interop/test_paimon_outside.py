@@ -1,5 +1,6 @@
 """What lakebed writes, Paimon's own engines read with equal rows and buckets; what they write on, lakebed reads."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -577,3 +578,41 @@ def test_postponed_rows_of_tables_without_level_0(
     rows, _ = paimon_jvm.dump(folder)
     assert plain_jvm(rows, ORDERS) == plain(table.read().read_all())
     assert len(rows) == (61 if "merge-engine" in options else 51)
+
+
+PARTITIONS: dict[str, tuple[pa.DataType, list[Any], list[str]]] = {
+    "float": (pa.float32(), [0.1, 1e-7, 12345678.0, None], ["0.1", "0.5"]),
+    "double": (pa.float64(), [1e-7, 0.1, 1e7, float("inf")], ["1.0E-7", "2.5"]),
+    "time": (pa.time32("ms"), [0, 3_723_004, 86_399_990], ["01:02:03.004", "05:00:00"]),
+    "date": (pa.date32(), [0, 19_723, -1], ["2024-01-01", "2020-02-29"]),
+    "timestamp": (pa.timestamp("us"), [0, 1_704_164_645_006_007], ["2024-01-02 03:04:05.006007", "2024-01-02 00:00:00"]),
+    "decimal": (pa.decimal128(10, 7), [Decimal("0.0000001"), Decimal(-3)], ["0.0000001", "5.5"]),
+    "text": (pa.string(), ["a/b=c", " ", "", "\xa0", None, "\u00e4"], ["a/b=c", "x"]),
+}  # fmt: skip
+"""For each type: values that lakebed writes, and texts that the JVM writes, the first into a partition of ours."""
+
+
+@pytest.mark.parametrize("legacy", ["true", "false"])
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_partitions_of_every_type_and_default_values(
+    name: str, legacy: str, tmp_path: Path, paimon_jvm: PaimonJvm
+) -> None:
+    """The JVM finds our partitions and adds rows to them, whose nulls get the column's default as ours do."""
+    kind, values, texts = PARTITIONS[name]
+    schema = pa.schema([("p", kind), ("k", pa.int32()), ("v", pa.int32())])
+    folder = tmp_path / "db.db" / "t"
+    lakebed.create(folder, "paimon", schema, partition_by=["p"], options={"partition.legacy-name": legacy})
+    value = json.loads((folder / "schema" / "schema-0").read_text("utf-8"))
+    value["fields"][2]["defaultValue"] = "7"
+    (folder / "schema" / "schema-1").write_text(json.dumps({**value, "id": 1}), "utf-8")
+    table = lakebed.open(folder)
+    temporal = pa.types.is_temporal(kind)
+    plain_kind = (pa.int32() if kind.bit_width == 32 else pa.int64()) if temporal else kind
+    column = pa.array(values, plain_kind).cast(kind)
+    table.write(pa.table([column, pa.array(range(len(values)), pa.int32())], names=["p", "k"]))
+    before = {path.name for path in folder.glob("p=*")}
+    paimon_jvm.write(folder, [("+I", text, 100 + place, None) for place, text in enumerate(texts)], 1)
+    assert len({path.name for path in folder.glob("p=*")} - before) == 1
+    rows, _ = paimon_jvm.dump(folder)
+    assert plain_jvm(rows, schema) == plain(table.read().read_all())
+    assert set(table.read(["v"]).read_all()["v"].to_pylist()) == {7}

@@ -69,6 +69,11 @@ class OptionSet:
         """Whether the key, or the family it belongs to, is known."""
         return key.lower() in self._by_key or key.lower().startswith(self.prefixes)
 
+    def spelled(self, key: str) -> str:
+        """The key as it is declared; in lower case where it is only of a known family, or unknown."""
+        option = self._by_key.get(key.lower())
+        return option.key if option is not None else key.lower()
+
     def parse(self, given: Mapping[str, object] | None) -> Options:
         """Typed values. Raises OptionError for an unknown key, an ill-typed value, or one key given twice with two
         values; UsageError for what is no mapping of keys to values."""

@@ -82,6 +82,12 @@ def test_refused_by_name(location: Path, stored, key: str) -> None:  # type: ign
     assert len(lakebed.open(location).history()) == 1
 
 
+def test_a_given_option_lies_over_a_stored_one_of_an_older_name(location: Path, stored) -> None:  # type: ignore[no-untyped-def]
+    stored(**{"log.scan": "latest", "write.compaction-skip": "true"})
+    table = lakebed.open(location, options={"scan.mode": "full", "WRITE-ONLY": "false"})
+    assert contents(table) == [("a", 1, "v", 1)]
+
+
 def test_tuning_changes_nothing(location: Path, stored) -> None:  # type: ignore[no-untyped-def]
     tuning = {key: "x" for key, group in ALL.items() if group == "tuning"}
     assert contents(lakebed.open(location, options=tuning)) == [("a", 1, "v", 1)]

@@ -263,9 +263,9 @@ def table_options(stored: Mapping[str, str], given: Mapping[str, str] = {}) -> O
     one.
     """
     OPTIONS.parse(given)
-    known = {key: value for key, value in stored.items() if OPTIONS.knows(key)}
-    lowered = {key.lower() for key in given}
-    return OPTIONS.parse({**{key: value for key, value in known.items() if key.lower() not in lowered}, **given})
+    over = {OPTIONS.spelled(key) for key in given}
+    known = {key: value for key, value in stored.items() if OPTIONS.knows(key) and OPTIONS.spelled(key) not in over}
+    return OPTIONS.parse({**known, **given})
 
 
 def stored_options(given: Mapping[str, str]) -> dict[str, str]:

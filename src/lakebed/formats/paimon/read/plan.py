@@ -29,14 +29,14 @@ from lakebed.verbs.read import ReadPlan
 
 def plan_snapshot(
     history: History, snapshot: Snapshot | None, schema: TableSchema, options: Options,
-    columns: Sequence[str], predicate: pc.Expression | None, level_0: bool = False,
+    columns: Sequence[str], predicate: pc.Expression | None, level_0: bool = False, use: Use = Use.READ,
 ) -> ReadPlan[PaimonSplit]:  # fmt: skip
     """The rows of a snapshot (None: of an empty table) in the columns given, of those that the predicate keeps.
 
-    `level_0` also reads what waits in level 0 for a compaction that makes it visible.
+    `level_0` also reads what waits in level 0 for a compaction that makes it visible; `use` is what the rows are for.
     """
     table = history.store.location
-    refuse_unserved(schema, options, Use.READ, table)
+    refuse_unserved(schema, options, use, table)
     if schema.primary_keys:
         merge_function(schema, options)
     whole = arrow_schema(schema.fields)

@@ -274,7 +274,9 @@ class PaimonSink:
             return
         snapshot = self.history.snapshot(self.state.snapshot)
         names = self.schema.primary_keys
-        plan = plan_snapshot(self.history, snapshot, self.schema, self.options, names, None, level_0=True)
+        plan = plan_snapshot(
+            self.history, snapshot, self.schema, self.options, names, None, level_0=True, use=Use.WRITE
+        )
         for split in plan.splits:
             for batch in plan.read(split):
                 yield (split.partition, split.bucket), pa.Table.from_batches([batch.select(list(names))])
