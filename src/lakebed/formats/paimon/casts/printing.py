@@ -16,10 +16,7 @@ from lakebed.formats.paimon.casts.columns import Longs, flags, longs, per_second
 from lakebed.formats.paimon.casts.decimals import unscaled_texts
 from lakebed.formats.paimon.casts.zones import to_wall_clock
 from lakebed.formats.paimon.codec.types import MAX_LENGTH, DataType
-
-_FLOAT = r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<part>[0-9]+))?(?:e(?P<power>[+-]?[0-9]+))?$"
-_PLAIN = range(-2, 8)
-"""Places of the decimal point at which Java writes a float without an exponent."""
+from lakebed.kernel.java_floats import java_texts
 
 
 def text_of(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
@@ -28,7 +25,7 @@ def text_of(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
         case "BOOLEAN" | "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
             return column.cast(pa.string())
         case "FLOAT" | "DOUBLE":
-            return _float_texts(column)
+            return java_texts(column)
         case "DECIMAL":
             return _decimal_texts(column, source.scale)
         case "DATE":
@@ -74,56 +71,6 @@ def _is_text(value: pa.Scalar) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _float_texts(column: pa.Array) -> pa.Array:
-    """The shortest digits that tell a float from its neighbours, at least two of them."""
-    shortest = column.cast(pa.string())
-    parts = pc.extract_regex(shortest, _FLOAT)
-    whole = pc.struct_field(parts, "whole")
-    power = pc.struct_field(parts, "power")
-    digits = pc.binary_join_element_wise(whole, pc.struct_field(parts, "part"), "")
-    stripped = pc.utf8_ltrim(digits, "0")
-    point = longs(pc.if_else(pc.equal(power, ""), "0", pc.utf8_ltrim(power, "+")).cast(pa.int64()))
-    point = point + longs(pc.binary_length(whole)) - longs(pc.binary_length(digits)) + longs(pc.binary_length(stripped))
-    digits = pc.utf8_rtrim(stripped, "0")
-    made = _scientific(digits, point)
-    for place in _PLAIN:
-        made = pc.if_else(pa.array(point == place), _with_point(digits, place), made)
-    made = pc.if_else(pc.equal(digits, ""), "0.0", made)
-    made = pc.binary_join_element_wise(pc.struct_field(parts, "sign"), made, "")
-    for given, java in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
-        made = pc.if_else(pc.equal(shortest, given), java, made)
-    return _tiny_texts(column, made)
-
-
-def _scientific(digits: pa.Array, point: Longs) -> pa.Array:
-    rest = pc.utf8_slice_codeunits(digits, 1)
-    rest = pc.if_else(pc.equal(rest, ""), "0", rest)
-    mantissa = pc.binary_join_element_wise(pc.utf8_slice_codeunits(digits, 0, 1), rest, ".")
-    return pc.binary_join_element_wise(mantissa, pa.array(point - 1).cast(pa.string()), "E")
-
-
-def _with_point(digits: pa.Array, place: int) -> pa.Array:
-    if place <= 0:
-        return pc.binary_join_element_wise("0." + "0" * -place, digits, "")
-    padded = pc.utf8_rpad(digits, place + 1, "0")
-    return pc.binary_join_element_wise(
-        pc.utf8_slice_codeunits(padded, 0, place), pc.utf8_slice_codeunits(padded, place), "."
-    )
-
-
-def _tiny_texts(column: pa.Array, texts: pa.Array) -> pa.Array:
-    """The floats next to zero are so far apart that two digits may lie nearer than the one that suffices."""
-    kind = np.float32 if pa.types.is_float32(column.type) else np.float64
-    bound = 100 * float(np.finfo(kind).smallest_subnormal)
-    tiny = pc.and_(pc.less(pc.abs(column), bound), pc.not_equal(column, 0))
-    for value in pc.unique(column.filter(tiny)).to_pylist():  # two hundred at most
-        near = f"{value:.1e}"
-        if kind(near) == kind(value):
-            mantissa, _, power = near.partition("e")
-            texts = pc.if_else(pc.equal(column, pa.scalar(value, column.type)), f"{mantissa}E{int(power)}", texts)
-    return texts
 
 
 def _decimal_texts(column: pa.Array, scale: int) -> pa.Array:
