@@ -117,6 +117,21 @@ def _as_the_snapshot(name: str, changed: pa.Table) -> bool:
     return bool(found.sort_by(key).equals(changed.cast(found.schema).sort_by(key)))
 
 
+def test_a_late_row_after_a_delete_reads_alike_before_and_after_its_compaction() -> None:
+    """The engine's answer before, the file that its compaction wrote after; changes tell that the row is back."""
+    folder = unpack("hudi", "late_after_delete_v9")
+    table = lakebed.open(folder)
+    _, deleted, late, _, compacted = (i.time for i in table.history() if i.state == "completed")
+    before = compare.load(expected(folder) / "before_compaction.jsonl")
+    assert compare.diff("hudi", table.read(as_of=late), before) is None
+    ends = ((deleted, late), (deleted, compacted))
+    for options in ({}, {"cdc.enabled": "true"}):
+        for after, until in ends:
+            found = lakebed.open(folder, options).changes(["id", "v"], "id = 'k1'", after, until).read_all()
+            assert found.to_pylist() == [{"id": "k1", "v": "v1", "_row_kind": "+I"}]
+    assert not table.changes(["id"], "id = 'k1'", late, compacted).read_all().num_rows
+
+
 def _is_part_of_the_snapshot(name: str, changed: pa.Table, end: str) -> None:
     """Each changed row is the row of its key at the end of the range."""
     table = lakebed.open(unpack("hudi", name))

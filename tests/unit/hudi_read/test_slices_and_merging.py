@@ -51,14 +51,18 @@ def test_base_and_log_by_commit_time(tmp_path: Path, version: int) -> None:
 
 @BOTH
 def test_deletes_with_and_without_ordering_values(tmp_path: Path, version: int) -> None:
-    """An older delete loses, a tie or a newer one wins, one without a value goes by commit order both ways."""
+    """An older delete loses, a tie or a newer one wins. One without a value wins over what was before it; a row after
+    it takes its place in the log, and then meets the base row by its own value, as in Hudi's compaction."""
     table = _based(tmp_path, version)
     first = table.deletes(2, {"a": 5, "b": 10, "c": None}) + table.data(2, [{"id": "d", "ts": 1, "x": "d2"}])
     table.done(2, [table.log("g", _slice_time(version, 1, 2), first)])
     assert rows(table.open(), "x") == {"a": "a1", "d": "d2"}
-    second = table.data(3, [{"id": "b", "ts": 9, "x": "older than its delete"}, {"id": "c", "ts": 1, "x": "back"}])
+    second = table.data(3, [{"id": "b", "ts": 9, "x": "older than its delete"}, {"id": "c", "ts": 1, "x": "late"}])
     table.done(3, [table.log("g", _slice_time(version, 1, 3), second, version=2)])
-    assert rows(table.open(), "x") == {"a": "a1", "c": "back", "d": "d2"}
+    assert rows(table.open(), "x") == {"a": "a1", "c": "c1", "d": "d2"}
+    third = table.deletes(4, {"c": None}) + table.data(4, [{"id": "c", "ts": 11, "x": "newer"}])
+    table.done(4, [table.log("g", _slice_time(version, 1, 4), third, version=3)])
+    assert rows(table.open(), "x") == {"a": "a1", "c": "newer", "d": "d2"}
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,14 @@ Rules: Hudi 1.x's file group reader (`KeyBasedFileGroupRecordBuffer`, `BufferedR
 and row. Under commit-time ordering the later wins. Under event-time ordering the later wins unless its ordering value
 is lower; null is the lowest, equal values let the later win, and deletes compare alike. A delete without an ordering
 value (or with the delete operation's int 0) always wins over what was before it, and whatever comes later wins over it.
+Hudi merges the log's versions among themselves first, and what wins there then meets the base row: so a late row after
+such a delete takes the delete's place, loses to the base row by its ordering value, and the base row is back. Hudi's
+readers and its compaction both do so; here it is the same, or the answer would change when a compaction runs.
 
 Where values of older versions show through newer ones (partial updates, defaults, values that were not available), a
 column comes from the last version in that order that brings it; a late row fills the gaps of a newer one too. A delete
-ends what can show through. Hudi merges the log's versions among themselves before it meets the base row, so there a
-deleted row's values can come back, and a value older than the base row's can hide it; here it is one order.
+ends what can show through. In Hudi, which meets the base row last, single values of a deleted row can come back there,
+and a value older than the base row's can hide it; here the columns of one row follow one order.
 
 The versions of all keys of a file group are merged at once: which entry wins a key is the last one in (ordering,
 position), so one sort finds all winners.
@@ -56,8 +59,9 @@ class MergedLog:
     """The winner of each key among the log entries of a file group, to be held against the base file.
 
     `keys` are distinct; all arrays run along them. `winner` is the winning entry (rows first, then deletes), `gone`
-    whether it is a delete, `final` whether it wins over any base row whatever its ordering value. `sources` gives, for
-    columns that not every entry brings, the entry that the value comes from, -1 for the base row's.
+    whether it is a delete, `final` whether it wins over any base row whatever its ordering value. `cut` marks keys that
+    the log deleted without one: no value of the base row shows through what came later. `sources` gives, for columns
+    that not every entry brings, the entry that the value comes from, -1 for the base row's.
     """
 
     entries: LogEntries
@@ -65,6 +69,7 @@ class MergedLog:
     winner: Ints
     gone: Bools
     final: Bools
+    cut: Bools
     sources: Mapping[str, Ints]
 
     @property
@@ -85,17 +90,19 @@ def merge_log(entries: LogEntries, rules: MergeRules) -> MergedLog:
     if entries.deleted is not None:
         is_delete[:n_rows] |= entries.deleted
     rank = ranks(rules.comparable(entries.ordering), len(at)) if rules.ordering else np.zeros(len(at), np.int64)
-    final = np.zeros(count, bool)
+    cut = np.full(count, not rules.ordering)
     alive = np.arange(len(at))
     if rules.ordering and entries.natural.any():
-        alive, rank = _after_natural(codes, at, rank, entries.natural, n_rows, final, count)
-    if not rules.ordering:
-        final[:] = True
+        alive, rank = _after_natural(codes, at, rank, entries.natural, n_rows, cut, count)
     order = alive[_stable_order(rank[alive], at[alive])]
     winner = np.full(count, -1, np.int64)
     winner[codes[order]] = order
+    final = np.full(count, not rules.ordering)
+    natural = np.zeros(len(at), bool)
+    natural[n_rows:] = entries.natural
+    final |= natural[winner]
     sources = _column_sources(entries, rules, order, codes, is_delete, count, n_rows)
-    return MergedLog(entries, encoded.dictionary, winner, is_delete[winner], final, sources)
+    return MergedLog(entries, encoded.dictionary, winner, is_delete[winner], final, cut, sources)
 
 
 def _stable_order(rank: Ints, at: Ints) -> Ints:
@@ -112,13 +119,13 @@ def _stable_order(rank: Ints, at: Ints) -> Ints:
 
 
 def _after_natural(
-    codes: Ints, at: Ints, rank: Ints, natural: Bools, n_rows: int, final: Bools, count: int
+    codes: Ints, at: Ints, rank: Ints, natural: Bools, n_rows: int, cut: Bools, count: int
 ) -> tuple[Ints, Ints]:
     """The entries from each key's last natural delete on; the delete itself ranks lowest."""
     natural_entries = n_rows + np.flatnonzero(natural)
     last = np.full(count, -1, np.int64)
     np.maximum.at(last, codes[natural_entries], at[natural_entries])
-    final[codes[natural_entries]] = True
+    cut[codes[natural_entries]] = True
     rank = rank.copy()
     rank[natural_entries] = LOWEST
     return np.flatnonzero(at >= last[codes]), rank
@@ -212,7 +219,7 @@ def overlaid(
         source = merged.sources.get(name, merged.winner)[found.updating]
         from_log = (source >= 0) & ~found.newer
         if rules.ordering and name in merged.sources and from_log.any():
-            some = np.flatnonzero(from_log & ~merged.final[found.updating])
+            some = np.flatnonzero(from_log & ~merged.cut[found.updating])
             mine = [values.take(pa.array(some)) for values in ordering]
             from_log[some[_is_newer(mine, merged, source[some], rules)]] = False
         gaps = rules.gaps(name, column)

@@ -34,9 +34,10 @@ from lakebed.formats.hudi.read.changes import (
     stats_by_group,
 )
 from lakebed.formats.hudi.read.cleaned import Completeness
-from lakebed.formats.hudi.read.commits import waits_for_compaction
+from lakebed.formats.hudi.read.commits import just_before, waits_for_compaction
 from lakebed.formats.hudi.read.moves import Touch, partitions_together
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
+from lakebed.formats.hudi.read.revived import Revivals
 from lakebed.formats.hudi.read.snapshot import complete_slices, reader_of
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.state import TableState
@@ -161,6 +162,7 @@ class _Planner:
         self._stats = stats_by_group(wanted)
         self._views: dict[str, View] = {}
         self._moved = _moved_groups(state, wanted.view)
+        self._revivals = Revivals(state, wanted.view)
 
     def splits(self) -> Iterator[HudiSplit]:
         """The splits of all partitions that the range's commits touched."""
@@ -234,7 +236,8 @@ class _Planner:
             if not (logs and self._logs_are_full):
                 raise
             return FileGroupChange(time, partition, logs, deletes=deletes, gone=error.file or group.file_id)
-        return FileGroupChange(time, partition, logs, before, after, deletes)
+        late = before is not None and self._revivals.possible(partition, group, just_before(self._wanted.orders[time]))
+        return FileGroupChange(time, partition, logs, before, after, deletes, revives=late)
 
     def _brings_changes(self, commit: CommitMetadata, stats: Sequence[WriteStat], logged: bool, time: str) -> bool:
         if not commit.is_service:
@@ -268,8 +271,7 @@ class _Planner:
         return view
 
     def _view_before(self, time: str) -> View:
-        order = self._wanted.orders[time]
-        return self._view_at(str(int(order) - 1).zfill(len(order)))
+        return self._view_at(just_before(self._wanted.orders[time]))
 
     def _slice(
         self, partition: str, group: FileGroup, view: View, stats: Sequence[WriteStat] = (), time: str = ""

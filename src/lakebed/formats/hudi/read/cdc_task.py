@@ -136,12 +136,13 @@ class RowChanges:
         """The changes as the slices tell them."""
         new: list[pa.RecordBatch] = []
         there: list[pa.Array] = []
-        for batch in self._rows(change, change.after, every=change.deletes):
+        back = self.reader.log_deletes(change.before) if change.revives and change.before else None
+        for batch in self._rows(change, change.after, every=change.deletes or bool(back)):
             if change.deletes:
                 there += row_keys(batch, self.reader.keys).chunks
             mine = batch
             if change.instant:
-                mine = batch.filter(pc.equal(batch.column(COMMIT_TIME), change.instant))
+                mine = batch.filter(self._brought(change, batch, back))
             if mine.num_rows and change.before is None:
                 yield Changed(None, self._of_slice(change, mine))
             elif mine.num_rows:
@@ -149,6 +150,13 @@ class RowChanges:
         if change.before is None or not (new or change.deletes):
             return
         yield from self._held_against(change, change.before, new, there)
+
+    def _brought(self, change: FileGroupChange, batch: pa.RecordBatch, back: pa.Array | None) -> pa.Array:
+        """Which rows the commit wrote, or brought back."""
+        written = pc.equal(batch.column(COMMIT_TIME), change.instant)
+        if not back:
+            return written
+        return pc.or_(written, pc.is_in(row_keys(batch, self.reader.keys).combine_chunks(), value_set=back))
 
     def _held_against(
         self, change: FileGroupChange, before: SlicePaths, new: list[pa.RecordBatch], there: list[pa.Array]

@@ -37,15 +37,17 @@ class ChangesTask:
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
         """The split's rows as +I, then its deletes as -D."""
         comparing = bool(split.before) or len(split.slices) > 1
+        back = _joined([self.reader.log_deletes(paths) for paths in split.revived])
+        keyed = comparing or len(back) > 0
         alive: list[pa.Array] = []
         deletes: list[pa.RecordBatch] = []
         for paths in split.slices:
-            narrow = None if comparing else self._narrow()
-            opened = self.reader.open(paths, self._columns(comparing), narrow=narrow, instants=self.commits)
+            narrow = None if keyed else self._narrow()
+            opened = self.reader.open(paths, self._columns(keyed), narrow=narrow, instants=self.commits)
             for batch in opened.rows():
                 if comparing:
                     alive += row_keys(batch, self.reader.keys).chunks
-                yield from self._out(self._in_range(batch), RowKind.INSERT)
+                yield from self._out(self._in_range(batch, back), RowKind.INSERT)
             keys, instants, ordering = opened.deleted()
             within = self._within(instants)
             deletes.append(self._deleted(paths.partition, keys.filter(within), [o.filter(within) for o in ordering]))
@@ -56,8 +58,8 @@ class ChangesTask:
                 batch = batch.filter(pc.invert(pc.is_in(batch.column(RECORD_KEY), value_set=_joined(alive))))
             yield from self._out(batch, RowKind.DELETE)
 
-    def _columns(self, comparing: bool) -> tuple[str, ...]:
-        extra = (COMMIT_TIME, *(self.reader.keys if comparing else ()))
+    def _columns(self, keyed: bool) -> tuple[str, ...]:
+        extra = (COMMIT_TIME, *(self.reader.keys if keyed else ()))
         return tuple(dict.fromkeys([*self.decoded, *extra]))
 
     def _narrow(self) -> pc.Expression | None:
@@ -72,10 +74,13 @@ class ChangesTask:
             return pc.is_valid(instants)
         return pc.is_in(instants, value_set=pa.array(sorted(self.commits), pa.string()))
 
-    def _in_range(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _in_range(self, batch: pa.RecordBatch, back: pa.Array) -> pa.RecordBatch:
+        """The rows that the range wrote, and those with keys in `back`, which it brought back."""
         if self.commits is None:
             return batch
         within = self._within(batch.column(COMMIT_TIME))
+        if len(back):
+            within = pc.or_(within, pc.is_in(row_keys(batch, self.reader.keys).combine_chunks(), value_set=back))
         return batch if pc.all(within).as_py() else batch.filter(within)
 
     def _missing(self, split: HudiSplit, alive: list[pa.Array], known: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

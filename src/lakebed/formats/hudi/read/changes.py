@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -26,8 +26,9 @@ from lakebed.formats.hudi.layout import METADATA_BOOTSTRAP, parse_log_name
 from lakebed.formats.hudi.options import CDC, CHANGELOG, FALLBACK
 from lakebed.formats.hudi.read.change_task import ChangesTask
 from lakebed.formats.hudi.read.cleaned import Completeness
-from lakebed.formats.hudi.read.commits import is_skipped_overwrite
+from lakebed.formats.hudi.read.commits import is_skipped_overwrite, just_before
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
+from lakebed.formats.hudi.read.revived import Revivals
 from lakebed.formats.hudi.read.snapshot import reader_of
 from lakebed.formats.hudi.read.split import HudiSplit, SlicePaths, split_of
 from lakebed.formats.hudi.read.state import TableState
@@ -176,6 +177,7 @@ class _Planner:
         self._stats = stats_by_group(wanted)
         self._complete = Completeness(state, wanted.view)
         self._lost: dict[str, list[str]] = {}
+        self._revivals = Revivals(state, wanted.view)
 
     def splits(self) -> list[HudiSplit]:
         """One split a file group, or a partition where folded deletes must be found."""
@@ -195,7 +197,8 @@ class _Planner:
                     slices[file_id] = found
             before = self._before(partition, groups, slices)
             together = bool(before) or inserts_after_deletes(self._stats.get(partition, {}), self._wanted)
-            splits += _splits_of(partition, list(slices.values()), before, together)
+            revived = self._revived(partition, groups, slices)
+            splits += _splits_of(partition, list(slices.values()), before, together, revived)
         return splits
 
     def warnings(self) -> tuple[str, ...]:
@@ -229,7 +232,7 @@ class _Planner:
         the instant after which its log blocks do not count."""
         found: list[tuple[FileSlice, str]] = []
         for file_id, first in self._folded(partition, slices).items():
-            bound = str(int(first) - 1).zfill(len(first))
+            bound = just_before(first)
             view = view_of(self._wanted.view.timeline, bound, archived=self._wanted.view.archived)
             group = groups.get(file_id) or FileGroup(file_id, [], [])
             before = slice_of(partition, group, view, self._written)
@@ -239,6 +242,27 @@ class _Planner:
                 continue
             # Table version 6: later commits append blocks to log files of the same slice.
             found.append((before, "" if self._state.config.completion_times else bound))
+        return found
+
+    def _revived(
+        self, partition: str, groups: Mapping[str, FileGroup], slices: Mapping[str, FileSlice]
+    ) -> dict[str, SlicePaths]:
+        """By file id the slice from before the range, where its log may delete keys that are back at its end."""
+        found: dict[str, SlicePaths] = {}
+        for file_id in () if self._wanted.everything else slices:
+            orders = [
+                self._wanted.orders[time]
+                for time, stat in self._stats_of(partition, file_id)
+                if stat.is_log and not self._wanted.commits[time].is_service
+            ]
+            group = groups.get(file_id)
+            bound = just_before(min(orders, default=""))
+            if group is None or not orders or not self._revivals.possible(partition, group, bound):
+                continue
+            view = view_of(self._wanted.view.timeline, bound, archived=self._wanted.view.archived)
+            before = slice_of(partition, group, view, self._written)
+            if before is not None and before.logs:
+                found[file_id] = SlicePaths.of(before, "" if self._state.config.completion_times else bound)
         return found
 
     def _folded(self, partition: str, slices: Mapping[str, FileSlice]) -> dict[str, str]:
@@ -327,10 +351,17 @@ def stats_by_group(wanted: Range) -> dict[str, dict[str, list[tuple[str, WriteSt
 
 
 def _splits_of(
-    partition: str, slices: list[FileSlice], before: list[tuple[FileSlice, str]], together: bool
+    partition: str,
+    slices: list[FileSlice],
+    before: list[tuple[FileSlice, str]],
+    together: bool,
+    revived: Mapping[str, SlicePaths],
 ) -> list[HudiSplit]:
     if not together:
-        return [split_of(file_slice) for file_slice in slices]
+        return [
+            replace(split_of(file_slice), revived=tuple(revived[i] for i in (file_slice.file_id,) if i in revived))
+            for file_slice in slices
+        ]
     size = sum(file_slice.size for file_slice in (*slices, *(older for older, _ in before)))
     older = tuple(SlicePaths.of(file_slice, until) for file_slice, until in before)
-    return [HudiSplit(partition, size, tuple(map(SlicePaths.of, slices)), older)]
+    return [HudiSplit(partition, size, tuple(map(SlicePaths.of, slices)), older, revived=tuple(revived.values()))]

@@ -106,6 +106,16 @@ class SliceReader:
                 "clustering), or bootstrap as FULL_RECORD",
             )
 
+    def log_deletes(self, paths: SlicePaths) -> pa.Array:
+        """The keys that the slice's log deletes without an ordering value, so that no base row of theirs stands."""
+        scanned = scan_logs(self.store, paths.logs, replace(self.blocks, until=paths.until))
+        if not any(block.kind is BlockKind.DELETE for block in scanned.blocks):
+            return pa.array([], pa.string())
+        target = self.target((), True)
+        decoding = LogReader(target, self.keys, self.rules, self.scratch, None, self.schemas, self.key_form)
+        merged = merge_log(decoding.entries(scanned.blocks), self.rules)
+        return merged.keys.filter(pa.array(merged.gone & merged.final))
+
     def _open_unmerged(self, paths: SlicePaths, columns: tuple[str, ...]) -> MergedSlice:
         """For rules that are not known: every data row of the log, as it stands."""
         target = self.target(columns, False)

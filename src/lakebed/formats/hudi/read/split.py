@@ -39,7 +39,8 @@ class FileGroupChange(NamedTuple):
 
     `logs` are the commit's change logs. `before` and `after` are the slices on both sides of the commit, None where the
     group has none; `gone` names a file of them that was cleaned, where the change logs are there. `deletes` says that
-    keys of `before` can be missing in `after`. `instant` is "" for rows that a stream begins with.
+    keys of `before` can be missing in `after`, `revives` that keys which the log of `before` deletes can be back in it.
+    `instant` is "" for rows that a stream begins with.
     """
 
     instant: str
@@ -49,6 +50,7 @@ class FileGroupChange(NamedTuple):
     after: SlicePaths | None = None
     deletes: bool = False
     gone: str = ""
+    revives: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +60,14 @@ class HudiSplit(Split):
     A snapshot has one slice in `slices`. A read of changes has the slices at the end of the range there; where it holds
     several, a key that lives in one of them is no delete in another. `before` has slices from before the range's first
     delete, where the deletes can be found in no log file any more: a key that is there and not in `slices` was deleted.
+    `revived` has slices from before the range whose logs delete keys that may be back at its end.
     A read of full changes (`cdc.enabled`) has `changes` alone, in the order of their commits.
     """
 
     slices: tuple[SlicePaths, ...]
     before: tuple[SlicePaths, ...] = ()
     changes: tuple[FileGroupChange, ...] = ()
+    revived: tuple[SlicePaths, ...] = ()
 
 
 def split_of(file_slice: FileSlice) -> HudiSplit:
