@@ -18,7 +18,7 @@ from lakebed.testing.conformance import (
     WriteConformance,
     write_rows,
 )
-from tests.golden import unpack
+from tests.golden import opening, unpack
 
 READ = (
     "added_files", "dv_v3", "eq_deletes_part", "mixed_formats", "schema_evolution", "transforms", "types_nested",
@@ -42,7 +42,8 @@ def main_only(table: Table) -> list[Instant]:
 class TestRead(ReadConformance):
     @pytest.fixture(params=READ)
     def table(self, request: pytest.FixtureRequest) -> Table:
-        return lakebed.open(unpack("iceberg", request.param))
+        folder = unpack("iceberg", request.param)
+        return lakebed.open(folder, opening(folder))
 
     @pytest.fixture
     def order(self) -> Callable[[Instant], Any]:

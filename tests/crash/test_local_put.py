@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.kernel.files import PutOutcome, open_store
-from lakebed.kernel.files.local import STAGING
+from lakebed.kernel.files.half_made import STAGING
 
 MOMENTS = ("half", "before", "after")
 VERBS = ("put_if_absent", "write")
@@ -21,7 +21,7 @@ KILLED = """
 import os, signal, sys
 from lakebed.kernel.files.local import LocalStore
 
-def kill(*_):
+def kill(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 def put(root, moment, verb):
@@ -31,8 +31,8 @@ def put(root, moment, verb):
     elif moment == "before":
         os.link = os.replace = kill
     else:
-        os.link = lambda *names: (link(*names), kill())
-        os.replace = lambda *names: (replace(*names), kill())
+        os.link = lambda *names, **how: (link(*names, **how), kill())
+        os.replace = lambda *names, **how: (replace(*names, **how), kill())
     store = LocalStore(root)
     if verb == "write":
         store.write("snapshot/LATEST", b"2")

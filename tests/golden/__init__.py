@@ -39,6 +39,13 @@ def unpack(table_format: str, name: str, into: Path | None = None) -> Path:
         return _shared(table_format, name)
 
 
+def opening(table: Path) -> dict[str, str]:
+    """Options to open a golden table with: they name the folder of the files that an Iceberg table had added from
+    beside it."""
+    added = table.with_name("raw")
+    return {"lakebed.storage.places": str(added)} if added.exists() else {}
+
+
 def expected(table: Path) -> Path:
     """The folder with what the reference engine read from the table that `unpack` gave."""
     return table.with_name(f"{table.name}.expected")

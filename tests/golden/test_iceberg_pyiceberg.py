@@ -9,7 +9,7 @@ from pyiceberg.table import StaticTable
 
 import lakebed
 from lakebed.formats.iceberg.table import IcebergTable
-from tests.golden import names, unpack
+from tests.golden import names, opening, unpack
 
 CANNOT = {
     "eq_deletes": "equality deletes", "eq_deletes_part": "equality deletes", "variant_v3": "the type variant",
@@ -19,7 +19,8 @@ CANNOT = {
 
 @pytest.mark.parametrize("name", [name for name in names("iceberg") if name not in CANNOT])
 def test_the_same_rows(name: str) -> None:
-    table = lakebed.open(unpack("iceberg", name))
+    folder = unpack("iceberg", name)
+    table = lakebed.open(folder, opening(folder))
     assert isinstance(table, IcebergTable)
     place = table.access.load().location
     theirs = StaticTable.from_metadata(Path(place).as_uri() if place.startswith("/") else place)

@@ -23,7 +23,7 @@ from lakebed.formats.iceberg.snapshot import ancestors, schema_at
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.verbs.read import run
-from tests.golden import expected, names, unpack
+from tests.golden import expected, names, opening, unpack
 from tests.golden.compare import diff, load
 
 TABLES = names("iceberg")
@@ -37,7 +37,8 @@ MOMENTS = [
 
 
 def opened(name: str, **options: str) -> IcebergTable:
-    table = lakebed.open(unpack("iceberg", name), options)
+    folder = unpack("iceberg", name)
+    table = lakebed.open(folder, {**opening(folder), **options})
     assert isinstance(table, IcebergTable)
     return table
 

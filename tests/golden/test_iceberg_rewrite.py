@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import lakebed
 from lakebed.formats.iceberg.read.plan import scan_tasks
-from tests.golden import names, unpack
+from tests.golden import names, opening, unpack
 
 ALL = {"rewrite-all": True, "remove-dangling-deletes": True}
 NOT_FOR_PYICEBERG = ("variant_v3", "hadoop_v2", "never_written", "empty_and_metadata_delete")
@@ -24,7 +24,7 @@ def opened(name: str, into: Path) -> tuple[Any, Path]:
     if any((folder / "metadata").glob("v*.metadata.json")):
         return lakebed.open(folder), folder
     uri = f"sqlite:///{folder.parent}/catalog.db"
-    options = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": uri}
+    options = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": uri, **opening(folder)}
     return lakebed.open(f"ice:db.{name}", options), folder
 
 

@@ -18,8 +18,9 @@ from lakebed.kernel.files import open_store
 from tests.golden import expected, names, unpack
 
 
-def opened(name: str) -> tuple[PathTable, Any, list[DataFile]]:
-    access = PathTable(open_store(unpack("iceberg", name)))
+def opened(name: str, place: Path) -> tuple[PathTable, Any, list[DataFile]]:
+    folder = unpack("iceberg", name)
+    access = PathTable(open_store(folder), named=[str(folder.with_name("raw")), str(place)])
     metadata = access.load().metadata
     found = scan(access.files, metadata, metadata.head(), stats=True)
     return access, metadata, [file for entries in found.data.values() for file in data_files(entries)]
@@ -43,7 +44,7 @@ def rows(access: PathTable, metadata: Any, files: list[DataFile]) -> pa.Table:
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("name", names("iceberg"))
 def test_rows_come_back(name: str, kind: str, tmp_path: Path) -> None:
-    access, metadata, files = opened(name)
+    access, metadata, files = opened(name, tmp_path)
     for file in files[:3]:
         try:
             made = again(access, metadata, file, tmp_path, **{"write.format.default": kind})
@@ -60,7 +61,7 @@ def test_rows_come_back(name: str, kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", names("iceberg"))
 def test_figures_are_those_of_the_reference_engine(name: str, tmp_path: Path) -> None:
     """Counts and bounds of columns that are in the file and in today's schema."""
-    access, metadata, files = opened(name)
+    access, metadata, files = opened(name, tmp_path)
     for file in [one for one in files if one.format == "PARQUET" and one.metrics][:4]:
         (made,) = again(access, metadata, file, tmp_path)
         theirs, ours = file.metrics, made.metrics

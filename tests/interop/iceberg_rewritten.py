@@ -15,7 +15,7 @@ from typing import Any
 
 import lakebed
 from lakebed.formats.iceberg.table import IcebergTable
-from tests.golden import names, unpack
+from tests.golden import names, opening, unpack
 
 LIKE_BEFORE = ("before", "first", "encoded", "sorted")
 LIKE_GROWN = ("grown", "joined")
@@ -41,6 +41,7 @@ def opened(folder: Path, name: str) -> IcebergTable:
     """The table as it is now: by the catalog, or by its path where no catalog wrote it."""
     by_path = folder / "db" / name
     options = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{folder}/catalog.db"}
+    options |= opening(folder / name)
     table = lakebed.open(by_path) if by_path.exists() else lakebed.open(f"ice:db.{name}", options)
     assert isinstance(table, IcebergTable)
     return table

@@ -10,7 +10,7 @@ from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.manifests import read_entries, read_manifest_list
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.model.report import Health
-from tests.golden import names, unpack
+from tests.golden import names, opening, unpack
 from tests.unit.iceberg.tables import create, data_file, equality_deletes, ids
 
 MANIFESTS = {"lakebed.rewrite.what": "manifests"}
@@ -87,6 +87,7 @@ def test_golden_tables_with_fewer_manifests(name: str, tmp_path: Path) -> None:
     if name == "variant_v3":
         return  # pyiceberg opens no catalog's table with variants, and by its path it is not to be changed
     options = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/catalog.db"}
+    options |= opening(folder)
     table = lakebed.open(folder) if name == "hadoop_v2" else lakebed.open(f"ice:db.{name}", options)
     assert isinstance(table, IcebergTable)
     rows = table.read().read_all()

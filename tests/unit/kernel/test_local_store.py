@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakebed.errors import StorageError, UnsupportedError, UsageError
+from lakebed.errors import StorageError, UnsupportedError
 from lakebed.kernel.files import PutOutcome, open_store
-from lakebed.kernel.files.local import STAGING, LocalStore
+from lakebed.kernel.files.half_made import STAGING
+from lakebed.kernel.files.local import LocalStore
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_open_input_maps_the_file(table: LocalStore) -> None:
 def test_no_permission_is_a_storage_error_that_names_the_file(
     table: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "link", refuse)
@@ -122,7 +123,7 @@ def test_no_permission_is_a_storage_error_that_names_the_file(
 
 
 def test_a_file_system_without_hard_links_is_named(table: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(os, "link", refuse)
@@ -133,8 +134,8 @@ def test_a_file_system_without_hard_links_is_named(table: LocalStore, monkeypatc
 def test_a_link_whose_answer_got_lost_is_ours(table: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.link
 
-    def twice(source: str, target: str) -> None:
-        real(source, target)
+    def twice(source: str, target: str, **how: Any) -> None:
+        real(source, target, **how)
         raise FileExistsError(17, "File exists")
 
     monkeypatch.setattr(os, "link", twice)
@@ -275,7 +276,7 @@ def test_many_files_go_through_one_descriptor_a_folder_and_none_stays_open(
 def test_many_paths_that_leave_the_table_are_refused(table: LocalStore, path: str) -> None:
     table.write("a/f", b"x")
     for call in (table.read_many, table.delete_many, table.delete_in_order):
-        with pytest.raises(UsageError, match="leaves the table"):
+        with pytest.raises(UnsupportedError, match="leaves the table"):
             call([path])
     assert table.read("a/f") == b"x"
 

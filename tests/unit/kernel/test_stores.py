@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakebed.errors import UsageError
+from lakebed.errors import UnsupportedError
 from lakebed.kernel.files import FileInfo, PutOutcome, Store
 
 
@@ -124,9 +124,9 @@ def test_many_files_are_read_in_the_order_asked(store: Store) -> None:
 )
 def test_paths_that_leave_the_table_are_refused(store: Store, verb: str, path: str) -> None:
     data = (b"x",) if verb in ("write", "put_if_absent") else ()
-    with pytest.raises(UsageError, match="leaves the table"):
+    with pytest.raises(UnsupportedError, match="leaves the table"):
         getattr(store, verb)(path, *data)
-    with pytest.raises(UsageError), store.open_output(path):
+    with pytest.raises(UnsupportedError), store.open_output(path):
         pass
-    with pytest.raises(UsageError):
+    with pytest.raises(UnsupportedError):
         list(store.walk(path))

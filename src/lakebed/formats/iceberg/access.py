@@ -14,6 +14,7 @@ from typing import Protocol
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.updates import Words, dropped_metadata, unmet
 from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.layout import data_folder, is_metadata, metadata_folder, refuse_location_provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,28 @@ class TableAccess(Protocol):
         """The current metadata, read anew. TableNotFoundError when there is none."""
         ...
 
+    @property
+    def moved_from(self) -> str:
+        """Where the metadata says that the table lies, "" when it lies there."""
+        ...
+
+    def refuse_changes(self, base: Loaded) -> None:
+        """UnsupportedError for a table that may only be read; asked before the first file of a change is written."""
+        ...
+
     def commit(self, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
         """Publish changes of `base`. Raises LostRaceError, when nothing is published, and OutcomeUnknownError."""
         ...
+
+
+def refuse_writing(access: TableAccess, base: Loaded) -> None:
+    """UnsupportedError for a table that may not be changed, or that wants new files where it may not touch anything or
+    named by code of its own; asked before the first of them is written."""
+    access.refuse_changes(base)
+    location, properties = base.metadata.location, base.metadata.properties
+    refuse_location_provider(location, properties)
+    access.files.place(data_folder(location, properties))
+    access.files.place(metadata_folder(location, properties))
 
 
 def check(base: Loaded, requirements: Sequence[Words]) -> None:
@@ -62,6 +82,7 @@ def check(base: Loaded, requirements: Sequence[Words]) -> None:
 
 
 def clean_log(files: Files, before: TableMetadata, after: TableMetadata) -> None:
-    """Removes metadata files that fell out of the log, where the table wants it; a failure leaves them."""
+    """Removes metadata files that fell out of the log, where the table wants it; a failure leaves them. What the log
+    names besides metadata files of the table's own places stays: it is no word to go by."""
     with suppress(Exception):  # the commit stands
-        files.delete_many(dropped_metadata(before, after))
+        files.delete_many(path for path in dropped_metadata(before, after) if is_metadata(path) and files.reaches(path))

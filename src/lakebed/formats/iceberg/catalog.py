@@ -46,11 +46,12 @@ from lakebed.formats.iceberg.catalog_client import (
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json, metadata_to_json
 from lakebed.formats.iceberg.codec.updates import Words, applied
 from lakebed.formats.iceberg.file_io import storage_options
-from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.formats.iceberg.path_table import PathTable
 from lakebed.kernel import clock
 from lakebed.kernel.files import open_store
 from lakebed.kernel.files.credentials import credentials_from, is_secret
+from lakebed.kernel.files.places import named_places
 
 __all__ = [
     "CATALOG_OPTIONS", "CatalogTable", "Identifier", "Loaded", "LostRaceError", "OutcomeUnknownError", "PathTable",
@@ -87,6 +88,7 @@ class CatalogTable:
     def __init__(self, identifier: Identifier, options: Mapping[str, str] = {}) -> None:
         self.identifier, self.options = identifier, dict(options)
         self._turn = threading.RLock()
+        self._files: Files | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another process loads the catalog itself, and finds secrets itself (pyiceberg's own configuration).
@@ -103,20 +105,30 @@ class CatalogTable:
         """The catalog; raises what `open_catalog` does."""
         return open_catalog(self.identifier.catalog, self.options)
 
-    @functools.cached_property
+    @property
     def files(self) -> Files:
-        """The table's files, in the store of its location."""
-        return self._files_of(self._entry())
+        """The table's files: in the store of its location, and in the places that its catalog says of it."""
+        if self._files is None:
+            self._files = self._files_of(self._entry())
+        return self._files
+
+    @property
+    def moved_from(self) -> str:
+        """Nothing: the catalog says where the table lies."""
+        return ""
+
+    def refuse_changes(self, base: Loaded) -> None:
+        """The catalog itself decides who may change the table."""
 
     def load(self) -> Loaded:
         """The current metadata as the catalog has it."""
         entry = self._entry()
-        if "files" not in self.__dict__:
-            self.files = self._files_of(entry)
+        self._files = self._files_of(entry, self._files)
         try:
             return self._read(entry.metadata_location)
         except FileNotFoundError:
             newer = self._entry()  # the file may have fallen out of the metadata log meanwhile
+        self._files = self._files_of(newer, self._files)
         try:
             return self._read(newer.metadata_location)
         except FileNotFoundError as error:
@@ -189,6 +201,7 @@ class CatalogTable:
             raise OutcomeUnknownError(first_line(error)) from error
         location = answer.metadata_location
         with suppress(LakebedError, FileNotFoundError):  # the commit stands, whether its file can be read or not
+            self._files = self.files.also(spelled(location).rpartition("/")[0])
             return self._read(location)
         return Loaded(TableMetadata(applied(base.metadata, updates, clock.now_ms(), base.location)), location)
 
@@ -258,9 +271,24 @@ class CatalogTable:
         with self._turn, asking(self.identifier.catalog, self.identifier.table):
             return catalog.load_table(self.identifier.table)
 
-    def _files_of(self, entry: CatalogEntry) -> Files:
-        options = storage_options({**entry.io.properties, **entry.config}) | self.options
-        return Files(open_store(entry.metadata.location, options), credentials_from(options))
+    def _files_of(self, entry: CatalogEntry, before: Files | None = None) -> Files:
+        """The files of an entry; the same as before where nothing about its places changed.
+
+        Storage settings are those of the catalog and of what it says of the table, never the table's own properties:
+        these may not choose whom the caller's keys are sent to.
+        """
+        properties = entry.metadata.properties
+        config = {**self.catalog.properties, **entry.config}
+        given = {k: v for k, v in entry.io.properties.items() if properties.get(k) != v or config.get(k) == v}
+        options = storage_options({**config, **given}) | self.options
+        said = [*layout.places_of(properties), entry.metadata_location.rpartition("/")[0]]
+        named = named_places(options, (spelled(place) for place in said))
+        home, credentials = open_store(entry.metadata.location, options), credentials_from(options)
+        if before is not None:
+            known = (before.home.location, before.named, before.credentials)
+            if known == (home.location, named, credentials):
+                return before
+        return Files(home, credentials, named)
 
 
 _LOCKED = "database is locked"

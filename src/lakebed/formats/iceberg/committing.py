@@ -72,7 +72,9 @@ def change_metadata(
 
     Without updates nothing is committed. Raises CommitConflictError, CommitUnknownError.
     """
-    policy = retry_policy(opt.properties(access.load().metadata.properties, options))
+    first = access.load()
+    access.refuse_changes(first)
+    policy = retry_policy(opt.properties(first.metadata.properties, options))
 
     def attempt(number: int) -> Won[Loaded] | Lost:
         base = access.load()
@@ -106,6 +108,7 @@ class _Commit:
         self._properties, self._given, self._stage_only = properties, options, stage_only
         self._work = Work()
         self._base: Loaded | None = access.load()
+        access.refuse_changes(self._base)
         self._id = _new_snapshot_id(self._base.metadata)
         self.policy = retry_policy(self._options(self._base.metadata))
 

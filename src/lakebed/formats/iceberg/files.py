@@ -1,55 +1,80 @@
 """Files by the absolute locations that Iceberg's metadata holds, whatever store they lie in.
 
 Metadata spells one place in many ways (`/x`, `file:/x`, `file:///x`, `s3a://b/k`), literally: no percent escapes are
-undone. Most files lie below the table; those that do not (`write.data.path`, `add_files`) get a store of
-their own, unlocked by the same credentials.
+undone. Files lie below the table or in a place that a catalog or the caller named (`write.data.path`, files that were
+added where they are); any other location is refused before it is touched.
+
+A table that was moved or copied still names the folder where it was made. What lies below that folder is looked up
+below the place where the table was opened, and never there: a copy cannot read or change its original.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import UsageError
+from lakebed.errors import LakebedError, UnsupportedError, UsageError
 from lakebed.kernel.files import PutOutcome, Store, open_store, parse_location
 from lakebed.kernel.files.credentials import Credentials
 from lakebed.kernel.files.location import REMOTE_SCHEMES
 from lakebed.kernel.files.objects import RemoteStore
+from lakebed.kernel.files.places import Places, is_below
 
 
 class Files:
     """Reads and writes by absolute location. Picklable: workers build their own clients; secrets stay behind.
 
-    `home` is the table's own store; `credentials` unlock what lies elsewhere.
+    `home` is the table's own store, `named` are the other places that the table may touch, which `credentials` unlock.
+    `made_at` is the location that the metadata gives the table, where it is not spelled as `home` is. With `locked`,
+    the reason why the table may only be read, every change is refused.
     """
 
-    __slots__ = ("_others", "credentials", "home")
+    __slots__ = ("_alias", "_others", "_places", "credentials", "home", "locked", "made_at", "named")
 
-    def __init__(self, home: Store, credentials: Credentials | None = None) -> None:
+    def __init__(
+        self, home: Store, credentials: Credentials | None = None, named: Sequence[str] = (), made_at: str = "",
+        locked: str = "",
+    ) -> None:  # fmt: skip
         self.home, self.credentials = home, credentials or Credentials()
+        self.named, self.made_at, self.locked = tuple(named), made_at, locked
         self._others: dict[str, Store] = {}
+        self._places = Places(home.location, (home.location, *self.named))
+        self._alias = _comparable(made_at)
+        if self._alias and self._places.root_of(self._alias) is not None:
+            self._alias = ""  # the caller named the place where the table was made: its files are read there
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Files, (self.home, self.credentials)
+        return Files, (self.home, self.credentials, self.named, self.made_at, self.locked)
+
+    def also(self, *places: str) -> Files:
+        """The same files, and those below further places that the caller named, in one spelling."""
+        return Files(self.home, self.credentials, (*self.named, *places), self.made_at, self.locked)
 
     def place(self, url: str) -> tuple[Store, str]:
-        """The store of a location and the path in it."""
-        text = spelled(url)
-        root = self.home.location
-        if text == root:
-            return self.home, ""
-        if text.startswith(root + "/"):
-            return self.home, text[len(root) + 1 :]
-        if text.startswith("/"):
-            folder, _, name = text.rpartition("/")
-            return self._other(folder or "/"), name
-        scheme, _, rest = text.partition("://")
-        bucket, _, path = rest.partition("/")
-        return self._other(f"{scheme}://{bucket}"), path
+        """The store of a location and the path in it; UnsupportedError for one that the table may not touch."""
+        text = self._here(url)
+        root = self._places.root_of(text)
+        if root is None:
+            raise self._places.refused(url)
+        return self._store(root), text[len(root) :].lstrip("/")
+
+    @property
+    def why_missing(self) -> str:
+        """Why a file that the metadata names may not be there, for a table that was moved or copied; else ""."""
+        if not self.locked:
+            return ""
+        return f"the table was moved or copied from {self.made_at}, and this file did not come along"
+
+    def reaches(self, url: str) -> bool:
+        """Whether the table may touch a location."""
+        try:
+            return self._places.root_of(self._here(url)) is not None
+        except LakebedError:
+            return False
 
     def read(self, url: str, start: int = 0, length: int | None = None) -> bytes:
         """The bytes of a file, or of a range of it; FileNotFoundError when it is missing."""
@@ -78,26 +103,30 @@ class Files:
 
     def open_output(self, url: str) -> AbstractContextManager[pa.NativeFile]:
         """A new data file, removed again when the block fails."""
-        store, path = self.place(url)
+        store, path = self._changed(url)
         return store.open_output(path)
 
     def write(self, url: str, data: bytes) -> None:
         """Put or replace a whole file."""
-        store, path = self.place(url)
+        store, path = self._changed(url)
         store.write(path, data)
 
     def put_if_absent(self, url: str, data: bytes) -> PutOutcome:
         """Claim a name; the bytes must be unique to this attempt."""
-        store, path = self.place(url)
+        store, path = self._changed(url)
         return store.put_if_absent(path, data)
 
     def delete_many(self, urls: Iterable[str]) -> None:
         """Remove files; missing ones are no error, and the first other error is raised after all were tried."""
         by_store: dict[int, tuple[Store, list[str]]] = {}
-        for url in urls:
-            store, path = self.place(url)
-            by_store.setdefault(id(store), (store, []))[1].append(path)
         first: Exception | None = None
+        for url in urls:
+            try:
+                store, path = self._changed(url)
+            except LakebedError as error:
+                first = first or error
+                continue
+            by_store.setdefault(id(store), (store, []))[1].append(path)
         for store, paths in by_store.values():
             try:
                 store.delete_many(paths)
@@ -112,17 +141,11 @@ class Files:
         return store.local_path(path)
 
     def walk(self, url: str) -> Iterator[tuple[str, int]]:
-        """All files below a folder, as (location, bytes), in no order."""
-        text = spelled(url)
-        root = self.home.location
-        if text == root or text.startswith(root + "/"):
-            store, folder = self.home, text[len(root) + 1 :]
-        elif text.startswith("/"):
-            store, folder = self._other(text), ""
-        else:
-            store, folder = self.place(text)
+        """All files below a folder, as (location, bytes), in no order; locations begin as the folder's does."""
+        store, folder = self.place(url)
+        prefix = spelled(url).rstrip("/")
         for info in store.walk(folder):
-            yield f"{store.location.rstrip('/')}/{info.path}", info.size
+            yield f"{prefix}/{info.path[len(folder) :].lstrip('/')}", info.size
 
     def remove_folder(self, url: str) -> None:
         """Remove all files below a folder of one write, and the folder itself where folders are."""
@@ -131,7 +154,8 @@ class Files:
 
     def remove_empty(self, url: str) -> bool:
         """Remove a folder on disk that holds nothing; whether it was one."""
-        local = self.local_path(url)
+        store, path = self._changed(url)
+        local = store.local_path(path)
         try:
             if local is not None:
                 os.rmdir(local)
@@ -139,12 +163,41 @@ class Files:
             return False
         return local is not None
 
-    def _other(self, root: str) -> Store:
-        """A store outside the table; a folder on disk gets one of its own, since puts are staged in a store's root."""
+    def _here(self, url: str) -> str:
+        """A location in one spelling; one below the folder where the table was made is one below its home."""
+        try:
+            text = spelled(url)
+        except LakebedError:  # a scheme that no store here serves
+            if self._alias and url.startswith(f"{self.made_at}/"):
+                return self.home.location + url[len(self.made_at) :]
+            raise
+        if self._alias and is_below(text, self._alias) and not is_below(text, self.home.location):
+            return self.home.location + text[len(self._alias) :]
+        return text
+
+    def _changed(self, url: str) -> tuple[Store, str]:
+        """The place of a file that is about to be changed."""
+        if self.locked:
+            raise UnsupportedError(
+                "this table may not be changed where it lies", table=self.home.location, file=url, why=self.locked
+            )
+        return self.place(url)
+
+    def _store(self, root: str) -> Store:
+        if root == self.home.location:
+            return self.home
         if root not in self._others:
             local = root.startswith("/")
             self._others[root] = open_store(root) if local else RemoteStore(root, self.credentials)
         return self._others[root]
+
+
+def _comparable(location: str) -> str:
+    """A location in one spelling; as it is where no store here serves it, "" for none."""
+    text = location
+    with suppress(LakebedError):
+        text = spelled(location) if location else ""
+    return text if text.strip("/") else ""
 
 
 def spelled(url: str) -> str:

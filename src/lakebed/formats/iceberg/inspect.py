@@ -79,6 +79,12 @@ class _Report:
             "columns": len(metadata.schema.fields), "schemas": len(metadata.schemas), "partition-spec": spec or "none",
             "partition-specs": len(metadata.specs), "branch": self.branch, "next-row-id": metadata.next_row_id,
         }  # fmt: skip
+        if self.access.moved_from:
+            self._attention(
+                f"the metadata says that the table lies at {self.access.moved_from}",
+                "it is a copy or was moved; its files are read from where it was opened, and it cannot be changed here",
+                "Open it at that place",
+            )  # fmt: skip
         if not self.properties[opt.GC_ENABLED]:
             self._attention(
                 "upkeep may not delete files",

@@ -24,6 +24,7 @@ STAGING_PREFIX = "lakebed-staging-"
 """How the name of a folder begins in which one write puts rows aside."""
 _PATH_TABLE = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
 _OF_CATALOG = re.compile(r"^(\d+)-.*\.metadata\.json(?:\.gz)?$")
+_PLACES = ("write.data.path", "write.folder-storage.path", "write.object-storage.path", "write.metadata.path")
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -37,6 +38,12 @@ def catalog_version(name: str) -> int | None:
     """N of `N-uuid.metadata.json`, the metadata that catalogs write; None for another name."""
     match = _OF_CATALOG.match(name)
     return int(match[1]) if match else None
+
+
+def is_metadata(path: str) -> bool:
+    """Whether a path has the name of a metadata file, of a table by path or of a catalog."""
+    name = path.rpartition("/")[2]
+    return path_table_version(name) is not None or catalog_version(name) is not None
 
 
 def path_table_metadata(version: int, compressed: bool = False) -> str:
@@ -67,19 +74,31 @@ def staging_folder(location: str, properties: Mapping[str, str]) -> str:
     return f"{data_folder(location, properties)}/{STAGING_PREFIX}{uuid.uuid4()}"
 
 
+def places_of(properties: Mapping[str, str]) -> list[str]:
+    """The places besides its own folder where properties say that a table's files lie."""
+    return [properties[key].rstrip("/") for key in _PLACES if properties.get(key)]
+
+
 def data_location(location: str, properties: Mapping[str, str], partition: str, name: str) -> str:
     """Where a new data file goes; `partition` is the partition's path, "" without.
 
-    UnsupportedError for a location provider that is a Java class.
+    UnsupportedError for a location provider that is a class of somebody's own, in Java or Python.
     """
-    if "write.location-provider.impl" in properties:
-        raise UnsupportedError(
-            f"the table's files are named by the Java class {properties['write.location-provider.impl']}",
-            table=location, todo="Name one for Python in write.py-location-provider.impl, or remove the property",
-        )  # fmt: skip
+    refuse_location_provider(location, properties)
     given = {**properties, "write.data.path": data_folder(location, properties)}
     path = f"{partition}/{name}" if partition else name
     return load_location_provider(location, given).new_data_location(path)
+
+
+def refuse_location_provider(location: str, properties: Mapping[str, str]) -> None:
+    """UnsupportedError for a table that wants its files named by code: what a table says is not run."""
+    for key in ("write.location-provider.impl", "write.py-location-provider.impl"):
+        if key in properties:
+            raise UnsupportedError(
+                f"the table's files are named by the class {properties[key]}", table=location,
+                why=f"its property {key} says so, and lakebed runs nothing that a table names",
+                todo="Remove the property, or write with the engine that has this class",
+            )  # fmt: skip
 
 
 def manifest_list_name(snapshot_id: int, attempt: int, commit: str) -> str:

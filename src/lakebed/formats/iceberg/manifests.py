@@ -46,7 +46,7 @@ def read_manifest_list(files: Files, snapshot: Snapshot) -> list[ManifestFile]:
     try:
         return decode_manifest_list(files.read(snapshot.manifest_list), snapshot.manifest_list)
     except FileNotFoundError as error:
-        raise CorruptError("a manifest list is missing", file=snapshot.manifest_list) from error
+        raise CorruptError("a manifest list is missing", file=snapshot.manifest_list, why=files.why_missing) from error
 
 
 def iter_entries(
@@ -134,7 +134,7 @@ def _fetched(files: Files, manifests: Sequence[ManifestFile]) -> list[bytes]:
         try:
             return files.read(manifest.path)
         except FileNotFoundError as error:
-            raise CorruptError("a manifest is missing", file=manifest.path) from error
+            raise CorruptError("a manifest is missing", file=manifest.path, why=files.why_missing) from error
 
     if len(manifests) == 1:
         return [fetch(manifests[0])]

@@ -2,25 +2,27 @@
 
 The current metadata is `metadata/vN.metadata.json` with the greatest N, whose next name is claimed only if absent;
 `version-hint.text` is a hint. A table whose metadata a catalog named is read by its path too (the newest file), and
-never changed.
+never changed. Neither is one whose metadata says that it lies elsewhere: it is a copy, or was moved.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from lakebed.errors import CorruptError, StorageError, TableNotFoundError, UnsupportedError
+from lakebed.errors import CorruptError, LakebedError, StorageError, TableNotFoundError, UnsupportedError
 from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg.access import Loaded, LostRaceError, OutcomeUnknownError, check, clean_log
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json, metadata_to_json
 from lakebed.formats.iceberg.codec.updates import Words, applied
-from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.files.credentials import credentials_from
+from lakebed.kernel.files.places import named_places
 
 _ATTEMPTS = 5
 _WAIT_SECONDS = 0.05
@@ -29,8 +31,9 @@ _WAIT_SECONDS = 0.05
 class PathTable:
     """A table that is found by its path alone. Picklable."""
 
-    def __init__(self, store: Store, options: Mapping[str, str] = {}) -> None:
-        self._store, self._files = store, Files(store, credentials_from(options))
+    def __init__(self, store: Store, options: Mapping[str, str] = {}, named: Sequence[str] = ()) -> None:
+        self._store = store
+        self._files = Files(store, credentials_from(options), named_places(options, named))
 
     @property
     def name(self) -> str:
@@ -42,6 +45,11 @@ class PathTable:
         """The table's files."""
         return self._files
 
+    @property
+    def moved_from(self) -> str:
+        """Where the metadata says that the table lies, "" when it lies there."""
+        return self._files.made_at if self._files.locked else ""
+
     def load(self) -> Loaded:
         """The current metadata: the version that the hint names or the newest after it, else the newest there is."""
         for _ in range(_ATTEMPTS):
@@ -50,22 +58,48 @@ class PathTable:
                 break
             with suppress(FileNotFoundError):  # cleaned away in between
                 metadata = metadata_from_json(self._store.read(f"metadata/{name}"), f"metadata/{name}")
+                self._settle(metadata.location)
                 return Loaded(metadata, f"{metadata.location}/metadata/{name}")
         raise TableNotFoundError(
             "this is no Iceberg table", table=self.name, why="it has no metadata/*.metadata.json",
             todo="Give the table's root folder, or catalog:namespace.table",
         )  # fmt: skip
 
-    def commit(self, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
-        """Claim the next version. UnsupportedError for a table that belongs to a catalog, which would not see it."""
+    def refuse_changes(self, base: Loaded) -> None:
+        """UnsupportedError for a table of a catalog, and for one that does not lie where its metadata says."""
+        if self._files.locked:
+            raise UnsupportedError(
+                f"this table's metadata says that it lies at {self.moved_from}", table=self.name,
+                why="it is a copy or was moved, and new metadata would name files of the other place",
+                todo="Open it at that place",
+            )  # fmt: skip
         name = base.location.rpartition("/")[2]
-        version = layout.path_table_version(name)
-        if version is None:
+        if layout.path_table_version(name) is None:
             raise UnsupportedError(
                 "this table belongs to a catalog", table=self.name,
                 why=f"its metadata file is {name}, not vN.metadata.json, so its catalog says which is the current one",
                 todo="Open it by its name, as catalog:namespace.table",
             )  # fmt: skip
+
+    def _settle(self, location: str) -> None:
+        """Holds the location that the metadata has against the place where the table was opened."""
+        here = self._store.location
+        made_at = "" if _spelled(location) == here else location or "/"
+        locked = "" if not made_at or self._is_here(location) else f"its metadata says that it lies at {location}"
+        if (made_at, locked) != (self._files.made_at, self._files.locked):
+            old = self._files
+            self._files = Files(old.home, old.credentials, old.named, made_at, locked)
+
+    def _is_here(self, location: str) -> bool:
+        """Whether a location is the table's own folder by another name: one of them is a link."""
+        root, other = self._store.local_path(""), _spelled(location)
+        return root is not None and other.startswith("/") and os.path.realpath(root) == os.path.realpath(other)
+
+    def commit(self, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
+        """Claim the next version. UnsupportedError for a table that belongs to a catalog, which would not see it."""
+        self.refuse_changes(base)
+        version = layout.path_table_version(base.location.rpartition("/")[2])
+        assert version is not None
         check(base, requirements)
         document = applied(base.metadata, updates, clock.now_ms(), base.location)
         after = TableMetadata(document)
@@ -147,3 +181,10 @@ class PathTable:
                 document = metadata_from_json(self._store.read(f"metadata/{name}"), name).document
                 found.append((int(document.get("last-updated-ms", 0)), name))
         return max(found)[1] if found else None
+
+
+def _spelled(location: str) -> str:
+    """A location in one spelling, as it is where it has none."""
+    with suppress(LakebedError):
+        return spelled(location)
+    return location

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeGuard
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from lakebed.errors import CommitUnknownError, OptionError, TableExistsError, UsageError
+from lakebed.errors import CommitUnknownError, OptionError, ReadWarning, TableExistsError, UsageError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.access import LostRaceError, OutcomeUnknownError, TableAccess
+from lakebed.formats.iceberg.access import (
+    LostRaceError,
+    OutcomeUnknownError,
+    TableAccess,
+    refuse_writing,
+)
 from lakebed.formats.iceberg.catalog import CatalogTable, parse_identifier
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
@@ -19,6 +25,7 @@ from lakebed.formats.iceberg.expire.options import EXPIRE_SNAPSHOTS, REMOVE_ORPH
 from lakebed.formats.iceberg.expire.orphans import remove_orphans
 from lakebed.formats.iceberg.expire.snapshots import expire
 from lakebed.formats.iceberg.inspect import inspect
+from lakebed.formats.iceberg.layout import places_of
 from lakebed.formats.iceberg.path_table import PathTable
 from lakebed.formats.iceberg.read.appends import plan_appends
 from lakebed.formats.iceberg.read.changes import plan_difference, range_of
@@ -87,7 +94,7 @@ class IcebergTable(Table):
         version, properties = table_properties(options)
         columns = new_schema(schema, primary_key, version, store.location)
         spec = new_spec(columns, partition_by, store.location)
-        access = PathTable(store, options)
+        access = PathTable(store, options, places_of(properties))  # the caller names them, here and now
         try:
             access.create(new_metadata(store.location, columns, spec, version, properties))
         except LostRaceError as error:
@@ -158,7 +165,7 @@ class IcebergTable(Table):
         `_row_id`, `_last_updated_sequence_number`) come when they are asked for by name. The options
         `start-snapshot-id` and `end-snapshot-id` make it the rows of appends between two snapshots.
         """
-        metadata, options = self.metadata, _OPTIONS.parse(self.options)
+        metadata, options = self._to_read(), _OPTIONS.parse(self.options)
         split_size = opt.SPLIT_SIZE.read(metadata.properties.get(opt.SPLIT_SIZE.key, str(opt.SPLIT_SIZE.default)))
         if options.given(opt.SPLIT_SIZE):
             split_size = options[opt.SPLIT_SIZE]
@@ -182,7 +189,7 @@ class IcebergTable(Table):
         Tables of format version 3 tell updates (-U, +U) by row ids. NotInHistoryError where an end is expired.
         """
         opt.refuse_positions(_OPTIONS.parse(self.options), "changes", "Give after= and until=")
-        metadata = self.metadata
+        metadata = self._to_read()
         start, end = range_of(metadata, after, until, self.branch)
         context = self._context(metadata, schema_at(metadata, until, self.branch))
         predicate = parse_where(where, predicate_schema(context))
@@ -196,6 +203,7 @@ class IcebergTable(Table):
         With `appends_only` a stream as Iceberg's own Spark source has it: the rows of appends, from the oldest
         snapshot on; it refuses deletes and overwrites.
         """
+        self._to_read()
         options, names = _OPTIONS.parse(self.options), None if columns is None else tuple(columns)
         opt.refuse_positions(options, "a stream", f"Start it with {opt.START_COMMIT.key} or {opt.STREAM_FROM.key}")
         return IcebergStream(
@@ -211,7 +219,7 @@ class IcebergTable(Table):
         Raises OptionError, UsageError when the mode wants a key that the table has not, UnsupportedError for a table
         that lakebed does not write.
         """
-        metadata = self.metadata
+        metadata = self._to_write()
         given = {**self.options, **option_texts(options)}
         made = WriteSettings.of(metadata, given, opt.OPTIONS)
         return IcebergSink(self.access, metadata, made, mode, self.branch, commit_user, callbacks)
@@ -249,6 +257,7 @@ class IcebergTable(Table):
     def _rewrite(
         self, where: Where, dry_run: bool, engine: Engine | None, options: Mapping[str, object]
     ) -> RewriteResult:
+        self._to_write()
         commit = {k: v for k, v in _properties(self.options).items() if k.startswith("commit.")}
         what, options = rewrite_what(options)
         if what == "manifests":
@@ -269,6 +278,7 @@ class IcebergTable(Table):
         arguments of Iceberg's procedures (see docs/iceberg-upkeep.md). Raises UnsupportedError where `gc.enabled` is
         false.
         """
+        self.access.refuse_changes(self.access.load())
         asked = parsed({**_properties(self.options), **option_texts(options)})
         done: list[ExpireResult] = []
         if asked[EXPIRE_SNAPSHOTS]:
@@ -300,6 +310,26 @@ class IcebergTable(Table):
             str(head.snapshot_id), iso_time(head.timestamp_ms), head.operation or "append", "completed",
             summary={_READ_WITH: str(metadata.current_schema_id)},
         )  # fmt: skip
+
+    def _to_read(self) -> TableMetadata:
+        """The current metadata, with a warning where it says that the table lies elsewhere."""
+        metadata = self.metadata
+        if self.access.moved_from:
+            warnings.warn(
+                ReadWarning(
+                    f"the metadata of {self.location} says that the table lies at {self.access.moved_from}: it is a "
+                    "copy or was moved. Files are read from where it was opened, and it cannot be changed there",
+                    table=self.location,
+                ),
+                stacklevel=3,
+            )
+        return metadata
+
+    def _to_write(self) -> TableMetadata:
+        """The current metadata of a table that may be changed and whose files go where it may touch them."""
+        loaded = self.access.load()
+        refuse_writing(self.access, loaded)
+        return loaded.metadata
 
     def _at(self, metadata: TableMetadata, position: Position) -> tuple[Snapshot | None, Schema]:
         """The snapshot that a position means, and the schema to read it with."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from lakebed.errors import CorruptError, DataCleanedError
+from lakebed.errors import CorruptError, DataCleanedError, UnsupportedError
 from lakebed.formats.paimon.codec.manifest import ADD, Identity, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from lakebed.formats.paimon.codec.manifest_avro import (
     index_manifest_from_bytes,
@@ -42,7 +42,8 @@ def entries_of(store: Store, metas: Iterable[ManifestFileMeta], keep: KeepEntry 
     for start in range(0, len(names), _READ_AT_ONCE):
         some = names[start : start + _READ_AT_ONCE]
         for name, data in zip(some, _read_many(store, some), strict=True):
-            found = manifest_from_bytes(data, manifest_path(name))
+            found = list(manifest_from_bytes(data, manifest_path(name)))
+            _refuse_elsewhere(store, ((entry.file.file_name, entry.file.external_path) for entry in found))
             made += found if keep is None else [entry for entry in found if keep(entry)]
     return made
 
@@ -85,7 +86,20 @@ def index_files(store: Store, snapshot: Snapshot | None) -> list[IndexManifestEn
     if snapshot is None or snapshot.index_manifest is None:
         return []
     name = snapshot.index_manifest
-    return [entry for entry in index_manifest_from_bytes(_read(store, name), manifest_path(name)) if entry.kind == ADD]
+    found = [entry for entry in index_manifest_from_bytes(_read(store, name), manifest_path(name)) if entry.kind == ADD]
+    _refuse_elsewhere(store, ((entry.file_name, entry.external_path) for entry in found))
+    return found
+
+
+def _refuse_elsewhere(store: Store, files: Iterable[tuple[str, str | None]]) -> None:
+    """UnsupportedError for a file that a manifest says lies outside the table (`data-file.external-paths`)."""
+    for name, place in files:
+        if place:
+            raise UnsupportedError(
+                f"the file {name} lies outside the table", table=store.location, file=place,
+                why="lakebed reads and changes nothing outside a table's own folder",
+                todo="Bring the table's files together with Paimon's own engine, without data-file.external-paths",
+            )  # fmt: skip
 
 
 def _read_many(store: Store, names: list[str]) -> Sequence[bytes]:

@@ -5,10 +5,10 @@ A table keeps its options as text in its schema files; options given to `open` o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from lakebed.errors import OptionError
+from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.paimon.tuning import TUNING
 from lakebed.formats.paimon.unserved import UNSERVED
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, duration_ms, memory_size, one_of
@@ -252,20 +252,40 @@ OPTIONS = OptionSet(
 )
 """Every key that may be given."""
 
-CALL_ONLY = ("lakebed.storage.", SCRATCH_DIR.key, "read.tasks", "branch", "path", "overwrite.partition")
-"""Keys that say how to reach a table and are no property of it."""
+CALL_ONLY = (
+    "lakebed.storage.", SCRATCH_DIR.key, "read.tasks", "branch", "path", "overwrite.partition", COMMIT_CALLBACKS.key,
+    TAG_CALLBACKS.key, "commit.callback.", "tag.callback.",
+)  # fmt: skip
+"""Keys that say how to reach a table or what to run here. They are no property of it: what its schema says of them does
+not count, for whoever can write a table shall not choose where this process writes and what it runs."""
 
 
 def table_options(stored: Mapping[str, str], given: Mapping[str, str] = {}) -> Options:
     """The options that hold: those of the schema, and over them those of the caller.
 
-    A stored key that nobody knows is left alone, since a newer Paimon may have put it there; OptionError for a given
-    one.
+    A stored key that nobody knows is left alone, since a newer Paimon may have put it there, and so is one that only
+    the caller may give; OptionError for a given one.
     """
     OPTIONS.parse(given)
     over = {OPTIONS.spelled(key) for key in given}
-    known = {key: value for key, value in stored.items() if OPTIONS.knows(key) and OPTIONS.spelled(key) not in over}
+    known = {
+        key: value
+        for key, value in stored.items()
+        if OPTIONS.knows(key) and OPTIONS.spelled(key) not in over and not key.lower().startswith(CALL_ONLY)
+    }
     return OPTIONS.parse({**known, **given})
+
+
+def refuse_stored_callbacks(stored: Mapping[str, str], given: Iterable[str], key: str, table: str) -> None:
+    """UnsupportedError for a table whose schema names callbacks (`key`), where the caller does not say which to call:
+    its own engine would run them, and lakebed runs nothing that a table names."""
+    named = next((value for name, value in stored.items() if name.lower() == key and value.strip()), "")
+    if named and key not in (name.lower() for name in given):
+        raise UnsupportedError(
+            f"the table wants {named} to be called", table=table,
+            why=f"its option {key} says so, and lakebed runs nothing that a table names",
+            todo=f"Name what to call in the option {key} of this call or of open; an empty one calls nothing",
+        )  # fmt: skip
 
 
 def stored_options(given: Mapping[str, str]) -> dict[str, str]:

@@ -129,6 +129,8 @@ class PaimonTable(Table):
         table = self._on_branch(options)
         schema = table.table_schema
         parsed = table._options(schema, options)
+        given = (*table.options, *options)
+        opt.refuse_stored_callbacks(schema.options, given, opt.COMMIT_CALLBACKS.key, table.location)
         maintain = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, parsed).run_if_due
         return PaimonSink(
             self.store, table._history, schema, parsed, mode, commit_user, overwrite, callbacks, maintain
@@ -219,6 +221,7 @@ class PaimonTable(Table):
             _LOG.warning("%s: %s", self.location, note)
 
     def _tag_callbacks(self) -> list[TagCallback]:
+        opt.refuse_stored_callbacks(self.table_schema.options, self.options, opt.TAG_CALLBACKS.key, self.location)
         options = self._options(self.table_schema)
         raw = {key.lower(): value for key, value in options.raw.items()}
         key = opt.TAG_CALLBACKS

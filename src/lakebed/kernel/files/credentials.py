@@ -2,7 +2,7 @@
 
 Options (all begin with `lakebed.storage.`): `provider` names where credentials come from, `setting.KEY` gives the
 storage client one setting (`setting.aws_endpoint`, `setting.aws_region`, ...), and `ship-secrets` = true lets explicit
-secrets travel to workers.
+secrets travel to workers. `places` is no matter of credentials: see `places.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakebed.errors import OptionError, UsageError
+from lakebed.kernel.files.places import PLACES
 
 PREFIX = "lakebed.storage."
 _SECRET_WORDS = ("secret", "token", "password", "key", "sas", "service_account", "credential", "private")
@@ -80,7 +81,7 @@ def credentials_from(options: Mapping[str, str]) -> Credentials:
     secret: dict[str, str] = {}
     for key, value in options.items():
         name = key.lower()
-        if not name.startswith(PREFIX):
+        if not name.startswith(PREFIX) or name == PLACES:
             continue
         name = name.removeprefix(PREFIX)
         if name == "provider":
@@ -93,7 +94,8 @@ def credentials_from(options: Mapping[str, str]) -> Credentials:
             setting = name.removeprefix("setting.")
             (secret if is_secret(setting) else plain)[setting] = value
         else:
-            raise OptionError.unknown(key, [f"{PREFIX}provider", f"{PREFIX}ship-secrets", f"{PREFIX}setting.KEY"])
+            known = [f"{PREFIX}provider", f"{PREFIX}ship-secrets", PLACES, f"{PREFIX}setting.KEY"]
+            raise OptionError.unknown(key, known)
     return Credentials(provider, plain, secret, ship)
 
 

@@ -6,14 +6,17 @@ A link in the place of a file is never followed here.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable
 from types import TracebackType
 
 from lakebed.kernel.files.store import inside
 
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
-_FILE = os.O_RDONLY | os.O_NOFOLLOW
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+"""Opening a pipe waits for its writer unless it is told not to."""
 _SMALL = 16 << 10
 """What a file has at most that is read without asking for its size first."""
 
@@ -41,7 +44,7 @@ class Folders:
     def read(self, path: str) -> bytes:
         """The bytes of a whole file; OSError as the operating system gives it, ELOOP for a link."""
         folder, _, name = path.rpartition("/")
-        descriptor = os.open(_plain(name), _FILE, dir_fd=self._of(folder))
+        descriptor = open_file(_plain(name), os.O_NOFOLLOW, self._of(folder))
         try:
             return _whole(descriptor)
         finally:
@@ -65,6 +68,24 @@ class Folders:
         if self._open is not None:
             self._open = None
             os.close(self._descriptor)
+
+
+def open_file(path: str, flags: int = 0, folder: int | None = None) -> int:
+    """A descriptor to read a regular file by; OSError as the operating system gives it, EINVAL for a pipe, socket or
+    device."""
+    try:
+        descriptor = os.open(path, _FILE | flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # what opening a socket says
+            raise OSError(errno.EINVAL, f"{path} is a socket or device, not a file") from error
+        raise
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise OSError(errno.EINVAL, f"{path} is a pipe or device, not a file")
 
 
 def _plain(name: str) -> str:

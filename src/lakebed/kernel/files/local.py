@@ -1,35 +1,28 @@
 """The local disk.
 
-A name is published by a hard link and replaced by a rename, both from a staging folder beside the metadata: a killed
-put leaves a stray only there, where no engine lists, and a later put sweeps it. Listings are the operating system's
-own.
+A name is published by a hard link and replaced by a rename, both from a staging folder beside the metadata
+(`half_made.py`): a killed put leaves a stray only there, where no engine lists, and a later put sweeps it. Listings are
+the operating system's own. Only regular files are read and written: a pipe or device in a table's folder could keep a
+reader for ever.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import starmap
-from typing import TypeVar
 
 import pyarrow as pa
 
 from lakebed.errors import StorageError, UnsupportedError
-from lakebed.kernel.files.folders import Folders
+from lakebed.kernel.files.folders import Folders, open_file
+from lakebed.kernel.files.half_made import RACES, STAGING, HalfMade, into_folder
 from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, failed, inside
 
-R = TypeVar("R")
-
-STAGING = ".lakebed-staging"
-"""The folder of half-made puts, in the table's root; listings leave it out."""
-_STRAY_SECONDS = 3600
-_RACES = 100
-"""How often a folder may be taken away under our hands before we believe that something else is wrong."""
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENAMETOOLONG})
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG})
@@ -41,7 +34,7 @@ class LocalStore(Store):
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
         self._real_root = os.path.realpath(self._root)
-        self._swept = False
+        self._half_made = HalfMade(self._root)
 
     def __reduce__(self) -> tuple[type[LocalStore], tuple[str]]:
         return LocalStore, (self._root,)
@@ -105,7 +98,7 @@ class LocalStore(Store):
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """The bytes of a file, or of a range of it."""
         try:
-            with open(self.local_path(path), "rb") as file:
+            with open(open_file(self.local_path(path)), "rb") as file:
                 file.seek(start)
                 return file.read() if length is None else file.read(length)
         except FileNotFoundError:
@@ -129,6 +122,7 @@ class LocalStore(Store):
         full = self.local_path(path)
         try:
             os.makedirs(os.path.dirname(full), exist_ok=True)
+            _refuse_special(full)
             sink = pa.OSFile(full, "wb")
         except OSError as error:
             raise failed("write", self._root, path, error) from error
@@ -146,8 +140,8 @@ class LocalStore(Store):
         """Put or replace a whole file by a rename."""
         full = self.local_path(path)
         try:
-            with self._staged(data) as staged:
-                _into_folder(full, lambda: os.replace(staged, full))
+            with self._half_made.holding(data) as staged:
+                into_folder(full, lambda: staged.replace(full))
         except OSError as error:
             raise failed("write", self._root, path, error) from error
 
@@ -155,13 +149,13 @@ class LocalStore(Store):
         """Claim a name by a hard link, which the file system makes at most once."""
         full = self.local_path(path)
         try:
-            with self._staged(data) as staged:
+            with self._half_made.holding(data) as staged:
                 try:
-                    _into_folder(full, lambda: os.link(staged, full))
+                    into_folder(full, lambda: staged.link(full))
                 except (
                     FileExistsError
                 ):  # over a network file system a link made can be answered so, when its answer got lost
-                    return PutOutcome.CREATED if _same_file(staged, full) else PutOutcome.EXISTS
+                    return PutOutcome.CREATED if staged.is_file(full) else PutOutcome.EXISTS
                 return PutOutcome.CREATED
         except OSError as error:
             todo = "Commits need a file system with hard links" if error.errno in _NO_LINKS else ""
@@ -230,7 +224,7 @@ class LocalStore(Store):
         """Remove a folder and all below it; somebody else may be removing it too."""
         full = self.local_path(folder)
         try:
-            for _ in range(_RACES):
+            for _ in range(RACES):
                 if not os.path.lexists(full):
                     return
                 with suppress(FileNotFoundError):
@@ -238,38 +232,11 @@ class LocalStore(Store):
         except OSError as error:
             raise failed("delete", self._root, folder, error) from error
 
-    @contextmanager
-    def _staged(self, data: bytes) -> Iterator[str]:
-        staging = os.path.join(self._root, STAGING)
-        staged = os.path.join(staging, secrets.token_hex(16))
-        try:
-            with _into_folder(staged, lambda: open(staged, "xb")) as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            if not self._swept:
-                self._sweep(staging, staged)
-                self._swept = True
-            yield staged
-        finally:
-            with suppress(OSError):
-                os.unlink(staged)
-            with suppress(OSError):
-                os.rmdir(staging)
-
-    @staticmethod
-    def _sweep(staging: str, staged: str) -> None:
-        """Remove what dead puts left: files much older than one just staged, by the clock of the disk."""
-        with suppress(OSError), os.scandir(staging) as entries:
-            now = os.path.getmtime(staged)
-            for entry in entries:
-                with suppress(OSError):
-                    if entry.stat().st_mtime < now - _STRAY_SECONDS:
-                        os.unlink(entry.path)
-
     def _file(self, path: str) -> str:
         full = self.local_path(path)
         if not os.path.isfile(full):
+            if os.path.exists(full) and not os.path.isdir(full):
+                raise failed("read", self._root, path, _special(full))
             raise FileNotFoundError(f"{full} is a folder" if os.path.isdir(full) else f"there is no file {full}")
         return full
 
@@ -316,22 +283,13 @@ def _size_of(entry: os.DirEntry[str]) -> int | None:
         return None
 
 
-def _same_file(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except FileNotFoundError:
-        return False
+def _special(path: str) -> OSError:
+    return OSError(errno.EINVAL, f"{path} is a pipe, socket or device, not a file")
 
 
-def _into_folder(path: str, act: Callable[[], R]) -> R:
-    """Does something in the folder of `path`, which is made where it is not there, and made again when somebody removes
-    it in between."""
-    for attempt in range(_RACES):
-        try:
-            return act()
-        except FileNotFoundError:
-            if attempt == _RACES - 1:
-                raise
-        with suppress(FileExistsError):  # gone again between two looks of makedirs, or a file, which the act meets
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-    raise AssertionError("unreachable")
+def _refuse_special(path: str) -> None:
+    """OSError for what is there already and is no file."""
+    with suppress(FileNotFoundError):
+        kind = os.stat(path).st_mode
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+            raise _special(path)

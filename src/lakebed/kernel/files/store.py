@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lakebed.errors import StorageError, UsageError
+from lakebed.errors import StorageError, UnsupportedError
 
 _THREADS = 16
 _SIGNED = re.compile(r"(?i)([?&](?:sig|signature|token|x-amz-signature|x-amz-security-token|x-goog-signature)=)[^&\s]+")
@@ -165,9 +165,12 @@ class Store(ABC):
 
 
 def inside(path: str) -> str:
-    """The path itself, if it stays inside the store."""
+    """The path itself, if it stays inside the store. UnsupportedError for one that leads out of it, whoever gave it: a
+    table's metadata, or the caller in the name of a branch."""
     if path.startswith("/") or ".." in path.split("/") or "\0" in path:
-        raise UsageError(f"path {path!r} leaves the table", todo="Paths inside a table are relative and have no '..'")
+        raise UnsupportedError(
+            f"path {path!r} leaves the table", todo="Paths inside a table are relative and have no '..'"
+        )
     return path
 
 

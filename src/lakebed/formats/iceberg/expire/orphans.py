@@ -22,6 +22,8 @@ from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.formats.iceberg.manifests import read_manifest_list
 from lakebed.formats.iceberg.snapshot import iso_time
 from lakebed.kernel import clock
+from lakebed.kernel.files import parse_location
+from lakebed.kernel.files.places import is_below
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import ExpireResult, Skipped
 
@@ -45,7 +47,8 @@ def remove_orphans(access: TableAccess, options: Options, dry_run: bool) -> Expi
         )  # fmt: skip
     refuse_without_gc(access, start.metadata, options)
     folder = options[mine.LOCATION] or start.metadata.location
-    there = [path for path, _ in access.files.walk(folder)]
+    files = _reaching(access, folder)
+    there = [path for path, _ in files.walk(folder)]
     loaded = access.load()
     known = _Known(_referenced(access.files, loaded), options)
     names = {field.name for spec in loaded.metadata.specs.values() for field in spec.fields}
@@ -54,7 +57,7 @@ def remove_orphans(access: TableAccess, options: Options, dry_run: bool) -> Expi
     for path in there:
         if known.has(path) or _hidden(inside(folder, path), names):
             continue
-        written = _modified_ms(access.files, path)
+        written = _modified_ms(files, path)
         if written is None or written >= before:
             kept.append(Skipped(inside(folder, path), f"it is not older than {iso_time(before)}"))
         elif known.elsewhere(path, access.name):
@@ -63,8 +66,8 @@ def remove_orphans(access: TableAccess, options: Options, dry_run: bool) -> Expi
             orphans.append(path)
     if not dry_run:
         try:
-            access.files.delete_many(orphans)
-            _remove_staging_folders(access.files, loaded.metadata, folder, orphans, before)
+            files.delete_many(orphans)
+            _remove_staging_folders(files, loaded.metadata, folder, orphans, before)
         except LakebedError as error:
             kept.append(Skipped("some files", f"they could not be removed: {error}"))
     return ExpireResult((), tuple(inside(folder, path) for path in orphans), tuple(kept), dry_run)
@@ -75,8 +78,10 @@ def _remove_staging_folders(
 ) -> None:
     """Remove folders for staged rows that hold nothing: those just emptied, and those that nobody has touched since
     `before`. A store of objects has no empty folders."""
-    data = files.local_path(layout.data_folder(metadata.location, metadata.properties))
-    root = files.local_path(folder)
+    place = layout.data_folder(metadata.location, metadata.properties)
+    if not files.reaches(place):
+        return
+    data, root = files.local_path(place), files.local_path(folder)
     if data is None or root is None or not data.startswith(root.rstrip("/") + "/"):
         return
     emptied = {path.rpartition("/")[0].rpartition("/")[2] for path in orphans}
@@ -86,6 +91,26 @@ def _remove_staging_folders(
                 continue
             if entry.name in emptied or entry.stat(follow_symlinks=False).st_mtime * 1000 < before:
                 files.remove_empty(entry.path)
+
+
+def _reaching(access: TableAccess, folder: str) -> Files:
+    """The table's files, and those below the folder that the caller named.
+
+    UsageError for the table's own folder by another name: the metadata knows its files under their own.
+    """
+    files = access.files
+    if files.reaches(folder):
+        return files
+    place, root = parse_location(folder), files.local_path(access.load().metadata.location)
+    if place.is_local and root is not None:
+        here, there = os.path.realpath(root), os.path.realpath(place.text)
+        if is_below(here, there) or is_below(there, here):
+            raise UsageError(
+                f"{folder} is the table's own folder by another name", table=access.name,
+                why="the metadata knows its files under their own names, so each would be taken for an orphan",
+                todo="Give the folder as the metadata spells it, or no location",
+            )  # fmt: skip
+    return files.also(place.text)
 
 
 _Place = tuple[str, str, str]

@@ -30,6 +30,7 @@ from lakebed.formats.iceberg.writers import before_expiry
 from lakebed.kernel import clock
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files.age import certain_now
+from lakebed.kernel.files.places import PLACES
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import ExpireResult, Skipped
 
@@ -75,17 +76,20 @@ def expire(access: TableAccess, options: Options, dry_run: bool) -> ExpireResult
 
     change_metadata(access, decide, _texts(options))
     before, plan = plans[-1]
-    gone: list[str] = []
+    unneeded: list[str] = []
 
     def look() -> None:
-        gone.extend(unreachable(access.files, before, set(plan.snapshots)) if plan.snapshots else ())
+        unneeded.extend(unreachable(access.files, before, set(plan.snapshots)) if plan.snapshots else ())
 
     notes = plan.notes
     if dry_run:
         look()
     else:
         notes += afterwards("files that only the expired snapshots had stay until orphan files are removed", look)
-    kept = plan.kept if dry_run else (*plan.kept, *_remove(access.files, gone))
+    stays = outside(access.files, unneeded)
+    beyond = {one.what for one in stays}
+    gone = [path for path in unneeded if path not in beyond]
+    kept = (*plan.kept, *stays, *(() if dry_run else _remove(access.files, gone)))
     paths = tuple(inside(before.location, path) for path in gone)
     return ExpireResult(tuple(map(str, plan.snapshots)), paths, kept, dry_run, notes)
 
@@ -241,6 +245,12 @@ def _remove(files: Files, paths: Sequence[str]) -> list[Skipped]:
     except Exception as error:  # noqa: BLE001 - the snapshots are expired, whatever becomes of their files
         return [Skipped("some files", f"they could not be removed: {error}")]
     return []
+
+
+def outside(files: Files, paths: Sequence[str]) -> list[Skipped]:
+    """Files that nothing needs any more and that stay all the same, for the table may not touch where they lie."""
+    why = f"it lies outside the table's own folder; name that folder in the option {PLACES!r} to have it removed"
+    return [Skipped(path, why) for path in paths if not files.reaches(path)]
 
 
 def refuse_without_gc(access: TableAccess, metadata: TableMetadata, options: Options) -> None:

@@ -172,7 +172,8 @@ def opened(
     except FileNotFoundError as error:
         raise DataCleanedError(
             "a data or delete file is gone", table=files.home.location, file=path,
-            why="the snapshot that names it has expired, or something removed it", todo="Read a newer snapshot",
+            why=files.why_missing or "the snapshot that names it has expired, or something removed it",
+            todo="Copy the whole table" if files.why_missing else "Read a newer snapshot",
         ) from error  # fmt: skip
 
 

@@ -8,6 +8,7 @@ it builds on.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
@@ -59,11 +60,13 @@ class IcebergSink:
         callbacks: Sequence[CommitCallback] = (),
     ) -> None:
         self.access, self.metadata, self.settings, self.mode, self.branch = access, metadata, settings, mode, branch
-        self.files = access.files  # tasks reach files without asking a catalog
         self.commit_user = commit_user or str(uuid.uuid4())
         self.callbacks = (*checked_callbacks(callbacks), *settings.callbacks)
         self.keys = _keys(metadata, settings, mode)
         self._staging = staging_folder(metadata.location, metadata.properties)
+        self._scratch = f"{os.path.abspath(tempfile.gettempdir())}/{self._staging.rpartition('/')[2]}"
+        """Rows that wait in this process: a folder of the machine's temporary one, under a name that no table knows."""
+        self.files = access.files.also(self._scratch)  # tasks reach files without asking a catalog
         self._refuse()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -84,8 +87,7 @@ class IcebergSink:
         target = self._target()
         if threads is None:
             return IcebergTaskWriter(target)
-        here = f"{tempfile.gettempdir()}/{self._staging.rpartition('/')[2]}"
-        return IcebergTaskWriter(replace(target, staging=here, inline=target.buffer))
+        return IcebergTaskWriter(replace(target, staging=self._scratch, inline=target.buffer))
 
     def settle(self, messages: Sequence[CommitMessage], engine: Engine) -> list[IcebergMessage]:
         """Files of all rows that tasks staged. What they staged is removed, also when it fails."""

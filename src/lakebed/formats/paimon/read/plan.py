@@ -88,7 +88,7 @@ def deletion_files(indexes: Iterable[IndexManifestEntry]) -> dict[tuple[bytes, i
     for entry in indexes:
         if entry.index_type != DELETION_VECTORS:
             continue
-        path = entry.external_path or index_path(entry.file_name)
+        path = index_path(entry.file_name)
         of_bucket = made.setdefault((entry.partition, entry.bucket), {})
         for place in entry.ranges or ():
             of_bucket[place.data_file] = DeletionFile(path, place.offset, place.length + BLOCK_SLACK, place.cardinality)

@@ -1,0 +1,142 @@
+"""Half-made puts of a local store: written whole into a folder of the table's root, then published by their name.
+
+The folder is worked on by its descriptor, and a link in its place is refused: what a table's folder holds must not
+send our files, or the removal of strays, elsewhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+from lakebed.errors import UnsupportedError
+
+R = TypeVar("R")
+
+STAGING = ".lakebed-staging"
+"""The folder of half-made puts, in the table's root; listings leave it out."""
+RACES = 100
+"""How often a folder may be taken away under our hands before we believe that something else is wrong."""
+_STRAY_SECONDS = 3600
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+class HalfMade:
+    """The staging folder of the store at `root`, which is made for a put and removed again when it is empty."""
+
+    def __init__(self, root: str) -> None:
+        self._root, self._path = root, os.path.join(root, STAGING)
+        self._swept = False
+
+    @contextmanager
+    def holding(self, data: bytes) -> Iterator[HalfMadeFile]:
+        """A file with these bytes, safe on disk; gone when the block ends. OSError as the system gives it."""
+        descriptor, name = self._filled(data)
+        try:
+            yield HalfMadeFile(descriptor, name)
+        finally:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=descriptor)
+            os.close(descriptor)
+            with suppress(OSError):
+                os.rmdir(self._path)
+
+    def _filled(self, data: bytes) -> tuple[int, str]:
+        name = secrets.token_hex(16)
+        for attempt in range(RACES):  # another put may remove the empty folder at any time
+            try:
+                descriptor = self._opened()
+            except FileNotFoundError:
+                if attempt == RACES - 1:
+                    raise
+                continue
+            try:
+                _write(name, data, descriptor)
+            except BaseException as error:
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=descriptor)
+                os.close(descriptor)
+                if isinstance(error, FileNotFoundError) and attempt < RACES - 1:
+                    continue
+                raise
+            if not self._swept:
+                self._swept = True
+                _sweep(descriptor, name)
+            return descriptor, name
+        raise AssertionError("unreachable")
+
+    def _opened(self) -> int:
+        with suppress(FileExistsError):
+            os.makedirs(self._path, exist_ok=True)
+        try:
+            descriptor = os.open(self._path, _FOLDER)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise UnsupportedError(
+                    f"{STAGING} is a link or a file, not a folder", table=self._root, file=STAGING,
+                    why="files of writes under way go there, and they must not leave the table",
+                    todo="Remove it: a writer makes the folder itself",
+                ) from error  # fmt: skip
+            raise
+        return descriptor
+
+
+class HalfMadeFile:
+    """One file in the staging folder."""
+
+    def __init__(self, folder: int, name: str) -> None:
+        self._folder, self._name = folder, name
+
+    def link(self, path: str) -> None:
+        """Give it a second name; FileExistsError when that is taken."""
+        os.link(self._name, path, src_dir_fd=self._folder)
+
+    def replace(self, path: str) -> None:
+        """Move it over another file."""
+        os.replace(self._name, path, src_dir_fd=self._folder)
+
+    def is_file(self, path: str) -> bool:
+        """Whether a path names this very file."""
+        try:
+            ours, there = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False), os.lstat(path)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(ours, there)
+
+
+def into_folder(path: str, act: Callable[[], R]) -> R:
+    """Does something in the folder of `path`, which is made where it is not there, and made again when somebody removes
+    it in between."""
+    for attempt in range(RACES):
+        try:
+            return act()
+        except FileNotFoundError:
+            if attempt == RACES - 1:
+                raise
+        with suppress(FileExistsError):  # gone again between two looks of makedirs, or a file, which the act meets
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+    raise AssertionError("unreachable")
+
+
+def _write(name: str, data: bytes, folder: int) -> None:
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _sweep(folder: int, ours: str) -> None:
+    """Removes strays of dead puts: files much older than one just written, by the clock of the disk."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        oldest = os.stat(ours, dir_fd=folder).st_mtime - _STRAY_SECONDS
+        for entry in entries:
+            with suppress(OSError):
+                about = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(about.st_mode) and about.st_mtime < oldest:
+                    os.unlink(entry.name, dir_fd=folder)

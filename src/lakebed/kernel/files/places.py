@@ -1,0 +1,54 @@
+"""The places that a table may touch: its own folder, and those that a catalog or the caller named.
+
+A table's metadata holds locations: of data files, statistics, earlier metadata, folders to write to. They are data, and
+never widen what lakebed reads, lists, writes or deletes. See docs/security.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lakebed.errors import UnsupportedError, UsageError
+from lakebed.kernel.files.location import parse_location
+
+PLACES = "lakebed.storage.places"
+"""The option by which a caller names further places, separated by commas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Roots in the spelling of stores: absolute paths and URLs without a trailing slash. `table` is for errors."""
+
+    table: str
+    roots: tuple[str, ...]
+
+    def root_of(self, location: str) -> str | None:
+        """The root that a location in that spelling lies below; None when it lies outside."""
+        if ".." in location.split("/"):
+            return None
+        return next((root for root in self.roots if is_below(location, root)), None)
+
+    def refused(self, location: str) -> UnsupportedError:
+        """The error for a location outside, which has not been touched."""
+        return UnsupportedError(
+            "the table names a place outside its own folder", table=self.table, file=location,
+            why="what a table's metadata says does not widen what lakebed reads, lists, writes or deletes",
+            todo=f"If you trust the table, name the folder in the option {PLACES!r}",
+        )  # fmt: skip
+
+
+def is_below(location: str, root: str) -> bool:
+    """Whether a location is a root or lies below it; both in one spelling."""
+    return location == root or location.startswith(root if root.endswith("/") else f"{root}/")
+
+
+def named_places(options: Mapping[str, str], more: Iterable[str] = ()) -> tuple[str, ...]:
+    """The places that the caller named in the option `lakebed.storage.places`, and `more`, each in one spelling.
+
+    UsageError for an empty one, UnsupportedError for one that no store serves.
+    """
+    texts = [text.strip() for key, value in options.items() if key.lower() == PLACES for text in value.split(",")]
+    if "" in texts:
+        raise UsageError(f"option {PLACES!r} names an empty place", todo="Give folders, separated by commas")
+    return tuple(dict.fromkeys(parse_location(text).text for text in (*texts, *more)))
