@@ -21,6 +21,7 @@ OTHER_CLOCKS = re.compile(
 MAY = {
     "kernel/clock.py": "it is the clock", "kernel/files/local.py": "the disk's own times of files",
     "kernel/files/half_made.py": "the disk's own times of files",
+    "formats/iceberg/expire/orphans.py": "the disk's own times of folders",
 }  # fmt: skip
 
 
