@@ -115,3 +115,33 @@ def test_logs_from_before_the_timeline_that_no_archived_write_named(tmp_path: Pa
     buckets.mkdir(parents=True)
     (buckets / "00000000000000.hashing_meta").write_text(json.dumps({"nodes": [{"fileIdPrefix": "g"}]}))
     assert rows(table.open(), "x") == {"a": "a5"}
+
+
+@BOTH
+def test_a_clustering_that_was_taken_back(tmp_path: Path, version: int) -> None:
+    """Its second copies stay behind, named by commits: no rows, and nothing that is missing."""
+    table = _pending(tmp_path, version)
+    next(table.timeline.glob(f"{t(3)}.*.requested")).unlink()
+    assert rows(table.open(), "x") == {"a": "a4", "c": "c1", "d": "d4"}
+    assert changed(table.open(), "x", after=t(1)) == {"a": "a4", "b": "-D", "d": "d4"}
+
+
+def test_log_files_of_an_overwrites_lost_attempt_are_no_rows(tmp_path: Path) -> None:
+    """Other replacements than clusterings name all of their files, as any write does."""
+    table = HudiFolder(tmp_path, 8)
+    table.done(1, [table.log("g", 1, table.data(1, [{"id": "a", "ts": 1, "x": "a1"}]))])
+    named = table.log("h", 2, table.data(2, [{"id": "a", "ts": 2, "x": "a2"}]))
+    table.log("i", 2, table.data(2, [{"id": "a", "ts": 2, "x": "a2"}]))
+    table.done(2, [named], action="replacecommit", operation="INSERT_OVERWRITE", replaced={"": ["g"]})
+    assert rows(table.open(), "x") == {"a": "a2"}
+
+
+def test_a_group_without_base_file_that_a_delta_commit_rewrote(tmp_path: Path) -> None:
+    """As of before the rewrite its older log files count, though their commits were archived."""
+    table = HudiFolder(tmp_path)
+    table.log("g", 1, table.data(1, [{"id": "a", "ts": 1, "x": "a1"}]))
+    table.done(2, [table.log("h", 2, table.data(2, [{"id": "b", "ts": 2, "x": "b2"}]))])
+    table.done(3, [table.base("g", 3, [{"id": "a", "ts": 3, "x": "a3"}])])
+    table.done(4, [table.log("g", 3, table.data(4, [{"id": "a", "ts": 4, "x": "a4"}]))])
+    assert rows(table.open(), "x") == {"a": "a4", "b": "b2"}
+    assert rows(table.open(), "x", as_of=t(2)) == {"a": "a1", "b": "b2"}

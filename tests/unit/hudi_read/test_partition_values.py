@@ -138,6 +138,9 @@ def test_a_path_that_does_not_tell_a_column_left_out_is_refused(
     table.done(1, [table.base("g", 1, [{"id": "a", "ts": 1}], partition=folder, columns=kept)])
     with pytest.raises(UnsupportedError, match=why):
         table.open().read(["n"]).read_all()
+    assert table.open().read(["ts"]).read_all()["ts"].to_pylist() == [1], "other columns are not affected"
+    with pytest.raises(UnsupportedError, match=why):
+        table.open().read(["ts"], where="n = 7").read_all()
 
 
 @pytest.mark.parametrize("generator", ["org.apache.hudi.keygen.SimpleKeyGenerator", "com.acme.MyKeyGenerator"])

@@ -56,10 +56,12 @@ class FileSlice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """Which file names the known commits wrote, and which file groups replace commits took out of use."""
+    """Which file names the known commits wrote, which file groups replace commits took out of use, and which commits
+    are clusterings: others may have written log files that bear their instants."""
 
     by_instant: Mapping[str, frozenset[str]]
     replaced: Mapping[str, frozenset[str]]
+    clusterings: frozenset[str]
 
     @classmethod
     def of(cls, commits: Mapping[str, CommitMetadata]) -> WrittenFiles:
@@ -73,7 +75,8 @@ class WrittenFiles:
         for commit in commits.values():
             for partition, ids in commit.replaced.items():
                 replaced.setdefault(partition, set()).update(ids)
-        return cls(by_instant, {partition: frozenset(ids) for partition, ids in replaced.items()})
+        clusterings = frozenset(time for time, commit in commits.items() if commit.operation == "CLUSTER")
+        return cls(by_instant, {partition: frozenset(ids) for partition, ids in replaced.items()}, clusterings)
 
     def named(self, instant: str, name: str) -> bool:
         """Whether the commit of that instant names the file, as far as is known."""
@@ -134,7 +137,7 @@ def live_slices(
 
 def _logs_by_slice(group: FileGroup, base: BaseFile | None, view: View, written: WrittenFiles) -> tuple[LogFile, ...]:
     """Table version 6: log files of the base file's slice and of all later ones, by (slice, version, token)."""
-    least = base.instant if base else _first_slice(group.logs, view)
+    least = base.instant if base else _first_slice(group, view)
     if least is None:
         return ()
     logs = [log for log in group.logs if log.instant >= least and not log.cdc]
@@ -143,15 +146,17 @@ def _logs_by_slice(group: FileGroup, base: BaseFile | None, view: View, written:
     return tuple(sorted(logs, key=lambda log: (log.instant, log.version, write_attempt(log.token))))
 
 
-def _first_slice(logs: Iterable[LogFile], view: View) -> str | None:
+def _first_slice(group: FileGroup, view: View) -> str | None:
     """The instant from which on the logs of a group without a base file are its own, None where no completed write made
     the group.
 
-    A delta commit or clustering of the active timeline that named a log file began the group with it: what is older is
-    not of this group. Of archived instants it is not known whether they did, so that all of theirs are taken.
+    A delta commit or clustering of the active timeline that named a log file, and wrote no base file beside it, began
+    the group with it: what is older is not of this group. Of archived instants it is not known whether they did, so
+    that all of theirs are taken.
     """
-    instants = sorted({log.instant for log in logs if not log.cdc}, reverse=True)
-    began = [instant for instant in instants if view.begins_groups(instant)]
+    instants = sorted({log.instant for log in group.logs if not log.cdc}, reverse=True)
+    rewrote = {base.instant for base in group.bases}
+    began = [instant for instant in instants if instant not in rewrote and view.begins_groups(instant)]
     if began:
         return next((instant for instant in began if view.order(instant) is not None), None)
     return "" if any(view.order(instant) is not None for instant in instants) else None
@@ -168,7 +173,7 @@ def _logs_by_completion(
     logs = []
     for log in group.logs:
         order = view.order(log.instant)
-        named = written.named(log.instant, log.name) or view.is_clustering(log.instant)
+        named = log.instant in written.clusterings or written.named(log.instant, log.name)
         if order is not None and order >= least and not log.cdc and named:
             logs.append((order, log.version, write_attempt(log.token), log))
     return tuple(entry[3] for entry in sorted(logs))

@@ -230,11 +230,6 @@ class View:
             return instant
         return None
 
-    def is_clustering(self, instant: str) -> bool:
-        """Whether an instant of the active timeline is a clustering, or another replacement, of any state."""
-        entry = self.timeline.by_time.get(instant)
-        return entry is not None and entry.action in ("replacecommit", "clustering")
-
     def begins_groups(self, instant: str) -> bool:
         """Whether an instant is a completed one of the active timeline, inside the view or not, after which log files
         are named only where it made their file group: compactions name those of older ones too."""
@@ -243,8 +238,11 @@ class View:
 
     def is_second_copy(self, instant: str) -> bool:
         """Whether log files named by an instant hold rows a second time: those of file groups that a clustering will
-        make which does not count yet."""
-        return instant not in self.committed and self.is_clustering(instant)
+        make which does not count yet, or would have made and was taken back."""
+        entry = self.timeline.by_time.get(instant)
+        if entry is None:
+            return self.order(instant) is None
+        return instant not in self.committed and entry.action in ("replacecommit", "clustering")
 
     @cached_property
     def _oldest_archived(self) -> str:

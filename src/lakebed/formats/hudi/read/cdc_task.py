@@ -128,8 +128,9 @@ class RowChanges:
         wanted = [name for name in dict.fromkeys([*self.columns, *self.log_keys]) if name not in META]
         fields = [self.reader.table_schema.field(name).with_nullable(True) for name in wanted]
         flat = pa.RecordBatch.from_arrays(rows.flatten(), schema=pa.schema(list(rows.type)))
-        constants = self.reader.partitions.constants(change.partition, self.reader.table_schema)
-        found = fitted(flat, pa.schema(fields), constants, self.reader.schemas.renames(change.instant), units)
+        target = pa.schema(fields)
+        constants = self.reader.partitions.constants(change.partition, target)
+        found = fitted(flat, target, constants, self.reader.schemas.renames(change.instant), units)
         return self._finished(change, found, row_keys(found, self.log_keys).combine_chunks())
 
     def _told(self, change: FileGroupChange) -> Iterator[Changed]:

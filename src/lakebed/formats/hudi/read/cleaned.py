@@ -95,7 +95,8 @@ class Completeness:
         if parsed is None or parsed[1].cdc:
             return False
         instant = parsed[1].instant
-        if self.view.is_second_copy(instant):
+        known = instant in self.view.timeline.by_time
+        if (known or not base) and self.view.is_second_copy(instant):
             return False
         if not self.state.config.completion_times:
             return instant >= base and not (self.view.bound and instant > self.view.bound)

@@ -55,44 +55,42 @@ class PartitionColumns:
         A path that another text could have made tells nothing: the null folder of old releases, a value that looks like
         a Hive-style folder, an escape where the table does not say whether paths are encoded.
         """
-        if self.dropped:
-            return dict(self.constants(partition, schema))
-        if not self.plain:
+        if not self.plain and not self.dropped:
             return {}
         found: dict[str, pa.Scalar] = {}
         for name, text in zip(self.fields, self._texts(partition) or (), strict=False):
-            if name in schema.names and text is not None and self._is_certain(name, text, partition):
-                try:
-                    found[name] = pa.scalar(text, pa.string()).cast(schema.field(name).type)
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                    continue
+            if name not in schema.names or not (self.dropped or self._is_certain(name, text, partition)):
+                continue
+            try:
+                found[name] = pa.scalar(text, pa.string()).cast(schema.field(name).type)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                continue
         return found
 
-    def constants(self, partition: str, schema: pa.Schema) -> Mapping[str, pa.Scalar]:
-        """The values to put into rows whose files leave the partition columns out, {} where files hold them.
+    def constants(self, partition: str, wanted: pa.Schema) -> Mapping[str, pa.Scalar]:
+        """The values of wanted columns to put into rows whose files leave the partition columns out, {} where files
+        hold them.
 
         Raises UnsupportedError where the path does not tell a value or its text does not fit the column.
         """
-        if not self.dropped or not self.fields:
-            return {}
-        texts = self._texts(partition)
-        if texts is None:
-            raise self._untold(partition, f"it has not one folder for each of {', '.join(self.fields)}")
-        found: dict[str, pa.Scalar] = {}
-        for name, text in zip(self.fields, texts, strict=True):
-            if name in schema.names:
-                kind = schema.field(name).type
-                try:
-                    found[name] = pa.scalar(text, pa.string()).cast(kind)
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                    raise self._untold(partition, f"{text!r} is no {kind}, the type of column {name}") from error
+        lacking = [name for name in self.fields if self.dropped and name in wanted.names]
+        found = self.values(partition, wanted) if lacking else {}
+        for name in lacking:
+            if name not in found:
+                texts = self._texts(partition)
+                why = (
+                    f"it has not one folder for each of {', '.join(self.fields)}"
+                    if texts is None
+                    else f"{texts[self.fields.index(name)]!r} is no {wanted.field(name).type}, the type of {name}"
+                )
+                raise self._untold(partition, why)
         return found
 
     def _texts(self, partition: str) -> tuple[str | None, ...] | None:
         return partition_values(partition, self.fields, bool(self.url_encoded)) if self.fields else None
 
-    def _is_certain(self, name: str, text: str, partition: str) -> bool:
-        if text == OLD_NULL_PARTITION or (self.url_encoded is None and "%" in text):
+    def _is_certain(self, name: str, text: str | None, partition: str) -> bool:
+        if text is None or text == OLD_NULL_PARTITION or (self.url_encoded is None and "%" in text):
             return False
         return self.hive_style or f"{name}=" not in partition
 

@@ -223,7 +223,7 @@ class MergedSlice:
 
     def _base(self, target: pa.Schema, groups: list[int] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
         if self.paths.base:
-            constants = self.reader.partitions.constants(self.paths.partition, self.reader.table_schema)
+            constants = self.reader.partitions.constants(self.paths.partition, target)
             yield from base_batches(
                 self.reader.store,
                 self.paths.base,
@@ -262,7 +262,7 @@ class MergedSlice:
 
     def _filled(self, table: pa.Table) -> pa.Table:
         """Log rows of a table whose files leave the partition columns out get them from the path."""
-        constants = self.reader.partitions.constants(self.paths.partition, self.reader.table_schema)
+        constants = self.reader.partitions.constants(self.paths.partition, self.target)
         if constants:
             table = table.drop_columns([name for name in constants if name in table.column_names])
         return fitted(table, self.target, constants)

@@ -96,10 +96,15 @@ def snapshot_task(
     """
     config = state.config
     fixed = {*state.keys, "_hoodie_partition_path"} if config.meta_fields else set()
-    fixed |= {*config.record_keys} if config.generator.is_shipped else set()
+    fixed |= {name for name in config.record_keys if config.generator.is_shipped and _is_told(name, schema)}
     fixed |= {*config.partition_fields} if config.plain_partitions or config.drops_partition_columns else set()
     decoded = tuple(dict.fromkeys([*names, *where_columns]))
     return SnapshotTask(reader, tuple(names), decoded, predicate, set(where_columns) <= fixed)
+
+
+def _is_told(name: str, schema: pa.Schema) -> bool:
+    """Whether equal keys mean equal values of a key column: those of timestamps can count in milliseconds alone."""
+    return name in schema.names and not pa.types.is_timestamp(schema.field(name).type)
 
 
 def _check_keys(state: TableState, schema: pa.Schema) -> None:
