@@ -1,10 +1,17 @@
-"""The vectors that the normal tests hold lakebed's casts against are what Paimon's engine prints."""
+"""Types beside Paimon's engine: it prints the vectors that the normal tests hold lakebed's casts against, and reads
+keys that are NaN, and texts of a length, as lakebed wrote them."""
 
+import json
 import os
 import subprocess
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
+import lakebed
 from tests.golden.test_paimon_casts import VECTORS
-from tests.interop.conftest import named
+from tests.interop.conftest import PaimonJvm, named
 
 
 def test_the_vectors_are_what_the_engine_prints() -> None:
@@ -13,3 +20,31 @@ def test_the_vectors_are_what_the_engine_prints() -> None:
     printed = subprocess.run(command, capture_output=True, check=True, timeout=300).stdout.decode().splitlines()
     kept = VECTORS.read_text(encoding="utf-8").splitlines()
     assert [(one, other) for one, other in zip(printed, kept, strict=True) if one != other] == []
+
+
+def test_the_engine_merges_nan_as_lakebed_wrote_it(tmp_path: Path, paimon_jvm: PaimonJvm) -> None:
+    place = tmp_path / "d.db" / "t"
+    schema = pa.schema([pa.field("k", pa.float64(), False), ("v", pa.string())])
+    table = lakebed.create(str(place), "paimon", schema, primary_key=["k"], options={"bucket": "4"})
+    for value, sign in (("a", 1), ("b", -1)):  # a NaN with its sign bit set is what processors give
+        table.write(pa.table([np.copysign([np.nan], sign), [value]], schema=schema))
+    rows, _ = paimon_jvm.dump(place)
+    assert [(row["row"], row["bucket"] == row["expected"]) for row in rows] == [({"k": "NaN", "v": "b"}, True)]
+    paimon_jvm.write(place, [["+I", "NaN", "c"]], 1)
+    assert table.read().read_all().column("v").to_pylist() == ["c"]
+
+
+def test_the_engine_reads_padded_keys(tmp_path: Path, paimon_jvm: PaimonJvm) -> None:
+    place = tmp_path / "d.db" / "t"
+    schema = pa.schema([pa.field("k", pa.string(), False), ("v", pa.string())])
+    lakebed.create(str(place), "paimon", schema, primary_key=["k"], options={"bucket": "4"})
+    path = place / "schema" / "schema-0"
+    fields = json.loads(path.read_text())
+    fields["fields"][0]["type"] = "CHAR(4) NOT NULL"
+    path.write_text(json.dumps(fields))
+    table = lakebed.open(str(place))
+    table.write(pa.table([["a", "bb"], ["1", "2"]], schema=schema))
+    paimon_jvm.write(place, [["+I", "a   ", "3"]], 1)
+    rows, _ = paimon_jvm.dump(place)
+    assert sorted((row["row"]["k"], row["row"]["v"]) for row in rows) == [("a   ", "3"), ("bb  ", "2")]
+    assert all(row["bucket"] == row["expected"] for row in rows)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lakebed.errors import OptionError, SchemaError
 from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.from_arrow import field_from_arrow
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import (
     KEY_PREFIX,
@@ -21,7 +22,6 @@ from lakebed.formats.paimon.codec.types import (
     VALUE_KIND,
     DataField,
     arrow_type,
-    field_from_arrow,
 )
 from lakebed.formats.paimon.unserved import Use, refuse_options
 from lakebed.kernel import clock

@@ -71,8 +71,8 @@ class _Head:
         less: pa.ChunkedArray | None = None
         for name, value in zip(reversed(self._keys), reversed(bound), strict=True):
             column = self._rows.column(name)
-            lower = pc.less(column, value)
-            less = lower if less is None else pc.or_(lower, pc.and_(pc.equal(column, value), less))
+            lower, same = _compared(column, value)
+            less = lower if less is None else pc.or_(lower, pc.and_(same, less))
         count = pc.sum(less).as_py() or 0
         taken, self._rows = self._rows.slice(0, count), self._rows.slice(count)
         return taken
@@ -82,3 +82,11 @@ class _Head:
         assert self._rows is not None
         taken, self._rows = self._rows, None
         return taken
+
+
+def _compared(column: pa.ChunkedArray, value: pa.Scalar) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Where a column is less than a value, and where it is equal to it; NaN is sorted as the greatest number."""
+    if pa.types.is_floating(column.type) and value.as_py() != value.as_py():
+        nan = pc.is_nan(column)
+        return pc.invert(nan), nan
+    return pc.less(column, value), pc.equal(column, value)

@@ -8,13 +8,13 @@ TIME is milliseconds of the day.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import CorruptError, SchemaError
+from lakebed.errors import CorruptError, UnsupportedError
 
 MAX_LENGTH = 2**31 - 1
 KEY_PREFIX = "_KEY_"
@@ -32,8 +32,9 @@ class DataType:
     """One type. `root` is the SQL name without parameters (`STRING` is VARCHAR of the greatest length, `BYTES`
     VARBINARY).
 
-    `length` of CHAR, VARCHAR, BINARY, VARBINARY; `precision` (and `scale`) of DECIMAL, TIME and the timestamps;
-    `element` of ARRAY and MULTISET, `key` and `element` of MAP, `fields` of ROW.
+    `length` of CHAR, VARCHAR, BINARY, VARBINARY, VECTOR; `precision` (and `scale`) of DECIMAL, TIME and the timestamps;
+    `element` of ARRAY, MULTISET and VECTOR, `key` and `element` of MAP, `fields` of ROW. `text` spells a type that
+    lakebed knows by name only, as the schema file does.
     """
 
     root: str
@@ -44,6 +45,7 @@ class DataType:
     key: DataType | None = None
     element: DataType | None = None
     fields: tuple[DataField, ...] = ()
+    text: str = ""
 
     def __str__(self) -> str:
         return f"{_plain_text(self)}{'' if self.nullable else ' NOT NULL'}"
@@ -55,7 +57,7 @@ class DataType:
     @property
     def is_nested(self) -> bool:
         """Whether it holds other types."""
-        return self.root in ("ARRAY", "MULTISET", "MAP", "ROW")
+        return self.root in ("ARRAY", "MULTISET", "MAP", "ROW", "VECTOR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +81,17 @@ _WORDS = {
     "FLOAT": "FLOAT",
     "DOUBLE": "DOUBLE",
     "DATE": "DATE",
-    "VARIANT": "VARIANT",
-    "BLOB": "BLOB",
 }
+_BY_NAME_ONLY = ("VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY")
 _SIZED = {"CHAR": 1, "VARCHAR": 1, "BINARY": 1, "VARBINARY": 1}
 _TEXT = re.compile(r"([A-Z_]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(WITH LOCAL TIME ZONE|WITHOUT TIME ZONE)?")
 
+_LIKE_A_TYPE = re.compile(r"[A-Z][A-Z_]+[A-Z](\s*[(<].*[)>])?( NOT NULL)?")
+
 
 def type_from_json(value: Any) -> DataType:
-    """The type of a schema file's `type`: a text, or an object for nested types. CorruptError when it is neither."""
+    """The type of a schema file's `type`: a text, or an object for nested types. CorruptError when it is neither,
+    UnsupportedError for a type that lakebed has never heard of."""
     if isinstance(value, str):
         return _type_from_text(value)
     try:
@@ -101,9 +105,11 @@ def type_from_json(value: Any) -> DataType:
                 )
             case "ROW":
                 return DataType(word, nullable, fields=tuple(field_from_json(item) for item in value["fields"]))
-    except (KeyError, TypeError) as error:
-        raise CorruptError(f"no type: {value!r}", why=f"it lacks {error}") from error
-    raise CorruptError(f"unknown type {value['type']!r}")
+            case "VECTOR":
+                return DataType(word, nullable, value["length"], element=type_from_json(value["element"]))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise CorruptError(f"no type: {value!r}", why=f"{type(error).__name__} {error}") from error
+    raise _unheard(value["type"])
 
 
 def field_from_json(value: Any) -> DataField:
@@ -123,6 +129,8 @@ def type_to_json(kind: DataType) -> Any:
     match kind.root:
         case "ARRAY" | "MULTISET":
             return {"type": word, "element": type_to_json(_given(kind.element))}
+        case "VECTOR":
+            return {"type": word, "element": type_to_json(_given(kind.element)), "length": kind.length}
         case "MAP":
             return {"type": word, "key": type_to_json(_given(kind.key)), "value": type_to_json(_given(kind.element))}
         case "ROW":
@@ -141,7 +149,8 @@ def field_to_json(field: DataField) -> dict[str, Any]:
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """The Arrow type that columns of this type are read and written as. SchemaError for VARIANT, BLOB and MULTISET."""
+    """The Arrow type that columns of this type are read and written as. UnsupportedError for MULTISET, VARIANT, BLOB,
+    VECTOR, GEOMETRY and GEOGRAPHY."""
     match kind.root:
         case "DECIMAL":
             return pa.decimal128(kind.precision, kind.scale)
@@ -160,7 +169,9 @@ def arrow_type(kind: DataType) -> pa.DataType:
         case "ROW":
             return pa.struct([arrow_field(field) for field in kind.fields])
     if kind.root not in _ARROW:
-        raise SchemaError(f"lakebed does not read or write the type {kind.root}", todo="Leave the column out")
+        raise UnsupportedError(
+            f"lakebed does not read or write the type {kind}", todo="Read the table with Paimon's own engines"
+        )
     return _ARROW[kind.root]
 
 
@@ -186,66 +197,11 @@ def file_field(field: DataField) -> pa.Field:
     )
 
 
-def type_from_arrow(kind: pa.DataType, next_id: Callable[[], int], column: str) -> DataType:
-    """The Paimon type for an Arrow type; SchemaError where there is none, naming the column and what to cast it to."""
-    if pa.types.is_dictionary(kind):
-        return type_from_arrow(kind.value_type, next_id, column)
-    if kind in _FROM_ARROW:
-        return _FROM_ARROW[kind]
-    if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= 38:
-        return DataType("DECIMAL", precision=kind.precision, scale=kind.scale)
-    if pa.types.is_timestamp(kind):
-        return DataType("TIMESTAMP_LTZ" if kind.tz else "TIMESTAMP", precision=_PRECISION[kind.unit])
-    if pa.types.is_time32(kind):
-        return DataType("TIME", precision=_PRECISION[kind.unit])
-    if pa.types.is_fixed_size_binary(kind):
-        return DataType("BINARY", length=kind.byte_width)
-    if pa.types.is_map(kind):
-        key = type_from_arrow(kind.key_type, next_id, column).required()
-        value = _nullable(type_from_arrow(kind.item_type, next_id, column), kind.item_field.nullable)
-        return DataType("MAP", key=key, element=value)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        element = type_from_arrow(kind.value_type, next_id, column)
-        return DataType("ARRAY", element=_nullable(element, kind.value_field.nullable))
-    if pa.types.is_struct(kind) and kind.num_fields:  # no file format of Paimon writes a row of no fields
-        return DataType("ROW", fields=tuple(field_from_arrow(kind.field(i), next_id) for i in range(kind.num_fields)))
-    raise SchemaError(
-        f"column {column!r} has the type {kind}, which Paimon does not have",
-        todo=_INSTEAD.get(str(kind), "Leave it out" if pa.types.is_struct(kind) else "Cast it"),
-    )
-
-
-def field_from_arrow(field: pa.Field, next_id: Callable[[], int]) -> DataField:
-    """A new column; its id is taken before those of its nested fields, as Paimon's Schema builder does."""
-    number = next_id()
-    kind = type_from_arrow(field.type, next_id, field.name)
-    description = (field.metadata or {}).get(b"comment")
-    return DataField(number, field.name, _nullable(kind, field.nullable), description.decode() if description else None)
-
-
 _ARROW: dict[str, pa.DataType] = {
     "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
     "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "CHAR": pa.string(), "VARCHAR": pa.string(),
     "BINARY": pa.binary(), "VARBINARY": pa.binary(), "DATE": pa.date32(), "TIME": pa.time32("ms"),
 }  # fmt: skip
-_STRING = DataType("VARCHAR", length=MAX_LENGTH)
-_BYTES = DataType("VARBINARY", length=MAX_LENGTH)
-_FROM_ARROW: dict[pa.DataType, DataType] = {
-    **{kind: DataType(root) for root, kind in _ARROW.items() if root in _WORDS},
-    pa.string(): _STRING, pa.large_string(): _STRING, pa.string_view(): _STRING,
-    pa.binary(): _BYTES, pa.large_binary(): _BYTES, pa.binary_view(): _BYTES, pa.date64(): DataType("DATE"),
-}  # fmt: skip
-_PRECISION = {"s": 0, "ms": 3, "us": 6, "ns": 9}
-_INSTEAD = {
-    "uint8": "Cast it to int16",
-    "uint16": "Cast it to int32",
-    "uint32": "Cast it to int64",
-    "uint64": "Cast it to decimal128(20, 0)",
-    "halffloat": "Cast it to float32",
-    "null": "Give the column a type",
-    "time64[us]": "Paimon keeps milliseconds of the day: cast it to time32('ms')",
-    "time64[ns]": "Paimon keeps milliseconds of the day: cast it to time32('ms')",
-}
 
 
 def _file_type(kind: DataType, field_id: int, depth: int) -> pa.DataType:
@@ -283,9 +239,11 @@ def _file_type(kind: DataType, field_id: int, depth: int) -> pa.DataType:
 
 def _type_from_text(text: str) -> DataType:
     plain, nullable = _split_null(text)
+    if plain.partition("(")[0].strip().upper() in _BY_NAME_ONLY:
+        return DataType(plain.partition("(")[0].strip().upper(), nullable, text=plain)
     match = _TEXT.fullmatch(plain.upper())
     if match is None:
-        raise CorruptError(f"unknown type {text!r}")
+        raise _unheard(text)
     word, first, second, zone = match.groups()
     if word in _WORDS and first is None:
         return DataType(_WORDS[word], nullable)
@@ -300,7 +258,7 @@ def _type_from_text(text: str) -> DataType:
     if word in ("TIMESTAMP", "TIMESTAMP_LTZ"):
         local = word == "TIMESTAMP_LTZ" or zone == "WITH LOCAL TIME ZONE"
         return DataType("TIMESTAMP_LTZ" if local else "TIMESTAMP", nullable, precision=int(first or 6))
-    raise CorruptError(f"unknown type {text!r}")
+    raise _unheard(text)
 
 
 def _plain_text(kind: DataType) -> str:
@@ -317,11 +275,13 @@ def _plain_text(kind: DataType) -> str:
             return f"TIMESTAMP({kind.precision}) WITH LOCAL TIME ZONE"
         case "ARRAY" | "MULTISET":
             return f"{kind.root}<{kind.element}>"
+        case "VECTOR":
+            return f"VECTOR<{kind.element}, {kind.length}>"
         case "MAP":
             return f"MAP<{kind.key}, {kind.element}>"
         case "ROW":
             return f"ROW<{', '.join(f'{field.name} {field.type}' for field in kind.fields)}>"
-    return kind.root
+    return kind.text or kind.root
 
 
 def _split_null(text: str) -> tuple[str, bool]:
@@ -329,8 +289,13 @@ def _split_null(text: str) -> tuple[str, bool]:
     return (plain, False) if plain != text.strip() else (text.strip().removesuffix(" NULL"), True)
 
 
-def _nullable(kind: DataType, nullable: bool) -> DataType:
-    return replace(kind, nullable=nullable)
+def _unheard(text: Any) -> UnsupportedError | CorruptError:
+    """The error for a type that is none of ours: what looks like one may be of a newer release."""
+    if isinstance(text, str) and _LIKE_A_TYPE.fullmatch(text.upper()):
+        return UnsupportedError(
+            f"unknown type {text!r}", why="it may be of a Paimon release that lakebed does not know"
+        )
+    return CorruptError(f"no type: {text!r}")
 
 
 def _given(kind: DataType | None) -> DataType:

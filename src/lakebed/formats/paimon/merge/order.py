@@ -76,7 +76,7 @@ def by_rank(values: pa.Array, runs: Runs) -> Iterator[tuple[Indices, Indices]]:
 
 
 def key_runs(keys: Sequence[pa.Array]) -> Runs:
-    """The runs of equal keys in rows sorted by them."""
+    """The runs of equal keys in rows sorted by them. NaN is one key, and so are the two zeros."""
     rows = len(keys[0])
     if not rows:
         return Runs(np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -85,6 +85,9 @@ def key_runs(keys: Sequence[pa.Array]) -> Runs:
         numbers = _as_integers(key)
         if numbers is not None:
             differs |= numbers[1:] != numbers[:-1]
+        elif pa.types.is_floating(key.type):
+            floats = key.to_numpy()
+            differs |= (floats[1:] != floats[:-1]) & ~(np.isnan(floats[1:]) & np.isnan(floats[:-1]))
         else:
             differs |= pc.not_equal(key.slice(1), key.slice(0, rows - 1)).to_numpy(zero_copy_only=False)
     bounds = np.flatnonzero(differs) + 1

@@ -68,7 +68,7 @@ def _ranges(stats: SimpleStats, fields: Sequence[DataField]) -> pc.Expression:
     highs = decode_row(without_arity(stats.max_values), types)
     counts = stats.null_counts or (None,) * len(fields)
     for field, low, high, nulls in zip(fields, lows, highs, counts, strict=True):
-        if low is None or high is None:
+        if low is None or high is None or low != low or high != high:  # some formats give NaN as a bound
             continue
         column = pc.field(field.name)
         within = (column >= _scalar(low, field)) & (column <= _scalar(high, field))

@@ -13,11 +13,17 @@ from lakebed.formats.paimon.codec.types import DataType
 
 
 def sections(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> list[tuple[DataFileMeta, ...]]:
-    """The sections in key order; within one, files keep the order given."""
+    """The sections in key order; within one, files keep the order given.
+
+    Where a range begins or ends at NaN there is one section: Paimon's comparison finds NaN equal to every number, so
+    the order of keys in its files is in doubt.
+    """
     ranged = [
         (decode_row(without_arity(file.min_key), key_types), decode_row(without_arity(file.max_key), key_types), place)
         for place, file in enumerate(files)
     ]
+    if any(value != value for low, high, _ in ranged for value in (*low, *high)):
+        return [tuple(files)]
     made: list[list[int]] = []
     reach = None
     for low, high, place in sorted(ranged):

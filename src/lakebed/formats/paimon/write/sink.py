@@ -27,7 +27,8 @@ from lakebed.formats.paimon.write.assigning import Assigner, Bucket, DirectAssig
 from lakebed.formats.paimon.write.bucket import BucketFiles
 from lakebed.formats.paimon.write.commit import CommitSettings, Committer
 from lakebed.formats.paimon.write.committed import named_callbacks
-from lakebed.formats.paimon.write.defaults import check_defaults, with_defaults
+from lakebed.formats.paimon.write.defaults import check_defaults
+from lakebed.formats.paimon.write.fit import check_fit, fit
 from lakebed.formats.paimon.write.gather import gather, refuse_scattered_keys
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, HashAssigner
 from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
@@ -49,7 +50,6 @@ from lakebed.kernel.options import Options
 from lakebed.kernel.scratch import SCRATCH_DIR
 from lakebed.model.commit import CommitMessage, CommitResult, Outcome
 from lakebed.model.rowkind import RowKind
-from lakebed.verbs.fit import check_fit, fit
 from lakebed.verbs.kinds import KindRule
 from lakebed.verbs.write import Mode
 
@@ -147,11 +147,10 @@ class PaimonSink:
             return None
         most = self.options[opt.DYNAMIC_ASSIGNERS] if self.bucket_mode is BucketMode.HASH_DYNAMIC else None
         self._tasks = min(count, most or count)
-        fields = self.schema.project(self.routing_columns)
-        wanted = arrow_schema(fields)
-        given = pa.Table.from_batches([batch.select([name for name in wanted.names if name in batch.schema.names])])
-        check_fit(given.schema, wanted, self.store.location)
-        rows = with_defaults(fit(given, wanted, self.store.location), fields, self.store.location)
+        names, where = self.routing_columns, self.store.location
+        given = pa.Table.from_batches([batch.select([name for name in names if name in batch.schema.names])])
+        check_fit(given.schema, self.schema, where, names)
+        rows = fit(given, self.schema, where, names)
         channels = self.router.channels(rows, self._tasks, self._assigners)
         return None if channels is None else pa.array(channels, pa.int32())
 

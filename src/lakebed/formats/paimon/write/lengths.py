@@ -1,0 +1,77 @@
+"""Texts and bytes held to the length of their type, in nested columns too.
+
+Rules: those by which Paimon's Spark writer takes CHAR and VARCHAR: blanks at the end beyond the length are cut off,
+longer texts are refused, CHAR is padded with blanks; a character is a code point. BINARY and VARBINARY: Paimon's
+TypeUtils, which refuses more bytes and pads none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import SchemaError
+from lakebed.formats.paimon.codec.types import MAX_LENGTH, DataField, DataType
+
+_TEXTS, _BYTES = ("CHAR", "VARCHAR"), ("BINARY", "VARBINARY")
+
+
+def held_to_length(column: pa.Array, field: DataField, table: str) -> pa.Array:
+    """The column with its texts as their type wants them. SchemaError for a longer value."""
+    return _held(column, field.type, field.name, table) if _limits(field.type) else column
+
+
+def _limits(kind: DataType) -> bool:
+    """Whether the type, or a type in it, has a length."""
+    if kind.root in (*_TEXTS, *_BYTES):
+        return kind.length < MAX_LENGTH
+    inside = (kind.key, kind.element, *(field.type for field in kind.fields))
+    return any(part is not None and _limits(part) for part in inside)
+
+
+def _held(column: pa.Array, kind: DataType, name: str, table: str) -> pa.Array:
+    if not _limits(kind):
+        return column
+    if kind.root in _TEXTS:
+        return _text(column, kind, name, table)
+    if kind.root in _BYTES:
+        _check(pc.greater(pc.binary_length(column), kind.length), kind, name, table)
+        return column
+    if kind.root == "ROW":
+        children = [
+            _held(column.field(at), field.type, f"{name}.{field.name}", table) for at, field in enumerate(kind.fields)
+        ]
+        mask = column.is_null() if column.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(column.type), mask=mask)
+    values = column.values
+    if kind.root == "MAP" and kind.key and kind.element:
+        parts = [
+            _held(column.keys, kind.key, f"{name}.key", table),
+            _held(column.items, kind.element, f"{name}.value", table),
+        ]
+        values = pa.StructArray.from_arrays(parts, fields=[column.type.key_field, column.type.item_field])
+    elif kind.element:
+        values = _held(values, kind.element, f"{name}.element", table)
+    buffers = column.buffers()[:2]
+    return pa.Array.from_buffers(column.type, len(column), buffers, column.null_count, column.offset, [values])
+
+
+def _text(column: pa.Array, kind: DataType, name: str, table: str) -> pa.Array:
+    longer = pc.greater(pc.utf8_length(column), kind.length)
+    if pc.any(longer).as_py():
+        beyond = pc.utf8_rtrim(pc.utf8_slice_codeunits(column, kind.length), " ")
+        _check(pc.not_equal(beyond, ""), kind, name, table)
+        column = pc.utf8_slice_codeunits(column, 0, kind.length)
+    return pc.utf8_rpad(column, kind.length, " ") if kind.root == "CHAR" else column
+
+
+def _check(wrong: pa.Array, kind: DataType, name: str, table: str) -> None:
+    if pc.any(wrong).as_py():
+        row = int(np.flatnonzero(wrong.fill_null(False).to_numpy(zero_copy_only=False))[0])
+        units = "characters" if kind.root in _TEXTS else "bytes"
+        raise SchemaError(
+            f"column {name!r} holds values of more {units} than its type {kind} takes",
+            table=table, why=f"the first is value {row}",
+            todo=f"Cut them to {kind.length} {units}, or widen the column's type",
+        )  # fmt: skip
