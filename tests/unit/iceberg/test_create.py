@@ -133,7 +133,7 @@ def test_a_table_in_a_catalog(tmp_path: Path, version: str) -> None:
 def test_unknown_fields_of_the_metadata_outlive_a_change(tmp_path: Path) -> None:
     table = lakebed.create(tmp_path / "t", "iceberg", SCHEMA, options={"format-version": "3"})
     path = tmp_path / "t/metadata/v1.metadata.json"
-    before = json.loads(path.read_text()) | {"encryption-keys": [{"key-id": "k", "x": 1}], "of-a-later-version": [1]}
+    before = json.loads(path.read_text()) | {"extra-keys": [{"key-id": "k", "x": 1}], "of-a-later-version": [1]}
     path.write_text(json.dumps(before))
     from lakebed.formats.iceberg.committing import change_metadata
 
@@ -142,7 +142,7 @@ def test_unknown_fields_of_the_metadata_outlive_a_change(tmp_path: Path) -> None
         lambda _: ([], [{"action": "set-properties", "updates": {"a": "b"}}]),  # type: ignore[attr-defined]
     )
     after = document(lakebed.open(tmp_path / "t"))
-    assert after["encryption-keys"] == before["encryption-keys"]
+    assert after["extra-keys"] == before["extra-keys"]
     assert after["of-a-later-version"] == [1]
     assert after["metadata-log"] == [{"timestamp-ms": before["last-updated-ms"], "metadata-file": str(path)}]
     changed = {"properties", "metadata-log", "last-updated-ms"}

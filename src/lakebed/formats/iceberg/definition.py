@@ -21,6 +21,7 @@ from pyiceberg.transforms import parse_transform
 
 from lakebed.errors import OptionError, SchemaError, UsageError
 from lakebed.formats.iceberg import options as opt
+from lakebed.formats.iceberg.codec.encryption import refuse_encrypted
 from lakebed.formats.iceberg.codec.schema import METADATA_COLUMNS
 from lakebed.formats.iceberg.unserved import RESERVED
 from lakebed.kernel import clock
@@ -113,6 +114,7 @@ def table_properties(options: Mapping[str, str]) -> tuple[int, dict[str, str]]:
                 f"option {key!r} is given", key=key, why="the metadata says that itself", todo="Leave it out"
             )
     opt.properties(found)
+    refuse_encrypted({"properties": found})
     return int(text), found
 
 

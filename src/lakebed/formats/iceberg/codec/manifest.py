@@ -19,6 +19,7 @@ from pyiceberg.partitioning import PartitionSpec
 
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.avro_file import cast_column, decode_columns, open_container
+from lakebed.formats.iceberg.codec.encryption import encrypted
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.partition_type import partition_structs
 from lakebed.kernel.avro_container import Container
@@ -109,6 +110,9 @@ def _opened(manifest: ManifestFile, data: bytes) -> Container:
 
 def _check_values(raw: Mapping[str, pa.ChunkedArray], file: str) -> None:
     """CorruptError for entries without what each must have, or with a number that means nothing."""
+    keys = raw["key_metadata"]
+    if keys.null_count < len(keys) and pc.any(pc.greater(pc.binary_length(keys), 0)).as_py():
+        raise encrypted("a manifest holds keys of its files", file=file)
     for name, most in (("status", DELETED), ("content", 2), ("file_path", None), ("record_count", None)):
         column = raw.get(name)
         if column is None or (name in _MAY_LACK and not column.null_count < len(column)):
@@ -134,7 +138,7 @@ def _decoded(
     containers: Sequence[Container], schema: pa.Schema, spec: PartitionSpec, file: str, scratch: Scratch
 ) -> dict[str, pa.ChunkedArray]:
     """The columns of `schema` and those that inheriting them needs, as the files have them; what these lack is null."""
-    names = {"status", *schema.names} | ({"record_count"} if "first_row_id" in schema.names else set())
+    names = {"status", "key_metadata", *schema.names} | ({"record_count"} if "first_row_id" in schema.names else set())
     ids = {_FIELDS[name][0] for name in names if name in _FIELDS}
     if "partition" in names:
         ids |= {field.field_id for field in spec.fields}

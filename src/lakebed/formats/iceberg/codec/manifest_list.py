@@ -11,6 +11,7 @@ from typing import Any
 
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.avro_file import decode_columns, open_container
+from lakebed.formats.iceberg.codec.encryption import encrypted
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
 
@@ -77,6 +78,8 @@ _SUMMARY_IDS = {509: "contains_null", 518: "contains_nan", 510: "lower_bound", 5
 
 
 def _manifest(row: dict[str, Any]) -> ManifestFile:
+    if row["key_metadata"]:
+        raise encrypted("its manifest list holds a key for this manifest", file=row["path"] or "")
     if any(row[name] is None for name in ("path", "length", "spec_id")):
         raise CorruptError("a manifest list cannot be read", why="a manifest has no path, length or spec")
     for name in ("content", "sequence_number", "min_sequence_number"):

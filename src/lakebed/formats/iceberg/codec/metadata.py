@@ -20,6 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
 from lakebed.errors import CorruptError, NotInHistoryError, UnsupportedError
+from lakebed.formats.iceberg.codec.encryption import refuse_encrypted
 from lakebed.formats.iceberg.codec.schema import with_variants
 
 MAIN = "main"
@@ -75,6 +76,7 @@ class TableMetadata:
                 f"the table has format version {version}", why="lakebed knows versions 1 to 3",
                 todo="Open it with a newer lakebed",
             )  # fmt: skip
+        refuse_encrypted(document)
         self.document = document
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,0 +1,33 @@
+"""Tables whose files are encrypted, which lakebed neither reads nor writes: it has no client for keys.
+
+Rule: the specification's "Encryption Keys" and the table property `encryption.key-id`. A table that names a key is
+refused whole, for what was written to it in clear would lie there in clear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lakebed.errors import UnsupportedError
+
+
+def refuse_encrypted(document: Mapping[str, Any]) -> None:
+    """UnsupportedError for table metadata that names an encryption key, in any format version."""
+    properties = document.get("properties") or {}
+    if properties.get("encryption.key-id"):
+        raise encrypted("its property encryption.key-id names a key", str(document.get("location", "")))
+    if document.get("encryption-keys"):
+        raise encrypted("its metadata holds encryption keys", str(document.get("location", "")))
+    for snapshot in document.get("snapshots") or ():
+        if snapshot.get("key-id"):
+            why = f"the manifest list of snapshot {snapshot.get('snapshot-id')} has a key"
+            raise encrypted(why, str(document.get("location", "")))
+
+
+def encrypted(why: str, table: str = "", file: str = "") -> UnsupportedError:
+    """The error for an encrypted table or file."""
+    return UnsupportedError(
+        "the table is encrypted" if not file else "a file of the table is encrypted", table=table, file=file, why=why,
+        todo="Read and write it with an engine that reaches its key management, such as Iceberg's own",
+    )  # fmt: skip
