@@ -117,7 +117,7 @@ def test_what_is_not_in_the_history(location: Path, options: dict[str, str]) -> 
         lakebed.open(location, options=options).read()
 
 
-@pytest.mark.parametrize("mode", ["latest-delta", "incremental", "from-creation-timestamp", "from-file-creation-time"])
+@pytest.mark.parametrize("mode", ["latest-delta", "from-creation-timestamp", "from-file-creation-time"])
 def test_modes_that_are_not_served(location: Path, mode: str) -> None:
     with pytest.raises(UnsupportedError, match=mode):
         lakebed.open(location, options={"scan.mode": mode}).read()

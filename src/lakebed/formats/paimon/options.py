@@ -229,6 +229,22 @@ SCAN_TIMESTAMP_MILLIS = Option(
     "Read as of this time, milliseconds since 1970.",
     aliases=("log.scan.timestamp-millis",),
 )
+INCREMENTAL_BETWEEN = _text(
+    "incremental-between",
+    "`5,9`: read the rows that the appends after snapshot 5 up to snapshot 9 added to a table without a primary key.",
+)
+INCREMENTAL_BETWEEN_TIMESTAMP = _text(
+    "incremental-between-timestamp", "The same between two times, in milliseconds or as `scan.timestamp`."
+)
+INCREMENTAL_MODE = Option(
+    "incremental-between-scan-mode",
+    one_of("auto", "delta", "changelog", "diff"),
+    "auto",
+    "What is read between them: `auto` and `delta` are the files of appends; the others are refused.",
+)
+INCREMENTAL_TAGS = Option(
+    "incremental-between-tag-to-snapshot", boolean, False, "`incremental-between` may name two tags."
+)
 READ_TASKS = _optional("read.tasks", at_least(1), "Threads of a read in this process.")
 
 OPTIONS = OptionSet(

@@ -22,6 +22,8 @@ LATEST, EARLIEST = "LATEST", "EARLIEST"
 _PROBES = 16
 """Snapshots looked for beyond a stale hint before the folder is listed."""
 
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
 Position = str | int | Instant | None
 
 
@@ -199,7 +201,7 @@ class History:
 
     def at_text(self, moment: str) -> Snapshot:
         """As `at_time`, for an ISO timestamp, in UTC unless it says otherwise."""
-        return self.at_time(_millis(moment, self.store.location))
+        return self.at_time(milliseconds(moment, self.store.location))
 
     # ---- tags ----
 
@@ -266,7 +268,8 @@ def instant_of(snapshot: Snapshot) -> Instant:
     )
 
 
-def _millis(text: str, table: str) -> int:
+def milliseconds(text: str, table: str) -> int:
+    """Milliseconds since 1970 of an ISO time, in UTC unless it says otherwise; NotInHistoryError for another text."""
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError as error:
@@ -275,4 +278,4 @@ def _millis(text: str, table: str) -> int:
         ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
-    return int(moment.timestamp() * 1000)
+    return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)

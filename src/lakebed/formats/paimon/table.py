@@ -18,9 +18,10 @@ from lakebed.formats.paimon.expire.snapshots import SnapshotExpiry
 from lakebed.formats.paimon.inspect import inspect
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
 from lakebed.formats.paimon.merge import merge_function
+from lakebed.formats.paimon.read.appended import names_a_range, plan_appended
 from lakebed.formats.paimon.read.bucket import PaimonSplit
 from lakebed.formats.paimon.read.plan import plan_snapshot
-from lakebed.formats.paimon.read.travel import names_a_snapshot, travelled
+from lakebed.formats.paimon.read.travel import travel_keys, travelled
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.snapshot import History, instant_of
 from lakebed.formats.paimon.write.sink import PaimonSink
@@ -98,7 +99,7 @@ class PaimonTable(Table):
         """The newest snapshot, or that of the last compaction where `scan.mode` says so; None where options, or the
         table's schema, name the snapshot that is read."""
         options = self._options(self.table_schema)
-        if names_a_snapshot(options):
+        if travel_keys(options) or names_a_range(options):
             return None
         snapshot = self._at(None, options)[0]
         return instant_of(snapshot) if snapshot is not None else None
@@ -107,7 +108,14 @@ class PaimonTable(Table):
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
     ) -> ReadPlan[PaimonSplit]:
         """One split a bucket of the snapshot. A read as of a snapshot or tag has the schema of that time."""
-        options = self._options(self.table_schema)
+        schema = self.table_schema
+        options = self._options(schema)
+        if names_a_range(options):
+            if as_of is not None:
+                raise UsageError("options name a range, and as_of a snapshot", table=self.location, todo="Give one")
+            whole = arrow_schema(schema.fields)
+            names = project(columns, whole, table=self.location)
+            return plan_appended(self._history, schema, options, names, parse_where(where, whole))
         snapshot, schema = self._at(as_of, options)
         options = self._options(schema)
         whole = arrow_schema(schema.fields)

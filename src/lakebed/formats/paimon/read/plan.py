@@ -35,18 +35,25 @@ def plan_snapshot(
 
     `level_0` also reads what waits in level 0 for a compaction that makes it visible; `use` is what the rows are for.
     """
-    table = history.store.location
-    refuse_unserved(schema, options, use, table)
+    refuse_unserved(schema, options, use, history.store.location)
     if schema.primary_keys:
         merge_function(schema, options)
-    whole = arrow_schema(schema.fields)
-    used = {*columns, *columns_of(predicate, whole)}
-    needed = tuple(name for name in schema.names if name in used or (not used and name == schema.names[0]))
     live = [entry for entry in live_files(history.store, snapshot) if entry.bucket != POSTPONE_BUCKET]
     check_keys(history, schema, live)
     if not (level_0 or shows_level_0(options)):
         live = _visible(live, history, schema, options)
     deletions = deletion_files(index_files(history.store, snapshot))
+    return plan_files(history, live, deletions, schema, options, columns, predicate)
+
+
+def plan_files(
+    history: History, live: Sequence[ManifestEntry], deletions: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]],
+    schema: TableSchema, options: Options, columns: Sequence[str], predicate: pc.Expression | None,
+) -> ReadPlan[PaimonSplit]:  # fmt: skip
+    """The rows of files, without those that their deletion vectors mark."""
+    whole = arrow_schema(schema.fields)
+    used = {*columns, *columns_of(predicate, whole)}
+    needed = tuple(name for name in schema.names if name in used or (not used and name == schema.names[0]))
     folders = PartitionFolders.of(history.store, schema, options)
     splits = _splits(kept_entries(live, predicate, schema), deletions, folders, skips_level_0(schema, options))
     reader = BucketReader(history, schema, options, tuple(columns), needed, predicate)

@@ -33,9 +33,9 @@ _NO_WATERMARK = -(2**63)
 _WATERMARK = "watermark-"
 
 
-def names_a_snapshot(options: Options) -> bool:
-    """Whether an option names the snapshot to read, which then stays the same."""
-    return any(options[option] not in (None, "") for option in _TRAVEL)
+def travel_keys(options: Options) -> list[str]:
+    """The options that are given and name the snapshot to read, which then stays the same."""
+    return [option.key for option in _TRAVEL if options[option] not in (None, "")]
 
 
 def travelled(history: History, options: Options, table: str) -> Snapshot | None:
@@ -44,8 +44,7 @@ def travelled(history: History, options: Options, table: str) -> Snapshot | None
     Raises OptionError for options that contradict each other, UnsupportedError for modes that are not served,
     NotInHistoryError when there is no such snapshot.
     """
-    mode = options[opt.SCAN_MODE]
-    given = [option.key for option in _TRAVEL if options[option] not in (None, "")]
+    mode, given = options[opt.SCAN_MODE], travel_keys(options)
     if len(given) > 1:
         raise OptionError(f"{' and '.join(given)} are given", key=given[1], why="one snapshot is read", todo="Give one")
     if mode not in (*_TAKEN, opt.SCAN_MODE.default):

@@ -1,0 +1,141 @@
+"""The rows that appends between two snapshots added to a table without a primary key (`incremental-between`).
+
+Rules: Paimon's IncrementalDeltaStartingScanner: the new files of the APPEND snapshots after the first and up to the
+second, whatever became of their rows since; compactions and overwrites are passed over. Tables with a primary key would
+give rows of every kind, which a batch has no column for, so they are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow.compute as pc
+
+from lakebed.errors import CorruptError, NotInHistoryError, OptionError, UnsupportedError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.snapshot_json import CommitKind
+from lakebed.formats.paimon.definition import refuse_unserved
+from lakebed.formats.paimon.manifests import entries_of, manifest_metas
+from lakebed.formats.paimon.read.bucket import PaimonSplit
+from lakebed.formats.paimon.read.plan import plan_files
+from lakebed.formats.paimon.read.travel import travel_keys
+from lakebed.formats.paimon.snapshot import History, milliseconds
+from lakebed.formats.paimon.unserved import Use
+from lakebed.kernel.options import Options
+from lakebed.verbs.read import ReadPlan
+
+_RANGES = (opt.INCREMENTAL_BETWEEN, opt.INCREMENTAL_BETWEEN_TIMESTAMP)
+
+
+def names_a_range(options: Options) -> bool:
+    """Whether options make a read one of the rows between two snapshots."""
+    return any(options[option] for option in _RANGES) or options[opt.SCAN_MODE] == "incremental"
+
+
+def plan_appended(
+    history: History, schema: TableSchema, options: Options, columns: Sequence[str], predicate: pc.Expression | None
+) -> ReadPlan[PaimonSplit]:
+    """The rows that the options ask for.
+
+    Raises OptionError for options that contradict each other, NotInHistoryError for snapshots that are not there,
+    UnsupportedError for tables with a primary key and for ranges that are no appends.
+    """
+    table = history.store.location
+    refuse_unserved(schema, options, Use.READ, table)
+    key = _checked(options)
+    if schema.primary_keys:
+        raise UnsupportedError(
+            f"option {key!r} is given, and lakebed serves it for tables without a primary key only", table=table,
+            why="a batch has no column for the kinds of rows",
+        )  # fmt: skip
+    if options[opt.INCREMENTAL_MODE] not in ("auto", "delta"):
+        raise UnsupportedError(
+            f"option {opt.INCREMENTAL_MODE.key!r} is {options[opt.INCREMENTAL_MODE]!r}, which lakebed does not serve",
+            table=table, todo="Use auto or delta",
+        )  # fmt: skip
+    ids = history.snapshot_ids()
+    if not ids:
+        after = until = 0
+    elif key == opt.INCREMENTAL_BETWEEN.key:
+        after, until = _of_snapshots(history, options, ids, table)
+    else:
+        after, until = _of_times(history, options[opt.INCREMENTAL_BETWEEN_TIMESTAMP], ids, table)
+    entries = [entry for number in range(after + 1, until + 1) for entry in _appended(history, number, table)]
+    return plan_files(history, entries, {}, schema, options, columns, predicate)
+
+
+def _checked(options: Options) -> str:
+    """The one option that names the range."""
+    given = [*(option.key for option in _RANGES if options[option]), *travel_keys(options)]
+    if not given or given[0] not in (option.key for option in _RANGES):
+        raise OptionError(
+            f"option {opt.SCAN_MODE.key!r} is 'incremental', but no range is given", key=opt.SCAN_MODE.key,
+            todo=f"Give {opt.INCREMENTAL_BETWEEN.key} or {opt.INCREMENTAL_BETWEEN_TIMESTAMP.key}",
+        )  # fmt: skip
+    if len(given) > 1:
+        raise OptionError(f"{' and '.join(given)} are given", key=given[1], why="one range is read", todo="Give one")
+    if options[opt.SCAN_MODE] not in ("default", "incremental"):
+        raise OptionError(
+            f"option {opt.SCAN_MODE.key!r} is {options[opt.SCAN_MODE]!r}, but {given[0]} is given",
+            key=opt.SCAN_MODE.key, todo="Leave out the one or the other",
+        )  # fmt: skip
+    return given[0]
+
+
+def _pair(key: str, text: str) -> tuple[str, str]:
+    first, comma, second = (part.strip() for part in text.partition(","))
+    if not (first and comma and second) or "," in second:
+        raise OptionError.ill_typed(key, text, "a start, which is not included, a comma, and an end")
+    return first, second
+
+
+def _of_snapshots(history: History, options: Options, ids: Sequence[int], table: str) -> tuple[int, int]:
+    key, text = opt.INCREMENTAL_BETWEEN.key, options[opt.INCREMENTAL_BETWEEN]
+    first, second = _pair(key, text)
+    tags = history.tags()
+    if first in tags and second in tags:
+        if not options[opt.INCREMENTAL_TAGS]:
+            raise UnsupportedError(
+                f"option {key!r} is {text!r}, two tags, between which lakebed makes no difference", table=table,
+                todo=f"Give two snapshot ids, or {opt.INCREMENTAL_TAGS.key}=true for the appends between them",
+            )  # fmt: skip
+        after, until = history.tag(first).id, history.tag(second).id
+    elif first.isdecimal() and second.isdecimal():
+        after, until = int(first), int(second)
+    else:
+        raise NotInHistoryError(
+            f"{text!r} names neither two tags nor two snapshots", table=table, todo=f"Tags: {', '.join(tags) or 'none'}"
+        )
+    if until < after:
+        raise OptionError.ill_typed(key, text, "an end that is not before the start")
+    if after != until and (after < ids[0] - 1 or until > ids[-1]):
+        raise NotInHistoryError(
+            f"the snapshots after {after} up to {until} are not all in the history", table=table,
+            instant=str(until if until > ids[-1] else after), todo=f"Snapshots: {ids[0]} to {ids[-1]}",
+        )  # fmt: skip
+    return after, until
+
+
+def _of_times(history: History, text: str, ids: Sequence[int], table: str) -> tuple[int, int]:
+    key = opt.INCREMENTAL_BETWEEN_TIMESTAMP.key
+    start, end = (int(part) if part.isdecimal() else milliseconds(part, table) for part in _pair(key, text))
+    if end < start:
+        raise OptionError.ill_typed(key, text, "an end that is not before the start")
+    oldest, newest = (history.snapshot(number).time_millis for number in (ids[0], ids[-1]))
+    if start == end or start > newest or end < oldest:
+        return 0, 0
+    after = ids[0] - 1 if oldest > start else history.at_time(start).id
+    return after, history.at_time(end).id
+
+
+def _appended(history: History, number: int, table: str) -> list[ManifestEntry]:
+    """The new files of one snapshot, none where it is no append."""
+    snapshot = history.snapshot(number)
+    if snapshot.commit_kind is not CommitKind.APPEND:
+        return []
+    entries = entries_of(history.store, manifest_metas(history.store, snapshot.delta_manifest_list))
+    if any(entry.kind != ADD for entry in entries):
+        raise CorruptError("an append takes files away", table=table, instant=str(number))
+    return entries
