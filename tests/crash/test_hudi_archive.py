@@ -136,8 +136,12 @@ def test_a_failing_read_harms_nothing(case: str, tmp_path: Path) -> None:
     assert reads > 8
     for at, kind in itertools.product(range(1, reads + 1), (Kind.CRASH_BEFORE, Kind.ERROR_BEFORE)):
         store = FaultyStore(make(), Fault(at, kind, READS))
-        with pytest.raises((Crash, LakebedError)):
-            run(store)
+        try:
+            result = run(store)
+        except (Crash, LakebedError):
+            pass
+        else:  # the instants were archived already
+            assert kind is Kind.ERROR_BEFORE and result.notes, f"{kind} at read {at}"
         assert seen(store.real) == before, f"{kind} at read {at}"
         run(store.real)
         assert (seen(store.real), active(store.real)) == (before, wanted), f"{kind} at read {at}"

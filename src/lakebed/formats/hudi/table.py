@@ -18,6 +18,7 @@ from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.formats.hudi.timeline import MetadataFiles, instant_of, load_timeline
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import Store
 from lakebed.kernel.garbage import no_cycles
@@ -53,10 +54,12 @@ class HudiTable(Table):
         return TableState(self.store, config, timeline, self._metadata, archived)
 
     @property
+    @looks_again
     def schema(self) -> pa.Schema:
         """The meta columns, then the user's."""
         return self.state().schema()
 
+    @looks_again
     def history(self, archived: bool = False) -> list[Instant]:
         """Instants of the active timeline, oldest first; with `archived` those of the archived one before them."""
         state = self.state()
@@ -67,6 +70,7 @@ class HudiTable(Table):
         old = [i for i in state.archived.instants() if (i.time, COMPLETES_AS.get(i.action, i.action)) not in known]
         return sorted([*old, *active], key=lambda instant: (instant.time, instant.action))
 
+    @looks_again
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
     ) -> ReadPlan[HudiSplit]:
@@ -75,6 +79,7 @@ class HudiTable(Table):
         with no_cycles():
             return plan_batch(self.state(), self._options, columns, where, as_of)
 
+    @looks_again
     def plan_changes(
         self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
     ) -> ReadPlan[HudiSplit]:
@@ -92,6 +97,7 @@ class HudiTable(Table):
         """
         return archive(self.store, options, engine or LocalEngine(), dry_run=dry_run, storage=self.options)
 
+    @looks_again
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
         """Figures of both timelines, the archive and the files; findings with what to do; what archival cannot take.
 

@@ -22,6 +22,7 @@ from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.updates import Words, ref_is, same_table
 from lakebed.formats.iceberg.summary import with_totals
+from lakebed.kernel.again import is_gone
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
 from lakebed.kernel.options import Options
 from lakebed.model.commit import CommitResult, Outcome
@@ -114,13 +115,16 @@ class _Commit:
 
     def attempt(self, number: int) -> Won[int] | Lost:
         """Try number `number`; files of a commit that fails for good are removed."""
+        base: Loaded | None = None
         try:
             base = self._base or self._access.load()
             self._base = None
             outcome = self._try(base, number)
         except CommitUnknownError:
             raise
-        except LakebedError:
+        except LakebedError as error:
+            if is_gone(error) and number < self.policy.max_retries and self._moved(base):
+                return Lost("the snapshot on which it was based expired meanwhile")
             clean(self._access.files, self._work, (), None)
             raise
         if isinstance(outcome, Lost) and number >= self.policy.max_retries:
@@ -158,6 +162,12 @@ class _Commit:
                 raise _unknown(self._access, error) from error
         clean(self._access.files, self._work, made.manifests, snapshot["manifest-list"])
         return Won(self._id)
+
+    def _moved(self, base: Loaded | None) -> bool:
+        """Whether the table went on from what an attempt was made on."""
+        with suppress(LakebedError):
+            return base is not None and self._access.load().location != base.location
+        return False
 
     def _stands(self, options: Options) -> bool:
         """Whether the snapshot is in the table after all: looked for a few times, for the table may be out of reach."""

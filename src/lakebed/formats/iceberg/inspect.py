@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import LakebedError
+from lakebed.errors import DataCleanedError, LakebedError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.access import Loaded, TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
@@ -23,6 +23,7 @@ from lakebed.formats.iceberg.expire.snapshots import plan_expiry
 from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
 from lakebed.kernel import clock
+from lakebed.kernel.again import is_gone
 from lakebed.kernel.options import Option, Options, OptionSet, at_least
 from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
@@ -47,6 +48,10 @@ def inspect(access: TableAccess, branch: str, options: Mapping[str, str] = {}) -
     try:
         report.files()
     except (LakebedError, FileNotFoundError) as error:
+        if is_gone(error) and access.load().location != loaded.location:
+            raise DataCleanedError(
+                "the snapshot that is looked at has expired", table=access.name, why=str(error), todo="Look again"
+            ) from error
         report.findings.append(Finding(
             Health.BROKEN, "the newest snapshot cannot be read whole", str(error),
             "Restore the file, or roll back to a snapshot that is whole",

@@ -13,7 +13,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from lakebed.errors import CorruptError, LakebedError, StorageError, TableNotFoundError, UnsupportedError
+from lakebed.errors import (
+    CorruptError,
+    LakebedError,
+    RetryableError,
+    StorageError,
+    TableNotFoundError,
+    UnsupportedError,
+)
 from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg.access import Loaded, LostRaceError, OutcomeUnknownError, check, clean_log
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json, metadata_to_json
@@ -52,6 +59,7 @@ class PathTable:
 
     def load(self) -> Loaded:
         """The current metadata: the version that the hint names or the newest after it, else the newest there is."""
+        name: str | None = None
         for _ in range(_ATTEMPTS):
             name = self._current()
             if name is None:
@@ -60,6 +68,11 @@ class PathTable:
                 metadata = metadata_from_json(self._store.read(f"metadata/{name}"), f"metadata/{name}")
                 self._settle(metadata.location)
                 return Loaded(metadata, f"{metadata.location}/metadata/{name}")
+        if name is not None:
+            raise RetryableError(
+                "the table's metadata changes faster than it can be read", table=self.name, file=f"metadata/{name}",
+                why=f"each of {_ATTEMPTS} files that were the newest was gone when it was read", todo="Try again",
+            )  # fmt: skip
         raise TableNotFoundError(
             "this is no Iceberg table", table=self.name, why="it has no metadata/*.metadata.json",
             todo="Give the table's root folder, or catalog:namespace.table",

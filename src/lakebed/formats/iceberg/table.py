@@ -42,6 +42,7 @@ from lakebed.formats.iceberg.write.callbacks import named, told, without
 from lakebed.formats.iceberg.write.settings import OPTIONS as WRITE_OPTIONS
 from lakebed.formats.iceberg.write.settings import WriteSettings
 from lakebed.formats.iceberg.write.sink import IcebergSink
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options, option_texts
@@ -156,6 +157,7 @@ class IcebergTable(Table):
         """Remove a branch; its snapshots stay until they are expired."""
         delete_ref(self.access, checked_name(name, "branch"), is_branch=True)
 
+    @looks_again
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
     ) -> ReadPlan[Any]:
@@ -181,6 +183,7 @@ class IcebergTable(Table):
             return plan_appends(self.access.files, metadata, start, end, context, columns, predicate, split_size)
         return plan_snapshot(self.access.files, metadata, end, context, columns, predicate, split_size)
 
+    @looks_again
     def plan_changes(
         self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
     ) -> ReadPlan[Any]:
@@ -293,6 +296,7 @@ class IcebergTable(Table):
             tuple(note for one in done for note in one.notes),
         )
 
+    @looks_again
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
         """Health of the branch: snapshots and refs, small files, deletes, manifests, metadata, and what to do.
 

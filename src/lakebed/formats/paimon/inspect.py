@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lakebed.errors import CorruptError, DataCleanedError
 from lakebed.formats.paimon import options as opt
@@ -24,6 +25,7 @@ from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.plan import shows_level_0, skips_level_0
 from lakebed.formats.paimon.snapshot import EARLIEST, LATEST, History, iso_time
 from lakebed.kernel import clock
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.callbacks import ledgers
 from lakebed.kernel.options import Options
 from lakebed.model.report import Figure, Finding, Health, TableReport
@@ -216,11 +218,15 @@ class Inspection:
 def inspect(history: History, options: Options) -> TableReport:
     """The report of a branch of a table; a table whose metadata cannot be read has one finding that says so."""
     schema = history.latest_schema()
-    try:
+
+    @looks_again
+    def look() -> tuple[Any, ...]:
         latest = history.latest()
         live, indexes = live_files(history.store, latest), index_files(history.store, latest)
-        retention = RetentionPlanner(history, options).plan(clock.now_ms())
-        known = consumers(history)
+        return latest, live, indexes, RetentionPlanner(history, options).plan(clock.now_ms()), consumers(history)
+
+    try:
+        latest, live, indexes, retention, known = look()
     except (CorruptError, DataCleanedError) as error:
         what, why = f"the newest snapshot cannot be read: {error.what} {error.file}".strip(), error.why
         return TableReport(

@@ -11,10 +11,11 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 
-from lakebed.errors import CorruptError, NotInHistoryError, StorageError, TableNotFoundError
+from lakebed.errors import CorruptError, NotInHistoryError, RetryableError, StorageError, TableNotFoundError
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_from_json
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json
 from lakebed.formats.paimon.layout import MAIN_BRANCH, branch_prefix, schema_path, snapshot_path, tag_path
+from lakebed.kernel.again import LOOKS
 from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
 
@@ -113,11 +114,12 @@ class History:
 
     def latest(self) -> Snapshot | None:
         """The newest snapshot."""
-        while (newest := self.latest_id()) is not None:
-            found = self.find(newest)
-            if found is not None:
+        for _ in range(LOOKS):
+            newest = self.latest_id()
+            found = self.find(newest) if newest is not None else None
+            if newest is None or found is not None:
                 return found  # else it was expired or rolled back in between
-        return None
+        raise self._expiring()
 
     def earliest_id(self) -> int | None:
         """The oldest snapshot's id."""
@@ -129,7 +131,12 @@ class History:
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots, oldest first; one that expires meanwhile is left out."""
-        return [found for found in map(self.find, self.snapshot_ids()) if found is not None]
+        for _ in range(LOOKS):
+            ids = self.snapshot_ids()
+            found = [snapshot for snapshot in map(self.find, ids) if snapshot is not None]
+            if not ids or (found and found[-1].id == ids[-1]):
+                return found  # else there are newer ones, for the newest never expires
+        raise self._expiring()
 
     def backwards(self, until: int = 0) -> Iterator[Snapshot]:
         """Those snapshots with an id above `until` that are there, newest first."""
@@ -184,20 +191,26 @@ class History:
     def at_time(self, millis: int) -> Snapshot:
         """The newest snapshot made at or before a time in milliseconds since 1970; NotInHistoryError when all are
         younger."""
-        ids = self.snapshot_ids()
-        low, high = 0, len(ids)
-        while low < high:  # times grow with ids
-            middle = (low + high) // 2
-            if self.snapshot(ids[middle]).time_millis <= millis:
-                low = middle + 1
-            else:
-                high = middle
-        if low == 0:
+        for _ in range(LOOKS):
+            ids = self.snapshot_ids()
+            known: dict[int, Snapshot] = {}
+            low, high = 0, len(ids)
+            while low < high:  # times grow with ids
+                middle = (low + high) // 2
+                found = self.find(ids[middle])
+                if found is None:
+                    break
+                known[middle] = found
+                low, high = (middle + 1, high) if found.time_millis <= millis else (low, middle)
+            if low < high:
+                continue  # one expired meanwhile
+            if low:
+                return known[low - 1]
+            oldest = f"The oldest is {iso_time(known[0].time_millis)}" if ids else "The table has no snapshot yet"
             raise NotInHistoryError(
-                "no snapshot is that old", table=self.store.location, instant=str(millis),
-                todo=f"The oldest is {self._time_of(ids[0])}" if ids else "The table has no snapshot yet",
-            )  # fmt: skip
-        return self.snapshot(ids[low - 1])
+                "no snapshot is that old", table=self.store.location, instant=str(millis), todo=oldest
+            )
+        raise self._expiring()
 
     def at_text(self, moment: str) -> Snapshot:
         """As `at_time`, for an ISO timestamp, in UTC unless it says otherwise."""
@@ -236,8 +249,10 @@ class History:
             return int(self.store.read(f"{branch_prefix(self.branch)}snapshot/{name}"))
         return None
 
-    def _time_of(self, snapshot_id: int) -> str:
-        return iso_time(self.snapshot(snapshot_id).time_millis)
+    def _expiring(self) -> RetryableError:
+        return RetryableError(
+            "snapshots expire faster than they can be read", table=self.store.location, todo="Try again"
+        )
 
 
 def iso_time(millis: int) -> str:

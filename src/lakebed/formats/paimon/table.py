@@ -26,6 +26,7 @@ from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.snapshot import History, instant_of
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.callbacks import TagCallback, call_each, load_callbacks
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import PutOutcome, Store
@@ -104,6 +105,7 @@ class PaimonTable(Table):
         snapshot = self._at(None, options)[0]
         return instant_of(snapshot) if snapshot is not None else None
 
+    @looks_again
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
     ) -> ReadPlan[PaimonSplit]:

@@ -36,6 +36,7 @@ from lakebed.formats.hudi.archived import ArchivedTimeline
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.layout import COMPLETES_AS
 from lakebed.kernel import clock
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
@@ -88,6 +89,7 @@ class _Run:
     def folder(self) -> str:
         return folder_of(self.config.archive_folders)
 
+    @looks_again
     def plan(self) -> tuple[Kept, Plan]:
         with no_cycles():
             evidence = gather(self.store, self.config, self.options, dict(self.storage))
@@ -106,6 +108,7 @@ class _Run:
         newest = [file for file in history.files if file.level == 0][-1:]
         return frozenset(archived_keys(self.store, self.folder, replace(history, files=tuple(newest)), instants))
 
+    @looks_again
     def plan_retention(self, dry_run: bool = False) -> Retention:
         by_age = self.options[RETAIN_TIME] is not None and not dry_run
         now = certain_now(self.store, LEASES) if by_age else clock.now()

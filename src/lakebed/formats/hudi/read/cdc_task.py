@@ -23,6 +23,7 @@ from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
 from lakebed.formats.hudi.codec.record_keys import row_keys
 from lakebed.formats.hudi.codec.timestamps import Units, units_of_block
 from lakebed.formats.hudi.read.files import fitted
+from lakebed.formats.hudi.read.gone import needed
 from lakebed.formats.hudi.read.slice_reader import SliceReader
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.state import COMMIT_TIME, META, PARTITION_PATH, RECORD_KEY
@@ -91,7 +92,9 @@ class RowChanges:
         """The blocks of the change logs where they hold all that is wanted."""
         blocks: list[LogBlock] = []
         for path in change.logs if self.log_keys else ():
-            scan = parse_log(self.reader.store.read(path))
+            with needed(self.reader.store, path):
+                data = self.reader.store.read(path)
+            scan = parse_log(data)
             blocks += [b for b in scan.blocks if b.kind is BlockKind.CDC_DATA and b.instant_time == change.instant]
             if scan.corrupt:
                 blocks = []

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.codec.evolve import Renames, conform, conform_table
 from lakebed.formats.hudi.codec.timestamps import NO_UNITS, Units, mislabels
+from lakebed.formats.hudi.read.gone import needed
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
 
@@ -33,7 +34,7 @@ def base_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a base file with exactly the columns of `target`; of some row groups only, where `groups` is given.
 
-    A column that the file lacks takes its value from `constants`, else null. Raises FileNotFoundError when the file is
+    A column that the file lacks takes its value from `constants`, else null. Raises DataCleanedError when the file is
     gone.
     """
     if groups is not None and not groups:
@@ -75,8 +76,10 @@ def _opened(store: Store, path: str) -> Iterator[tuple[pq.ParquetFile, pa.Native
             file=path,
             todo="Rewrite the table with Parquet base files",
         )
+    with needed(store, path):
+        opened = store.open_input(path)
     with (
-        store.open_input(path) as source,
+        opened as source,
         decoding("cannot read a base file", table=store.location, file=path, todo="Restore the file from a copy"),
     ):
         yield pq.ParquetFile(source, page_checksum_verification=True), source

@@ -29,6 +29,7 @@ from lakebed.formats.hudi.merge import LogEntries
 from lakebed.formats.hudi.ranks import Bools, Ints
 from lakebed.formats.hudi.read.deletes import Deletes
 from lakebed.formats.hudi.read.files import fitted
+from lakebed.formats.hudi.read.gone import needed
 from lakebed.formats.hudi.rules import MergeRules
 from lakebed.formats.hudi.timeline import Blocks
 from lakebed.kernel.files import Store
@@ -61,7 +62,8 @@ def scan_logs(store: Store, paths: Sequence[str], counted: Blocks) -> LogScanned
     corrupt = 0
     for path in paths:
         try:
-            data = store.read(path)
+            with needed(store, path):
+                data = store.read(path)
             scan = parse_log(data)
         except (CorruptError, UnsupportedError) as error:
             error.table, error.file = store.location, path

@@ -36,6 +36,7 @@ from lakebed.formats.hudi.read.commits import brings_rows, is_skipped_overwrite,
 from lakebed.formats.hudi.read.position import StreamPosition
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates import Where
 from lakebed.verbs.read import ReadPlan
@@ -60,12 +61,14 @@ class HudiStream:
         self._state, self._options, self._columns, self._where = state, options, columns, where
 
     @property
+    @looks_again
     def schema(self) -> pa.Schema:
         """The table's columns, then the row kind."""
         state = self._state()
         nothing = Range(state.view(), {}, {}, False)
         return self._planned(state, nothing).schema
 
+    @looks_again
     def initial(self) -> str:
         """The position before the first row that the options ask for."""
         state, start = self._state(), self._options[START_COMMIT]
@@ -84,16 +87,19 @@ class HudiStream:
         """The position before the first commit: the next batch is the table as it stands."""
         return StreamPosition("").text()
 
+    @looks_again
     def after_everything(self) -> str:
         """The position after all that is completed now."""
         state = self._state()
         newest = max((state.timeline.order(entry) for entry in state.timeline.commits), default="")
         return StreamPosition.of(state, newest).text()
 
+    @looks_again
     def after(self, instant: str) -> str:
         """The position after an instant or a time."""
         return StreamPosition(self._state().bound_of(instant, "the start")).text()
 
+    @looks_again
     def latest(self, start: str, limits: Limits) -> str:
         """The position after the commits that the next batch takes; `start` itself when there are none."""
         state, position = self._state(), StreamPosition.parse(start)
@@ -106,6 +112,7 @@ class HudiStream:
         left = {commit.time for commit in commits[len(taken) :]}
         return StreamPosition.of(state, until, left).text()
 
+    @looks_again
     def plan(self, start: str, end: str) -> ReadPlan[HudiSplit]:
         """The changes after `start` up to and with `end`: of the commits that completed in between, as the table stood
         at the end."""

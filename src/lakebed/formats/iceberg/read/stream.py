@@ -26,6 +26,7 @@ from lakebed.formats.iceberg.read.changes import ChangeSplit, plan_difference
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import predicate_schema
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time, milliseconds, snapshot_at
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.rowkind import ROW_KIND_FIELD
@@ -78,6 +79,7 @@ class IcebergStream:
     appends_only: bool = False
 
     @property
+    @looks_again
     def schema(self) -> pa.Schema:
         """The table's columns, then the row kind."""
         context = self._context(self.load())
@@ -101,6 +103,7 @@ class IcebergStream:
             return StreamPosition(None, whole=True).text()
         return (StreamPosition(None) if self.appends_only else self._before(metadata, head)).text()
 
+    @looks_again
     def latest(self, start: str, limits: Limits) -> str:
         """The position after the snapshots that the next batch takes; `start` itself when there are none."""
         metadata, position = self.load(), StreamPosition.parse(start)
@@ -113,6 +116,7 @@ class IcebergStream:
         taken = self._within(line, limits)
         return _at(taken).text()
 
+    @looks_again
     def plan(self, start: str, end: str) -> ReadPlan[ChangeSplit]:
         """The changes after `start` up to and with `end`."""
         metadata = self.load()

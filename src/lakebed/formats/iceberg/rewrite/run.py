@@ -38,6 +38,7 @@ from lakebed.formats.iceberg.rewrite.tasks import (
 )
 from lakebed.formats.iceberg.write.files import WriteTarget
 from lakebed.formats.iceberg.write.routing import Router
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options
@@ -62,6 +63,7 @@ class IcebergRewrite:
     context: ReadContext
 
     @classmethod
+    @looks_again
     def planned(
         cls, access: TableAccess, branch: str, where: Where, given: Mapping[str, object],
         commit_options: Mapping[str, str] = {}, delete_memory: int = DELETE_MEMORY,

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.abandoned import abandoned_rows
 from lakebed.formats.paimon.expire.retention import Retention, RetentionPlanner, stale_consumers
@@ -24,6 +25,7 @@ from lakebed.formats.paimon.publish import write_earliest
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel import clock
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files import Store
 from lakebed.kernel.files.age import certain_now
@@ -41,6 +43,7 @@ class SnapshotExpiry:
     options: Options
     _planner: RetentionPlanner | None = None
 
+    @looks_again
     def run(self, dry_run: bool = False) -> ExpireResult:
         """Expire what may go now. Raises UnsupportedError for a table whose changelog outlives its snapshots."""
         _refuse(self.history, self.options)
@@ -58,7 +61,7 @@ class SnapshotExpiry:
             return ExpireResult((), finished, holds, dry_run)
         found = [self.history.find(number) for number in range(retention.earliest, retention.end)]
         expiring = [snapshot for snapshot in found if snapshot is not None]
-        paths = UnusedFiles(self.history, self.options).of(expiring, self.history.snapshot(retention.end))
+        paths = UnusedFiles(self.history, self.options).of(expiring, self._oldest_kept(retention))
         names = [snapshot_path(self.history.branch, snapshot.id) for snapshot in expiring]
         tagged, notes = self._kept_tags(retention), tuple[str, ...]()
         if not dry_run:
@@ -75,6 +78,16 @@ class SnapshotExpiry:
         kept = [*(hold.skipped for hold in retention.holds), *tagged]
         expired = tuple(str(snapshot.id) for snapshot in expiring)
         return ExpireResult(expired, (*finished, *paths, *names), tuple(kept), dry_run, notes)
+
+    def _oldest_kept(self, retention: Retention) -> Snapshot:
+        """DataCleanedError when another expiry was faster."""
+        found = self.history.find(retention.end)
+        if found is None:
+            raise DataCleanedError(
+                f"snapshot {retention.end} has expired", table=self.history.store.location, instant=str(retention.end),
+                why="another expiry is at work", todo="Nothing is lost. Expire again",
+            )  # fmt: skip
+        return found
 
     def _plan(self, now: int) -> Retention | None:
         if self._planner is None:

@@ -43,6 +43,7 @@ from lakebed.formats.paimon.write.staged import (
 )
 from lakebed.formats.paimon.write.state import WriteState, read_state
 from lakebed.formats.paimon.write.task_writer import PaimonTaskWriter, TaskTarget
+from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import Store
@@ -102,10 +103,12 @@ class PaimonSink:
     def state(self) -> WriteState:
         """What the table's files say now; read once between commits."""
         if self._state is None:
-            replaces = self.mode is Mode.OVERWRITE
-            latest = None if replaces else self.history.latest()
-            self._state = WriteState() if replaces else read_state(self.store, latest, self.schema, self.options)
+            self._state = WriteState() if self.mode is Mode.OVERWRITE else self._seen()
         return self._state
+
+    @looks_again
+    def _seen(self) -> WriteState:
+        return read_state(self.store, self.history.latest(), self.schema, self.options)
 
     @property
     def input_schema(self) -> pa.Schema:
