@@ -2,16 +2,23 @@
 
 import datetime
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakebed
 from lakebed.formats.hudi.codec.evolve import conform
+from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, parse_log
+from lakebed.formats.hudi.codec.parquet_block import decode_parquet_block
 from lakebed.formats.hudi.codec.schema import arrow_schema
 from lakebed.formats.hudi.codec.timestamps import mended_units, units_of_block
+from lakebed.formats.hudi.rules import MergeRules, with_defaults
+from lakebed.testing.hudi_log import write_block
 from tests.golden import unpack
+from tests.unit.hudi_read.writing import HudiFolder, rows
 
 MOMENT = 1_720_631_224_939  # milliseconds of 2024-07-10T17:07:04.939Z
 READ = datetime.datetime(2024, 7, 10, 17, 7, 4, 939000, tzinfo=datetime.UTC)
@@ -78,3 +85,27 @@ def test_statistics_of_a_wrong_label_rule_nothing_out() -> None:
 def test_changes_of_mended_columns(options: dict[str, object]) -> None:
     table = lakebed.open(unpack("hudi", "timestamps_h015"), options)
     assert {moment.year for moment in table.changes(["t"]).read_all()["t"].to_pylist()} == {2024}
+
+
+@pytest.mark.parametrize("label", ["timestamp-millis", "timestamp-micros"])
+def test_a_parquet_block_is_mended_by_its_own_schema(label: str) -> None:
+    content = pa.BufferOutputStream()
+    pq.write_table(pa.table({"t": pa.array([MOMENT]).cast(LABELLED_MICROS)}), content)
+    headers = {HeaderKey.INSTANT_TIME: "20260101000000000", HeaderKey.SCHEMA: _schema(_logical(label))}
+    (block,) = parse_log(write_block(BlockKind.PARQUET_DATA, headers, content.getvalue().to_pybytes())).blocks
+    years = [moment.year for moment in decode_parquet_block(block, None)["t"].to_pylist()]
+    assert years == [2024 if label == "timestamp-millis" else 1970]
+
+
+def test_bare_numbers_of_deletes_count_the_columns_unit(tmp_path: Path) -> None:
+    table = HudiFolder(tmp_path, columns={"id": "string", "ts": _logical("timestamp-millis"), "x": "string"})
+    found = [{"id": key, "ts": MOMENT, "x": key} for key in "abc"]
+    deletes = table.deletes(2, {"a": MOMENT + 1, "b": MOMENT - 1})
+    table.done(2, [table.log("g", 2, table.data(2, found) + deletes)])
+    assert rows(table.open(), "x") == {"b": "b", "c": "c"}
+
+
+def test_defaults_count_the_columns_unit() -> None:
+    field = {"name": "t", "type": [_logical("timestamp-millis"), "null"], "default": MOMENT}
+    schema = json.dumps({"type": "record", "name": "r", "fields": [field]})
+    assert with_defaults(MergeRules(keep_defaults=True), schema).defaults["t"].as_py() == READ

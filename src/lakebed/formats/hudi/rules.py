@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.codec.schema import MISSING, writer_schema
+from lakebed.formats.hudi.codec.timestamps import bare_unit, mended_units
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.ranks import Bools
 
@@ -91,12 +92,13 @@ def rules_of(config: TableConfig) -> MergeRules:
 
 def with_defaults(rules: MergeRules, schema: str) -> MergeRules:
     """The rules with the defaults that columns have in an Avro schema (JSON text), those of single values alone."""
-    found = {}
+    found, units = {}, mended_units(schema)
     for column in writer_schema(schema).columns if schema else ():
         if column.default in (None, MISSING) or column.type is None or not isinstance(column.default, _SINGLE):
             continue
         try:
-            found[column.name] = _default(column.default, column.type)
+            unit = bare_unit(column.type, units.get((column.name,)))
+            found[column.name] = _default(column.default, column.type, unit)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ValueError):
             continue  # a decimal's bytes, days out of range: no row can hold the like
     return replace(rules, defaults=found)
@@ -154,7 +156,9 @@ def _by_payload(config: TableConfig, mode: str) -> MergeRules:
     return MergeRules(refused=payload)
 
 
-def _default(value: str | float, kind: pa.DataType) -> pa.Scalar:
+def _default(value: str | float, kind: pa.DataType, unit: str) -> pa.Scalar:
+    if pa.types.is_timestamp(kind):
+        return pa.scalar(value, pa.int64()).cast(pa.timestamp(unit, kind.tz)).cast(kind)
     if pa.types.is_temporal(kind):
         return pa.scalar(value, pa.int32() if pa.types.is_date32(kind) else pa.int64()).cast(kind)
     return pa.scalar(value.encode("latin-1") if isinstance(value, str) and pa.types.is_binary(kind) else value, kind)

@@ -11,6 +11,7 @@ from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.hudi.codec.evolve import conform_table
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock
 from lakebed.formats.hudi.codec.schema import writer_schema
+from lakebed.formats.hudi.codec.timestamps import mended_units
 from lakebed.kernel.decoding import decoding
 
 
@@ -32,7 +33,7 @@ def decode_parquet_block(block: LogBlock, columns: Sequence[str] | None) -> pa.T
         )  # fmt: skip
     if missing := [name for name in target.names if name not in table.column_names]:
         raise _corrupt(block, f"it has no column {missing[0]!r}")
-    return conform_table(table, target)
+    return conform_table(table, target, units=mended_units(block.schema))
 
 
 def _what(block: LogBlock) -> str:
