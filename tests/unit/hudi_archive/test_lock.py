@@ -165,7 +165,8 @@ def test_a_writer_beside_the_archiver_loses_nothing(tmp_path: Path, version: int
     assert failures == []
     lake.archive(2, 3)
     assert lake.history() == [(time, "commit") for time in times(range(1, last + 1))]
-    assert lake.active() == times([last - 1, last])
+    # three are not more than the maximum: the last archiver may have come just before the last commit
+    assert lake.active() in (times([last - 1, last]), times([last - 2, last - 1, last]))
 
 
 def test_an_instant_that_is_rolled_back_under_the_archiver_stops_it_and_nothing_is_lost(tmp_path: Path) -> None:

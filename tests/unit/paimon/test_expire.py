@@ -184,6 +184,28 @@ def test_snapshots_that_a_callback_has_not_seen_stay(make: Make) -> None:
     assert ids(table) == [4]
 
 
+def test_snapshots_that_expired_before_a_callback_saw_them_are_told(make: Make) -> None:
+    """Other engines' expiry does not wait for callbacks."""
+
+    seen: list[int] = []
+
+    class Late:
+        def call(self, commit: Committed) -> None:
+            seen.append(commit.snapshot_id)
+
+    table = make(**BY_HAND)
+    writer = table.writer("u", callbacks=[Late()])
+    writer.write(rows(("a", 0, "v", 1)))
+    assert writer.commit(messages=writer.prepare_commit()).notes == ()
+    for number in range(3):
+        table.write(rows(("a", number, "v", 1)))
+    for number in (1, 2, 3):
+        (Path(table.location) / f"snapshot/snapshot-{number}").unlink()
+    writer.write(rows(("a", 9, "v", 1)))
+    (note,) = writer.commit(messages=writer.prepare_commit()).notes
+    assert "was not called for snapshots 2 to 3" in note and seen == [1, 4, 5]
+
+
 AT_ONCE_AS_KEYS = {
     "snapshot_num__retained_min": "1", "snapshot_num__retained_max": "1", "snapshot_time__retained": "1 ms",
 }  # fmt: skip

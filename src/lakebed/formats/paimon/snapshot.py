@@ -223,6 +223,9 @@ class History:
         path = tag_path(self.branch, name)
         try:
             return snapshot_from_json(self.store.read(path))
+        except CorruptError as error:
+            error.table, error.file = self.store.location, path
+            raise
         except FileNotFoundError as error:
             raise NotInHistoryError(
                 f"there is no tag {name!r}", table=self.store.location, instant=f"tag:{name}",

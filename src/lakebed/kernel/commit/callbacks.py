@@ -109,13 +109,19 @@ class OwedCallbacks:
                 self._store.put_if_absent(_path(name), str(newest).encode())
 
     def call(self, commits_after: Callable[[int], Iterator[Committed]]) -> tuple[str, ...]:
-        """After a commit: call what is owed, oldest first. The notes say which callback failed, and how."""
+        """After a commit: call what is owed, oldest first. The notes say which callback failed, and how, and which
+        snapshots expired before it was called for them."""
         notes: list[str] = []
         for name, callback in self._callbacks.items():
             try:
-                for commit in commits_after(self._seen(name) or 0):
+                seen = self._seen(name) or 0
+                for commit in commits_after(seen):
+                    if commit.snapshot_id > seen + 1:
+                        gone = f"snapshots {seen + 1} to {commit.snapshot_id - 1}"
+                        notes.append(f"callback {name} was not called for {gone}, which expired before")
                     callback.call(commit)
-                    self._store.write(_path(name), str(commit.snapshot_id).encode())
+                    seen = commit.snapshot_id
+                    self._store.write(_path(name), str(seen).encode())
             except Exception as error:  # noqa: BLE001 - a callback may raise anything; the commit stands
                 notes.append(
                     f"callback {name} failed with {type(error).__name__}: {error}; it is owed, and the next "
