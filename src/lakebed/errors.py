@@ -32,12 +32,15 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from lakebed.redaction import HIDDEN, names_secret, redacted
+
 
 class LakebedError(Exception):
     """Base of all errors that lakebed raises on purpose.
 
     Fields, each empty when unknown: `what` happened, `table` (location), `instant` (instant time, snapshot id or tag),
-    `file` (path inside the table, or of the pipeline file), `why`, and `todo`: what to do next.
+    `file` (path inside the table, or of the pipeline file), `why`, and `todo`: what to do next. Secrets in them are
+    hidden as they are set (`lakebed.redaction`).
     """
 
     exit_code = 1
@@ -46,7 +49,10 @@ class LakebedError(Exception):
         self, what: str, *, table: str = "", instant: str = "", file: str = "", why: str = "", todo: str = ""
     ) -> None:
         self.what, self.table, self.instant, self.file, self.why, self.todo = what, table, instant, file, why, todo
-        super().__init__(what)
+        super().__init__(self.what)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, redacted(value) if isinstance(value, str) else value)
 
     def __str__(self) -> str:
         where = ", ".join(
@@ -97,7 +103,8 @@ class OptionError(UsageError):
     @classmethod
     def ill_typed(cls, key: str, value: object, expected: str, **fields: str) -> OptionError:
         """The error for a value that is not of the option's type or range."""
-        return cls(f"option {key!r} is {value!r}", key=key, why=f"expected {expected}", **fields)
+        shown = HIDDEN if names_secret(key) else repr(value)
+        return cls(f"option {key!r} is {shown}", key=key, why=f"expected {expected}", **fields)
 
 
 class PredicateError(UsageError):
@@ -172,8 +179,8 @@ class ReadWarning(UserWarning):
     """
 
     def __init__(self, what: str, *, table: str = "") -> None:
-        self.table = table
-        super().__init__(what)
+        self.table = redacted(table)
+        super().__init__(redacted(what))
 
 
 class CorruptBlocksWarning(ReadWarning):

@@ -18,6 +18,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from lakebed.errors import LakebedError, OptionError, UsageError
+from lakebed.redaction import redacted
 
 
 class Stopped(Exception):
@@ -30,8 +31,8 @@ def stdout() -> Console:
 
 
 def log(text: str) -> None:
-    """One line on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    """One line on standard error, without secrets."""
+    print(redacted(text), file=sys.stderr, flush=True)
 
 
 def emit_json(document: Any) -> None:

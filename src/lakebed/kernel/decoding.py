@@ -60,6 +60,8 @@ def decoding(
     except LakebedError as error:
         error.file, error.table = error.file or file, error.table or table
         error.instant = error.instant or instant
+        if isinstance(error, CorruptError):
+            error.todo = error.todo or todo
         raise
     except Exception as error:
         raise decoding_error(error, what, file=file, table=table, instant=instant, todo=todo) from error

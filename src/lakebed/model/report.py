@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lakebed.model.upkeep import Blocker
+from lakebed.redaction import redacted
 
 Figure = int | float | str | None
 
@@ -49,6 +50,9 @@ class TableReport:
     figures: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     blockers: tuple[Blocker, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", redacted(self.table))
 
     @property
     def health(self) -> Health:

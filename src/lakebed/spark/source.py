@@ -7,7 +7,6 @@ schema and kept. Everything that a task needs is packed into its partition.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -23,6 +22,7 @@ from lakebed.kernel.predicates import parse_where
 from lakebed.model.commit import CommitMessage
 from lakebed.model.instant import Instant
 from lakebed.model.rowkind import ROW_KIND_COLUMN
+from lakebed.redaction import redacting_logger
 from lakebed.spark import worker
 from lakebed.spark.native import open_native, plan_native, stream_native
 from lakebed.spark.pushdown import to_expression
@@ -35,7 +35,7 @@ from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
 from lakebed.verbs.write import Mode, Sink, settled, swept
 
-_log = logging.getLogger("lakebed.spark")
+_log = redacting_logger("lakebed.spark")
 
 LAKEBED = "lakebed"
 """The name whose rows and keys are lakebed's own."""

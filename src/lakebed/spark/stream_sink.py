@@ -8,7 +8,6 @@ files are removed. A checkpoint that is deleted starts a new user.
 from __future__ import annotations
 
 import json
-import logging
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from lakebed.errors import StorageError, UsageError
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files import PutOutcome, Store, open_store
 from lakebed.kernel.options import option_texts
+from lakebed.redaction import redacting_logger
 from lakebed.spark import worker
 from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.failures import speak_plainly
@@ -33,7 +33,7 @@ USER_FILE = "lakebed-commit-user"
 """In the checkpoint folder: the commit user of the query."""
 REPORTS_FOLDER = "lakebed-batches"
 """In the checkpoint folder: what the newest batches did, one small JSON file each."""
-_LOG = logging.getLogger("lakebed.spark")
+_LOG = redacting_logger("lakebed.spark")
 _REPORTS_KEPT = 100
 _STARTS = 3
 

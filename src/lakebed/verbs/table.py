@@ -23,6 +23,7 @@ from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult
+from lakebed.redaction import redacted
 from lakebed.verbs.read import ReadPlan, run
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.write import Mode, Sink
@@ -42,7 +43,7 @@ class Table(ABC):
         self.store, self.options = store, dict(options)
 
     def __repr__(self) -> str:
-        return f"<lakebed {self.format} table {self.location}>"
+        return f"<lakebed {self.format} table {redacted(self.location)}>"
 
     @property
     def location(self) -> str:

@@ -5,7 +5,6 @@ Counterpart of Paimon's StreamTableWrite and StreamTableCommit in one object.
 
 from __future__ import annotations
 
-import logging
 import numbers
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +16,10 @@ import pyarrow as pa
 from lakebed.errors import UsageError
 from lakebed.kernel.engine import LocalEngine
 from lakebed.model.commit import CommitMessage, CommitResult
+from lakebed.redaction import redacting_logger
 from lakebed.verbs.write import BATCH_IDENTIFIER, TaskWriter, TwoPhaseSink, settled
 
-_LOG = logging.getLogger("lakebed.write")
+_LOG = redacting_logger("lakebed.write")
 
 
 class TableWriter:

@@ -37,6 +37,7 @@ from lakebed.formats.hudi.codec.metadata import (
 )
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import COMPLETES_AS, HOODIE, WRITES
+from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.scratch import Scratch
 from lakebed.model.instant import Instant
@@ -317,6 +318,7 @@ def _rank(state: str) -> int:
     return _STATES.index(state.lower()) if state.lower() in _STATES else -1
 
 
+@decoding("the metadata of an archived commit cannot be read")
 def _commit_of(entry: ArchivedEntry) -> CommitMetadata:
     """An archived commit's metadata; replace commits have a field of their own, very old releases wrote JSON text."""
     metadata = entry.metadata()

@@ -13,6 +13,7 @@ from lakebed.formats.hudi.codec.properties import parse_properties
 from lakebed.formats.hudi.codec.record_keys import KeyForm
 from lakebed.formats.hudi.keygen import KeyGenerator
 from lakebed.formats.hudi.layout import HOODIE
+from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
 
 PROPERTIES = f"{HOODIE}/hoodie.properties"
@@ -100,7 +101,8 @@ def load_config(store: Store) -> TableConfig:
             why="the file is missing or names no table",
             todo="Give the table's root folder",
         )
-    return config_from(properties, table=store.location)
+    with decoding("the table's properties cannot be read", table=store.location, file=PROPERTIES):
+        return config_from(properties, table=store.location)
 
 
 def config_from(properties: Mapping[str, str], *, table: str = "") -> TableConfig:

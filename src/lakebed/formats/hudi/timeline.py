@@ -9,10 +9,10 @@ modification times decide nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from lakebed.errors import CorruptError
 from lakebed.formats.hudi.codec.metadata import (
     CleanMetadata,
     CommitMetadata,
@@ -23,6 +23,7 @@ from lakebed.formats.hudi.codec.metadata import (
 )
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES, parse_state_name
+from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
 
@@ -154,25 +155,28 @@ class MetadataFiles:
 
     def compaction_plan(self, entry: Entry) -> tuple[CompactionOperation, ...]:
         """The plan of a requested or inflight compaction."""
-        return parse_compaction_plan(self._store.read(entry.requested)) if entry.requested else ()
+        if not entry.requested:
+            return ()
+        with self._decoding(entry, entry.requested):
+            return parse_compaction_plan(self._store.read(entry.requested))
 
     def cleans(self, timeline: Timeline) -> list[CleanMetadata]:
         """The completed cleans of the active timeline, oldest first."""
         entries = [entry for entry in timeline.entries if entry.action == "clean" and entry.done]
-        return [parse_clean(data) for data in self._store.read_many([entry.file for entry in entries])]
+        found: list[CleanMetadata] = []
+        for entry, data in zip(entries, self._store.read_many([entry.file for entry in entries]), strict=True):
+            with self._decoding(entry, entry.file):
+                found.append(parse_clean(data))
+        return found
 
     def _parsed(self, entry: Entry, content: bytes) -> CommitMetadata:
-        try:
+        with self._decoding(entry, entry.file):
             return parse_commit(content)
-        except CorruptError as error:
-            raise CorruptError(
-                error.what,
-                table=self._store.location,
-                instant=entry.time,
-                file=entry.file,
-                why=error.why,
-                todo="Roll the instant back with Hudi's own engine, or restore the file from a copy",
-            ) from error
+
+    def _decoding(self, entry: Entry, file: str) -> AbstractContextManager[None]:
+        todo = "Roll the instant back with Hudi's own engine, or restore the file from a copy"
+        location = self._store.location
+        return decoding("a timeline file cannot be read", table=location, file=file, instant=entry.time, todo=todo)
 
 
 def instant_of(entry: Entry, completion_times: bool, archived: bool = False) -> Instant:

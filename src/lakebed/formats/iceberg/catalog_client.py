@@ -35,6 +35,7 @@ from lakebed.errors import (
     UsageError,
 )
 from lakebed.formats.iceberg.file_io import IMPLEMENTATION, StoreFileIO, of_storage
+from lakebed.redaction import keep_secret, names_secret
 
 CATALOG_OPTIONS = "lakebed.catalog."
 """Options with this prefix are properties of the catalog, over those of pyiceberg's own configuration."""
@@ -56,6 +57,9 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
         for key, value in options.items()
         if key.startswith(CATALOG_OPTIONS)
     }
+    for key, value in options.items():
+        if names_secret(key):
+            keep_secret(value)
     storage = {key: value for key, value in options.items() if of_storage(key)}
     kind = given.get("type", "")
     if kind and kind.lower() not in _TYPES:

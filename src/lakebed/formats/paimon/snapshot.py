@@ -16,6 +16,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_from_js
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json
 from lakebed.formats.paimon.layout import MAIN_BRANCH, branch_prefix, schema_path, snapshot_path, tag_path
 from lakebed.kernel.again import LOOKS
+from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
 
@@ -43,7 +44,8 @@ class History:
         if schema_id not in self._schemas:
             path = schema_path(self.branch, schema_id)
             try:
-                self._schemas[schema_id] = schema_from_json(self.store.read(path))
+                with decoding("a schema file cannot be read", table=self.store.location, file=path):
+                    self._schemas[schema_id] = schema_from_json(self.store.read(path))
             except FileNotFoundError as error:
                 raise CorruptError("a schema file is missing", table=self.store.location, file=path) from error
         return self._schemas[schema_id]
@@ -92,11 +94,8 @@ class History:
             data = self.store.read(path)
         except FileNotFoundError:
             return None
-        try:
+        with decoding("a snapshot file cannot be read", table=self.store.location, file=path):
             return snapshot_from_json(data)
-        except CorruptError as error:
-            error.table, error.file = self.store.location, path
-            raise
 
     def snapshot_ids(self) -> list[int]:
         """All snapshot ids, ascending."""
@@ -222,10 +221,8 @@ class History:
         """The snapshot that a tag holds; NotInHistoryError when there is no such tag."""
         path = tag_path(self.branch, name)
         try:
-            return snapshot_from_json(self.store.read(path))
-        except CorruptError as error:
-            error.table, error.file = self.store.location, path
-            raise
+            with decoding("a tag cannot be read", table=self.store.location, file=path):
+                return snapshot_from_json(self.store.read(path))
         except FileNotFoundError as error:
             raise NotInHistoryError(
                 f"there is no tag {name!r}", table=self.store.location, instant=f"tag:{name}",

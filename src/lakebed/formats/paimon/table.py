@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -36,12 +35,13 @@ from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ExpireResult, RewriteResult
+from lakebed.redaction import redacting_logger
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table, checked_name, checked_position, project
 from lakebed.verbs.two_phase import batches_of
 from lakebed.verbs.write import Mode
 
-_LOG = logging.getLogger("lakebed.paimon")
+_LOG = redacting_logger("lakebed.paimon")
 
 
 class PaimonTable(Table):

@@ -15,6 +15,7 @@ from typing import Any
 
 from lakebed.errors import OptionError, UsageError
 from lakebed.kernel.files.places import PLACES
+from lakebed.redaction import keep_secret
 
 PREFIX = "lakebed.storage."
 _SECRET_WORDS = ("secret", "token", "password", "key", "sas", "service_account", "credential", "private")
@@ -40,6 +41,10 @@ class Credentials:
     plain: Mapping[str, str] = field(default_factory=dict)
     secret: Mapping[str, str] = field(default_factory=dict, repr=False)
     ship_secrets: bool = False
+
+    def __post_init__(self) -> None:
+        for value in self.secret.values():
+            keep_secret(value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.secret and not self.ship_secrets:

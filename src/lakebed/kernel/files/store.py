@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +13,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lakebed.errors import StorageError, UnsupportedError
+from lakebed.redaction import redacted
 
 _THREADS = 16
-_SIGNED = re.compile(r"(?i)([?&](?:sig|signature|token|x-amz-signature|x-amz-security-token|x-goog-signature)=)[^&\s]+")
 
 
 class PutOutcome(StrEnum):
@@ -177,8 +176,8 @@ def inside(path: str) -> str:
 def failed(
     verb: str, location: str, path: str, error: Exception, kind: type[StorageError] = StorageError, todo: str = ""
 ) -> StorageError:
-    """A store's error in our words, without the signatures that a URL in it may carry."""
+    """A store's error in our words. The error itself, which is shown as their cause, loses its secrets too."""
     why = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return kind(
-        f"cannot {verb} {path or 'the folder'}", table=location, file=path, why=_SIGNED.sub(r"\1...", why), todo=todo
-    )
+    if not isinstance(error, OSError) or error.errno is None:
+        error.args = tuple(redacted(arg) if isinstance(arg, str) else arg for arg in error.args)
+    return kind(f"cannot {verb} {path or 'the folder'}", table=location, file=path, why=why, todo=todo)

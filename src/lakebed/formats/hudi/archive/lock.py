@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import os
 import random
 import secrets
@@ -35,6 +34,7 @@ from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.files.age import store_now
 from lakebed.kernel.options import Options
+from lakebed.redaction import redacting_logger
 
 LEASES = f"{HOODIE}/.lakebed"
 """The folder of leases; Hudi's engines do not look into it."""
@@ -45,7 +45,7 @@ _COARSE = 2.0
 """Seconds that a store's times may be coarse by."""
 _IN_PROCESS = ("InProcessLockProvider", "NoopLockProvider")
 
-_LOG = logging.getLogger("lakebed.hudi")
+_LOG = redacting_logger("lakebed.hudi")
 
 StillHeld = Callable[[], None]
 """Raises CommitConflictError when the lock was lost; called before each step that others could see."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
 
 import fastavro
 
@@ -28,6 +27,8 @@ from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.avro import record_run
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, LogBlock, parse_log
 from lakebed.formats.hudi.codec.log_write import run_content, write_block
+from lakebed.kernel.avro_records import read_records
+from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.options import Options
 from lakebed.kernel.scratch import Scratch
@@ -180,10 +181,7 @@ def _plan(candidates: Sequence[str], merged: str) -> bytes:
 
 def _parse(data: bytes) -> tuple[list[str], str]:
     """(names of the files that are merged, name of the merged one)."""
-    try:
-        record: Any = next(iter(fastavro.reader(io.BytesIO(data))))
+    with decoding("the merge plan cannot be read", file=PLAN):
+        record = next(read_records(data))
         names = [path.rpartition("/")[2] for path in record["candidate"] or ()]
         return names, record["mergedArchiveFileName"].rpartition("/")[2]
-    # fastavro lets whatever its C code meets through: EOFError, IndexError, UnicodeDecodeError, ...
-    except Exception as error:
-        raise CorruptError("the merge plan cannot be read", file=PLAN, why=str(error)) from error

@@ -7,7 +7,6 @@ A job that writes with another engine may call it as well.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -22,8 +21,9 @@ from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
 from lakebed.model.upkeep import ArchiveResult, Blocker
+from lakebed.redaction import redacting_logger
 
-_LOG = logging.getLogger("lakebed.hudi")
+_LOG = redacting_logger("lakebed.hudi")
 
 
 def post_commit(

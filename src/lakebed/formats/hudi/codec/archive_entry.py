@@ -12,6 +12,7 @@ from lakebed.formats.hudi.codec.archive_container import check_container, contai
 from lakebed.formats.hudi.codec.archive_json import avro_text, check_json, commit_datum
 from lakebed.formats.hudi.codec.archive_schema import ENTRY, record_types
 from lakebed.kernel.avro_container import MAGIC, avro_long
+from lakebed.kernel.decoding import decoding
 
 _COMMITS = ("commit", "deltacommit")
 _COMPACTIONS = ("compaction", "logcompaction")
@@ -45,14 +46,11 @@ def archived_entry(time: str, action: str, state: str, data: bytes) -> bytes:
 
 def check_readable(data: bytes) -> None:
     """Raises CorruptError unless a completed state file is whole: JSON, or an Avro container with all its blocks."""
-    try:
+    with decoding("the file holds no metadata"):
         if data.startswith(MAGIC):
             check_container(data)
         else:
             check_json(data)
-    # fastavro lets whatever its C code meets through: EOFError, IndexError, UnicodeDecodeError, ...
-    except Exception as error:
-        raise CorruptError("the file holds no metadata", why=f"{type(error).__name__}: {error}") from error
 
 
 @cache
@@ -100,19 +98,13 @@ def _payload(action: str, state: str, data: bytes) -> tuple[str, bytes]:
 
 
 def _container(name: str, data: bytes) -> bytes:
-    try:
+    with decoding(f"the file holds no {name}"):
         return container_datum(name, data)
-    # fastavro lets whatever its C code meets through: EOFError, IndexError, UnicodeDecodeError, ...
-    except Exception as error:
-        raise CorruptError(f"the file holds no {name}", why=f"{type(error).__name__}: {error}") from error
 
 
 def _commit(name: str, data: bytes) -> bytes:
     """The datum of a commit's metadata: JSON, or in an upgraded table an Avro container."""
     if data.startswith(MAGIC):
         return _container(name, data)
-    try:
+    with decoding("the file holds no commit metadata"):
         return commit_datum(name, data)
-    # msgspec's errors are ValueErrors
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
-        raise CorruptError("the file holds no commit metadata", why=f"{type(error).__name__}: {error}") from error

@@ -9,19 +9,16 @@ next run writes again.
 from __future__ import annotations
 
 import io
-import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
-import fastavro
-
-from lakebed.errors import CorruptError
 from lakebed.formats.hudi.codec.avro import PIECE_BYTES, decode_blocks, record_run
 from lakebed.formats.hudi.codec.log import BlockKind, CorruptRange, LogBlock, parse_log
 from lakebed.formats.hudi.codec.schema import writer_schema
+from lakebed.kernel.avro_records import datum, parsed_schema
+from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
 
 
@@ -46,13 +43,8 @@ class ArchivedEntry:
         The payload fields that are not null, by their names in the schema (`hoodieCommitMetadata`,
         `hoodieCleanMetadata`, `hoodieCompactionPlan`, ...); empty for most requested states. Raises CorruptError.
         """
-        try:
-            found: Any = fastavro.schemaless_reader(io.BytesIO(self._record), _parsed(self._schema), None)
-        # fastavro lets whatever its C code meets through: EOFError, IndexError, UnicodeDecodeError, ...
-        except Exception as error:
-            raise CorruptError(
-                "an archived instant cannot be decoded", instant=self.instant, why=f"{type(error).__name__}: {error}"
-            ) from error
+        with decoding("an archived instant cannot be decoded", instant=self.instant):
+            found = datum(io.BytesIO(self._record), parsed_schema(self._schema))
         return {name: value for name, value in found.items() if isinstance(value, dict)}
 
 
@@ -132,8 +124,3 @@ def _datums(block: LogBlock) -> Iterator[bytes]:
         place += _LENGTH.size
         yield bytes(body[place : place + length])
         place += length
-
-
-@lru_cache(maxsize=32)
-def _parsed(schema: str) -> Any:
-    return fastavro.parse_schema(json.loads(schema))

@@ -26,6 +26,7 @@ from lakebed.formats.hudi.codec.delete_schema import BRANCHES, LIST_SCHEMA
 from lakebed.formats.hudi.codec.ordering import ORDERING_TYPES, OrderingBranch, delete_table
 from lakebed.kernel.avro_container import avro_long
 from lakebed.kernel.avro_decode import decode_run
+from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
 
 # A record behind the last delete: key of branch 1 and this text, no partition, ordering value of branch 0 or what
@@ -172,12 +173,9 @@ def _read_long(body: memoryview, place: int) -> tuple[int, int]:
 
 def _decode_singly(body: memoryview) -> pa.Table:
     stream = io.BytesIO(body)
-    try:
+    with decoding("the deletes cannot be decoded"):
         found: Any = fastavro.schemaless_reader(stream, LIST_SCHEMA, None, return_record_name=True)
         rows = found["deleteRecordList"]
-    # fastavro lets whatever its C code meets through: EOFError, IndexError, UnicodeDecodeError, struct.error, ...
-    except Exception as error:
-        raise CorruptError("the deletes cannot be decoded", why=f"{type(error).__name__}: {error}") from error
     if stream.tell() != len(body):
         raise CorruptError("the deletes cannot be decoded", why=f"{len(body) - stream.tell()} bytes are left over")
     orderings = [_unwrapped(row["orderingVal"]) for row in rows]

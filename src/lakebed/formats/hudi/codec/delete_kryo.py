@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.hudi.codec.ordering import ORDERING_TYPES, OrderingBranch, delete_table
+from lakebed.kernel.decoding import decoding_error
 
 _MODEL = "org.apache.hudi.common.model."
 _KEYS, _RECORDS = f"[L{_MODEL}HoodieKey;", f"[L{_MODEL}DeleteRecord;"
@@ -89,8 +90,11 @@ def _deletes(objects: _Objects) -> list[tuple[_Key, _Value]] | CorruptError | Un
         return objects.deletes()
     except (CorruptError, UnsupportedError) as error:
         return error
-    except (IndexError, struct.error, ValueError, OverflowError, ArithmeticError) as error:
-        return CorruptError("the deletes cannot be decoded", why=f"{type(error).__name__}: {error}")
+    except Exception as error:
+        found = decoding_error(error, "the deletes cannot be decoded")
+        if not isinstance(found, (CorruptError, UnsupportedError)):
+            raise found from error
+        return found
 
 
 def _no_deletes(why: str) -> NoReturn:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakebed.errors import CorruptError
 from lakebed.formats.hudi.codec.evolve import Path, Renames
 from lakebed.formats.hudi.codec.timestamps import Units
+from lakebed.kernel.decoding import decoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +58,14 @@ def parse_internal_schema(text: str) -> InternalSchema | None:
     """The schema of a commit's `latest_schema`; None for an empty text. Raises CorruptError."""
     if not text.strip():
         return None
-    try:
+    with decoding(_WHAT):
         return _schema(json.loads(text))
-    except (ValueError, KeyError, TypeError) as error:
-        raise _corrupt(error) from error
 
 
 def parse_schema_history(text: str) -> tuple[InternalSchema, ...]:
     """The schemas of a `.schemacommit` file, oldest first. Raises CorruptError."""
-    try:
+    with decoding(_WHAT):
         found = [_schema(node) for node in json.loads(text)["schemas"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise _corrupt(error) from error
     return tuple(sorted(found, key=lambda schema: schema.version_id))
 
 
@@ -98,8 +94,7 @@ def renames(written: InternalSchema, wanted: InternalSchema) -> Renames:
     return found
 
 
-def _corrupt(error: Exception) -> CorruptError:
-    return CorruptError("a Hudi schema cannot be read", why=f"{type(error).__name__}: {error}")
+_WHAT = "a Hudi schema cannot be read"
 
 
 def _schema(node: dict[str, Any]) -> InternalSchema:

@@ -8,15 +8,14 @@ version, since an upgraded table holds both. The fields are those of Hudi's `Hoo
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import fastavro
-
 from lakebed.errors import CorruptError
+from lakebed.kernel.avro_records import read_records
+from lakebed.kernel.decoding import decoding
 
 _AVRO_MAGIC = b"Obj\x01"
 SERVICE_OPERATIONS = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
@@ -102,12 +101,14 @@ class CleanPlan:
     savepoints: tuple[str, ...]
 
 
+@decoding("the metadata of a commit cannot be read")
 def parse_commit(data: bytes) -> CommitMetadata:
     """Commit metadata from the bytes of a completed (or, where it holds counts, inflight) state file; CorruptError when
     it is neither JSON nor Avro."""
     return commit_from(_record(data))
 
 
+@decoding("the metadata of a commit cannot be read")
 def commit_from(record: Mapping[str, Any]) -> CommitMetadata:
     """Commit metadata from its decoded fields, as archived timelines hold them too."""
     stats = tuple(
@@ -119,14 +120,15 @@ def commit_from(record: Mapping[str, Any]) -> CommitMetadata:
     extra = record.get("extraMetadata") or {}
     replaced = {p: tuple(ids) for p, ids in (record.get("partitionToReplaceFileIds") or {}).items()}
     return CommitMetadata(
-        operation=(record.get("operationType") or "").upper(),
-        schema=extra.get("schema") or "",
+        operation=str(record.get("operationType") or "").upper(),
+        schema=str(extra.get("schema") or ""),
         stats=stats,
         replaced=replaced,
         extra={key: value for key, value in extra.items() if key != "schema" and value is not None},
     )
 
 
+@decoding("a compaction plan cannot be read")
 def parse_compaction_plan(data: bytes) -> tuple[CompactionOperation, ...]:
     """The operations of a requested compaction or log compaction."""
     return tuple(
@@ -141,11 +143,13 @@ def parse_compaction_plan(data: bytes) -> tuple[CompactionOperation, ...]:
     )
 
 
+@decoding("the metadata of a clean cannot be read")
 def parse_clean(data: bytes) -> CleanMetadata:
     """A completed clean."""
     return clean_from(_record(data))
 
 
+@decoding("the metadata of a clean cannot be read")
 def clean_from(record: Mapping[str, Any]) -> CleanMetadata:
     """A completed clean from its decoded fields. Old writers gave full paths: only the names are kept."""
     deleted = {
@@ -155,6 +159,7 @@ def clean_from(record: Mapping[str, Any]) -> CleanMetadata:
     return CleanMetadata(deleted, record.get("earliestCommitToRetain") or "")
 
 
+@decoding("the plan of a clean cannot be read")
 def parse_clean_plan(data: bytes) -> CleanPlan:
     """A requested (or inflight) clean."""
     record = _record(data)
@@ -163,6 +168,7 @@ def parse_clean_plan(data: bytes) -> CleanPlan:
     return CleanPlan(retained, tuple(part.strip() for part in savepoints.split(",") if part.strip()))
 
 
+@decoding("a savepoint cannot be read")
 def parse_savepoint(data: bytes) -> Mapping[str, tuple[str, ...]]:
     """Names of the files that a savepoint keeps, by partition."""
     return {
@@ -178,29 +184,26 @@ def parse_hashing_nodes(data: bytes) -> tuple[str, ...]:
 
 def _stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
     get = stat.get
-    path = stat["path"]
+    path = str(stat["path"])
     folder = path.rpartition("/")[0]
     return WriteStat(
-        get("fileId") or "",
+        str(get("fileId") or ""),
         path,
         partition if folder == partition else folder,
-        get("fileSizeInBytes") or 0,
-        get("numWrites") or 0,
-        get("numInserts") or 0,
-        get("numDeletes") or 0,
-        tuple(get("logFiles") or ()),
-        tuple(get("cdcStats") or ()),
-        get("prevCommit") or "",
+        int(get("fileSizeInBytes") or 0),
+        int(get("numWrites") or 0),
+        int(get("numInserts") or 0),
+        int(get("numDeletes") or 0),
+        tuple(map(str, get("logFiles") or ())),
+        tuple(map(str, get("cdcStats") or ())),
+        str(get("prevCommit") or ""),
     )
 
 
 def _record(data: bytes) -> dict[str, Any]:
     """The one record of a state file."""
-    try:
-        is_avro = data.startswith(_AVRO_MAGIC)
-        found = next(iter(fastavro.reader(io.BytesIO(data))), {}) if is_avro else json.loads(data)
-    except (ValueError, EOFError, IndexError, KeyError, StopIteration) as error:
-        raise CorruptError("a timeline file is neither JSON nor an Avro container", why=str(error)) from error
+    with decoding("a timeline file is neither JSON nor an Avro container"):
+        found = next(read_records(data), {}) if data.startswith(_AVRO_MAGIC) else json.loads(data)
     if not isinstance(found, dict):
         raise CorruptError("a timeline file holds no record")
     return found

@@ -30,7 +30,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import CorruptError, SchemaError, UnsupportedError
+from lakebed.errors import SchemaError, UnsupportedError
+from lakebed.kernel.decoding import decoding
 
 MISSING = object()
 """The default of a field that has none; a default of None is one."""
@@ -91,7 +92,7 @@ def arrow_schema(text: str) -> pa.Schema:
 @functools.lru_cache(maxsize=256)
 def writer_schema(text: str) -> WriterSchema:
     """The columns of an Avro record schema (JSON text); CorruptError when it is none."""
-    try:
+    with decoding("not an Avro record schema"):
         record = json.loads(text)
         fields = record["fields"]
         if record["type"] not in ("record", "error"):
@@ -99,9 +100,7 @@ def writer_schema(text: str) -> WriterSchema:
         resolver = _Resolver()
         name, namespace = resolver.declare(record, "")
         columns = tuple(resolver.column(field, namespace) for field in fields)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptError("not an Avro record schema", why=f"{type(error).__name__}: {error}") from error
-    return WriterSchema(name, columns)
+        return WriterSchema(name, columns)
 
 
 class _NoArrowType(Exception):

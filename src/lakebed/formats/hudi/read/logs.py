@@ -7,7 +7,6 @@ stands where the last of them stood. A block of an instant beyond the bound is p
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from lakebed.formats.hudi.rules import MergeRules
 from lakebed.formats.hudi.timeline import Blocks
 from lakebed.kernel.files import Store
 from lakebed.kernel.scratch import Scratch
+from lakebed.redaction import redacting_logger
 
 IS_DELETED = "_hoodie_is_deleted"
 OPERATION = "_hoodie_operation"
@@ -41,7 +41,7 @@ _MEMORY = Scratch()
 _DELETING = ("D", "-D", "-U")
 
 
-_LOG = logging.getLogger("lakebed.hudi")
+_LOG = redacting_logger("lakebed.hudi")
 
 
 @dataclass(frozen=True, slots=True)

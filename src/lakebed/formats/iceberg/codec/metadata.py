@@ -19,11 +19,15 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
-from lakebed.errors import CorruptError, NotInHistoryError, UnsupportedError
 from lakebed.formats.iceberg.codec.encryption import refuse_encrypted
+from lakebed.errors import NotInHistoryError, UnsupportedError
 from lakebed.formats.iceberg.codec.schema import with_variants
+from lakebed.kernel.decoding import decoding
+from lakebed.kernel.inflate import inflated
 
 MAIN = "main"
+_LAST_MILLIS = 253_402_300_800_000
+"""The year 10000: what no calendar of Python's reaches."""
 VERSIONS = (1, 2, 3)
 
 Document = Mapping[str, Any]
@@ -82,6 +86,26 @@ class TableMetadata:
     def __reduce__(self) -> tuple[Any, ...]:
         return TableMetadata, (self.document,)
 
+    def check(self) -> None:
+        """Raises what a document does that lacks something or holds something of another type; schemas, specs and sort
+        orders are looked at in full only when they are used."""
+        texts = [self.document["location"], *self.properties, *self.properties.values()]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("its location or a property is no text")
+        if self.current_schema_id not in self.schema_documents:
+            raise ValueError(f"it has no schema {self.current_schema_id}, which is its current one")
+        if "partition-specs" in self.document:
+            ids = {int(spec["spec-id"]) for spec in self.document["partition-specs"]}
+            if self.default_spec_id not in ids:
+                raise ValueError(f"it has no partition spec {self.default_spec_id}, which is its default")
+        for snapshot in self.snapshots.values():
+            if not 0 <= snapshot.timestamp_ms < _LAST_MILLIS:
+                raise ValueError(f"snapshot {snapshot.snapshot_id} was made at {snapshot.timestamp_ms}")
+        numbers = (self.last_sequence_number, self.next_row_id, self.default_sort_order_id)
+        places = (self.refs, self.snapshot_log, self.metadata_log, self.statistics_files, self.uuid)
+        if not all(number is None or number >= 0 for number in numbers) or not all(p is not None for p in places):
+            raise ValueError("it counts below zero")
+
     @property
     def format_version(self) -> int:
         """1, 2 or 3."""
@@ -117,7 +141,9 @@ class TableMetadata:
     @functools.cached_property
     def schemas(self) -> Mapping[int, Schema]:
         """All schemas by id."""
-        return {int(s.get("schema-id", 0)): _model(Schema, with_variants(s)) for s in self.schema_documents.values()}
+        with decoding("the schemas of the table cannot be read", table=self.location):
+            documents = self.schema_documents.values()
+            return {int(s.get("schema-id", 0)): _model(Schema, with_variants(s)) for s in documents}
 
     @property
     def schema_documents(self) -> Mapping[int, Document]:
@@ -140,10 +166,11 @@ class TableMetadata:
     @functools.cached_property
     def specs(self) -> Mapping[int, PartitionSpec]:
         """All partition specs by id."""
-        if "partition-specs" in self.document:
-            return {int(s["spec-id"]): _model(PartitionSpec, s) for s in self.document["partition-specs"]}
-        fields = [{"field-id": 1000 + n, **f} for n, f in enumerate(self.document.get("partition-spec", ()))]
-        return {0: _model(PartitionSpec, {"spec-id": 0, "fields": fields})}
+        with decoding("the partition specs of the table cannot be read", table=self.location):
+            if "partition-specs" in self.document:
+                return {int(s["spec-id"]): _model(PartitionSpec, s) for s in self.document["partition-specs"]}
+            fields = [{"field-id": 1000 + n, **f} for n, f in enumerate(self.document.get("partition-spec", ()))]
+            return {0: _model(PartitionSpec, {"spec-id": 0, "fields": fields})}
 
     @property
     def default_spec_id(self) -> int:
@@ -158,8 +185,9 @@ class TableMetadata:
     @functools.cached_property
     def sort_orders(self) -> Mapping[int, SortOrder]:
         """All sort orders by id; 0 is none."""
-        orders = self.document.get("sort-orders") or [{"order-id": 0, "fields": []}]
-        return {int(o["order-id"]): _model(SortOrder, o) for o in orders}
+        with decoding("the sort orders of the table cannot be read", table=self.location):
+            orders = self.document.get("sort-orders") or [{"order-id": 0, "fields": []}]
+            return {int(o["order-id"]): _model(SortOrder, o) for o in orders}
 
     @property
     def default_sort_order_id(self) -> int:
@@ -210,31 +238,43 @@ class TableMetadata:
     @property
     def metadata_log(self) -> tuple[tuple[int, str], ...]:
         """(time in milliseconds, location) of earlier metadata files, oldest first."""
-        return tuple((int(e["timestamp-ms"]), e["metadata-file"]) for e in self.document.get("metadata-log") or ())
+        return tuple(
+            (int(e["timestamp-ms"]), _text(e["metadata-file"])) for e in self.document.get("metadata-log") or ()
+        )
 
     @property
     def statistics_files(self) -> tuple[tuple[int, str], ...]:
         """(snapshot id, location) of table and partition statistics."""
         found = [*(self.document.get("statistics") or ()), *(self.document.get("partition-statistics") or ())]
-        return tuple((int(s["snapshot-id"]), s["statistics-path"]) for s in found)
+        return tuple((int(s["snapshot-id"]), _text(s["statistics-path"])) for s in found)
 
 
 def metadata_from_json(data: bytes, file: str = "") -> TableMetadata:
     """The metadata that a file holds, compressed or not. CorruptError when it is no table metadata."""
-    try:
-        text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-        document = json.loads(text)
+    with decoding("a metadata file cannot be read", file=file):
+        text = inflated(data, "gzip") if data[:2] == b"\x1f\x8b" else data
+        document = json.loads(bytes(text))
         if not isinstance(document, dict) or "location" not in document:
             raise ValueError("it is no table metadata")
-    except (ValueError, OSError, EOFError) as error:
-        raise CorruptError("a metadata file cannot be read", file=file, why=str(error)) from error
-    return TableMetadata(document)
+        metadata = TableMetadata(document)
+        metadata.check()
+        return metadata
 
 
 def metadata_to_json(document: Document, compressed: bool = False) -> bytes:
     """The bytes of a metadata file."""
     data = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
     return gzip.compress(data) if compressed else data
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    return value
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
 def _snapshot(found: Document) -> Snapshot:
@@ -244,12 +284,12 @@ def _snapshot(found: Document) -> Snapshot:
         parent_id=None if parent is None or parent == -1 else int(parent),
         sequence_number=int(found.get("sequence-number", 0)),
         timestamp_ms=int(found["timestamp-ms"]),
-        manifest_list=found.get("manifest-list", ""),
-        summary=found.get("summary") or {},
-        schema_id=found.get("schema-id"),
-        first_row_id=found.get("first-row-id"),
-        added_rows=found.get("added-rows"),
-        manifests=tuple(found.get("manifests") or ()),
+        manifest_list=_text(found.get("manifest-list", "")),
+        summary={_text(key): str(value) for key, value in (found.get("summary") or {}).items()},
+        schema_id=_number(found.get("schema-id")),
+        first_row_id=_number(found.get("first-row-id")),
+        added_rows=_number(found.get("added-rows")),
+        manifests=tuple(map(_text, found.get("manifests") or ())),
     )
 
 
@@ -258,9 +298,9 @@ def _ref(name: str, found: Document) -> Ref:
         name,
         int(found["snapshot-id"]),
         str(found["type"]).lower() == "branch",
-        found.get("min-snapshots-to-keep"),
-        found.get("max-snapshot-age-ms"),
-        found.get("max-ref-age-ms"),
+        _number(found.get("min-snapshots-to-keep")),
+        _number(found.get("max-snapshot-age-ms")),
+        _number(found.get("max-ref-age-ms")),
     )
 
 

@@ -6,18 +6,18 @@ blocks are framed here, and compressed by Arrow, since fastavro's own zstd needs
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import fastavro
 import pyarrow as pa
 
-from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.kernel.avro_records import read_records
+from lakebed.kernel.decoding import decoding
 
 _MAGIC = b"Obj\x01"
 _HEADER = fastavro.parse_schema(
@@ -32,7 +32,6 @@ _HEADER = fastavro.parse_schema(
     }
 )
 _BLOCK_RECORDS = 1000
-_CODECS = {"null": None, "zstandard": "zstd"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,39 +99,8 @@ class Framing:
 
 def read_container(data: bytes, file: str) -> Iterator[dict[str, Any]]:
     """The records of a file, in order, as its own schema has them. CorruptError when the bytes are no such file."""
-    source = io.BytesIO(data)
-    try:
-        header: Any = fastavro.schemaless_reader(source, _HEADER, None)
-        if header["magic"] != _MAGIC:
-            raise CorruptError("this is no Avro file", file=file)
-        codec = header["meta"].get("avro.codec", b"null").decode()
-        if codec not in _CODECS:
-            raise UnsupportedError(f"the Avro codec {codec} is not supported", file=file)
-        schema = _parsed(header["meta"]["avro.schema"])
-        while source.tell() < len(data):
-            count: Any = fastavro.schemaless_reader(source, "long", None)
-            data_block: Any = fastavro.schemaless_reader(source, "bytes", None)
-            block = io.BytesIO(_decompress(data_block, _CODECS[codec]))
-            if source.read(16) != header["sync"]:
-                raise CorruptError("an Avro block does not end where it should", file=file)
-            for _ in range(count):
-                yield cast(dict[str, Any], fastavro.schemaless_reader(block, schema, None))
-    except (EOFError, ValueError, IndexError, KeyError, TypeError, pa.ArrowException) as error:
-        raise CorruptError("an Avro file cannot be read", file=file, why=str(error)) from error
-
-
-def _decompress(data: bytes, codec: str | None) -> bytes:
-    if codec is None:
-        return data
-    if codec == "zstd":  # the frame does not always say how long its content is
-        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            return bytes(stream.read())
-    raise UnsupportedError(f"the Avro codec {codec} is not supported")
-
-
-@functools.lru_cache(maxsize=64)
-def _parsed(text: bytes) -> Any:
-    return fastavro.parse_schema(_plain_schema(json.loads(text), drop=("logicalType",)))
+    with decoding("an Avro file cannot be read", file=file):
+        yield from read_records(data, numbers=True)
 
 
 def _plain_schema(schema: Any, drop: tuple[str, ...] = ()) -> Any:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.paimon.codec.types import DataType, timestamp_unit
+from lakebed.kernel.decoding import decoding
 
 SEED = 42
 EMPTY_ROW = bytes(8)
@@ -53,13 +54,11 @@ def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
     if len(data) < header + 8 * len(types):
         raise CorruptError("a binary row ends too early", why=f"{len(data)} bytes for {len(types)} fields")
     nulls = int.from_bytes(data[:header], "little")
-    try:
+    with decoding("a binary row cannot be read"):
         return tuple(
             None if nulls >> (position + 8) & 1 else _value_of(data, header + 8 * position, kind)
             for position, kind in enumerate(types)
         )
-    except (struct.error, UnicodeDecodeError) as error:
-        raise CorruptError("a binary row cannot be read", why=str(error)) from error
 
 
 def with_arity(row: bytes, arity: int) -> bytes:

@@ -6,8 +6,8 @@ DataFileMetaSerializer: the records' names, the order of their fields, and which
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from lakebed.formats.paimon.codec.avro_file import RecordSchema, read_container, write_container
 from lakebed.formats.paimon.codec.manifest import (
@@ -18,7 +18,9 @@ from lakebed.formats.paimon.codec.manifest import (
     ManifestFileMeta,
     SimpleStats,
 )
+from lakebed.kernel.decoding import decoding
 
+V = TypeVar("V")
 _MANIFEST_VERSION, _INDEX_VERSION = 2, 1
 
 
@@ -110,7 +112,7 @@ def manifest_to_bytes(entries: Iterable[ManifestEntry]) -> bytes:
 
 def manifest_from_bytes(data: bytes, file: str) -> Iterator[ManifestEntry]:
     """The entries of a manifest, in order."""
-    return map(_entry_value, read_container(data, file))
+    return _values(_entry_value, data, file)
 
 
 def manifest_list_to_bytes(metas: Iterable[ManifestFileMeta]) -> bytes:
@@ -120,7 +122,7 @@ def manifest_list_to_bytes(metas: Iterable[ManifestFileMeta]) -> bytes:
 
 def manifest_list_from_bytes(data: bytes, file: str) -> Iterator[ManifestFileMeta]:
     """The manifests of a manifest list, in order."""
-    return map(_meta_value, read_container(data, file))
+    return _values(_meta_value, data, file)
 
 
 def index_manifest_to_bytes(entries: Iterable[IndexManifestEntry]) -> bytes:
@@ -130,7 +132,13 @@ def index_manifest_to_bytes(entries: Iterable[IndexManifestEntry]) -> bytes:
 
 def index_manifest_from_bytes(data: bytes, file: str) -> Iterator[IndexManifestEntry]:
     """The entries of an index manifest, in order."""
-    return map(_index_value, read_container(data, file))
+    return _values(_index_value, data, file)
+
+
+def _values(make: Callable[[dict[str, Any]], V], data: bytes, file: str) -> Iterator[V]:
+    """What `make` makes of each record. CorruptError for a record that lacks something."""
+    with decoding("a manifest cannot be read", file=file):
+        yield from map(make, read_container(data, file))
 
 
 def _stats_record(stats: SimpleStats) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.paimon.codec.types import DataField, field_from_json, field_to_json
+from lakebed.kernel.decoding import decoding
 
 _VERSION = 3
 
@@ -56,7 +57,7 @@ class TableSchema:
 
 def schema_from_json(data: bytes) -> TableSchema:
     """A schema file's value. CorruptError for what is no schema, UnsupportedError for a newer version."""
-    try:
+    with decoding("the schema file cannot be read"):
         value: dict[str, Any] = json.loads(data)
         version = value.get("version", 1)
         if version > _VERSION:
@@ -64,7 +65,7 @@ def schema_from_json(data: bytes) -> TableSchema:
         options = dict(value.get("options") or {})
         if version < 3 and "bucket" not in options:
             options["bucket"] = "1"  # the default of that time
-        return TableSchema(
+        schema = TableSchema(
             value["id"],
             tuple(field_from_json(item) for item in value["fields"]),
             value["highestFieldId"],
@@ -74,8 +75,19 @@ def schema_from_json(data: bytes) -> TableSchema:
             value.get("comment"),
             value.get("timeMillis", 0),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptError("the schema file cannot be read", why=f"{type(error).__name__} {error}") from error
+        _check(schema)
+        return schema
+
+
+def _check(schema: TableSchema) -> None:
+    """CorruptError for numbers and names of the wrong type, and for keys that are no columns."""
+    numbers = (schema.id, schema.highest_field_id, schema.time_millis, *(field.id for field in schema.fields))
+    names = (*schema.names, *schema.partition_keys, *schema.primary_keys, *schema.options.values())
+    if not all(isinstance(number, int) for number in numbers) or not all(isinstance(name, str) for name in names):
+        raise CorruptError("the schema file cannot be read", why="an id, a name or an option is of the wrong type")
+    unknown = {*schema.partition_keys, *schema.primary_keys} - {*schema.names}
+    if unknown:
+        raise CorruptError("the schema file cannot be read", why=f"its keys name {sorted(unknown)[0]!r}, no column")
 
 
 def schema_to_json(schema: TableSchema) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from lakebed.errors import CorruptError
+from lakebed.kernel.decoding import decoding
 
 BATCH_IDENTIFIER = 2**63 - 1
 """The commit identifier of batch commits."""
@@ -72,13 +72,19 @@ _KEYS = {
     "statistics": "statistics",
     "nextRowId": "next_row_id",
 }
+_TEXTS = frozenset({
+    "base_manifest_list", "delta_manifest_list", "changelog_manifest_list", "index_manifest", "commit_user",
+    "commit_kind", "statistics",
+})  # fmt: skip
+_LAST_MILLIS = 253_402_300_800_000
+"""The year 10000: what no calendar of Python's reaches."""
 _ALWAYS = {"changelogManifestList"}
 """Written even when null, as the JVM does."""
 
 
 def snapshot_from_json(data: bytes) -> Snapshot:
     """A snapshot file's value; CorruptError when it is none."""
-    try:
+    with decoding("the snapshot file cannot be read"):
         value: dict[str, Any] = json.loads(data)
         given = {name: value[key] for key, name in _KEYS.items() if value.get(key) is not None}
         given["commit_kind"] = CommitKind(given["commit_kind"])
@@ -86,9 +92,13 @@ def snapshot_from_json(data: bytes) -> Snapshot:
         given.setdefault("next_row_id", None)
         for count in ("total_record_count", "delta_record_count"):
             given.setdefault(count, 0)
+        for name, found in given.items():
+            wanted = str if name in _TEXTS else tuple if name == "properties" else int
+            if not isinstance(found, wanted) or isinstance(found, bool):
+                raise ValueError(f"{name} is {found!r}")
+        if not -_LAST_MILLIS < given["time_millis"] < _LAST_MILLIS:
+            raise ValueError(f"it was made at {given['time_millis']}")
         return Snapshot(**given)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptError("the snapshot file cannot be read", why=f"{type(error).__name__} {error}") from error
 
 
 def snapshot_to_json(snapshot: Snapshot) -> bytes:

@@ -7,7 +7,6 @@ landed commit may name are never deleted.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -42,8 +41,9 @@ from lakebed.kernel.commit.callbacks import CommitCallback, OwedCallbacks
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.model.commit import CommitResult, Outcome
+from lakebed.redaction import redacting_logger
 
-_LOG = logging.getLogger("lakebed.paimon")
+_LOG = redacting_logger("lakebed.paimon")
 _MOST_WAITING = 32 << 20
 """Bytes of index files that are held to be written together."""
 _SKIPPED_EMPTY = "nothing to commit: no rows were written"

@@ -1,0 +1,92 @@
+"""A canary: a secret that is handed in, in any place and spelling, turns up in nothing that lakebed says."""
+
+import logging
+import pickle
+from urllib.parse import quote
+
+import pytest
+
+import lakebed
+from lakebed import redaction
+from lakebed.errors import CorruptBlocksWarning, LakebedError, OptionError, ReadWarning
+from lakebed.kernel.files.credentials import Credentials
+from lakebed.model.report import TableReport
+from lakebed.redaction import names_secret, redacted, redacting_logger
+
+SECRET = "hUsHsEcReT0123456789zz"
+URLS = [
+    f"http://127.0.0.1:9/b/t?sig={SECRET}&X-Amz-Signature={SECRET}", f"http://user:{SECRET}@127.0.0.1:9/b/t",
+    f"s3://AKIAK:{SECRET}@bkt/t", f"https://acct.blob.core.windows.net/c/t?sv=1&sig={SECRET}",
+    f"https://h/t?X-Amz-Security-Token={SECRET}#x", f"https://h/t?AWSAccessKeyId={SECRET}", f"https://{SECRET}@h/t",
+    f"https://h/t?a=1&access_token={SECRET}", f"abfss://c:{SECRET}@a.dfs.core.windows.net/t",
+    f"postgresql+psycopg2://user:{SECRET}@db/lake", f"https://h/t?x-goog-signature={SECRET}&b=2",
+]  # fmt: skip
+SETTINGS = [
+    f"aws_secret_access_key={SECRET}", f'{{"password": "{SECRET}"}}', f"AccountName=a;AccountKey={SECRET};x=1",
+    f"client_secret='{SECRET}'", f"Authorization: Bearer {SECRET}", f"{{'sas_token': '{SECRET}', 'a': 1}}",
+]  # fmt: skip
+CANARIES = [*URLS, *(quote(url, safe="") for url in URLS), *(quote(quote(url, safe=""), safe="") for url in URLS)]
+
+
+@pytest.mark.parametrize("canary", [*CANARIES, *SETTINGS])
+def test_no_field_of_an_error_tells(canary: str) -> None:
+    text = f"cannot do it: {canary} is gone"
+    error = LakebedError(text, table=text, instant=text, file=text, why=text, todo=text)
+    error.table = text  # places are filled in on the way out
+    for told in (error, pickle.loads(pickle.dumps(error))):
+        fields = [getattr(told, name) for name in ("what", "table", "instant", "file", "why", "todo")]
+        assert SECRET not in " ".join([str(told), repr(told), *fields, *map(str, told.args)])
+        assert "is gone" in told.what
+    for warning in (ReadWarning(text, table=text), CorruptBlocksWarning(text, table=text, file="f", ranges=1, size=1)):
+        assert SECRET not in f"{warning} {warning!r} {warning.table}"
+    assert SECRET not in repr(TableReport(canary, "hudi"))
+
+
+@pytest.mark.parametrize("url", URLS[:4])
+def test_no_call_tells(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    monkeypatch.setenv("AZURE_SKIP_SIGNATURE", "true")
+    settings = {"aws_endpoint": "http://127.0.0.1:9", "azure_endpoint": "http://127.0.0.1:9", "max_retries": "0"}
+    options = {f"lakebed.storage.setting.{key}": value for key, value in settings.items()} if "s3:" in url else {}
+    if "windows" in url:
+        return  # its client would ask for a token over the network
+    options |= {"lakebed.storage.setting.aws_secret_access_key": "x" * 9} if "s3:" in url else {}
+    with pytest.raises(LakebedError) as caught:
+        lakebed.open(url, options).read()
+    assert SECRET not in f"{caught.value} {caught.value!r} {caught.value.__cause__}"
+
+
+def test_what_was_handed_in_is_known_by_heart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_known", set())
+    value = "a+b/c d=Odd?Value"
+    found = Credentials(secret={"aws_secret_access_key": value})
+    assert value not in repr(found)
+    for text in (value, quote(value), quote(value, safe="")):
+        assert redacted(f"the server said {text} is wrong") == "the server said ... is wrong"
+
+
+def test_options_that_unlock_are_not_shown() -> None:
+    assert SECRET not in str(OptionError.ill_typed("lakebed.catalog.token", SECRET, "x"))
+    assert "'7'" in str(OptionError.ill_typed("bucket", "7", "x"))
+    assert names_secret("lakebed.storage.setting.aws_secret_access_key")
+    assert not names_secret("primary-key")
+
+
+def test_log_records(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        redacting_logger("lakebed.test").warning("%s: %s", URLS[1], ValueError(URLS[0]))
+    assert caplog.records
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "abfss://container@account.dfs.core.windows.net/t", "/data/user@host/t: no such file",
+        "primary_key=id, bucket=4",
+        "unexpected token: 5", "partition key=1/day=2", "write to me@example.org", "s3://bucket/key=1/x.parquet?",
+        "allow it with lakebed.storage.ship-secrets=true",
+    ],
+)  # fmt: skip
+def test_plain_words_stay(text: str) -> None:
+    assert redacted(text) == text
