@@ -71,6 +71,20 @@ def decoding(
         raise decoding_error(error, what, file=file, table=table, instant=instant, todo=todo) from error
 
 
+@contextmanager
+def writing(what: str, *, file: str = "", table: str = "") -> Iterator[None]:
+    """Trouble of the machine inside is StorageError; every other exception passes."""
+    try:
+        yield
+    except LakebedError:
+        raise
+    except Exception as error:
+        trouble = machine_trouble(error)
+        if trouble is None:
+            raise
+        raise StorageError(what, file=file, table=table, why=trouble[0], todo=trouble[1]) from error
+
+
 def decoding_error(
     error: BaseException, what: str, *, file: str = "", table: str = "", instant: str = "", todo: str = ""
 ) -> LakebedError:
@@ -120,6 +134,8 @@ def machine_trouble(error: BaseException) -> tuple[str, str] | None:
         if asked is not None and int(asked[1]) > IMPOSSIBLE_ALLOCATION:
             return None
         return str(error) or "there is too little memory", _REMEDIES[errno.ENOMEM]
+    if isinstance(error, ImportError):
+        return str(error), "Give the process more memory, or install lakebed's libraries anew"
     number = error.errno if isinstance(error, OSError) else None
     if number is None and (named := _NUMBER.search(str(error))):
         number = int(named[1])

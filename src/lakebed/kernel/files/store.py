@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -165,7 +166,11 @@ class Store(ABC):
 
 def inside(path: str) -> str:
     """The path itself, if it stays inside the store. UnsupportedError for one that leads out of it, whoever gave it: a
-    table's metadata, or the caller in the name of a branch."""
+    table's metadata, or the caller in the name of a branch; and for one that no disk can have."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise UnsupportedError(f"path {path!r} has no name on disk", why="half a character stands in it") from error
     if path.startswith("/") or ".." in path.split("/") or "\0" in path:
         raise UnsupportedError(
             f"path {path!r} leaves the table", todo="Paths inside a table are relative and have no '..'"

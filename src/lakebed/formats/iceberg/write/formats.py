@@ -15,11 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.orc as orc
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 
-from lakebed.errors import OptionError, UnsupportedError
+from lakebed.errors import OptionError, StorageError, UnsupportedError
 from lakebed.formats.iceberg.codec.avro_data import avro_data_schema, plain_avro, plain_avro_field
 from lakebed.formats.iceberg.codec.schema import FIELD_ID
 from lakebed.formats.iceberg.entries import Metrics
@@ -31,6 +30,8 @@ from lakebed.formats.iceberg.write.metrics import ColumnMetrics, nan_counts, par
 from lakebed.formats.iceberg.write.metrics_modes import MetricsMode
 from lakebed.kernel.avro import encode_records
 from lakebed.kernel.avro_container import avro_long, header
+from lakebed.kernel.decoding import writing
+from lakebed.kernel.orc import OrcWriter
 from lakebed.kernel.parquet.annotate import AnnotatedFile
 from lakebed.kernel.parquet.dictionaries import repeating_columns
 
@@ -143,6 +144,7 @@ class OpenData:
         layout: Layout,
     ) -> None:  # fmt: skip
         self._schema, self._leaves, self._modes, self._layout = schema, leaves, modes, layout
+        self._url, self._table = url, files.home.location
         self._held: AbstractContextManager[pa.NativeFile] = files.open_output(url)
         self._sink = self._held.__enter__()
         self.rows = 0
@@ -155,16 +157,18 @@ class OpenData:
     def write(self, table: pa.Table) -> None:
         """Add rows, as a row group where the format has such."""
         try:
-            self._write(table)
+            with self._telling():
+                self._write(table)
         except pa.ArrowException as error:
             raise UnsupportedError(f"rows cannot be written as {self._layout.format}", why=str(error)) from error
         self.rows += len(table)
 
     def close(self) -> Written:
         """End the file."""
-        metrics, offsets = self._finish()
-        size = self.size
-        self._held.__exit__(None, None, None)
+        with self._telling():
+            metrics, offsets = self._finish()
+            size = self.size
+            self._held.__exit__(None, None, None)
         return Written(self.rows, size, metrics, offsets)
 
     def abort(self) -> None:
@@ -172,8 +176,11 @@ class OpenData:
         error = _Abandoned()
         try:
             self._held.__exit__(_Abandoned, error, None)
-        except _Abandoned:
+        except (_Abandoned, OSError, StorageError):  # a full disk refuses the close as well
             return
+
+    def _telling(self) -> AbstractContextManager[None]:
+        return writing("cannot write a data file", file=self._url, table=self._table)
 
     def _write(self, table: pa.Table) -> None:
         raise NotImplementedError
@@ -206,6 +213,8 @@ class ParquetOut(OpenData):
         """As said above; what Arrow's writer still has to say goes nowhere."""
         if self._annotated is not None:
             self._annotated.hold()
+        if self._writer is not None:
+            self._writer.is_open = False  # else it ends the file once more when it is collected
         super().abort()
 
     def _started(self, table: pa.Table) -> pq.ParquetWriter:
@@ -240,7 +249,7 @@ class ParquetOut(OpenData):
 class OrcOut(OpenData):
     """An ORC file. ORC has no time of day: it is kept as its number of microseconds, as the reference engine does."""
 
-    _writer: orc.ORCWriter | None = None
+    _writer: OrcWriter | None = None
 
     def _write(self, table: pa.Table) -> None:
         named = pa.Table.from_arrays(
@@ -249,7 +258,7 @@ class OrcOut(OpenData):
         _refuse_early_times(named)
         if self._writer is None:
             self._metrics = ColumnMetrics(self._leaves, self._modes)
-            self._writer = orc.ORCWriter(self._sink, compression=self._layout.codec.replace("none", "uncompressed"))
+            self._writer = OrcWriter(self._sink, compression=self._layout.codec.replace("none", "uncompressed"))
         self._metrics.add(table)
         self._writer.write(named)
 

@@ -13,7 +13,6 @@ from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from lakebed.errors import OptionError, UnsupportedError
@@ -22,6 +21,7 @@ from lakebed.formats.paimon.codec.avro_columns import avro_schema, encode_record
 from lakebed.formats.paimon.codec.avro_file import Framing
 from lakebed.formats.paimon.codec.types import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
 from lakebed.kernel.options import Options
+from lakebed.kernel.orc import OrcWriter
 from lakebed.kernel.parquet.dictionaries import repeating_columns
 
 FOOTER_TEXT_BYTES = 4096
@@ -129,7 +129,7 @@ class OrcEncoder:
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema, how: FileFormat, repeats: Collection[str]) -> None:
         stripe = max(_LEAST_STRIPE_BYTES, min(64 << 20, how.target_size // 4))
         codec = how.compression.replace("none", "uncompressed")
-        self._writer = orc.ORCWriter(sink, compression=codec, stripe_size=stripe)
+        self._writer = OrcWriter(sink, compression=codec, stripe_size=stripe)
 
     def write(self, table: pa.Table) -> None:
         """Append rows."""
