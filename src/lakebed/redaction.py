@@ -15,6 +15,8 @@ HIDDEN = "..."
 """What stands where a secret stood."""
 _LEAST_CHARACTERS = 6
 """Shorter values are no secrets: hiding them everywhere would hide words."""
+_HARMLESS = ("ship-secrets",)
+"""Settings that sound like secrets and are none."""
 _known: set[str] = set()
 
 _WORDS = r"sig(?:nature)?|[\w.\-]{0,60}(?:signature|secret|token|passw(?:or)?d|pwd|key|credential|authorization|sas)"
@@ -57,7 +59,7 @@ def keep_secret(value: str) -> None:
 
 def names_secret(key: str) -> bool:
     """Whether a setting of that name unlocks something."""
-    return _SETTING.search(f"{key}=secret") is not None
+    return _SETTING.search(f"{key}=value") is not None and not key.lower().endswith(_HARMLESS)
 
 
 def redacting_logger(name: str) -> logging.Logger:
