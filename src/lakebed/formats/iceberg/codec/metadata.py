@@ -19,8 +19,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
-from lakebed.formats.iceberg.codec.encryption import refuse_encrypted
 from lakebed.errors import NotInHistoryError, UnsupportedError
+from lakebed.formats.iceberg.codec.encryption import refuse_encrypted
 from lakebed.formats.iceberg.codec.schema import with_variants
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.inflate import inflated
