@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import OptionError, UsageError
+from lakebed.errors import OptionError, UnsupportedError, UsageError
 from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.manifests import read_entries, read_manifest_list
 from lakebed.formats.iceberg.table import IcebergTable
@@ -151,3 +152,18 @@ def test_golden_tables_are_inspected(name: str) -> None:
         assert str(files["data files"]) == head.summary["total-data-files"]
         assert str(files["records"]) == head.summary["total-records"]
         assert str(files["delete files"]) == head.summary["total-delete-files"]
+
+
+def test_advice_is_what_the_table_can_follow_as_it_was_opened(tmp_path: Path) -> None:
+    """A catalog's table opened by its path may not be changed there: the advice says so first."""
+    catalog = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/catalog.db",
+               "lakebed.catalog.warehouse": str(tmp_path / "lake")}  # fmt: skip
+    schema = pa.schema([("id", pa.int64())])
+    named = lakebed.create("ice:db.t", "iceberg", schema, options=catalog)
+    for number in range(6):
+        named.write(pa.table({"id": [number]}, schema=schema))
+    assert "Run table.rewrite()" in named.inspect().advice
+    by_path = lakebed.open(named.metadata.location)  # type: ignore[attr-defined]
+    assert "Open it by its name, as catalog:namespace.table, then: Run table.rewrite()" in by_path.inspect().advice
+    with pytest.raises(UnsupportedError, match="belongs to a catalog"):
+        by_path.rewrite(dry_run=True)

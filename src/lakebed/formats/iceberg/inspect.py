@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import DataCleanedError, LakebedError
+from lakebed.errors import DataCleanedError, LakebedError, UnsupportedError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.access import Loaded, TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
@@ -71,6 +71,14 @@ class _Report:
     findings: list[Finding] = field(default_factory=list)
     blockers: list[Blocker] = field(default_factory=list)
 
+    def followable(self, remedy: str) -> str:
+        """A remedy that can be followed: a table that may not be changed as it was opened is first opened elsewhere."""
+        try:
+            self.access.refuse_changes(self.loaded)
+        except UnsupportedError as error:
+            return f"{error.todo}, then: {remedy}"
+        return remedy
+
     @property
     def _metadata(self) -> TableMetadata:
         return self.loaded.metadata
@@ -85,11 +93,11 @@ class _Report:
             "partition-specs": len(metadata.specs), "branch": self.branch, "next-row-id": metadata.next_row_id,
         }  # fmt: skip
         if self.access.moved_from:
-            self._attention(
-                f"the metadata says that the table lies at {self.access.moved_from}",
+            self.findings.append(Finding(
+                Health.ATTENTION, f"the metadata says that the table lies at {self.access.moved_from}",
                 "it is a copy or was moved; its files are read from where it was opened, and it cannot be changed here",
                 "Open it at that place",
-            )  # fmt: skip
+            ))  # fmt: skip
         if not self.properties[opt.GC_ENABLED]:
             self._attention(
                 "upkeep may not delete files",
@@ -124,13 +132,13 @@ class _Report:
             if head is None:
                 self.findings.append(Finding(
                     Health.BROKEN, f"{ref.name} is at snapshot {ref.snapshot_id}, which the table does not have",
-                    remedy=f"Delete {ref.name}",
+                    remedy=self.followable(f"Delete {ref.name}"),
                 ))  # fmt: skip
             elif ref.name != MAIN and now - head.timestamp_ms > age:
                 word = "branch" if ref.is_branch else "tag"
                 self.blockers.append(Blocker(
                     str(ref.snapshot_id), f"{word} {ref.name} is at it, so it cannot expire",
-                    f"Delete the {word} {ref.name} if nobody needs it",
+                    self.followable(f"Delete the {word} {ref.name} if nobody needs it"),
                 ))  # fmt: skip
 
     def files(self) -> None:
@@ -204,7 +212,7 @@ class _Report:
             yield from iter_entries(self.access.files, self._metadata, some, columns)
 
     def _attention(self, what: str, why: str, remedy: str) -> None:
-        self.findings.append(Finding(Health.ATTENTION, what, why, remedy))
+        self.findings.append(Finding(Health.ATTENTION, what, why, self.followable(remedy)))
 
 
 @dataclass(slots=True)
