@@ -72,6 +72,13 @@ def test_the_real_engines_skeletons_are_refused() -> None:
         table.read().read_all()
 
 
+def test_an_inspection_names_the_skeletons() -> None:
+    findings = lakebed.open(unpack("hudi", "bootstrap_h015")).inspect().findings
+    assert [finding.what for finding in findings if "METADATA_ONLY" in finding.what] == [
+        "2 file groups of a METADATA_ONLY bootstrap hold the meta columns alone"
+    ]
+
+
 def test_a_skeletons_meta_columns_can_be_read(tmp_path: Path) -> None:
     table = _bootstrap(tmp_path, SKELETON).open()
     assert table.read(["_hoodie_record_key"]).read_all()["_hoodie_record_key"].to_pylist() == ["a", "b"]

@@ -8,7 +8,7 @@ import lakebed
 from lakebed.errors import UnsupportedError
 from tests.golden import expected, unpack
 from tests.golden.compare import diff, load
-from tests.unit.hudi_read.writing import HudiFolder, rows
+from tests.unit.hudi_read.writing import HudiFolder, rows, t
 
 VIRTUAL = {"populate__meta__fields": "false", "table__keygenerator__type": "SIMPLE"}
 
@@ -58,3 +58,23 @@ def test_keys_that_are_not_certain_are_refused(tmp_path: Path, properties: dict[
         table.open().read()
     base = table.open(hoodie__datasource__query__type="read_optimized")
     assert sorted(base.read(["x"]).read_all()["x"].to_pylist()) == ["a1", "b1", "c1"]
+
+
+@pytest.mark.parametrize(
+    ("generator", "key", "value"),
+    [("SIMPLE", "id:x", "id:x"), ("COMPLEX", "id:x", "x"), ("SIMPLE", "x", "x"), ("USER_PROVIDED", "x", None)],
+)
+def test_key_columns_of_deletes_in_changes(tmp_path: Path, generator: str, key: str, value: str | None) -> None:
+    table = HudiFolder(tmp_path, table__keygenerator__type=generator)
+    row = {"id": value or "X", "_hoodie_record_key": key, "ts": 1}
+    table.done(1, [table.base("g", 1, [row])])
+    table.done(2, [table.log("g", 1, table.deletes(2, {key: None}))], deletes=1)
+    found = table.open().changes(["id", "_hoodie_record_key"], after=t(1)).read_all().to_pylist()
+    assert found == [{"id": value, "_hoodie_record_key": key, "_row_kind": "-D"}]
+
+
+def test_key_columns_of_deletes_have_their_types(tmp_path: Path) -> None:
+    table = HudiFolder(tmp_path, columns={"id": "double", "ts": "long"}, table__keygenerator__type="COMPLEX")
+    table.done(1, [table.base("g", 1, [{"id": 1e10, "_hoodie_record_key": "id:1.0E10", "ts": 1}])])
+    table.done(2, [table.log("g", 1, table.deletes(2, {"id:1.0E10": None}))], deletes=1)
+    assert table.open().changes(["id"], after=t(1)).read_all()["id"].to_pylist() == [1e10]

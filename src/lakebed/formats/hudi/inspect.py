@@ -316,6 +316,11 @@ def _layout(splits: Iterable[HudiSplit]) -> Iterator[Finding]:
         why = f"each read merges them: {some}"
         remedy = "Compact the table (Hudi: call run_compaction)"
         yield Finding(Health.ATTENTION, f"{len(heavy)} file groups have {MANY_LOGS} or more log files", why, remedy)
+    skeletons = [f"{part.partition}/{part.file_id}".lstrip("/") for part, _ in slices if part.is_skeleton]
+    if skeletons:
+        what = f"{len(skeletons)} file groups of a METADATA_ONLY bootstrap hold the meta columns alone"
+        why = f"lakebed does not read the source files with the others: {', '.join(skeletons[:_SHOWN])}"
+        yield Finding(Health.ATTENTION, what, why, "Rewrite them with Hudi's own engine (an upsert, run_compaction)")
     small: dict[str, int] = {}
     for part, size in slices:
         if size < SMALL_BYTES:

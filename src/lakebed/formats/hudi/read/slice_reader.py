@@ -19,7 +19,7 @@ from lakebed.formats.hudi.codec.evolve import Renames
 from lakebed.formats.hudi.codec.internal_schema import NO_HISTORY, SchemaHistory
 from lakebed.formats.hudi.codec.log import BlockKind
 from lakebed.formats.hudi.codec.record_keys import KeyForm, row_keys
-from lakebed.formats.hudi.layout import META_COLUMNS, METADATA_BOOTSTRAP, parse_base_name
+from lakebed.formats.hudi.layout import META_COLUMNS, parse_base_name
 from lakebed.formats.hudi.merge import BaseMerge, MergedLog, log_rows, merge_base, merge_log, overlaid
 from lakebed.formats.hudi.ranks import Bools
 from lakebed.formats.hudi.read.files import base_batches, fitted, row_groups
@@ -91,8 +91,7 @@ class SliceReader:
 
     def _check_bootstrap(self, paths: SlicePaths, target: pa.Schema) -> None:
         """Raise UnsupportedError for columns that the skeleton of a bootstrap leaves in its source file."""
-        parsed = parse_base_name(paths.base.rpartition("/")[2])
-        if parsed is None or parsed[1].instant != METADATA_BOOTSTRAP:
+        if not paths.is_skeleton:
             return
         absent = next((name for name in target.names if name not in META_COLUMNS), "")
         if absent:

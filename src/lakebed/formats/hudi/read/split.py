@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lakebed.formats.hudi.layout import METADATA_BOOTSTRAP, parse_base_name
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.model.split import Split
 
@@ -32,6 +33,12 @@ class SlicePaths(NamedTuple):
             tuple(prefix + log.name for log in file_slice.logs),
             until,
         )
+
+    @property
+    def is_skeleton(self) -> bool:
+        """Whether the base file is one of a metadata-only bootstrap: it holds the meta columns alone."""
+        parsed = parse_base_name(self.base.rpartition("/")[2])
+        return parsed is not None and parsed[1].instant == METADATA_BOOTSTRAP
 
 
 class FileGroupChange(NamedTuple):
