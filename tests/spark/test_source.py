@@ -106,6 +106,20 @@ def test_a_stream_commit_by_commit(spark: SparkSession, hudi: Path, tmp_path: Pa
     assert batches[0][1] == truth.num_rows
 
 
+def test_the_changelog_has_kinds_in_batches_and_streams(spark: SparkSession, hudi: Path, tmp_path: Path) -> None:
+    options = {"changelog.enabled": "true", "columns": "id"}
+    table = lakebed.open(hudi, {"changelog.enabled": "true"})
+    batch = spark.read.format("lakebed").options(**options).load(str(hudi))
+    assert batch.columns == ["id", "_row_kind"]
+    assert as_bag(batch.toArrow()) == as_bag(table.read(["id"]))
+    newest = max(instant.time for instant in table.history() if instant.action == "deltacommit")
+    ranged = {**options, "read.start-commit": newest}
+    assert spark.read.format("lakebed").options(**ranged).load(str(hudi)).count() < batch.count()
+    frame = spark.readStream.format("lakebed").options(**options).load(str(hudi))
+    (found,) = streamed(frame, tmp_path, "changelog")
+    assert found[1] > 0
+
+
 def test_a_stream_without_options_is_the_newest_commit(spark: SparkSession, hudi: Path, tmp_path: Path) -> None:
     frame = spark.readStream.load(format="lakebed", path=str(hudi), columns="id")
     (batch,) = streamed(frame, tmp_path, "newest")

@@ -175,8 +175,8 @@ def test_what_is_not_known_is_refused_by_name(properties: dict[str, str], named:
     table.done(2, [table.log("a", 2, table.data(2, [{"id": "k", "ts": 2, "x": "new"}]))])
     with pytest.raises(UnsupportedError, match=named) as refused:
         rows(table.open(), "x")
-    assert "skip_merge" in str(refused.value)
-    unmerged = table.open(hoodie__datasource__merge__type="skip_merge").read(["x"]).read_all()
+    assert "skip_combine" in str(refused.value)
+    unmerged = table.open(hoodie__datasource__merge__type="skip_combine").read(["x"]).read_all()
     assert sorted(unmerged["x"].to_pylist()) == ["new", "old"]
 
 

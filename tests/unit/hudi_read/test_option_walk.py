@@ -42,7 +42,7 @@ TABLE: Walked = {  # a value, then what it does to read, changes and stream
     "read.streaming.skip_insertoverwrite": (True, S, X, X),
     "read.streaming.fallback": ("full-scan", S, S, S),
     "lakebed.stream.rolled-back": ("warn", S, S, S),
-    "changelog.enabled": (True, R, R, R),
+    "changelog.enabled": (True, X, X, S),
     "cdc.enabled": (True, S, X, X),
     "read.cdc.from.changelog": (True, S, S, S),
     "lakebed.scratch.dir": ("SCRATCH", S, S, S),

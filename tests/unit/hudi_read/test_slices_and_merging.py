@@ -298,9 +298,9 @@ def test_an_unknown_payload_is_refused_by_name(tmp_path: Path) -> None:
     table = _based(tmp_path, compaction__payload__class="com.example.OurPayload")
     assert rows(table.open(), "x") == {"a": "a1", "b": "b1", "c": "c1"}, "base files alone need no merging"
     table.done(2, [table.log("g", 1, table.data(2, [{"id": "a", "ts": 20, "x": "a2"}]))])
-    with pytest.raises(UnsupportedError, match=r"com\.example\.OurPayload.*skip_merge"):
+    with pytest.raises(UnsupportedError, match=r"com\.example\.OurPayload.*skip_combine"):
         table.open().read()
-    found = table.open(hoodie__datasource__merge__type="skip_merge").read(["id", "x"]).read_all()
+    found = table.open(hoodie__datasource__merge__type="skip_combine").read(["id", "x"]).read_all()
     assert sorted(found["x"].to_pylist()) == ["a1", "a2", "b1", "c1"]
 
 

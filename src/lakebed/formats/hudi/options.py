@@ -20,7 +20,8 @@ def _merge_type(text: str) -> str:
         "realtime_payload_combine": "payload_combine",
         "skip_merge": "skip_merge",
         "realtime_skip_merge": "skip_merge",
-        "realtime_skip_combine": "skip_merge",
+        "skip_combine": "skip_combine",
+        "realtime_skip_combine": "skip_combine",
     }[text.lower()]
 
 
@@ -28,8 +29,9 @@ MERGE_TYPE: Option[str] = Option(
     "hoodie.datasource.merge.type",
     _merge_type,
     "payload_combine",
-    "payload_combine merges base and log rows by the table's rules; skip_merge gives the base rows, then the log rows",
-    "payload_combine or skip_merge",
+    "payload_combine merges base and log rows by the table's rules; skip_merge gives the base rows, then the log "
+    "rows merged among themselves, skip_combine the base rows, then every log row unmerged",
+    "payload_combine, skip_merge or skip_combine",
     aliases=("merge.type",),
 )
 QUERY_TYPE: Option[str] = Option(
@@ -100,7 +102,13 @@ ROLLED_BACK: Option[str] = Option(
     "fail",
     "When commits that a stream has read were rolled back, or a restore took them back: fail, or warn and go on",
 )
-CHANGELOG: Option[bool] = Option("changelog.enabled", boolean, False, "Give every change that the log holds, unmerged")
+CHANGELOG: Option[bool] = Option(
+    "changelog.enabled",
+    boolean,
+    False,
+    "Give every change that files hold, unmerged and in order, with its kind: in a batch the base rows and the logs of "
+    "the newest slices, in changes and streams what each commit wrote",
+)
 CDC: Option[bool] = Option(
     "cdc.enabled",
     boolean,

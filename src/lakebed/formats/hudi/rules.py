@@ -111,7 +111,7 @@ def check_known(rules: MergeRules, table: str) -> None:
             f"the table merges rows by {rules.refused}",
             table=table,
             why="lakebed does not know its rules, and guessing could give wrong rows",
-            todo="Read without merging (hoodie.datasource.merge.type = skip_merge), or compact it first",
+            todo="Read without merging (hoodie.datasource.merge.type = skip_combine), or compact it first",
         )
 
 

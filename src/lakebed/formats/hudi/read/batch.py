@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import OptionError
-from lakebed.formats.hudi.options import AS_OF, CDC, END_COMMIT, MERGE_TYPE, QUERY_TYPE, START_COMMIT
-from lakebed.formats.hudi.read.cdc import plan_full_changes, plan_full_range
-from lakebed.formats.hudi.read.changes import Range, check_merged, plan_range, range_between
+from lakebed.formats.hudi.options import AS_OF, CDC, CHANGELOG, END_COMMIT, MERGE_TYPE, QUERY_TYPE, START_COMMIT
+from lakebed.formats.hudi.read.cdc import all_commits, plan_full_changes, plan_full_range
+from lakebed.formats.hudi.read.changelog import plan_changelog
+from lakebed.formats.hudi.read.changes import Range, plan_range, range_between
 from lakebed.formats.hudi.read.commits import brings_rows, just_before
 from lakebed.formats.hudi.read.snapshot import plan_snapshot
 from lakebed.formats.hudi.read.split import HudiSplit
@@ -39,11 +40,15 @@ def plan_batch(
 
     Raises OptionError where the options ask for two reads at once.
     """
-    check_merged(state, options)
     if not _is_range(options):
-        return plan_snapshot(state, options, columns, where, as_of if as_of is not None else options[AS_OF] or None)
+        as_of = as_of if as_of is not None else options[AS_OF] or None
+        if options[CHANGELOG]:
+            return _changelog_of_now(state, options, columns, where, state.bound_of(as_of, "as_of"))
+        return plan_snapshot(state, options, columns, where, as_of)
     check_alone(options, "a range of commits", state.store.location)
     wanted = _range_of_options(state, options, state.bound_of(as_of, "as_of"))
+    if options[CHANGELOG]:
+        return plan_changelog(state, options, columns, where, wanted, wanted.everything)
     if options[CDC]:
         return plan_full_range(state, options, columns, where, wanted, wanted.everything)
     return rows_only(state, plan_range(state, options, columns, where, wanted))
@@ -57,15 +62,44 @@ def plan_change_range(
     low, high = state.bound_of(after, "after"), state.bound_of(until, "until")
     first, last = option_bounds(state, options)
     wanted = range_between(state, options, low or just_before(first), high or last)
+    if options[CHANGELOG]:
+        return plan_changelog(state, options, columns, where, all_commits(state, wanted))
     if options[CDC]:
         return plan_full_changes(state, options, columns, where, wanted)
     return plan_range(state, options, columns, where, wanted)
 
 
+def _changelog_of_now(
+    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, bound: str
+) -> ReadPlan[HudiSplit]:
+    """The rows of base files, then the logs beside them, of the table as it stands or stood."""
+    told = options[QUERY_TYPE] == "read_optimized" or options[MERGE_TYPE] == "skip_merge"
+    if told or options[CDC]:
+        other = CDC if options[CDC] else QUERY_TYPE if options[QUERY_TYPE] == "read_optimized" else MERGE_TYPE
+        raise OptionError(
+            f"option {other.key!r} goes ill with {CHANGELOG.key}",
+            key=other.key,
+            table=state.store.location,
+            why=f"{CHANGELOG.key} gives the logs unmerged, beside their base files",
+            todo="Leave one of the two out",
+        )
+    standing = Range(state.view(bound), {}, {}, everything=True)
+    return plan_changelog(state, options, columns, where, standing, as_it_stands=True)
+
+
 def check_alone(options: Options, what: str, table: str) -> None:
-    """Raise OptionError for options that only a snapshot can honour."""
-    for option, plain in ((AS_OF, ""), (QUERY_TYPE, "read_optimized"), (MERGE_TYPE, "skip_merge")):
-        if options[option] if not plain else options[option] == plain:
+    """Raise OptionError for options that only a snapshot can honour, and for two kinds of changes at once."""
+    if options[CHANGELOG] and options[CDC]:
+        raise OptionError(
+            f"options {CHANGELOG.key!r} and {CDC.key!r} are both true",
+            key=CHANGELOG.key,
+            table=table,
+            why="the one gives changes as files hold them, the other as rows before and after",
+            todo="Choose one",
+        )
+    bad = (options[AS_OF] != "", options[QUERY_TYPE] == "read_optimized", options[MERGE_TYPE] != "payload_combine")
+    for option, wrong in zip((AS_OF, QUERY_TYPE, MERGE_TYPE), bad, strict=True):
+        if wrong:
             raise OptionError(
                 f"option {option.key!r} is {options[option]!r} in a read of {what}",
                 key=option.key,

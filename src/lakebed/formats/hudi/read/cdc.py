@@ -35,7 +35,7 @@ from lakebed.formats.hudi.read.changes import (
 )
 from lakebed.formats.hudi.read.cleaned import Completeness
 from lakebed.formats.hudi.read.commits import just_before, waits_for_compaction
-from lakebed.formats.hudi.read.moves import Touch, partitions_together
+from lakebed.formats.hudi.read.moves import Placed, Touch, group_name, joined_splits
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
 from lakebed.formats.hudi.read.revived import Revivals
 from lakebed.formats.hudi.read.snapshot import complete_slices, reader_of
@@ -113,7 +113,7 @@ def full_plan(
 
 def row_changes(state: TableState, options: Options, wanted: Range, decoded: tuple[str, ...]) -> RowChanges:
     """How the changes of a range are read, some columns of them."""
-    check_tellable(state, options)
+    check_tellable(state)
     schema = state.schema()
     reader = reader_of(state, options, schema, wanted.view)
     check_known(reader.rules, state.store.location)
@@ -138,7 +138,7 @@ def _standing(state: TableState, wanted: Range) -> list[HudiSplit]:
     listed = list_partitions(state.store, {*named, *state.cleaned_groups(wanted.view.bound)})
     return [
         HudiSplit(
-            _group(partition, found.file_id),
+            group_name(partition, found.file_id),
             found.size,
             (),
             (),
@@ -167,7 +167,7 @@ class _Planner:
     def splits(self) -> Iterator[HudiSplit]:
         """The splits of all partitions that the range's commits touched."""
         replaced = self._replaced_groups()
-        found: dict[tuple[str, str], list[_Placed]] = {}
+        found: dict[tuple[str, str], list[Placed]] = {}
         sizes: dict[tuple[str, str], int] = {}
         touches: list[Touch] = []
         for partition, files in sorted(list_named(self._state.store, {*self._stats, *replaced}).items()):
@@ -187,16 +187,7 @@ class _Planner:
                         adds = any(stat.inserts for stat in mine)
                         touches.append(Touch(self._wanted.orders[time], partition, file_id, change.deletes, adds))
         reordered = {partition for commit in self._wanted.commits.values() for partition in commit.replaced}
-        together = partitions_together(touches, reordered)
-        joined: dict[str, list[_Placed]] = {}
-        weight: dict[str, int] = {}
-        for key, changes in found.items():
-            name = together.get(key[0])
-            group_name = _group(*key) if name is None else name
-            joined.setdefault(group_name, []).extend(changes)
-            weight[group_name] = weight.get(group_name, 0) + sizes.get(key, 0)
-        for name, changes in joined.items():
-            yield _split(name, weight[name], changes)
+        return joined_splits(found, sizes, touches, reordered)
 
     def _replaced_groups(self) -> dict[str, list[tuple[str, str]]]:
         """By partition the file groups that commits of the range replaced, each with its instant; those of services
@@ -293,7 +284,9 @@ class _Planner:
             if not stat.is_log and stat.previous.isdigit() and (before is None or stat.previous > base):
                 if before is not None and before.logs:
                     continue
-                raise Completeness(self._state, self._view_before(time)).error(_group(partition, group.file_id), time)
+                raise Completeness(self._state, self._view_before(time)).error(
+                    group_name(partition, group.file_id), time
+                )
 
 
 def _moved_groups(state: TableState, view: View) -> dict[tuple[str, str], str]:
@@ -312,16 +305,3 @@ def _by_commit(stats: Sequence[tuple[str, WriteStat]]) -> Mapping[str, list[Writ
     for time, stat in stats:
         found.setdefault(time, []).append(stat)
     return found
-
-
-_Placed = tuple[tuple[str, str, int], FileGroupChange]
-"""A change and its place among those of a split."""
-
-
-def _split(group: str, size: int, changes: Sequence[_Placed]) -> HudiSplit:
-    ordered = sorted(changes, key=lambda entry: entry[0])
-    return HudiSplit(group, size, (), (), tuple(change for _, change in ordered))
-
-
-def _group(partition: str, file_id: str) -> str:
-    return f"{partition}/{file_id}" if partition else file_id

@@ -50,7 +50,7 @@ class ChangesTask:
                 yield from self._out(self._in_range(batch, back), RowKind.INSERT)
             keys, instants, ordering = opened.deleted()
             within = self._within(instants)
-            deletes.append(self._deleted(paths.partition, keys.filter(within), [o.filter(within) for o in ordering]))
+            deletes.append(self.deleted(paths.partition, keys.filter(within), [o.filter(within) for o in ordering]))
         if split.before:
             deletes.append(self._missing(split, alive, deletes))
         for batch in deletes:
@@ -92,9 +92,9 @@ class ChangesTask:
                 keys = row_keys(batch, self.reader.keys).combine_chunks()
                 lost.append(keys.filter(pc.invert(pc.is_in(keys, value_set=there))))
         gone = pc.unique(pa.concat_arrays(lost)) if lost else pa.array([], pa.string())
-        return self._deleted(split.before[0].partition, gone, ())
+        return self.deleted(split.before[0].partition, gone, ())
 
-    def _deleted(self, partition: str, keys: pa.Array, ordering: Sequence[pa.Array]) -> pa.RecordBatch:
+    def deleted(self, partition: str, keys: pa.Array, ordering: Sequence[pa.Array]) -> pa.RecordBatch:
         """Rows with nothing but what is known of a delete: key, partition and ordering columns."""
         given: dict[str, pa.Array] = dict(zip(self.reader.rules.ordering, ordering, strict=False))
         for name, value in self.reader.partitions.values(partition, self.reader.table_schema).items():
@@ -118,11 +118,15 @@ class ChangesTask:
         return self.key_form.told(keys, fields, [bare_unit(f.type, units.get((f.name,))) for f in fields])
 
     def _out(self, batch: pa.RecordBatch, kind: RowKind) -> Iterator[pa.RecordBatch]:
+        yield from self.out(batch, pa.repeat(pa.scalar(kind.short), batch.num_rows))
+
+    def out(self, batch: pa.RecordBatch, kinds: pa.Array) -> Iterator[pa.RecordBatch]:
+        """The rows that the predicate keeps, in the columns of `schema`, with these kinds."""
         if self.predicate is not None:
-            batch = keep(batch, self.predicate)
+            batch = keep(batch.append_column(ROW_KIND_COLUMN, kinds), self.predicate)
+            kinds = batch.column(ROW_KIND_COLUMN)
         if not batch.num_rows:
             return
-        kinds = pa.repeat(pa.scalar(kind.short), batch.num_rows)
         columns = [kinds if name == ROW_KIND_COLUMN else batch.column(name) for name in self.schema.names]
         yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 

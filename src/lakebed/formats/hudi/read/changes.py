@@ -23,12 +23,13 @@ import pyarrow as pa
 from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
 from lakebed.formats.hudi.layout import METADATA_BOOTSTRAP, parse_log_name
-from lakebed.formats.hudi.options import CDC, CHANGELOG, FALLBACK
+from lakebed.formats.hudi.options import FALLBACK
 from lakebed.formats.hudi.read.change_task import ChangesTask
 from lakebed.formats.hudi.read.cleaned import Completeness
 from lakebed.formats.hudi.read.commits import is_skipped_overwrite, just_before
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
 from lakebed.formats.hudi.read.revived import Revivals
+from lakebed.formats.hudi.read.slice_reader import SliceReader
 from lakebed.formats.hudi.read.snapshot import reader_of
 from lakebed.formats.hudi.read.split import HudiSplit, SlicePaths, split_of
 from lakebed.formats.hudi.read.state import TableState
@@ -98,10 +99,8 @@ def plan_range(
     Raises DataCleanedError, naming the earliest readable instant, when files that it takes were cleaned and no full
     scan was asked for.
     """
-    check_tellable(state, options)
+    check_tellable(state)
     schema = state.schema()
-    names = project(columns, schema, table=state.store.location)
-    predicate = parse_where(where, schema)
     reader = reader_of(state, options, schema, wanted.view)
     check_known(reader.rules, state.store.location)
     planner = _Planner(state, wanted)
@@ -115,16 +114,30 @@ def plan_range(
         reader = reader_of(state, options, schema, state.view())
         splits = full_scan(state, wanted)
         missing = (f"{error.what}: rows that later commits overwrote, and deletes, are missing",)
-    task = ChangesTask(
+    instants = None if wanted.everything else frozenset(wanted.commits) - wanted.skipped
+    task = changes_task(state, columns, where, reader, instants)
+    return ReadPlan(task.schema, tuple(splits), task, (*fallen_behind(state, wanted), *missing))
+
+
+def changes_task(
+    state: TableState,
+    columns: Sequence[str] | None,
+    where: Where,
+    reader: SliceReader,
+    instants: frozenset[str] | None,
+) -> ChangesTask:
+    """The task that reads splits of changes of some instants, None for all."""
+    schema = state.schema()
+    names = project(columns, schema, table=state.store.location)
+    return ChangesTask(
         reader,
         changes_schema(state, schema, names),
         tuple(dict.fromkeys([*names, *columns_of(where, schema)])),
-        predicate,
-        None if wanted.everything else frozenset(wanted.commits) - wanted.skipped,
+        parse_where(where, schema),
+        instants,
         state.config.record_keys,
         state.config.key_form,
     )
-    return ReadPlan(task.schema, tuple(splits), task, (*fallen_behind(state, wanted), *missing))
 
 
 def fallen_behind(state: TableState, wanted: Range) -> tuple[str, ...]:
@@ -145,20 +158,8 @@ def changes_schema(state: TableState, schema: pa.Schema, names: Sequence[str]) -
 _KEPT = ("_hoodie_record_key", "_hoodie_partition_path")
 
 
-def check_merged(state: TableState, options: Options) -> None:
-    """Raise UnsupportedError for unmerged changes."""
-    if options[CHANGELOG]:
-        raise UnsupportedError(
-            f"{CHANGELOG.key} is not supported",
-            table=state.store.location,
-            why="lakebed merges the versions of a row that one commit's log holds",
-            todo=f"Leave {CHANGELOG.key} out; {CDC.key} gives the rows before and after each commit's changes",
-        )
-
-
-def check_tellable(state: TableState, options: Options) -> None:
-    """Raise UnsupportedError where changes cannot be told: without meta columns, or unmerged ones."""
-    check_merged(state, options)
+def check_tellable(state: TableState) -> None:
+    """Raise UnsupportedError where changes cannot be told: without meta columns."""
     if not state.config.meta_fields:
         raise UnsupportedError(
             "changes of a table without meta columns cannot be told",

@@ -52,8 +52,8 @@ class LogScanned:
     corrupt: int
 
 
-def scan_logs(store: Store, paths: Sequence[str], counted: Blocks) -> LogScanned:
-    """Read log files and choose the blocks that count.
+def scan_logs(store: Store, paths: Sequence[str], counted: Blocks, instant: str = "") -> LogScanned:
+    """Read log files and choose the blocks that count, of one `instant` where it is given.
 
     Torn bytes, which a writer leaves that died, are passed over, counted, and told as a CorruptBlocksWarning. A block
     that was whole once and is not now raises CorruptError: its rows are lost.
@@ -74,6 +74,8 @@ def scan_logs(store: Store, paths: Sequence[str], counted: Blocks) -> LogScanned
             _report_empty(len(data), store.location, path)
         corrupt += len(scan.corrupt)
         found += scan.blocks
+    if instant:
+        found = [block for block in found if block.is_rollback or block.instant_time == instant]
     return LogScanned(tuple(_that_count(found, counted)), corrupt)
 
 

@@ -8,8 +8,13 @@ clustering or an overwrite moves whole groups. Between partitions a global index
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit
+
+Placed = tuple[tuple[str, str, int], FileGroupChange]
+"""A change and its place among those of a split: by commit, in one commit first what took keys away."""
 
 
 class Touch(NamedTuple):
@@ -65,3 +70,27 @@ def _moved_between(touches: Iterable[Touch]) -> list[set[str]]:
             added.setdefault(touch.order, set()).add(touch.partition)
     both = ((partitions, added.get(order, set())) for order, partitions in removed.items())
     return [left | come for left, come in both if come and len(left | come) > 1]
+
+
+def joined_splits(
+    changes: Mapping[tuple[str, str], Sequence[Placed]],
+    sizes: Mapping[tuple[str, str], int],
+    touches: Collection[Touch],
+    reordered: Iterable[str],
+) -> Iterator[HudiSplit]:
+    """One split per file group (partition, file id), or for all of those that keys may have moved between."""
+    together = partitions_together(touches, reordered)
+    joined: dict[str, list[Placed]] = {}
+    weight: dict[str, int] = {}
+    for key, mine in changes.items():
+        name = together.get(key[0], group_name(*key))
+        joined.setdefault(name, []).extend(mine)
+        weight[name] = weight.get(name, 0) + sizes.get(key, 0)
+    for name, entries in joined.items():
+        ordered = sorted(entries, key=lambda entry: entry[0])
+        yield HudiSplit(name, weight[name], (), (), tuple(change for _, change in ordered))
+
+
+def group_name(partition: str, file_id: str) -> str:
+    """What a split of one file group is called."""
+    return f"{partition}/{file_id}" if partition else file_id

@@ -1,8 +1,8 @@
-"""One file slice as merged rows: the four iterators of Hudi's `MergeOnReadInputFormat`, on Arrow batches.
+"""One file slice as rows: the five iterators of Hudi's `MergeOnReadInputFormat`, on Arrow batches.
 
-Base file alone; log files alone; base rows as they are, then the log's (skip_merge); base rows merged with the log's
-row of their key, then the log rows not yet used. The base file streams through batch by batch; the log of the slice is
-held in memory, merged among itself first.
+Base file alone; log files alone; base rows as they are, then the log's, merged among themselves (skip_merge) or not
+(skip_combine); base rows merged with the log's row of their key, then the log rows not yet used. The base file streams
+through batch by batch; the log of the slice is held in memory.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from lakebed.formats.hudi.read.files import base_batches, fitted, row_groups
 from lakebed.formats.hudi.read.logs import LogReader, deleting, scan_logs
 from lakebed.formats.hudi.read.partitions import PartitionColumns
 from lakebed.formats.hudi.read.split import SlicePaths
+from lakebed.formats.hudi.read.unmerged import rows_as_they_stand, with_operation
 from lakebed.formats.hudi.rules import MergeRules
 from lakebed.formats.hudi.timeline import Blocks
 from lakebed.kernel.files import Store
@@ -41,7 +42,8 @@ class SliceReader:
     """How the slices of one table are read. Picklable.
 
     `table_schema` gives every column its type; `keys` are the columns that make the record key, whose text has the form
-    `key_form` where no meta column holds it. `merge` false is skip_merge.
+    `key_form` where no meta column holds it. `merge` false is skip_merge, with `combine`
+    false skip_combine.
     """
 
     store: Store
@@ -51,6 +53,7 @@ class SliceReader:
     blocks: Blocks
     partitions: PartitionColumns
     merge: bool = True
+    combine: bool = True
     scratch: Scratch = _MEMORY
     schemas: SchemaHistory = NO_HISTORY
     key_form: KeyForm | None = None
@@ -82,7 +85,7 @@ class SliceReader:
         scanned = scan_logs(self.store, paths.logs, replace(self.blocks, until=paths.until))
         if not scanned.blocks:
             return MergedSlice(self, paths, self.target(columns, False), None, _both(prune, narrow))
-        if self.rules.refused:
+        if not self.combine:
             return self._open_unmerged(paths, columns)
         target = self.target(columns, True)
         decoding = LogReader(target, self.keys, self.rules, self.scratch, instants, self.schemas, self.key_form)
@@ -116,12 +119,22 @@ class SliceReader:
         return merged.keys.filter(pa.array(merged.gone & merged.final))
 
     def _open_unmerged(self, paths: SlicePaths, columns: tuple[str, ...]) -> MergedSlice:
-        """For rules that are not known: every data row of the log, as it stands."""
+        """Every data row of the log as it stands: all that can be had of a table whose rules are not known."""
         target = self.target(columns, False)
-        scanned = scan_logs(self.store, paths.logs, self.blocks)
+        scanned = scan_logs(self.store, paths.logs, replace(self.blocks, until=paths.until))
         data = [block for block in scanned.blocks if block.kind is not BlockKind.DELETE]
-        entries = LogReader(target, (target.names[0],), MergeRules(), self.scratch, None, self.schemas).entries(data)
-        return MergedSlice(self, paths, target, None, None, None, entries.rows)
+        wide = with_operation(self.target(columns, True))
+        rules = MergeRules() if self.rules.refused else self.rules
+        decoding = LogReader(wide, self.keys, rules, self.scratch, None, self.schemas, self.key_form)
+        rows = rows_as_they_stand(decoding.entries(data)).select(target.names)
+        return MergedSlice(self, paths, target, None, None, None, rows)
+
+    def filled(self, table: pa.Table, partition: str, target: pa.Schema) -> pa.Table:
+        """Log rows in the columns of `target`; partition columns that files leave out come from the path."""
+        constants = self.partitions.constants(partition, target)
+        if constants:
+            table = table.drop_columns([name for name in constants if name in table.column_names])
+        return fitted(table, target, constants)
 
 
 @dataclass
@@ -260,11 +273,7 @@ class MergedSlice:
             yield from overlaid(merged, base, found, ordering, rules).combine_chunks().to_batches()
 
     def _filled(self, table: pa.Table) -> pa.Table:
-        """Log rows of a table whose files leave the partition columns out get them from the path."""
-        constants = self.reader.partitions.constants(self.paths.partition, self.target)
-        if constants:
-            table = table.drop_columns([name for name in constants if name in table.column_names])
-        return fitted(table, self.target, constants)
+        return self.reader.filled(table, self.paths.partition, self.target)
 
 
 def _both(one: pc.Expression | None, other: pc.Expression | None) -> pc.Expression | None:

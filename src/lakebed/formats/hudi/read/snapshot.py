@@ -70,7 +70,7 @@ def plan_snapshot(
     if base_only:
         slices = [s._replace(logs=()) for s in slices if s.base is not None]
     reader = reader_of(state, options, schema, view, view)
-    if any(s.logs for s in slices) and reader.merge:
+    if any(s.logs for s in slices) and reader.combine:
         check_known(reader.rules, state.store.location)
     if any(s.logs for s in slices):
         _check_keys(state, schema)
@@ -147,6 +147,7 @@ def reader_of(
         view.blocks(),
         state.partitions,
         merge,
+        options[MERGE_TYPE] != "skip_combine",
         state.archived.scratch,
         schemas,
         None if state.config.meta_fields else state.config.key_form,

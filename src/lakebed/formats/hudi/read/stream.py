@@ -22,6 +22,7 @@ from lakebed.formats.hudi.codec.metadata import CommitMetadata
 from lakebed.formats.hudi.options import (
     BYTES_LIMIT,
     CDC,
+    CHANGELOG,
     COMMITS_LIMIT,
     END_COMMIT,
     FALLBACK,
@@ -31,6 +32,7 @@ from lakebed.formats.hudi.options import (
 )
 from lakebed.formats.hudi.read.batch import EARLIEST, option_bounds
 from lakebed.formats.hudi.read.cdc import plan_full_range
+from lakebed.formats.hudi.read.changelog import plan_changelog
 from lakebed.formats.hudi.read.changes import Range, plan_range
 from lakebed.formats.hudi.read.commits import brings_rows, is_skipped_overwrite, just_before
 from lakebed.formats.hudi.read.position import StreamPosition
@@ -153,6 +155,8 @@ class HudiStream:
         )
 
     def _planned(self, state: TableState, wanted: Range) -> ReadPlan[HudiSplit]:
+        if self._options[CHANGELOG]:
+            return plan_changelog(state, self._options, self._columns, self._where, wanted, wanted.everything)
         if self._options[CDC]:
             return plan_full_range(state, self._options, self._columns, self._where, wanted, wanted.everything)
         return plan_range(state, self._options, self._columns, self._where, wanted)
