@@ -6,29 +6,32 @@ for its age the store is asked what time it is: by a file that is made for it, l
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 
-from lakebed.errors import StorageError
+from lakebed.errors import RetryableError, StorageError
 from lakebed.kernel import clock
 from lakebed.kernel.files.store import Store
 
-PROBE = "lakebed-clock-"
-"""Names of the files that are made to see the store's time."""
+PROBE = "lakebed-clock"
+"""The name of the file that is made to see the store's time; one name, so that the next look removes what a crash
+left."""
+_TRIES = 5
 _AGREE_SECONDS = 60.0
 
 
 def store_now(store: Store, folder: str) -> float:
     """Seconds since 1970 by the store's clock; some stores cut them to whole seconds. Writes a small file into
     `folder` and removes it."""
-    path = f"{folder}/{PROBE}{secrets.token_hex(8)}" if folder else f"{PROBE}{secrets.token_hex(8)}"
-    store.write(path, b"what time is it?")
-    try:
-        return store.modified(path)
-    finally:
-        with suppress(StorageError):
-            store.delete(path)
+    path = f"{folder}/{PROBE}" if folder else PROBE
+    for _ in range(_TRIES):
+        store.write(path, b"what time is it?")
+        with suppress(FileNotFoundError):  # another process has just seen the time, and removed it
+            time = store.modified(path)
+            with suppress(StorageError):
+                store.delete(path)
+            return time
+    raise RetryableError("cannot see the store's time", table=store.location, file=path, todo="Try again")
 
 
 def certain_now(store: Store, folder: str) -> float:

@@ -14,7 +14,7 @@ from contextlib import suppress
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError
-from lakebed.formats.hudi.archive.lock import StillHeld
+from lakebed.formats.hudi.archive.lock import LEASES, StillHeld
 from lakebed.formats.hudi.archive.write_lsm import publish
 from lakebed.formats.hudi.archive_manifest import History
 from lakebed.formats.hudi.codec.lsm import (
@@ -100,7 +100,7 @@ def clean_up(store: Store, folder: str, levels: int, held: StillHeld) -> list[st
     gone += [f"{folder}/{name}" for name in unlisted if name in before]
     strays = [f"{folder}/{name}" for name in unlisted if name not in before]
     if strays:
-        gone += older_than(store, strays, certain_now(store, folder) - _STRAY_SECONDS)
+        gone += older_than(store, strays, certain_now(store, LEASES) - _STRAY_SECONDS)
     held()
     store.delete_many(gone)
     return gone
