@@ -1,14 +1,17 @@
 """Scan options: the snapshot that they name, and the words for those that contradict each other."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 import lakebed
 from lakebed import Table
 from lakebed.errors import NotInHistoryError, OptionError, UnsupportedError
+from lakebed.spark.source import load
 from tests.unit.paimon.conftest import SCHEMA, contents, rows
 
 TIMES = (1_700_000_000_000, 1_700_000_060_000, 1_700_000_120_000, 1_700_000_180_000)
@@ -137,3 +140,21 @@ def test_level_0_of_a_table_with_deletion_vectors(tmp_path: Path) -> None:
     assert merging.write(rows(("a", 1, "w", 2)), "upsert").notes == ()
     assert contents(table) == []
     assert contents(merging) == [("a", 1, "w", 2), ("a", 2, "v", 1)]
+
+
+@pytest.mark.parametrize("name", ["lakebed", "paimon"])
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_dataframe_is_pinned_to_what_options_mean(tmp_path: Path, location: Path, name: str, is_stored: bool) -> None:
+    """The newest snapshot, which each DataFrame is pinned to, lies over no scan option, given or in the schema."""
+    folder = tmp_path / "t"
+    shutil.copytree(location, folder)
+    for options, wanted in (({}, 4), ({"scan.version": "1"}, 1), ({"scan.mode": "compacted-full"}, 3)):
+        given = {"path": str(folder), **({} if is_stored else options)}
+        if is_stored:
+            path = folder / "schema" / "schema-0"
+            path.write_text(json.dumps({**json.loads(path.read_text()), "options": options}))
+        loaded = load(given, name, 1).pinned()
+        again = loaded.push(pc.field("id") > 0)
+        for plan in (loaded.plan, again):
+            assert plan is not None
+            assert sum(batch.num_rows for split in plan.splits for batch in plan.read(split)) == wanted
