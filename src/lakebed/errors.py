@@ -16,7 +16,8 @@ can act on them and the command line can print one clear line.
     ├── SchemaError                data that does not fit the table
     ├── CorruptError               bytes that break the format's rules
     ├── StorageError               the store failed
-    │   └── RetryableError         ... in a way that a second try may heal
+    │   ├── RetryableError         ... in a way that a second try may heal
+    │   └── NotWrittenError        ... before anything of a write became visible
     ├── CommitConflictError        another writer's commit stands in the way; nothing of ours is visible
     ├── CommitUnknownError         the store did not say whether the commit landed; files are kept
     ├── CallbackError              what a callback may raise; the commit stands, and its result has a note of it
@@ -153,6 +154,10 @@ class StorageError(LakebedError):
 
 class RetryableError(StorageError):
     """The store failed in a way that a second try may heal."""
+
+
+class NotWrittenError(StorageError):
+    """The store refused a write; nothing of it is visible, so that what it was to publish is known not to stand."""
 
 
 class CommitConflictError(LakebedError):

@@ -1,12 +1,16 @@
 """A disk that takes no more: StorageError from every writer, nothing on standard error, the table as it was."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lakebed
+from lakebed.errors import NotWrittenError
 
 SCRIPT = """
 import os, resource, signal, sys
@@ -38,3 +42,22 @@ def test_a_full_disk_is_storage_error(kind: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     for number in range(3):
         assert lakebed.open(tmp_path / "db.db" / f"t{number}").read().read_all().num_rows == 0
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "paimon"])
+def test_a_commit_that_the_disk_refuses_is_known_not_to_stand(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lakebed.create(tmp_path / "db.db" / "t", kind, pa.schema([("id", pa.int64())]))
+    rows = pa.table({"id": [1]})
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", full)
+        with pytest.raises(NotWrittenError, match="No space left"):
+            table.write(rows)
+    assert table.read().read_all().num_rows == 0
+    table.write(rows)
+    assert table.read().read_all().num_rows == 1

@@ -62,6 +62,7 @@ def take_apart(data: bytes | memoryview) -> Container:
     if len(sync) < SYNC_BYTES:
         raise ValueError("it ends inside its header")
     at += SYNC_BYTES
+    metadata.get("avro.codec", b"").decode()  # a text, as `codec` takes it
     return Container(metadata, sync, memoryview(data)[at:], tuple(_blocks(data, at, sync)))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from lakebed.errors import (
     CorruptError,
     LakebedError,
+    NotWrittenError,
     RetryableError,
     StorageError,
     TableNotFoundError,
@@ -143,6 +144,10 @@ class PathTable:
                 time.sleep(_WAIT_SECONDS * 2**attempt)
             try:
                 outcome = self._store.put_if_absent(f"metadata/{name}", data)
+            except NotWrittenError:
+                if not attempt:  # a full disk, no permission: nothing of the commit is visible
+                    raise
+                outcome = PutOutcome.UNKNOWN
             except StorageError:
                 outcome = PutOutcome.UNKNOWN
             if outcome is PutOutcome.UNKNOWN or attempt:

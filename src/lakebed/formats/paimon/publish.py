@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from lakebed.errors import StorageError
+from lakebed.errors import NotWrittenError, StorageError
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_to_json
 from lakebed.formats.paimon.layout import branch_prefix, snapshot_path
 from lakebed.formats.paimon.snapshot import EARLIEST, LATEST
@@ -23,7 +23,8 @@ def claim_snapshot(store: Store, branch: str, snapshot: Snapshot) -> PutOutcome:
     """Put a snapshot file if absent.
 
     Created: it is committed. Exists: another writer has that id. Unknown: after several tries the store still does
-    not say. The bytes are unique to the attempt, for they name the attempt's own manifest lists.
+    not say. NotWrittenError: the store refused, and nothing was published. The bytes are unique to the attempt, for
+    they name the attempt's own manifest lists.
     """
     path, data = snapshot_path(branch, snapshot.id), snapshot_to_json(snapshot)
     for attempt in range(_ATTEMPTS):
@@ -31,6 +32,10 @@ def claim_snapshot(store: Store, branch: str, snapshot: Snapshot) -> PutOutcome:
             time.sleep(_WAIT_SECONDS * 2**attempt)
         try:
             outcome = store.put_if_absent(path, data)
+        except NotWrittenError:
+            if not attempt:  # a full disk, no permission: nothing of the commit is visible
+                raise
+            outcome = PutOutcome.UNKNOWN
         except StorageError:
             outcome = PutOutcome.UNKNOWN
         if outcome is PutOutcome.CREATED or (outcome is PutOutcome.EXISTS and not attempt):

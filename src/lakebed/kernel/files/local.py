@@ -18,13 +18,15 @@ from itertools import starmap
 
 import pyarrow as pa
 
-from lakebed.errors import StorageError, UnsupportedError
+from lakebed.errors import NotWrittenError, StorageError, UnsupportedError
 from lakebed.kernel.files.folders import Folders, open_file
 from lakebed.kernel.files.half_made import RACES, STAGING, HalfMade, into_folder
 from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, failed, inside
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENAMETOOLONG})
+_REFUSALS = _NO_LINKS | {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EMFILE, errno.ENFILE}
+"""What says for certain that a link was not made."""
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG})
 
 
@@ -148,8 +150,10 @@ class LocalStore(Store):
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """Claim a name by a hard link, which the file system makes at most once."""
         full = self.local_path(path)
+        linking = False
         try:
             with self._half_made.holding(data) as staged:
+                linking = True
                 try:
                     into_folder(full, lambda: staged.link(full))
                 except (
@@ -159,7 +163,9 @@ class LocalStore(Store):
                 return PutOutcome.CREATED
         except OSError as error:
             todo = "Commits need a file system with hard links" if error.errno in _NO_LINKS else ""
-            raise failed("write", self._root, path, error, todo=todo) from error
+            refused = not linking or error.errno in _REFUSALS
+            kind = NotWrittenError if refused else StorageError
+            raise failed("write", self._root, path, error, kind, todo) from error
 
     def list_many(self, folders: Sequence[str]) -> Sequence[Listing]:
         """The content of folders, one after the other: threads make it several times slower."""

@@ -14,7 +14,7 @@ from obstore.exceptions import BaseError, InvalidPathError, PermissionDeniedErro
 from obstore.store import ObjectStore as Client
 from obstore.store import from_url
 
-from lakebed.errors import RetryableError, StorageError, UsageError
+from lakebed.errors import NotWrittenError, RetryableError, StorageError, UsageError
 from lakebed.kernel.files.credentials import Credentials
 from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, failed, inside
 
@@ -149,7 +149,7 @@ class RemoteStore(Store):
         """A conditional put, whose verdict is read back: `already exists` may speak of our own retried bytes, or of
         none.
 
-        StorageError only where the store refused us (no right, no bucket) and the name is seen to be free.
+        NotWrittenError only where the store refused us (no right, no bucket) and the name is seen to be free.
         """
         try:
             obstore.put(self._client, inside(path), data, mode="create", use_multipart=False)
@@ -160,7 +160,8 @@ class RemoteStore(Store):
             there = bytes(obstore.get(self._client, path).bytes())
         except FileNotFoundError:
             if isinstance(verdict, (*_REFUSALS, FileNotFoundError)):
-                raise self._failed("write", path, verdict) from verdict
+                told = self._failed("write", path, verdict)
+                raise NotWrittenError(told.what, table=told.table, file=path, why=told.why, todo=told.todo) from verdict
             return PutOutcome.UNKNOWN
         except BaseError:
             return PutOutcome.UNKNOWN

@@ -111,7 +111,10 @@ class Store(ABC):
 
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Claim a name. `data` must be unique to this attempt, for a retried put can meet its own bytes."""
+        """Claim a name. `data` must be unique to this attempt, for a retried put can meet its own bytes.
+
+        NotWrittenError where the store refused and it is certain that the name does not hold our bytes.
+        """
 
     @abstractmethod
     def delete(self, path: str) -> None:

@@ -9,7 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from lakebed.errors import CommitConflictError, CommitUnknownError, DataCleanedError, NotInHistoryError, StorageError
+from lakebed.errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    DataCleanedError,
+    NotInHistoryError,
+    NotWrittenError,
+    StorageError,
+)
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import (
     ADD,
@@ -279,7 +286,11 @@ class SnapshotAttempt:
         return writer.index_manifest([*kept, *new])
 
     def _claim(self, snapshot: Snapshot, latest: Snapshot | None, writer: ManifestWriter) -> Won[Snapshot] | Lost:
-        outcome = claim_snapshot(self.store, self.history.branch, snapshot)
+        try:
+            outcome = claim_snapshot(self.store, self.history.branch, snapshot)
+        except NotWrittenError:
+            self._remove(writer.written)
+            raise
         if outcome is PutOutcome.UNKNOWN:
             outcome = self._see(snapshot)
         if outcome is PutOutcome.CREATED:
