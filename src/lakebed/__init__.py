@@ -4,13 +4,14 @@ import importlib
 from typing import Any
 
 from lakebed import errors
+from lakebed.examples import example
 from lakebed.formats import create_table as create
 from lakebed.formats import open_table as open
 from lakebed.kernel.engine import LocalEngine
 from lakebed.verbs.table import Table
 from lakebed.version import VERSION
 
-__all__ = ["LocalEngine", "Table", "create", "errors", "open"]
+__all__ = ["LocalEngine", "Table", "create", "errors", "example", "open"]
 __version__ = VERSION
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.cli.examples import example
+from lakebed.examples import example_path as example
 from tests.interop.conftest import PaimonJvm, Pypaimon
 
 pytestmark = pytest.mark.timeout(900)

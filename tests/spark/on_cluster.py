@@ -23,8 +23,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import lakebed
 import lakebed.spark
-from lakebed.cli.examples import example
 from lakebed.errors import RuntimeMissingError
+from lakebed.examples import example_path as example
 from lakebed.spark.stream_sink import slow_start
 from tests.spark.tables import as_bag
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakebed
-from lakebed.cli.examples import example
 from lakebed.errors import LakebedError, PipelineFileError
+from lakebed.examples import example_path as example
 from lakebed.spark import pipeline
 
 SOURCE = example("orders_hudi")

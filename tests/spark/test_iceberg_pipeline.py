@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import lakebed
-from lakebed.cli.examples import example
+from lakebed.examples import example_path as example
 from lakebed.spark import pipeline
 
 COLUMNS = ["dt", "order_id", "customer", "amount"]

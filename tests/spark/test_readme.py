@@ -1,26 +1,89 @@
-"""The README's lines, run as they stand."""
+"""Every block of the README and of docs/*.md, run as it is printed: each page in an empty folder with the examples."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import lakebed
-from lakebed.cli.examples import example
+from lakebed.cli.app import app
+from lakebed.examples import example_path
+from lakebed.spark import pipeline
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 
 
-def test_the_readmes_python_runs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "examples").symlink_to(example("orders_hudi").parent)
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """The language and the text of each block."""
+    return _FENCE.findall(page.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder that has the examples, as a clone's root has them."""
+    (tmp_path / "examples").symlink_to(example_path("orders_hudi").parent)
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 1
-    exec(compile(blocks[0], str(README), "exec"), {})
-    sink = lakebed.open(tmp_path / "out" / "shop.db" / "orders").read().read_all()
-    source = lakebed.open(example("orders_hudi")).read(columns=sink.column_names).read_all()
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_blocks_say_what_they_are(page: Path) -> None:
+    """Text is for what nobody can run: a picture, or a command with words to fill in."""
+    for language, text in blocks(page):
+        assert language in ("python", "toml", "sh", "text"), text
+        assert language != "text" or not text.startswith(("import ", "table = ", "./run"))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(language == "python" for language, _ in blocks(page))], ids=lambda p: p.stem
+)
+def test_python_runs(spark: SparkSession, here: Path, page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lakebed.spark, "ship", lambda spark: None)  # this session's workers have it
+    names: dict[str, object] = {}
+    for language, text in blocks(page):
+        if language == "python":
+            exec(compile(text, str(page), "exec"), names)
+    if page.stem == "README":
+        sink = lakebed.open("out/shop.db/orders").read().read_all()
+        source = lakebed.open(lakebed.example("orders")).read(columns=sink.column_names).read_all()
+        order = [("order_id", "ascending")]
+        assert sink.sort_by(order).equals(source.sort_by(order).cast(sink.schema))
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [(page.stem, text) for page in PAGES for language, text in blocks(page) if language == "toml"]
+    + [("examples", example_path("orders.toml").read_text())],
+)
+def test_pipelines_run(spark: SparkSession, here: Path, page: str, text: str) -> None:
+    (here / "p.toml").write_text(text)
+    checked = pipeline.load("p.toml")
+    pipeline.check(checked)
+    assert pipeline.run(checked, spark).commits >= 1
+    columns = ["order_id", "amount", "dt"]
+    found, source = (lakebed.open(place).read(columns).read_all() for place in (checked.sink, checked.source))
     order = [("order_id", "ascending")]
-    assert sink.sort_by(order).equals(source.sort_by(order).cast(sink.schema))
+    assert found.sort_by(order).equals(source.sort_by(order).cast(found.schema))
+    assert set(tomllib.loads(text)) <= {"source", "transform", "sink", "upkeep", "run"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_commands_are_there(page: Path) -> None:
+    """Lines for a shell name commands that exist. The demo and the tests are run by other tests, and by themselves."""
+    ours = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    runs = set(re.findall(r"^do_(\w+)\(\)", (ROOT / "run").read_text(), re.MULTILINE))
+    for language, text in blocks(page):
+        for line in text.splitlines() if language == "sh" else ():
+            words = line.partition("#")[0].split()
+            if words and words[0] == "./run":
+                assert words[1] in runs, line
+            elif words and words[0].endswith("lakebed"):
+                assert words[1] in ours, line
+            elif words:
+                assert words[:2] in (["git", "clone"], ["pip", "install"], ["cd", "lakebed"]), line

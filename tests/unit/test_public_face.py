@@ -32,7 +32,7 @@ def test_a_table_has_every_verb(verb: str, arguments: list[str]) -> None:
 
 
 def test_the_package_has_its_names() -> None:
-    assert {"open", "create", "LocalEngine", "errors", "callbacks", "hudi", "spark"} <= set(dir(lakebed))
+    assert {"open", "create", "LocalEngine", "errors", "example", "callbacks", "hudi", "spark"} <= set(dir(lakebed))
     assert callable(lakebed.hudi.post_commit)
     assert inspect.isclass(lakebed.callbacks.CommitCallback)
     assert inspect.isclass(lakebed.callbacks.TagCallback)
@@ -47,3 +47,10 @@ def test_work_without_spark_does_not_load_it() -> None:
     code = f"import sys, lakebed; print(sorted({heavy} & set(sys.modules)))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout == "[]\n"
+
+
+def test_the_example_is_there() -> None:
+    orders = lakebed.open(lakebed.example("orders"))
+    assert orders.format == "hudi" and orders.read(["order_id"]).read_all().num_rows == 2080
+    with pytest.raises(lakebed.errors.UsageError, match="Examples: orders"):
+        lakebed.example("nothing")

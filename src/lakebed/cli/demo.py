@@ -24,9 +24,9 @@ import typer
 import lakebed
 from lakebed.cli import output
 from lakebed.cli.arguments import DebugOption, JsonOption, MasterOption
-from lakebed.cli.examples import example
 from lakebed.cli.run import run_pipeline
 from lakebed.errors import CorruptError, UsageError
+from lakebed.examples import example_path as example
 from lakebed.verbs.table import Table
 
 _COLUMNS = ("order_id", "customer", "amount", "status", "ts", "dt")
