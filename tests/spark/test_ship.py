@@ -49,12 +49,12 @@ def test_extras_go_along_when_they_are_asked_for(tmp_path: Path) -> None:
         pack_environment(tmp_path, extras=["nonsense"])
 
 
-@pytest.mark.parametrize("where", ["executor", "driver", "planner"])
+@pytest.mark.parametrize("where", ["executor", "session", "driver", "planner"])
 def test_the_shipped_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """Spark's names for the folder of files: "." on an executor, absolute on the driver, one below it where a stream is
     planned."""
     (tmp_path / worker.SHIPPED_FOLDER).mkdir()
-    roots = {"executor": ".", "driver": str(tmp_path), "planner": str(tmp_path / "streaming_job")}
+    roots = {"executor": ".", "session": "./5f0c", "driver": str(tmp_path), "planner": str(tmp_path / "streaming_job")}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
     monkeypatch.setattr(SparkFiles, "_root_directory", roots[where])

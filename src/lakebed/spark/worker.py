@@ -53,12 +53,17 @@ def unpack(payload: bytes, shipped: str = "") -> Any:
 def shipped_folder() -> str:
     """The folder of what was shipped, "" when there is none here.
 
-    Spark names the folder of a session's files by a path relative to the working folder on the executors of a cluster,
-    and by one below that folder where it plans a stream (`streaming_job`, which holds nothing).
+    On the executors of a cluster Spark names the folder of a session's files by a path relative to a working folder,
+    which over Connect is that folder itself. Where it plans a stream, it names one below it (`streaming_job`), which
+    holds nothing.
     """
-    root = os.path.abspath(_files_folder()) if _files_folder() else ""
-    places = [root, os.path.dirname(root)] if os.path.basename(root) == "streaming_job" else [root]
-    found = (os.path.join(place, SHIPPED_FOLDER) for place in places if place)
+    root = _files_folder()
+    places = [os.path.abspath(root)] if root else []
+    if root and not os.path.isabs(root):
+        places.append(os.getcwd())
+    if os.path.basename(root) == "streaming_job":
+        places.append(os.path.dirname(os.path.abspath(root)))
+    found = (os.path.join(place, SHIPPED_FOLDER) for place in places)
     return next((folder for folder in found if os.path.isdir(folder)), "")
 
 
