@@ -173,3 +173,18 @@ def test_a_slice_is_cast_by_its_own_rows() -> None:
     assert cast_values(decimals, *kinds).to_pylist() == [Decimal("1.3"), None, Decimal("-0.1")]
     assert cast_values(decimals, kinds[0], type_from_json("STRING")).to_pylist() == ["1.25", None, "-0.05"]
     assert cast_values(decimals, kinds[0], type_from_json("DOUBLE")).to_pylist() == [1.25, None, -0.05]
+
+
+def test_digits_without_end_are_cast_in_bounded_time() -> None:
+    texts = pa.array(["1" * size + ".5" for size in range(1, 5000)] + ["0." + "0" * size + "6" for size in range(5000)])
+    made = cast_values(texts, type_from_json("STRING"), type_from_json("DECIMAL(38, 1)"))
+    assert made.null_count == 5000 - 1 - 37
+    assert made[36].as_py() == Decimal("1" * 37 + ".5")
+    assert made[-5000:].to_pylist() == [Decimal("0.6"), Decimal("0.1"), *[Decimal("0.0")] * 4998]
+
+
+def test_a_length_that_no_column_holds_is_refused() -> None:
+    for source, wanted in (("STRING", "CHAR(2147483646)"), ("BYTES", "BINARY(2147483646)")):
+        values = column(["a", "b"] if source == "STRING" else [b"a", b"b"], type_from_json(source))
+        with pytest.raises(UnsupportedError, match="which lakebed cannot follow"):
+            cast_values(values, type_from_json(source), type_from_json(wanted))

@@ -4,14 +4,18 @@ keys that are NaN, and texts of a length, as lakebed wrote them."""
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import lakebed
 from tests.golden.test_paimon_casts import VECTORS
 from tests.interop.conftest import PaimonJvm, named
+from tests.unit.paimon.test_evolution import NESTED, change_schema, nested_row
 
 
 def test_the_vectors_are_what_the_engine_prints() -> None:
@@ -48,3 +52,24 @@ def test_the_engine_reads_padded_keys(tmp_path: Path, paimon_jvm: PaimonJvm) -> 
     rows, _ = paimon_jvm.dump(place)
     assert sorted((row["row"]["k"], row["row"]["v"]) for row in rows) == [("a   ", "3"), ("bb  ", "2")]
     assert all(row["bucket"] == row["expected"] for row in rows)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_nested_fields_change_as_they_do_for_the_engine(
+    tmp_path: Path, paimon_jvm: PaimonJvm, file_format: str
+) -> None:
+    place = tmp_path / "d.db" / "t"
+    table = lakebed.create(str(place), "paimon", NESTED, options={"file.format": file_format})
+    table.write(pa.Table.from_pylist([nested_row({"x": 7, "y": "old"})], NESTED))
+
+    def change(row: dict[str, Any], next_id: Callable[[], int]) -> None:
+        for field in row["fields"]:
+            if field["name"] == "x":
+                field["name"], field["type"] = "x2", "STRING"
+            if field["name"] == "y":
+                field["id"] = next_id()
+
+    change_schema(place, change)
+    rows, _ = paimon_jvm.dump(place)
+    ours = lakebed.open(str(place)).read().read_all().to_pylist()
+    assert [row["row"] for row in rows] == json.loads(json.dumps(ours))

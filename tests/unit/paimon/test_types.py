@@ -50,7 +50,22 @@ def test_a_type_that_lakebed_never_heard_of_is_unsupported(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["", "4INT", "INT)", 7, None, {"type": "ARRAY"}, {"element": "INT"}, {"type": 3}], ids=str
+    "kind",
+    [
+        "",
+        "4INT",
+        "INT)",
+        "DECIMAL(39, 2)",
+        "DECIMAL(4, 5)",
+        "TIMESTAMP(10)",
+        "CHAR(2147483648)",
+        7,
+        None,
+        {"type": "ARRAY"},
+        {"element": "INT"},
+        {"type": 3},
+    ],
+    ids=str,
 )
 def test_what_is_no_type_is_corrupt(kind: Any) -> None:
     with pytest.raises(CorruptError):

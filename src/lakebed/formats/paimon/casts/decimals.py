@@ -23,6 +23,7 @@ _WIDE = pa.decimal256(_DIGITS, 0)
 _MOST = 2**31 - 100
 """Powers of ten beyond which Java's BigDecimal gives up."""
 _UNROUNDED = pa.decimal256(40, 0)
+_ENOUGH = 41
 _COMPACT = 18
 """Digits that Paimon keeps as a long, whose way to a double differs."""
 _NUMBER = r"^(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<power>[+-]?[0-9]{1,10}))?$"
@@ -88,12 +89,15 @@ def unscaled_texts(column: pa.Array) -> pa.Array:
 def _of_digits(digits: pa.Array, power: Longs, negative: Flags, valid: Flags, wanted: DataType) -> pa.Array:
     """Decimals of digits without leading zeros, times ten to a power."""
     size = _lengths(digits)
+    power = power + np.maximum(size - _ENOUGH, 0)  # digits beyond these change nothing, and are of any number
+    digits = pc.utf8_slice_codeunits(digits, 0, _ENOUGH)
+    size = np.minimum(size, _ENOUGH)
     places = np.where(size > 0, size + power + wanted.scale, 0)  # digits that the unscaled number has before rounding
     fits = valid & (places <= wanted.precision + 1)
     shift = np.where(fits & (places >= 0), places - size, 0)
     numbers: pa.Array = pa.nulls(len(digits), _WIDE)
     digits = pc.if_else(pa.array(fits & (places >= 0)), digits, "")
-    for step in np.unique(shift):  # as many as there are powers of ten among the values
+    for step in np.unique(shift):  # eighty at most
         here = pa.array(shift == step)
         if step >= 0:
             whole = pc.binary_join_element_wise(digits, "0" * int(step), "")

@@ -26,7 +26,13 @@ _SECONDS = ("INT", "BIGINT")
 def cast_values(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
     """A column of `source`, in its Arrow type, as one of `wanted`; types that are the same but for NOT NULL are not
     asked about. UnsupportedError for a pair that Paimon has no cast for, SchemaError for a value that fails."""
-    made = _cast(column, source, wanted)
+    try:
+        made = _cast(column, source, wanted)
+    except pa.ArrowException as error:  # as texts padded beyond what a column holds
+        raise UnsupportedError(
+            f"a column was changed from {source} to {wanted}, which lakebed cannot follow",
+            why=str(error).splitlines()[0],
+        ) from error
     if made is None:
         raise UnsupportedError(
             f"a column was changed from {source} to {wanted}",

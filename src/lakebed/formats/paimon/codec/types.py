@@ -84,6 +84,7 @@ _WORDS = {
 }
 _BY_NAME_ONLY = ("VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY")
 _SIZED = {"CHAR": 1, "VARCHAR": 1, "BINARY": 1, "VARBINARY": 1}
+_MOST_DIGITS = {"DECIMAL": 38, "NUMERIC": 38, "DEC": 38, "TIME": 9, "TIMESTAMP": 9, "TIMESTAMP_LTZ": 9}
 _TEXT = re.compile(r"([A-Z_]+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*(WITH LOCAL TIME ZONE|WITHOUT TIME ZONE)?")
 
 _LIKE_A_TYPE = re.compile(r"[A-Z][A-Z_]+[A-Z](\s*[(<].*[)>])?( NOT NULL)?")
@@ -245,6 +246,8 @@ def _type_from_text(text: str) -> DataType:
     if match is None:
         raise _unheard(text)
     word, first, second, zone = match.groups()
+    if int(first or 0) > (_MOST_DIGITS.get(word, MAX_LENGTH)) or int(second or 0) > int(first or 0):
+        raise CorruptError(f"no type: {text!r}", why="it has more digits, or a greater length, than any type of Paimon")
     if word in _WORDS and first is None:
         return DataType(_WORDS[word], nullable)
     if word in ("STRING", "BYTES"):

@@ -19,7 +19,13 @@ _TEXTS, _BYTES = ("CHAR", "VARCHAR"), ("BINARY", "VARBINARY")
 
 def held_to_length(column: pa.Array, field: DataField, table: str) -> pa.Array:
     """The column with its texts as their type wants them. SchemaError for a longer value."""
-    return _held(column, field.type, field.name, table) if _limits(field.type) else column
+    try:
+        return _held(column, field.type, field.name, table)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(
+            f"column {field.name!r} cannot be padded to the length of its type {field.type}",
+            table=table, why=str(error).splitlines()[0], todo="Write fewer rows at a time",
+        ) from error  # fmt: skip
 
 
 def _limits(kind: DataType) -> bool:
