@@ -61,6 +61,19 @@ def test_full_changes_come_once(tmp_path: Path, version: int, make: Any) -> None
 
 
 @BOTH
+@pytest.mark.parametrize("make", [_pending, _done])
+def test_a_changelog_holds_each_change_once(tmp_path: Path, version: int, make: Any) -> None:
+    table = make(tmp_path, version)
+    if make is _done:  # a later write goes to the new buckets alone
+        log = table.log("h", 3 if version == 6 else 6, table.data(6, [{"id": "c", "ts": 6, "x": "c6"}]), version=2)
+        table.done(6, [log])
+    found = table.open(changelog__enabled=True).changes(["id", "x"], after=t(1)).read_all().to_pylist()
+    wanted = [("+I", "a", "a4"), ("+I", "d", "d4"), ("-D", "b", None)]
+    wanted += [("+I", "c", "c6")] if make is _done else []
+    assert Counter((row["_row_kind"], row["id"], row["x"]) for row in found) == Counter(wanted)
+
+
+@BOTH
 def test_writes_after_the_clustering(tmp_path: Path, version: int) -> None:
     table = _done(tmp_path, version)
     log = table.log("h", 3 if version == 6 else 6, table.data(6, [{"id": "c", "ts": 6, "x": "c6"}]), version=2)

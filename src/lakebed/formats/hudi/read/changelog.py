@@ -8,13 +8,14 @@ base files, then the logs beside them. A file that a commit of the range wrote m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.hudi.codec.metadata import WriteStat
+from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
+from lakebed.formats.hudi.layout import parse_log_name
 from lakebed.formats.hudi.read.change_task import ChangesTask
 from lakebed.formats.hudi.read.changes import Range, changes_task, check_tellable, fallen_behind, stats_by_group
 from lakebed.formats.hudi.read.cleaned import Completeness, check_lost
@@ -26,6 +27,7 @@ from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePat
 from lakebed.formats.hudi.read.state import COMMIT_TIME, TableState
 from lakebed.formats.hudi.read.unmerged import log_order, row_kinds, with_operation
 from lakebed.formats.hudi.rules import MergeRules
+from lakebed.formats.hudi.timeline import View
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates import Where
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
@@ -69,6 +71,7 @@ def _standing(state: TableState, wanted: Range) -> Iterator[HudiSplit]:
 def _written(state: TableState, wanted: Range) -> Iterator[HudiSplit]:
     """What each commit wrote to each file group, the groups that keys may have moved between together."""
     complete = Completeness(state, wanted.view)
+    copies = _SecondCopies(wanted.view, {**state.commits(wanted.view), **wanted.commits})
     stats = stats_by_group(wanted)
     there = {(partition, info.name) for partition, files in list_named(state.store, stats).items() for info in files}
     found: dict[tuple[str, str], list[Placed]] = {}
@@ -77,8 +80,8 @@ def _written(state: TableState, wanted: Range) -> Iterator[HudiSplit]:
     for partition, groups in sorted(stats.items()):
         for file_id, written in groups.items():
             for time in dict.fromkeys(time for time, _ in written):
-                mine = [stat for at, stat in written if at == time]
-                if wanted.commits[time].is_service or time in wanted.skipped:
+                mine = [stat for at, stat in written if at == time and not copies.holds(stat, wanted.commits[time])]
+                if not mine or wanted.commits[time].is_service or time in wanted.skipped:
                     continue
                 for stat in mine:
                     if (partition, stat.name) not in there:
@@ -93,6 +96,26 @@ def _written(state: TableState, wanted: Range) -> Iterator[HudiSplit]:
                 touches.append(Touch(order, partition, file_id, deletes, any(stat.inserts for stat in mine)))
     reordered = {partition for commit in wanted.commits.values() for partition in commit.replaced}
     return joined_splits(found, sizes, touches, reordered)
+
+
+@dataclass(frozen=True)
+class _SecondCopies:
+    """Tells log files that hold a commit's rows a second time, for the buckets that a resize makes."""
+
+    view: View
+    commits: Mapping[str, CommitMetadata]
+
+    def holds(self, stat: WriteStat, commit: CommitMetadata) -> bool:
+        """Whether a file of a commit is one: named by a clustering that does not count, or by one whose old file groups
+        the commit wrote to as well."""
+        log = parse_log_name(stat.name)
+        if log is None:
+            return False
+        clustering = self.commits.get(log[1].instant)
+        if clustering is None or clustering.operation != "CLUSTER":
+            return self.view.is_second_copy(log[1].instant)
+        old = clustering.replaced.get(stat.partition, ())
+        return any(other.file_id in old and other.partition == stat.partition for other in commit.stats)
 
 
 def _paths(partition: str, file_id: str, stats: Sequence[WriteStat]) -> SlicePaths:
