@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.kernel.avro_records import RECORD_FILE_BYTES
+from lakebed.kernel.avro_schema import DEPTH
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.inflate import INFLATED_BYTES, inflated
 
@@ -57,7 +59,10 @@ def test_members_of_gzip_count_together() -> None:
 
 
 def test_bombs_stop_at_the_documented_bound() -> None:
-    assert f"{INFLATED_BYTES >> 20} MiB" in Path("docs/security.md").read_text(encoding="utf-8")
+    page = Path("docs/security.md").read_text(encoding="utf-8")
+    assert f"{INFLATED_BYTES >> 20} MiB" in page
+    assert f"{RECORD_FILE_BYTES >> 20:,} MiB" in page
+    assert f"{DEPTH} deep" in page
     maker = zlib.compressobj(9, zlib.DEFLATED, -15)
     bomb = b"".join(maker.compress(bytes(1 << 20)) for _ in range((INFLATED_BYTES >> 20) + 1)) + maker.flush()
     with pytest.raises(UnsupportedError, match="256 MiB"):

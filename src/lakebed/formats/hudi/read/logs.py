@@ -31,6 +31,7 @@ from lakebed.formats.hudi.read.files import fitted
 from lakebed.formats.hudi.read.gone import needed
 from lakebed.formats.hudi.rules import MergeRules
 from lakebed.formats.hudi.timeline import Blocks
+from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
 from lakebed.kernel.scratch import Scratch
 from lakebed.redaction import redacting_logger
@@ -273,7 +274,8 @@ def deleting(rows: pa.Table | pa.RecordBatch, rules: MergeRules) -> Bools | None
 
 def _row_count(block: LogBlock) -> int:
     if block.kind is BlockKind.PARQUET_DATA:
-        return int(pq.read_metadata(pa.BufferReader(block.content)).num_rows)
+        with decoding(f"the PARQUET_DATA block at offset {block.offset} cannot be decoded", instant=block.instant_time):
+            return int(pq.read_metadata(pa.BufferReader(block.content)).num_rows)
     return record_run(block)[0]
 
 
