@@ -27,7 +27,7 @@ from lakebed.formats.iceberg.codec.updates import Words
 from lakebed.formats.iceberg.entries import DataFile, DeleteFile, data_files, delete_files
 from lakebed.formats.iceberg.entry_columns import added_entries
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import iter_entries, read_entries, read_manifest_list
+from lakebed.formats.iceberg.manifests import iter_entries, manifests_of, read_entries
 from lakebed.kernel import clock
 from lakebed.kernel.options import Options
 
@@ -66,7 +66,7 @@ class Attempt:
     """The manifests of `head`."""
 
     def __post_init__(self) -> None:
-        self.existing = read_manifest_list(self.files, self.head) if self.head is not None else []
+        self.existing = manifests_of(self.files, self.metadata, self.head) if self.head is not None else []
 
     @property
     def sequence_number(self) -> int:

@@ -20,7 +20,7 @@ from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, Snapshot, TableMetadata
 from lakebed.formats.iceberg.expire.options import OPTIONS as EXPIRE
 from lakebed.formats.iceberg.expire.snapshots import plan_expiry
-from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
+from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
 from lakebed.kernel import clock
 from lakebed.kernel.again import is_gone
@@ -145,7 +145,7 @@ class _Report:
         """Data files, delete files and manifests of the branch's head."""
         metadata = self._metadata
         head = metadata.head(self.branch)
-        manifests = read_manifest_list(self.access.files, head) if head is not None else []
+        manifests = manifests_of(self.access.files, metadata, head) if head is not None else []
         data, deletes = _Files(), _Files()
         stated = metadata.properties.get(_TARGET.key, str(_TARGET.default))
         target = self.asked[_TARGET] if self.asked.given(_TARGET) else _TARGET.read(stated)

@@ -18,7 +18,7 @@ from lakebed.formats.iceberg.codec.avro_file import open_container
 from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS, decode_entries, entry_schema
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile, decode_manifest_list
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
-from lakebed.formats.iceberg.codec.partition_type import partition_type
+from lakebed.formats.iceberg.codec.partition_type import knows_partitions, learn, partition_type
 from lakebed.formats.iceberg.files import Files
 from lakebed.kernel.engine import LocalEngine
 
@@ -47,6 +47,20 @@ def read_manifest_list(files: Files, snapshot: Snapshot) -> list[ManifestFile]:
         return decode_manifest_list(files.read(snapshot.manifest_list), snapshot.manifest_list)
     except FileNotFoundError as error:
         raise CorruptError("a manifest list is missing", file=snapshot.manifest_list, why=files.why_missing) from error
+
+
+def manifests_of(files: Files, metadata: TableMetadata, snapshot: Snapshot) -> list[ManifestFile]:
+    """The same, where their entries are read with the table's metadata: what that has forgotten is learned from them.
+
+    Cleaning of metadata may take away the only schema with the column of a partition field, or a partition spec. A
+    manifest's own header has both. One header is read for each spec that the metadata does not know whole.
+    """
+    found = read_manifest_list(files, snapshot)
+    unknown = {one.spec_id: one for one in reversed(found) if not knows_partitions(metadata, one.spec_id)}
+    for manifest in unknown.values():
+        (data,) = _fetched(files, [manifest])
+        learn(metadata, manifest.spec_id, open_container(data, manifest.path).metadata, manifest.path)
+    return found
 
 
 def iter_entries(
@@ -118,7 +132,7 @@ def scan(
     """
     data: dict[int, list[ManifestFile]] = {}
     deletes: dict[int, list[ManifestFile]] = {}
-    for manifest in read_manifest_list(files, snapshot) if snapshot is not None else ():
+    for manifest in manifests_of(files, metadata, snapshot) if snapshot is not None else ():
         if manifest.has_live and (keep is None or keep(manifest)):
             (deletes if manifest.content else data).setdefault(manifest.spec_id, []).append(manifest)
     return Scan(

@@ -16,7 +16,7 @@ from lakebed.formats.iceberg.access import TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
+from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 
 _LOOKS = 5
 
@@ -40,7 +40,7 @@ def held_files(access: TableAccess, paths: Collection[str]) -> set[str]:
 def _held(files: Files, metadata: TableMetadata, paths: Collection[str]) -> set[str]:
     manifests: dict[str, ManifestFile] = {}
     for snapshot in metadata.snapshots.values():
-        manifests |= {one.path: one for one in read_manifest_list(files, snapshot)}
+        manifests |= {one.path: one for one in manifests_of(files, metadata, snapshot)}
     wanted = pa.array(sorted(set(paths)), pa.string())
     held: set[str] = set()
     for spec_id in {one.spec_id for one in manifests.values()}:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from pyiceberg.schema import Schema
 
-from lakebed.errors import NotInHistoryError
+from lakebed.errors import NotInHistoryError, UnsupportedError
 from lakebed.formats.iceberg.codec.metadata import MAIN, Snapshot, TableMetadata
 from lakebed.model.instant import Instant
 
@@ -64,6 +64,11 @@ def schema_at(metadata: TableMetadata, position: Position, branch: str = MAIN) -
     snapshot = snapshot_at(metadata, position, branch)
     if snapshot is None or snapshot.schema_id is None:
         return metadata.schema
+    if snapshot.schema_id not in metadata.schemas:
+        raise UnsupportedError(
+            "the schema of this snapshot is gone", table=metadata.location, instant=str(snapshot.snapshot_id),
+            why=f"the metadata has no schema {snapshot.schema_id} any more", todo="Read a newer snapshot",
+        )  # fmt: skip
     return metadata.schemas[snapshot.schema_id]
 
 

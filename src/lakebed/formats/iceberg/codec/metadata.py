@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import gzip
 import json
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -164,8 +165,22 @@ class TableMetadata:
         return self.schemas[self.current_schema_id]
 
     @functools.cached_property
+    def lost_columns(self) -> dict[int, Any]:
+        """Types of columns that no schema has any more, by id: learned from manifests, for partition values."""
+        return {}
+
+    @functools.cached_property
+    def lost_specs(self) -> dict[int, PartitionSpec]:
+        """Partition specs that the metadata has no more, by id: learned from manifests of them."""
+        return {}
+
+    @functools.cached_property
     def specs(self) -> Mapping[int, PartitionSpec]:
-        """All partition specs by id."""
+        """All partition specs by id, those that were learned too."""
+        return ChainMap(self._specs, self.lost_specs)
+
+    @functools.cached_property
+    def _specs(self) -> dict[int, PartitionSpec]:
         with decoding("the partition specs of the table cannot be read", table=self.location):
             if "partition-specs" in self.document:
                 return {int(s["spec-id"]): _model(PartitionSpec, s) for s in self.document["partition-specs"]}

@@ -6,15 +6,19 @@ found by id in what a manifest wrote, whatever they are called by now.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg import types as T
 from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.schema import with_variants
+from lakebed.kernel.decoding import decoding
 
 _ARROW: Mapping[type[Any], pa.DataType] = {
     T.BooleanType: pa.bool_(), T.IntegerType: pa.int32(), T.LongType: pa.int64(), T.FloatType: pa.float32(),
@@ -28,13 +32,14 @@ _ARROW: Mapping[type[Any], pa.DataType] = {
 def partition_types(metadata: TableMetadata, spec: PartitionSpec) -> list[tuple[str, Any]]:
     """(name, Iceberg type) of each field of a spec: the transform's result type.
 
-    A source column that was dropped is looked up in older schemas; UnsupportedError when none has it, or for a
-    transform that this build does not know.
+    A source column that was dropped is looked up in older schemas, then in what manifests told (`learn`);
+    UnsupportedError when none has it, or for a transform that this build does not know.
     """
     schemas = [metadata.schema, *list(metadata.schemas.values())[::-1]]
     found: list[tuple[str, Any]] = []
     for field in spec.fields:
         source = next((s.find_type(field.source_id) for s in schemas if field.source_id in s.field_ids), None)
+        source = source or metadata.lost_columns.get(field.source_id)
         if source is None and str(field.transform) != "void":
             raise UnsupportedError(
                 f"partition field {field.name!r} comes from column {field.source_id}, which no schema has",
@@ -42,6 +47,41 @@ def partition_types(metadata: TableMetadata, spec: PartitionSpec) -> list[tuple[
             )
         found.append((field.name, T.UnknownType() if source is None else field.transform.result_type(source)))
     return found
+
+
+def knows_partitions(metadata: TableMetadata, spec_id: int) -> bool:
+    """Whether the metadata has a spec, and the columns that its fields come from."""
+    if spec_id not in metadata.specs:
+        return False
+    known = {id for schema in metadata.schemas.values() for id in schema.field_ids} | metadata.lost_columns.keys()
+    fields = metadata.specs[spec_id].fields
+    return all(str(field.transform) == "void" or field.source_id in known for field in fields)
+
+
+def learn(metadata: TableMetadata, spec_id: int, header: Mapping[str, bytes], file: str) -> None:
+    """Take from a manifest's header what the metadata does not know of a spec. Numbers are taken as the widest type
+    that they may have been promoted to, so that all manifests of the spec fit.
+
+    CorruptError for a manifest of an unknown spec that does not say what it is.
+    """
+    with decoding("a manifest's header cannot be read", file=file):
+        if spec_id not in metadata.specs:
+            fields = json.loads(header["partition-spec"])
+            fields = fields["fields"] if isinstance(fields, dict) else fields
+            metadata.lost_specs[spec_id] = PartitionSpec.model_validate({"spec-id": spec_id, "fields": fields})
+        schema = Schema.model_validate(with_variants(json.loads(header["schema"])))
+        for field in metadata.specs[spec_id].fields:
+            if field.source_id in schema.field_ids:
+                metadata.lost_columns.setdefault(field.source_id, _widest(schema.find_type(field.source_id)))
+
+
+def _widest(kind: Any) -> Any:
+    """The type that the specification lets a column be promoted to."""
+    if isinstance(kind, T.IntegerType):
+        return T.LongType()
+    if isinstance(kind, T.FloatType):
+        return T.DoubleType()
+    return T.DecimalType(38, kind.scale) if isinstance(kind, T.DecimalType) else kind
 
 
 def partition_type(metadata: TableMetadata, spec: PartitionSpec) -> pa.StructType:

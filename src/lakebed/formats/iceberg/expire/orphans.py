@@ -19,7 +19,7 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.expire import options as mine
 from lakebed.formats.iceberg.expire.snapshots import certain_ms, inside, path_pieces, refuse_without_gc
 from lakebed.formats.iceberg.files import Files, spelled
-from lakebed.formats.iceberg.manifests import read_manifest_list
+from lakebed.formats.iceberg.manifests import manifests_of
 from lakebed.formats.iceberg.snapshot import iso_time
 from lakebed.kernel import clock
 from lakebed.kernel.files import parse_location
@@ -191,7 +191,7 @@ def _referenced(files: Files, loaded: Loaded) -> Iterator[str]:
     manifests: dict[str, ManifestFile] = {}
     for snapshot in metadata.snapshots.values():
         yield snapshot.manifest_list
-        manifests |= {m.path: m for m in read_manifest_list(files, snapshot)}
+        manifests |= {m.path: m for m in manifests_of(files, metadata, snapshot)}
     yield from manifests
     yield from _contents(files, metadata, manifests.values())
 

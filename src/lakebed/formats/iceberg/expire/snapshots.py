@@ -8,7 +8,7 @@ nor a kept snapshot need.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from lakebed.formats.iceberg.codec.updates import Words, ref_is
 from lakebed.formats.iceberg.committing import change_metadata
 from lakebed.formats.iceberg.expire import options as mine
 from lakebed.formats.iceberg.files import Files, spelled
-from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
+from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
 from lakebed.formats.iceberg.writers import before_expiry
 from lakebed.kernel import clock
@@ -149,11 +149,25 @@ def with_unused(files: Files, metadata: TableMetadata, plan: ExpirePlan) -> Expi
     schemas = {metadata.current_schema_id, *(snapshot.schema_id for snapshot in kept)}
     specs = {metadata.default_spec_id}
     for snapshot in kept:
-        specs.update(manifest.spec_id for manifest in read_manifest_list(files, snapshot))
+        specs.update(manifest.spec_id for manifest in manifests_of(files, metadata, snapshot))
+    schemas |= _sources(metadata, specs, schemas)
     return replace(
         plan, schemas=tuple(id for id in metadata.schema_documents if id not in schemas),
         specs=tuple(id for id in metadata.specs if id not in specs),
     )  # fmt: skip
+
+
+def _sources(metadata: TableMetadata, specs: Collection[int], kept: Collection[int | None]) -> set[int]:
+    """The newest schemas that have the columns of partition fields which no kept schema has: without one of them
+    readers could not tell the type of these partitions' values."""
+    known = {id for key, schema in metadata.schemas.items() if key in kept for id in schema.field_ids}
+    wanted = {field.source_id for id in specs if id in metadata.specs for field in metadata.specs[id].fields} - known
+    found: set[int] = set()
+    for key, schema in [*metadata.schemas.items()][::-1]:
+        if wanted & schema.field_ids:
+            found.add(key)
+            wanted -= schema.field_ids
+    return found
 
 
 @dataclass(slots=True)
@@ -206,7 +220,7 @@ def unreachable(files: Files, metadata: TableMetadata, gone: set[int]) -> list[s
     lost: dict[str, ManifestFile] = {}
     lists: list[str] = []
     for snapshot in metadata.snapshots.values():
-        manifests = {m.path: m for m in read_manifest_list(files, snapshot)}
+        manifests = {m.path: m for m in manifests_of(files, metadata, snapshot)}
         if snapshot.snapshot_id in gone:
             lost |= manifests
             lists.append(snapshot.manifest_list)

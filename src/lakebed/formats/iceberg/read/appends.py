@@ -19,7 +19,7 @@ from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.entries import FileTask, data_files
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import read_manifest_list
+from lakebed.formats.iceberg.manifests import manifests_of
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.plan import (
     SPLIT_SIZE,
@@ -72,7 +72,7 @@ def _added(
     """The data files that each of the snapshots added, in the order of the snapshots."""
     for snapshot in snapshots:
         mine: list[ManifestFile] = [
-            m for m in read_manifest_list(files, snapshot) if m.added_snapshot_id in (None, snapshot.snapshot_id)
+            m for m in manifests_of(files, metadata, snapshot) if m.added_snapshot_id in (None, snapshot.snapshot_id)
         ]
         data, _ = kept_manifests(metadata, mine, pruning)
         for spec_id, manifests in data.items():

@@ -26,7 +26,7 @@ from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.entries import DeleteFile, DeleteIndex, FileTask, delete_files, partition_key
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
+from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import live_positions, read_task
 from lakebed.formats.iceberg.read.matching import carried_over, row_numbers
@@ -154,7 +154,7 @@ class _Version:
     def of(
         cls, files: Files, metadata: TableMetadata, snapshot: Snapshot | None, pruning: Pruning
     ) -> _Version:  # fmt: skip
-        found = read_manifest_list(files, snapshot) if snapshot is not None else []
+        found = manifests_of(files, metadata, snapshot) if snapshot is not None else []
         data, deletes = kept_manifests(metadata, found, pruning)
         known = {}
         for some in deletes.values():

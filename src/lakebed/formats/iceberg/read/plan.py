@@ -17,7 +17,7 @@ from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.entries import DeleteFile, DeleteIndex, FileTask, delete_files
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
+from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import ByteRange, read_task
 from lakebed.formats.iceberg.read.equality_bounds import EqualityBounds
@@ -70,7 +70,7 @@ def scan_tasks(
     """The data files of a snapshot that pruning leaves, each with its deletes, in manifest order."""
     if snapshot is None:
         return
-    data, deletes = kept_manifests(metadata, read_manifest_list(files, snapshot), pruning)
+    data, deletes = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
     found = list(live_deletes(files, metadata, deletes))
     index = DeleteIndex(found, unpartitioned(metadata))
     bounds = EqualityBounds.of(found, metadata.schema)

@@ -22,7 +22,7 @@ from lakebed.formats.iceberg.codec.manifest import EXISTING
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.committing import Produced, commit_snapshot
-from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
+from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, one_of, option_text
 from lakebed.model.upkeep import RewriteResult, Skipped
 
@@ -77,7 +77,7 @@ def rewrite_manifests(access: TableAccess, branch: str, options: Mapping[str, ob
     given = OPTIONS.parse(options)
     metadata = access.load().metadata
     head = metadata.head(branch)
-    groups = _groups(metadata, read_manifest_list(access.files, head) if head else [], given)
+    groups = _groups(metadata, manifests_of(access.files, metadata, head) if head else [], given)
     before = [m for group in groups if group.is_worth_it for m in group.manifests]
     skipped = tuple(
         Skipped(m.path, "it would become one manifest again")

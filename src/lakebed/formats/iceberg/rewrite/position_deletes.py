@@ -25,7 +25,7 @@ from lakebed.formats.iceberg.codec.puffin import Positions
 from lakebed.formats.iceberg.entries import Content, DeleteFile, DeleteIndex, FileTask, delete_files, partition_key
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import partition_path
-from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
+from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.data import predicate_schema
 from lakebed.formats.iceberg.read.deletes import deleted_positions, positions_by_path
@@ -157,7 +157,7 @@ def _position_deletes(
     """The live position delete files (no vectors) of the partitions that pruning leaves."""
     if snapshot is None:
         return
-    _, found = kept_manifests(metadata, read_manifest_list(files, snapshot), pruning)
+    _, found = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
     for spec_id, manifests in found.items():
         for entries in iter_entries(files, metadata, manifests, (*COLUMNS, *STATS_USED)):
             wanted = pruning.entries(entries, metadata.specs[spec_id])
@@ -246,7 +246,7 @@ def _inputs(
     specs = unpartitioned(metadata)
     indices = [DeleteIndex(group, specs) for group in groups]
     found: list[list[FileTask]] = [[] for _ in groups]
-    data, others = kept_manifests(metadata, read_manifest_list(files, snapshot), None)
+    data, others = kept_manifests(metadata, manifests_of(files, metadata, snapshot), None)
     hidden = _with_vectors(files, metadata, others) if metadata.format_version > 2 else set()
     for manifests in data.values():
         for entries in iter_entries(files, metadata, manifests):

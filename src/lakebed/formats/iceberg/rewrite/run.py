@@ -17,7 +17,7 @@ from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.catalog import TableAccess
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.entries import DataFile, DeleteFile
-from lakebed.formats.iceberg.manifests import iter_entries, read_manifest_list
+from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.read.context import DELETE_MEMORY, ReadContext
 from lakebed.formats.iceberg.read.data import predicate_schema
 from lakebed.formats.iceberg.read.plan import kept_manifests, live_deletes, unpartitioned
@@ -37,7 +37,7 @@ from lakebed.formats.iceberg.rewrite.tasks import (
     Way,
 )
 from lakebed.formats.iceberg.write.files import WriteTarget
-from lakebed.formats.iceberg.write.routing import Router
+from lakebed.formats.iceberg.write.routing import Router, Sorter
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine, LocalEngine
@@ -93,7 +93,30 @@ class IcebergRewrite:
         overlap = order.first if order is not None and rules.overlap_depth is not None else None
         live = LiveFiles.of(access.files, metadata, snapshot, pruning, overlap)
         plan = plan_groups(live.table, rules)
-        return cls(access, metadata, snapshot, branch, options, rules, plan, live, order, commit_options, context)
+        planned = cls(access, metadata, snapshot, branch, options, rules, plan, live, order, commit_options, context)
+        if plan.groups:  # what cannot be written is refused now, so that a dry run promises nothing that a run refuses
+            planned.router()
+            planned.target()
+            if order is not None and isinstance(order.keys, Sorter):
+                order.keys.refuse_lost()
+        return planned
+
+    def router(self) -> Router | None:
+        """What spreads rows over the partitions of the output spec, where some files are of another one.
+        UnsupportedError where a column that it needs was dropped."""
+        if not any(group.repartitioned for group in self.plan.groups):
+            return None
+        router = Router(self.metadata.schema, self.metadata.specs[self.rules.output_spec])
+        router.refuse_lost()
+        return router
+
+    def target(self) -> WriteTarget:
+        """Where new files go and what they hold. UnsupportedError for what lakebed does not write."""
+        spec, order = self.metadata.specs[self.rules.output_spec], self.order
+        lineage = self.metadata.format_version >= 3
+        return WriteTarget.of(
+            self.access.files, self.metadata, spec.spec_id, lineage, order.id if order is not None else None
+        )
 
     def run(self, dry_run: bool = False, engine: Engine | None = None) -> RewriteResult:
         """Do it. Raises the error of the group that failed, CommitConflictError when another writer changed the same
@@ -125,7 +148,7 @@ class IcebergRewrite:
         """The delete files that nothing needs once these data files are gone."""
         assert self.snapshot is not None  # there is one
         files, metadata = self.access.files, self.metadata
-        data, deletes = kept_manifests(metadata, read_manifest_list(files, self.snapshot), None)
+        data, deletes = kept_manifests(metadata, manifests_of(files, metadata, self.snapshot), None)
         found = list(live_deletes(files, metadata, deletes))
         if not found:
             return []
@@ -149,11 +172,7 @@ class _Run:
         metadata, options, order = rewrite.metadata, rewrite.options, rewrite.order
         self._partial: bool = options[opt.PARTIAL]
         lineage = metadata.format_version >= 3
-        spec = metadata.specs[rewrite.rules.output_spec]
-        target = WriteTarget.of(
-            rewrite.access.files, metadata, spec.spec_id, lineage, order.id if order is not None else None
-        )
-        router = Router(metadata.schema, spec) if any(g.repartitioned for g in rewrite.plan.groups) else None
+        target, router = rewrite.target(), rewrite.router()
         self._stop = Stop()
         runner = TaskRunner(
             rewrite.context, target, rewrite.rules.sizes, order.keys if order is not None else None, router,

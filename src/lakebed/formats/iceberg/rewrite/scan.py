@@ -19,7 +19,7 @@ from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.entries import DeleteIndex, FileTask, Metrics, data_files, distinct_partitions
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import partition_path
-from lakebed.formats.iceberg.manifests import map_runs, read_entries, read_manifest_list, runs_of
+from lakebed.formats.iceberg.manifests import manifests_of, map_runs, read_entries, runs_of
 from lakebed.formats.iceberg.read.plan import BySpec, kept_manifests, live_deletes, unpartitioned
 from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
 from lakebed.formats.iceberg.rewrite.delete_counts import DELETE_COLUMNS, DeleteCounts
@@ -46,7 +46,7 @@ class LiveFiles:
         cls, files: Files, metadata: TableMetadata, snapshot: Snapshot, pruning: Pruning, overlap_of: int | None = None
     ) -> LiveFiles:
         """Those that may hold a row that pruning wants; `overlap_of` is the column whose ranges are compared."""
-        data, deletes = kept_manifests(metadata, read_manifest_list(files, snapshot), pruning)
+        data, deletes = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
         tables = [read_entries(files, metadata, some, DELETE_COLUMNS) for some in deletes.values()]
         planner = _Planner(metadata, pruning, DeleteCounts(tables, unpartitioned(metadata)), overlap_of)
         runs = tuple(run for some in data.values() for run in runs_of(some))

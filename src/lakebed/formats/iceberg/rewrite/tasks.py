@@ -147,12 +147,12 @@ class TaskRunner:
         router = self.router if task.repartition else None
         counted = _Counted(router)
         batches = counted.count(batch for one in task.inputs for batch in self.rows(one))
-        keys = ByPartition(router, self.order) if router is not None else self.order
-        assert keys is not None  # else there is nothing to arrange
+        several = router is not None and bool(router.spec.fields)  # else all rows go into one partition
+        keys = ByPartition(router, self.order) if router is not None and several else self.order
         size = sum(one.data.size for one in task.inputs)
         partition = task.inputs[0].data.partition
         paces: dict[Hashable, Pace] = {}
-        for batch in sorted_batches(batches, keys, self.memory):
+        for batch in sorted_batches(batches, keys, self.memory) if keys is not None else batches:
             for bucket, some in _by_bucket(router, batch, partition):
                 share = size * counted.rows.get(bucket, counted.total) // max(counted.total, 1)
                 whole = len(counted.rows) <= 1

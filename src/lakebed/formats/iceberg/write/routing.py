@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
-from pyiceberg.transforms import Transform
+from pyiceberg.transforms import Transform, VoidTransform
 from pyiceberg.types import IcebergType
 
 from lakebed.errors import UnsupportedError
@@ -48,6 +48,12 @@ class Router:
     schema: Schema
     spec: PartitionSpec
 
+    def refuse_lost(self) -> None:
+        """UnsupportedError for a partition field whose column was dropped: rows cannot be told apart by it."""
+        for field in self.spec.fields:
+            if not isinstance(field.transform, VoidTransform):
+                _source(self.schema, field.source_id, f"partition field {field.name!r}")
+
     def group(self, rows: pa.Table) -> Grouped:
         """The partition of each row."""
         if not self.spec.fields:
@@ -73,6 +79,11 @@ class Sorter:
     def __bool__(self) -> bool:
         return bool(self.order.fields)
 
+    def refuse_lost(self) -> None:
+        """UnsupportedError for an order by a column that was dropped."""
+        for field in self.order.fields:
+            _source(self.schema, field.source_id, "the sort order")
+
     def keys(self, rows: pa.Table) -> pa.Table:
         """The sort keys in a form that compares column by column."""
         columns, directions = [], []
@@ -89,18 +100,25 @@ class Sorter:
 
 
 def derived(rows: pa.Table, schema: Schema, source_id: int, transform: Transform[Any, Any], where: str) -> pa.Array:
-    """The transform of a column, found by field id, also inside structs. UnsupportedError for a dropped column."""
+    """The transform of a column, found by field id, also inside structs. UnsupportedError for a dropped column, unless
+    the transform is void, which is what is left of a partition field that was dropped before its column."""
+    if isinstance(transform, VoidTransform) and source_id not in schema.field_ids:
+        return pa.nulls(len(rows))
+    names, kind = _source(schema, source_id, where)
+    array = one_chunk(rows.column(names[0]))
+    for name in names[1:]:
+        array = pc.struct_field(array, name)
+    return transformed(transform, array, kind)
+
+
+def _source(schema: Schema, source_id: int, where: str) -> tuple[tuple[str, ...], IcebergType]:
     path = source_path(schema, source_id)
     if path is None:
         raise UnsupportedError(
             f"{where} rests on column {source_id}, which the table has no more",
             todo="Let the table's engine remove the field from its partition spec or sort order",
         )
-    names, kind = path
-    array = one_chunk(rows.column(names[0]))
-    for name in names[1:]:
-        array = pc.struct_field(array, name)
-    return transformed(transform, array, kind)
+    return path
 
 
 def source_path(schema: Schema, field_id: int) -> tuple[tuple[str, ...], IcebergType] | None:

@@ -194,7 +194,11 @@ class IcebergSink:
         """What this build does not write, before any row is read."""
         refuse_unaudited(self.metadata.properties, self.branch, self.metadata.location)
         self._maker().target.refuse_partition()
-        unknown = [f.name for f in self.metadata.spec.fields if f.source_id not in self.metadata.schema.field_ids]
+        unknown = [
+            f.name
+            for f in self.metadata.spec.fields
+            if f.source_id not in self.metadata.schema.field_ids and str(f.transform) != "void"
+        ]
         if unknown:
             raise UsageError(
                 f"partition field {unknown[0]!r} rests on a column that the table has no more",
