@@ -46,31 +46,52 @@ def _steps() -> st.SearchStrategy[list[Step]]:
     return st.lists(write | service, min_size=1, max_size=9)
 
 
+Version = tuple[int | None, int, bool]
+"""Ordering value, commit, live."""
+
+
 class Model:
-    """The table as a dictionary: key to (ordering value, commit, live). Deletes with a value stay as tombstones."""
+    """The table as two dictionaries, key to version: the rows of the base file, and what the log makes of its own
+    versions before it meets them. Deletes stay in the log as tombstones."""
 
     def __init__(self, event_time: bool) -> None:
         self.event_time = event_time
-        self.now: dict[str, tuple[int | None, int, bool]] = {}
+        self.base: dict[str, Version] = {}
+        self.log: dict[str, Version] = {}
+
+    def insert(self, key: str, ordering: int, commit: int) -> None:
+        self.base[key] = ordering, commit, True
 
     def upsert(self, key: str, ordering: int, commit: int) -> None:
-        if self._wins(key, ordering):
-            self.now[key] = (ordering, commit, True)
+        self._put(key, (ordering, commit, True))
 
     def delete(self, key: str, ordering: int | None, commit: int) -> None:
-        if ordering is None or self._wins(key, ordering):
-            self.now[key] = (ordering, commit, False)
+        self._put(key, (ordering, commit, False))
 
     def fold(self) -> None:
         """A compaction forgets tombstones."""
-        self.now = {key: version for key, version in self.now.items() if version[2]}
+        self.base = {key: version for key, version in self.now.items() if version[2]}
+        self.log = {}
+
+    @property
+    def now(self) -> dict[str, Version]:
+        """The newest version of each key."""
+        won = {
+            key: version
+            for key, version in self.log.items()
+            if key not in self.base or self._wins(version, self.base[key])
+        }
+        return self.base | won
 
     def live(self) -> dict[str, int]:
         return {key: commit for key, (_, commit, alive) in self.now.items() if alive}
 
-    def _wins(self, key: str, ordering: int) -> bool:
-        old = self.now.get(key)
-        return old is None or not self.event_time or old[0] is None or ordering >= old[0]
+    def _put(self, key: str, version: Version) -> None:
+        if key not in self.log or self._wins(version, self.log[key]):
+            self.log[key] = version
+
+    def _wins(self, new: Version, old: Version) -> bool:
+        return not self.event_time or new[0] is None or old[0] is None or new[0] >= old[0]
 
 
 class History:
@@ -87,7 +108,7 @@ class History:
         base = self.table.base("g", 1, [{"id": key, "ts": 2, "x": "1"} for key in "abc"])
         self.table.done(1, [base], operation="BULK_INSERT", inserts=3)
         for key in "abc":
-            self.model.upsert(key, 2, 1)
+            self.model.insert(key, 2, 1)
         self.states = {1: self.model.live()}
 
     def play(self, step: Step) -> None:
@@ -108,6 +129,9 @@ class History:
         rows = [{"id": key, "ts": ts, "x": str(self.clock)} for key, ts in step.rows.items()]
         content = self.table.data(self.clock, rows) if rows else b""
         deletes = {key: ts for key, ts in step.deletes.items() if key not in step.rows}
+        if self.planned and self.model.event_time:
+            # What comes after such a delete meets the base file of the moment, and a planned compaction changes that.
+            deletes = {key: ts for key, ts in deletes.items() if ts is not None}
         content += self.table.deletes(self.clock, deletes) if deletes else b""
         if not content:
             return

@@ -195,6 +195,28 @@ def _is_newer(ordering: Sequence[pa.Array], merged: MergedLog, entries: Ints, ru
     return is_greater(rules.comparable(ordering), rules.comparable(theirs))
 
 
+def came_back(
+    merged: MergedLog, keys: pa.Array, commits: pa.Array, ordering: Sequence[pa.Array], rules: MergeRules
+) -> Bools:
+    """Which rows of a later state are not the ones that stood when the log was `merged`, though no commit since wrote
+    them: base rows that the log's version of their key, or its delete, had hidden then. `commits` are their commit
+    times, `ordering` their ordering columns."""
+    found = pc.index_in(keys, value_set=merged.keys)
+    hit = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+    back = np.zeros(len(keys), bool)
+    if not len(hit):
+        return back
+    places = found.drop_null().to_numpy().astype(np.int64)
+    winner = merged.winner[places]
+    mine = pa.array(hit)
+    hidden = merged.final[places] | ~_is_newer([column.take(mine) for column in ordering], merged, winner, rules)
+    times = merged.entries.rows.column("_hoodie_commit_time")
+    written = times.take(pa.array(winner, mask=winner >= len(merged.entries.row_at)))
+    same = pc.fill_null(pc.equal(written, commits.take(mine)), False).to_numpy()
+    back[hit] = hidden & ~(same & ~merged.gone[places])
+    return back
+
+
 def log_rows(merged: MergedLog, places: Ints, columns: Sequence[str]) -> pa.Table:
     """The merged rows of some keys from the log alone; a column that no entry of the key brings is the newest's."""
     arrays = []

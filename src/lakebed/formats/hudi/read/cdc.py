@@ -227,7 +227,7 @@ class _Planner:
             if not (logs and self._logs_are_full):
                 raise
             return FileGroupChange(time, partition, logs, deletes=deletes, gone=error.file or group.file_id)
-        late = before is not None and self._revivals.possible(partition, group, just_before(self._wanted.orders[time]))
+        late = bool(before and before.logs) and self._revivals.possible(partition, group, self._wanted.orders[time])
         return FileGroupChange(time, partition, logs, before, after, deletes, revives=late)
 
     def _brings_changes(self, commit: CommitMetadata, stats: Sequence[WriteStat], logged: bool, time: str) -> bool:

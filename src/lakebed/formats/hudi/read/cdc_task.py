@@ -22,6 +22,7 @@ from lakebed.formats.hudi.codec.cdc import CdcMode, cdc_mode
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
 from lakebed.formats.hudi.codec.record_keys import row_keys
 from lakebed.formats.hudi.codec.timestamps import Units, units_of_block
+from lakebed.formats.hudi.merge import MergedLog
 from lakebed.formats.hudi.read.files import fitted
 from lakebed.formats.hudi.read.gone import needed
 from lakebed.formats.hudi.read.slice_reader import SliceReader
@@ -140,7 +141,7 @@ class RowChanges:
         """The changes as the slices tell them."""
         new: list[pa.RecordBatch] = []
         there: list[pa.Array] = []
-        back = self.reader.log_deletes(change.before) if change.revives and change.before else None
+        back = [self.reader.merged_log(change.before)] if change.revives and change.before else []
         for batch in self._rows(change, change.after, every=change.deletes or bool(back)):
             if change.deletes:
                 there += row_keys(batch, self.reader.keys).chunks
@@ -155,12 +156,10 @@ class RowChanges:
             return
         yield from self._held_against(change, change.before, new, there)
 
-    def _brought(self, change: FileGroupChange, batch: pa.RecordBatch, back: pa.Array | None) -> pa.Array:
+    def _brought(self, change: FileGroupChange, batch: pa.RecordBatch, back: list[MergedLog]) -> pa.Array:
         """Which rows the commit wrote, or brought back."""
         written = pc.equal(batch.column(COMMIT_TIME), change.instant)
-        if not back:
-            return written
-        return pc.or_(written, pc.is_in(row_keys(batch, self.reader.keys).combine_chunks(), value_set=back))
+        return pc.or_(written, pa.array(self.reader.came_back(batch, back))) if back else written
 
     def _held_against(
         self, change: FileGroupChange, before: SlicePaths, new: list[pa.RecordBatch], there: list[pa.Array]
@@ -189,7 +188,8 @@ class RowChanges:
         """The rows of a slice: all of them, or at least those that the commit wrote."""
         if paths is None:
             return
-        given = (COMMIT_TIME, *self.reader.keys, *(name for name in self.columns if name not in META))
+        fixed = (*self.reader.keys, *(self.reader.rules.ordering if change.revives else ()))
+        given = (COMMIT_TIME, *fixed, *(name for name in self.columns if name not in META))
         narrow = None if every or not change.instant else pc.field(COMMIT_TIME) == change.instant
         only = None if paths is not change.after or not change.instant else frozenset([change.instant])
         yield from self.reader.open(paths, tuple(dict.fromkeys(given)), narrow=narrow, instants=only).rows()

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from lakebed.formats.hudi.codec.record_keys import KeyForm, row_keys
 from lakebed.formats.hudi.codec.timestamps import bare_unit
+from lakebed.formats.hudi.merge import MergedLog
 from lakebed.formats.hudi.read.slice_reader import SliceReader
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
@@ -37,7 +38,7 @@ class ChangesTask:
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
         """The split's rows as +I, then its deletes as -D."""
         comparing = bool(split.before) or len(split.slices) > 1
-        back = _joined([self.reader.log_deletes(paths) for paths in split.revived])
+        back = [self.reader.merged_log(paths) for paths in split.revived]
         keyed = comparing or len(back) > 0
         alive: list[pa.Array] = []
         deletes: list[pa.RecordBatch] = []
@@ -59,7 +60,7 @@ class ChangesTask:
             yield from self._out(batch, RowKind.DELETE)
 
     def _columns(self, keyed: bool) -> tuple[str, ...]:
-        extra = (COMMIT_TIME, *(self.reader.keys if keyed else ()))
+        extra = (COMMIT_TIME, *((*self.reader.keys, *self.reader.rules.ordering) if keyed else ()))
         return tuple(dict.fromkeys([*self.decoded, *extra]))
 
     def _narrow(self) -> pc.Expression | None:
@@ -74,13 +75,14 @@ class ChangesTask:
             return pc.is_valid(instants)
         return pc.is_in(instants, value_set=pa.array(sorted(self.commits), pa.string()))
 
-    def _in_range(self, batch: pa.RecordBatch, back: pa.Array) -> pa.RecordBatch:
-        """The rows that the range wrote, and those with keys in `back`, which it brought back."""
+    def _in_range(self, batch: pa.RecordBatch, back: list[MergedLog]) -> pa.RecordBatch:
+        """The rows that the range wrote, and those that it brought back: the logs `back` from before it had hidden
+        them."""
         if self.commits is None:
             return batch
         within = self._within(batch.column(COMMIT_TIME))
-        if len(back):
-            within = pc.or_(within, pc.is_in(row_keys(batch, self.reader.keys).combine_chunks(), value_set=back))
+        if back:
+            within = pc.or_(within, pa.array(self.reader.came_back(batch, back)))
         return batch if pc.all(within).as_py() else batch.filter(within)
 
     def _missing(self, split: HudiSplit, alive: list[pa.Array], known: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -258,7 +258,7 @@ class _Planner:
             ]
             group = groups.get(file_id)
             bound = just_before(min(orders, default=""))
-            if group is None or not orders or not self._revivals.possible(partition, group, bound):
+            if group is None or not orders or not self._revivals.possible(partition, group, max(orders)):
                 continue
             view = view_of(self._wanted.view.timeline, bound, archived=self._wanted.view.archived)
             before = slice_of(partition, group, view, self._written)

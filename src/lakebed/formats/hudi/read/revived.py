@@ -1,8 +1,8 @@
 """Rows that come back: a late row takes the place of a delete without an ordering value, loses to the base row by its
 own value, and the base row is there again, with the commit time that it had (see `merge.py`).
 
-No commit time tells of such a change, so the slice from before it is asked which keys its log deletes. That is done
-only for file groups whose log deleted something before.
+No commit time tells of such a change, so rows are held against what the log of the slice from before it made of their
+keys. That is done only for file groups whose log deleted something.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Revivals:
     state: TableState
     view: View
 
-    def possible(self, partition: str, group: FileGroup, after: str) -> bool:
+    def possible(self, partition: str, group: FileGroup, until: str) -> bool:
         """Whether a log of the group can hold deletes from up to a time, in what ranges count in. Of archived commits
         that is not known."""
         if not self._by_event_time:
             return False
         first = self._first_deletes.get((partition, group.file_id), "")
-        return bool(first and first <= after) or any(log.instant < self.state.timeline.start for log in group.logs)
+        return bool(first and first <= until) or any(log.instant < self.state.timeline.start for log in group.logs)
 
     @cached_property
     def _by_event_time(self) -> bool:

@@ -7,7 +7,7 @@ through batch by batch; the log of the slice is held in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from lakebed.formats.hudi.codec.internal_schema import NO_HISTORY, SchemaHistory
 from lakebed.formats.hudi.codec.log import BlockKind
 from lakebed.formats.hudi.codec.record_keys import KeyForm, row_keys
 from lakebed.formats.hudi.layout import META_COLUMNS, parse_base_name
-from lakebed.formats.hudi.merge import BaseMerge, MergedLog, log_rows, merge_base, merge_log, overlaid
+from lakebed.formats.hudi.merge import BaseMerge, MergedLog, came_back, log_rows, merge_base, merge_log, overlaid
 from lakebed.formats.hudi.ranks import Bools
 from lakebed.formats.hudi.read.files import base_batches, fitted, row_groups
 from lakebed.formats.hudi.read.logs import LogReader, deleting, scan_logs
@@ -108,15 +108,21 @@ class SliceReader:
                 "clustering), or bootstrap as FULL_RECORD",
             )
 
-    def log_deletes(self, paths: SlicePaths) -> pa.Array:
-        """The keys that the slice's log deletes without an ordering value, so that no base row of theirs stands."""
+    def merged_log(self, paths: SlicePaths) -> MergedLog:
+        """What the slice's log makes of its versions, before it meets the base file."""
         scanned = scan_logs(self.store, paths.logs, replace(self.blocks, until=paths.until))
-        if not any(block.kind is BlockKind.DELETE for block in scanned.blocks):
-            return pa.array([], pa.string())
-        target = self.target((), True)
+        target = self.target(("_hoodie_commit_time",), True)
         decoding = LogReader(target, self.keys, self.rules, self.scratch, None, self.schemas, self.key_form)
-        merged = merge_log(decoding.entries(scanned.blocks), self.rules)
-        return merged.keys.filter(pa.array(merged.gone & merged.final))
+        return merge_log(decoding.entries(scanned.blocks), self.rules)
+
+    def came_back(self, batch: pa.RecordBatch, earlier: Sequence[MergedLog]) -> Bools:
+        """Which rows of a later state the logs of earlier slices had hidden; see `merge.came_back`."""
+        keys = row_keys(batch, self.keys).combine_chunks()
+        ordering = [batch.column(name) for name in self.rules.ordering]
+        back = np.zeros(batch.num_rows, bool)
+        for merged in earlier:
+            back |= came_back(merged, keys, batch.column("_hoodie_commit_time"), ordering, self.rules)
+        return back
 
     def _open_unmerged(self, paths: SlicePaths, columns: tuple[str, ...]) -> MergedSlice:
         """Every data row of the log as it stands: all that can be had of a table whose rules are not known."""
