@@ -74,6 +74,18 @@ def test_a_changelog_holds_each_change_once(tmp_path: Path, version: int, make: 
 
 
 @BOTH
+@pytest.mark.parametrize("make", [_pending, _done])
+def test_the_changelog_has_no_second_copies(tmp_path: Path, version: int, make: Any) -> None:
+    made = make(tmp_path, version)
+    log = made.log("h", 3 if version == 6 else 6, made.data(6, [{"id": "c", "ts": 6, "x": "c6"}]), version=2)
+    made.done(6, [log] if make is _done else [])
+    found = made.open(changelog__enabled=True).changes(["id", "x"], after=t(1.6)).read_all().to_pylist()
+    told = [(row["_row_kind"], row["id"], row["x"]) for row in found]
+    wanted = [("+I", "a", "a4"), ("+I", "d", "d4"), ("-D", "b", None)]
+    assert told == wanted + [("+I", "c", "c6")] * (make is _done)
+
+
+@BOTH
 def test_writes_after_the_clustering(tmp_path: Path, version: int) -> None:
     table = _done(tmp_path, version)
     log = table.log("h", 3 if version == 6 else 6, table.data(6, [{"id": "c", "ts": 6, "x": "c6"}]), version=2)
