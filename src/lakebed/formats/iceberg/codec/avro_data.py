@@ -6,6 +6,7 @@ fixed bytes are `fixed`; a map whose keys are no text is an array of records wit
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any
 
 import numpy as np
@@ -76,9 +77,31 @@ def _record(name: str, fields: list[pa.Field]) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": [_field(field) for field in fields]}
 
 
+def avro_name(name: str) -> str:
+    """A column's name as Avro allows it: letters, digits and `_`, no digit first (AvroSchemaUtil.sanitize).
+
+    Java looks at UTF-16 units: what is no letter or digit becomes `_xHEX`, a digit that comes first gets a `_`.
+    """
+    raw = name.encode("utf-16-be", "surrogatepass")
+    units = [chr(int.from_bytes(raw[at : at + 2], "big")) for at in range(0, len(raw), 2)]
+    return "".join(_unit(unit, at == 0) for at, unit in enumerate(units))
+
+
+def _unit(unit: str, is_first: bool) -> str:
+    kind = unicodedata.category(unit)
+    if unit == "_" or kind in ("Lu", "Ll", "Lt", "Lm", "Lo"):
+        return unit
+    if kind == "Nd":
+        return f"_{unit}" if is_first else unit
+    return f"_x{ord(unit):X}"
+
+
 def _field(field: pa.Field) -> dict[str, Any]:
     id = _id(field)
-    found: dict[str, Any] = {"name": field.name, "type": _optional(field, id)}
+    name = avro_name(field.name)
+    found: dict[str, Any] = {"name": name, "type": _optional(field, id)}
+    if name != field.name:
+        found["iceberg-field-name"] = field.name
     if field.nullable:
         found["default"] = None
     return {**found, "field-id": id}
