@@ -23,6 +23,7 @@ SIGNATURES = {
     "tag": ["name", "snapshot"],
     "delete_tag": ["name"],
     "inspect": ["options"],
+    "relocate": ["dry_run"],
 }
 
 

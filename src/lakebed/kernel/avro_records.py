@@ -58,6 +58,11 @@ def parsed_schema(text: bytes | str) -> Any:
     return _parsed(text.encode() if isinstance(text, str) else text, False)
 
 
+def numbers_schema(text: bytes) -> Any:
+    """The same with logical types as the numbers that they are stored as."""
+    return _parsed(text, True)
+
+
 @functools.lru_cache(maxsize=64)
 def _parsed(text: bytes, numbers: bool) -> Any:
     schema = json.loads(text)

@@ -64,6 +64,19 @@ class ExpireResult:
 
 
 @dataclass(frozen=True, slots=True)
+class RelocateResult:
+    """`moved_from` is where the metadata said that the table lies, `location` where it lies now; `manifests` and
+    `delete_files` are how many of each were written anew."""
+
+    moved_from: str
+    location: str
+    manifests: int
+    delete_files: int
+    dry_run: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Blocker:
     """What holds an instant in the active timeline, and what would free it."""
 

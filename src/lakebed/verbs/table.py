@@ -22,7 +22,7 @@ from lakebed.kernel.predicates import Where, find_column
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
-from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult
+from lakebed.model.upkeep import ArchiveResult, ExpireResult, RelocateResult, RewriteResult
 from lakebed.redaction import redacted
 from lakebed.verbs.read import ReadPlan, run
 from lakebed.verbs.stream import StreamReader
@@ -142,6 +142,10 @@ class Table(ABC):
     def delete_tag(self, name: str) -> None:
         """Remove such a name."""
         raise self._lacks("tags")
+
+    def relocate(self, dry_run: bool = False) -> RelocateResult:
+        """Make the folder where the table was opened its place, after it was moved or copied."""
+        raise self._lacks("relocation")
 
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
         """Health, blockers and advice. `options` are the settings of whoever writes the table and keeps it up, where

@@ -69,6 +69,11 @@ class Files:
             return ""
         return f"the table was moved or copied from {self.made_at}, and this file did not come along"
 
+    def moved(self, url: str) -> str:
+        """The location at which a file that was named below the old place lies now; that of other files as it is."""
+        here = self._here(url)
+        return here if self._alias and is_below(here, self.home.location) and here != _comparable(url) else url
+
     def reaches(self, url: str) -> bool:
         """Whether the table may touch a location."""
         try:

@@ -96,7 +96,7 @@ class _Report:
             self.findings.append(Finding(
                 Health.ATTENTION, f"the metadata says that the table lies at {self.access.moved_from}",
                 "it is a copy or was moved; its files are read from where it was opened, and it cannot be changed here",
-                "Open it at that place",
+                "Open it at that place, or make this its place with table.relocate()",
             ))  # fmt: skip
         if not self.properties[opt.GC_ENABLED]:
             self._attention(

@@ -85,8 +85,12 @@ class PathTable:
             raise UnsupportedError(
                 f"this table's metadata says that it lies at {self.moved_from}", table=self.name,
                 why="it is a copy or was moved, and new metadata would name files of the other place",
-                todo="Open it at that place",
+                todo="Open it at that place, or make this its place with table.relocate()",
             )  # fmt: skip
+        self.refuse_catalogs(base)
+
+    def refuse_catalogs(self, base: Loaded) -> None:
+        """UnsupportedError for a table of a catalog, which alone says what the current metadata is."""
         name = base.location.rpartition("/")[2]
         if layout.path_table_version(name) is None:
             raise UnsupportedError(
@@ -112,10 +116,13 @@ class PathTable:
     def commit(self, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
         """Claim the next version. UnsupportedError for a table that belongs to a catalog, which would not see it."""
         self.refuse_changes(base)
+        check(base, requirements)
+        return self.publish(base, applied(base.metadata, updates, clock.now_ms(), base.location))
+
+    def publish(self, base: Loaded, document: Mapping[str, Any]) -> Loaded:
+        """Claim the version after `base` for a document. LostRaceError, OutcomeUnknownError."""
         version = layout.path_table_version(base.location.rpartition("/")[2])
         assert version is not None
-        check(base, requirements)
-        document = applied(base.metadata, updates, clock.now_ms(), base.location)
         after = TableMetadata(document)
         compressed = after.properties.get("write.metadata.compression-codec", "none").lower() == "gzip"
         target = layout.path_table_metadata(version + 1, compressed)

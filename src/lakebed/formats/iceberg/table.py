@@ -9,7 +9,14 @@ from typing import Any, ClassVar, TypeGuard
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from lakebed.errors import CommitUnknownError, OptionError, ReadWarning, TableExistsError, UsageError
+from lakebed.errors import (
+    CommitUnknownError,
+    OptionError,
+    ReadWarning,
+    TableExistsError,
+    UnsupportedError,
+    UsageError,
+)
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.access import (
     LostRaceError,
@@ -34,6 +41,7 @@ from lakebed.formats.iceberg.read.data import predicate_schema
 from lakebed.formats.iceberg.read.plan import plan_snapshot
 from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.refs import create_branch, create_tag, delete_ref
+from lakebed.formats.iceberg.relocate.run import relocate
 from lakebed.formats.iceberg.rewrite.manifests import rewrite_manifests, rewrite_what
 from lakebed.formats.iceberg.rewrite.position_deletes import rewrite_position_deletes
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
@@ -50,7 +58,7 @@ from lakebed.kernel.predicates import Where, parse_where
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
-from lakebed.model.upkeep import ExpireResult, RewriteResult
+from lakebed.model.upkeep import ExpireResult, RelocateResult, RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table, checked_name, checked_position
 from lakebed.verbs.two_phase import TableWriter
@@ -297,6 +305,20 @@ class IcebergTable(Table):
         )
 
     @looks_again
+    def relocate(self, dry_run: bool = False) -> RelocateResult:
+        """Make the folder where the table was opened its place, after it was moved or copied.
+
+        Manifests, manifest lists and files of position deletes are written anew with the paths of this place, for all
+        snapshots, and the next metadata version names them. UnsupportedError for a catalog's table, and where files did
+        not come along; CommitConflictError when another change was faster.
+        """
+        if not isinstance(self.access, PathTable):
+            raise UnsupportedError(
+                "the place of a catalog's table is the catalog's", table=self.access.name,
+                todo="Register the metadata file of the new place with the catalog",
+            )  # fmt: skip
+        return relocate(self.access, dry_run)
+
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
         """Health of the branch: snapshots and refs, small files, deletes, manifests, metadata, and what to do.
 

@@ -48,7 +48,10 @@ class PaimonTable(Table):
     """A Paimon table. The options given lie over those of its schema; `branch` picks a branch."""
 
     format: ClassVar[str] = "paimon"
-    unknown_to_format: ClassVar[Mapping[str, str]] = {"archive": "Its history is bounded by expiring snapshots"}
+    unknown_to_format: ClassVar[Mapping[str, str]] = {
+        "archive": "Its history is bounded by expiring snapshots",
+        "relocation": "Its paths are relative: open it where it lies",
+    }
 
     def __init__(self, store: Store, options: Mapping[str, str] = {}) -> None:
         super().__init__(store, options)
@@ -139,7 +142,7 @@ class PaimonTable(Table):
         table = self._on_branch(options)
         schema = table.table_schema
         parsed = table._options(schema, options)
-        given = (*table.options, *options)
+        given = (*table.options, *option_texts(options))
         opt.refuse_stored_callbacks(schema.options, given, opt.COMMIT_CALLBACKS.key, table.location)
         maintain = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, parsed).run_if_due
         return PaimonSink(

@@ -50,7 +50,7 @@ from lakebed.kernel.staging import Run, StagedBuckets
 
 HELD_KEYS = 4_000_000
 """How many keys are held at once; with more, the files are read once for each part of them."""
-_FIELDS = (
+POSITION_DELETE_FIELDS = (
     NestedField(DELETE_FILE_PATH, "file_path", StringType(), required=True),
     NestedField(DELETE_FILE_POS, "pos", LongType(), required=True),
 )
@@ -190,7 +190,7 @@ class DeleteWriter:
     def of(cls, files: Files, metadata: TableMetadata, granularity: str) -> DeleteWriter:
         """The writer that the table's format version asks for."""
         properties = {**metadata.properties, "write.format.default": "parquet"}
-        schema = Schema(*_FIELDS)
+        schema = Schema(*POSITION_DELETE_FIELDS)
         return cls(files, metadata, Layout.of(properties, schema), granularity == "partition")
 
     @property
@@ -259,15 +259,15 @@ class DeleteWriter:
         names = pa.array([task.data.path for task, _ in group])
         rows = pa.table(
             {"file_path": names.take(pa.array(paths)), "pos": np.concatenate([p for _, p in group])},
-            schema=arrow_schema(_FIELDS, ids=True),
+            schema=arrow_schema(POSITION_DELETE_FIELDS, ids=True),
         )
         spec = self.metadata.specs[data.spec_id]
         name = f"{uuid.uuid4()}-deletes.parquet"
         url = data_location(
             self.metadata.location, self.metadata.properties, partition_path(spec, data.partition), name
         )
-        modes = {field.field_id: _FULL for field in _FIELDS}
-        sink = FORMATS["PARQUET"](self.files, url, rows.schema, leaves_of(_FIELDS), modes, self.layout)
+        modes = {field.field_id: _FULL for field in POSITION_DELETE_FIELDS}
+        sink = FORMATS["PARQUET"](self.files, url, rows.schema, leaves_of(POSITION_DELETE_FIELDS), modes, self.layout)
         try:
             sink.write(rows)
             done = sink.close()

@@ -1,0 +1,1 @@
+"""Giving a table that was moved or copied the place where it lies."""

@@ -1,0 +1,273 @@
+"""Gives a path table that was moved or copied the place where it lies: every path in its metadata is written anew.
+
+Rules: Iceberg's `RewriteTablePathUtil` (the procedure `rewrite_table_path`). Manifest lists and manifests of all
+snapshots name files by absolute path, and so do position delete files and the footers of deletion vectors: all of them
+get new files beside the old ones, and the next version of the metadata names these. Until it is claimed nothing has
+changed; nothing is written to the old place, and nothing is read from it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, UnsupportedError
+from lakebed.formats.iceberg.access import Loaded, LostRaceError, OutcomeUnknownError
+from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.puffin import read_footer, write_puffin
+from lakebed.formats.iceberg.codec.schema import arrow_schema
+from lakebed.formats.iceberg.codec.updates import applied
+from lakebed.formats.iceberg.entries import Content, DeleteFile, Metrics
+from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.path_table import PathTable
+from lakebed.formats.iceberg.read.deletes import positions_by_path
+from lakebed.formats.iceberg.relocate.paths import Names, as_json, rewritten
+from lakebed.formats.iceberg.write.formats import FORMATS, Layout
+from lakebed.formats.iceberg.write.leaves import leaves_of
+from lakebed.formats.iceberg.write.metrics_modes import MetricsMode
+from lakebed.formats.iceberg.write.row_deletes import POSITION_DELETE_FIELDS
+from lakebed.kernel import clock
+from lakebed.model.upkeep import RelocateResult
+
+_DELETED = 2
+_SHOWN = 5
+_DATA_FILE, _STATUS = 2, 0
+_PATH, _FORMAT, _ROWS, _SIZE, _CONTENT, _OFFSETS, _REFERENCED = 100, 101, 103, 104, 134, 132, 143
+_METRICS = {
+    108: "column_sizes", 109: "value_counts", 110: "null_value_counts", 137: "nan_value_counts", 125: "lower_bounds",
+    128: "upper_bounds",
+}  # fmt: skip
+_MANIFEST_PATH, _MANIFEST_LENGTH = 500, 501
+_PLACES = (
+    "write.data.path", "write.metadata.path", "write.folder-storage.path", "write.object-storage.path",
+)  # fmt: skip
+
+
+def relocate(table: PathTable, dry_run: bool) -> RelocateResult:
+    """Make the folder where the table was opened its place.
+
+    Raises UnsupportedError for a catalog's table and for one of which files did not come along, CommitConflictError
+    when another change was faster, CommitUnknownError when the store does not say. After an error nothing has changed.
+    """
+    loaded = table.load()
+    moved_from = table.moved_from
+    if not moved_from:
+        note = "the table lies where its metadata says: nothing is to do"
+        return RelocateResult(loaded.metadata.location, loaded.metadata.location, 0, 0, dry_run, notes=(note,))
+    table.refuse_catalogs(loaded)
+    files = table.files
+    move = _Move(Files(files.home, files.credentials, files.named, files.made_at), loaded.metadata, dry_run)
+    move.check_complete()
+    try:
+        document = move.document(loaded)
+        if not dry_run:
+            table.publish(loaded, document)
+    except LostRaceError as error:
+        move.remove()
+        raise CommitConflictError(
+            "the table was changed while it was relocated", table=table.name, why=str(error), todo="Relocate it again"
+        ) from error
+    except OutcomeUnknownError as error:
+        raise CommitUnknownError(
+            "the store does not say whether the table was relocated", table=table.name, why=str(error),
+            todo="Relocate it again: it says so where nothing is left to do",
+        ) from error  # fmt: skip
+    except Exception:
+        move.remove()
+        raise
+    return RelocateResult(moved_from, files.home.location, len(move.manifests), len(move.deletes), dry_run)
+
+
+@dataclass(slots=True)
+class _Move:
+    """What is written anew, each file once; `made` are the new files."""
+
+    files: Files
+    metadata: TableMetadata
+    dry_run: bool
+    manifests: dict[str, tuple[str, int]] = field(default_factory=dict)
+    deletes: dict[str, dict[int, Any]] = field(default_factory=dict)
+    made: list[str] = field(default_factory=list)
+
+    def path(self, url: str) -> str:
+        """The same file's path at the new place; one that lies elsewhere keeps its own."""
+        return self.files.moved(url)
+
+    def document(self, loaded: Loaded) -> dict[str, Any]:
+        """The metadata of the new place; files that it names are written."""
+        document: dict[str, Any] = as_json(applied(self.metadata, [], clock.now_ms(), loaded.location))
+        document["location"] = self.files.home.location
+        for found in document.get("snapshots") or ():
+            snapshot = self.metadata.snapshots[int(found["snapshot-id"])]
+            if snapshot.manifest_list:
+                found["manifest-list"] = self._manifest_list(snapshot)
+            else:
+                found["manifests"] = [self._manifest(path)[0] for path in snapshot.manifests]
+        for key, name in (
+            ("statistics", "statistics-path"), ("partition-statistics", "statistics-path"),
+            ("metadata-log", "metadata-file"),
+        ):  # fmt: skip
+            for found in document.get(key) or ():
+                found[name] = self.path(found[name])
+        properties = document.get("properties") or {}
+        for key in _PLACES:
+            if key in properties:
+                properties[key] = self.path(properties[key])
+        return document
+
+    def check_complete(self) -> None:
+        """UnsupportedError where files that the metadata names below the old place are not at the new one."""
+        home = self.files.home.location
+        there = {f"{home}/{info.path}" for info in self.files.home.walk("")}
+        lacking: list[str] = []
+
+        def look(record: dict[str, Any], names: Names) -> None:
+            data = record[names[_DATA_FILE]]
+            path = self.path(data[names[_PATH]])
+            if record[names[_STATUS]] != _DELETED and path.startswith(f"{home}/") and path not in there:
+                lacking.append(path)
+
+        manifests: set[str] = set()
+
+        def collect(record: dict[str, Any], names: Names) -> None:
+            manifests.add(record[names[_MANIFEST_PATH]])
+
+        for snapshot in self.metadata.snapshots.values():
+            manifests.update(snapshot.manifests)
+            if snapshot.manifest_list:
+                self._read(snapshot.manifest_list, collect, lacking)
+        for manifest in sorted(manifests):
+            self._read(manifest, look, lacking)
+        if lacking:
+            missing = sorted(set(lacking))
+            raise UnsupportedError(
+                "the table cannot be relocated", table=home, file=missing[0],
+                why=f"{len(missing)} of its files did not come along: {', '.join(missing[:_SHOWN])}",
+                todo="Copy them too, keeping their places below the table's folder",
+            )  # fmt: skip
+
+    def remove(self) -> None:
+        """Removes the new files, as far as the store lets us; what stays, orphan removal finds."""
+        with suppress(LakebedError, OSError):
+            self.files.delete_many(self.made)
+
+    # ---- metadata files ----
+
+    def _read(self, url: str, change: Any, lacking: list[str]) -> None:
+        try:
+            data = self.files.read(url)
+        except FileNotFoundError:
+            lacking.append(self.path(url))
+            return
+        rewritten(data, change, url)
+
+    def _manifest_list(self, snapshot: Snapshot) -> str:
+        def change(record: dict[str, Any], names: Names) -> None:
+            path, length = self._manifest(record[names[_MANIFEST_PATH]])
+            record[names[_MANIFEST_PATH]], record[names[_MANIFEST_LENGTH]] = path, length
+
+        data = rewritten(self.files.read(snapshot.manifest_list), change, snapshot.manifest_list)
+        return self._put(snapshot.manifest_list, f"snap-{snapshot.snapshot_id}-0-{uuid.uuid4()}.avro", data)
+
+    def _manifest(self, url: str) -> tuple[str, int]:
+        """The path and length of a manifest's new file."""
+        if url not in self.manifests:
+            data = rewritten(self.files.read(url), self._entry, url)
+            self.manifests[url] = self._put(url, f"{uuid.uuid4()}-m0.avro", data), len(data)
+        return self.manifests[url]
+
+    def _entry(self, record: dict[str, Any], names: Names) -> None:
+        data = record[names[_DATA_FILE]]
+        path = data[names[_PATH]]
+        position = _CONTENT in names and data[names[_CONTENT]] == Content.POSITION_DELETES
+        if position and record[names[_STATUS]] != _DELETED:
+            changes = self._delete_file(path, {id: data[name] for id, name in names.items() if name in data})
+        else:
+            changes = {_PATH: self.path(path)}
+        for id, value in changes.items():
+            if id in names:
+                data[names[id]] = value
+        if _REFERENCED in names and data[names[_REFERENCED]] is not None:
+            data[names[_REFERENCED]] = self.path(data[names[_REFERENCED]])
+
+    def _put(self, old: str, name: str, data: bytes) -> str:
+        """A new file beside an old one."""
+        url = f"{self.path(old).rpartition('/')[0]}/{name}"
+        if not self.dry_run:
+            self.made.append(url)
+            self.files.write(url, data)
+        return url
+
+    # ---- files of deletes, which name data files ----
+
+    def _delete_file(self, path: str, entry: Mapping[int, Any]) -> dict[int, Any]:
+        """What an entry says of the new file, by field id."""
+        if path not in self.deletes:
+            puffin = str(entry[_FORMAT]).upper() == "PUFFIN"
+            self.deletes[path] = self._puffin(path) if puffin else self._positions(path, entry)
+        return self.deletes[path]
+
+    def _puffin(self, path: str) -> dict[int, Any]:
+        """Blobs keep their offsets: they come first, in their order, and only the footer names data files."""
+        data = self.files.read(path)
+        blobs, properties = read_footer(data, path)
+        blobs = tuple(sorted(blobs, key=lambda blob: blob.offset))
+        moved = []
+        for blob in blobs:
+            texts = dict(blob.properties)
+            if "referenced-data-file" in texts:
+                texts["referenced-data-file"] = self.path(texts["referenced-data-file"])
+            moved.append((_with(blob, texts), data[blob.offset : blob.offset + blob.length]))
+        made, placed = write_puffin(moved, properties)
+        if [blob.offset for blob in placed] != [blob.offset for blob in blobs]:
+            raise UnsupportedError("a Puffin file with gaps between its blobs cannot be relocated", file=path)
+        return {_PATH: self._put(path, f"{uuid.uuid4()}-deletes.puffin", made), _SIZE: len(made)}
+
+    def _positions(self, path: str, entry: Mapping[int, Any]) -> dict[int, Any]:
+        url = f"{self.path(path).rpartition('/')[0]}/{uuid.uuid4()}-deletes.parquet"
+        if self.dry_run:
+            return {_PATH: url}
+        old = DeleteFile(
+            path, str(entry[_FORMAT]).upper(), Content.POSITION_DELETES, 0, (), int(entry[_ROWS]), int(entry[_SIZE])
+        )
+        found = {self.path(name): positions for name, positions in positions_by_path(self.files, old).items()}
+        names = sorted(found)
+        codes = np.repeat(np.arange(len(names)), [len(found[name]) for name in names])
+        positions = np.concatenate([found[name] for name in names]) if names else np.empty(0, np.int64)
+        rows = pa.table(
+            {"file_path": pa.array(names, pa.string()).take(pa.array(codes)), "pos": positions},
+            schema=arrow_schema(POSITION_DELETE_FIELDS, ids=True),
+        )
+        layout = Layout.of({"write.format.default": "parquet"}, Schema(*POSITION_DELETE_FIELDS))
+        modes = {one.field_id: MetricsMode.parse("full", "") for one in POSITION_DELETE_FIELDS}
+        self.made.append(url)
+        sink = FORMATS["PARQUET"](self.files, url, rows.schema, leaves_of(POSITION_DELETE_FIELDS), modes, layout)
+        try:
+            sink.write(rows)
+            done = sink.close()
+        except BaseException:
+            sink.abort()
+            raise
+        known = {_PATH: url, _FORMAT: "PARQUET", _ROWS: done.rows, _SIZE: done.size, _OFFSETS: list(done.split_offsets)}
+        return known | _figures(done.metrics)
+
+
+def _figures(metrics: Metrics) -> dict[int, Any]:
+    """Figures by column as the records of manifests hold them: a map is a list of pairs."""
+    return {
+        id: [{"key": key, "value": value} for key, value in getattr(metrics, name).items()]
+        for id, name in _METRICS.items()
+    }
+
+
+def _with(blob: Any, properties: Mapping[str, str]) -> Any:
+    return type(blob)(
+        blob.type, blob.offset, blob.length, blob.fields, blob.snapshot_id, blob.sequence_number, properties
+    )
