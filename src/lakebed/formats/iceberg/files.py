@@ -50,6 +50,11 @@ class Files:
     def __reduce__(self) -> tuple[Any, ...]:
         return Files, (self.home, self.credentials, self.named, self.made_at, self.locked)
 
+    @property
+    def location(self) -> str:
+        """The table's own place."""
+        return self.home.location
+
     def also(self, *places: str) -> Files:
         """The same files, and those below further places that the caller named, in one spelling."""
         return Files(self.home, self.credentials, (*self.named, *places), self.made_at, self.locked)

@@ -144,7 +144,7 @@ class OpenData:
         layout: Layout,
     ) -> None:  # fmt: skip
         self._schema, self._leaves, self._modes, self._layout = schema, leaves, modes, layout
-        self._url, self._table = url, files.home.location
+        self._url, self._table = url, files.location
         self._held: AbstractContextManager[pa.NativeFile] = files.open_output(url)
         self._sink = self._held.__enter__()
         self.rows = 0

@@ -91,6 +91,8 @@ class IcebergFileMaker:
 class _Memory:
     """A place that forgets what is written."""
 
+    location = ""
+
     @contextmanager
     def open_output(self, url: str) -> Iterator[pa.NativeFile]:
         """A file in memory."""
