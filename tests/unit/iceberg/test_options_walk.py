@@ -78,17 +78,19 @@ def test_properties_that_tune_and_those_that_are_served(tmp_path: Path) -> None:
     assert table.read().read_all() == ROWS
 
 
-@pytest.mark.parametrize("key", [key for key in keys("property", "refused") if key != "write.wap.enabled"])
+@pytest.mark.parametrize("key", keys("property", "refused"))
 def test_properties_that_metadata_says_itself(tmp_path: Path, key: str) -> None:
     with pytest.raises(OptionError, match=f"option '{key}' is given"):
         table_of(tmp_path / "t", **{key: "1"})
 
 
-def test_rows_that_must_be_audited_go_to_a_branch(tmp_path: Path) -> None:
+def test_a_write_without_an_id_to_audit_by_is_published(tmp_path: Path) -> None:
+    """As the reference engine does: it stages a snapshot only where the session names a `wap.id`."""
     table = table_of(tmp_path / "t", **{"write.wap.enabled": "true"})
-    with pytest.raises(UnsupportedError, match=r"write\.wap\.enabled"):
-        table.write(ROWS)
-    assert table.history() == []
+    table.write(ROWS)
+    assert table.read().read_all() == ROWS
+    with pytest.raises(OptionError, match=r"wap\.id"):
+        table.write(ROWS, options={"wap.id": "x"})
 
 
 @pytest.mark.parametrize("key", ["parquet.crypto.factory.class", "orc.encrypt", "parquet.encryption.footer.key"])

@@ -87,14 +87,3 @@ def refuse_plain_files(properties: Mapping[str, str], table: str = "") -> None:
                 f"the table property {key!r} asks for encrypted files, which lakebed does not write", table=table,
                 todo="Write with Iceberg's own engine",
             )  # fmt: skip
-
-
-def refuse_unaudited(properties: Mapping[str, str], branch: str, table: str) -> None:
-    """Raise UnsupportedError where rows must be looked at before they are published (`write.wap.enabled`), and would
-    be published at once."""
-    if properties.get("write.wap.enabled", "false").strip().lower() == "true" and branch == "main":
-        raise UnsupportedError(
-            "the table property 'write.wap.enabled' is 'true', and this write would be published unaudited",
-            table=table, why="lakebed stages no snapshots",
-            todo="Write to a branch (option branch), look at it, and have it published then",
-        )  # fmt: skip

@@ -22,7 +22,6 @@ from lakebed.errors import UsageError
 from lakebed.formats.iceberg.access import TableAccess
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.layout import staging_folder
-from lakebed.formats.iceberg.unserved import refuse_unaudited
 from lakebed.formats.iceberg.write.changes import last_of_each_key, widened
 from lakebed.formats.iceberg.write.commit import Committer
 from lakebed.formats.iceberg.write.files import WriteTarget
@@ -192,7 +191,6 @@ class IcebergSink:
 
     def _refuse(self) -> None:
         """What this build does not write, before any row is read."""
-        refuse_unaudited(self.metadata.properties, self.branch, self.metadata.location)
         self._maker().target.refuse_partition()
         unknown = [
             f.name
