@@ -49,6 +49,14 @@ def rewritten(data: bytes, change: Callable[[dict[str, Any], Names], None], file
         return b"".join(chunks)
 
 
+def visit(data: bytes, look: Callable[[dict[str, Any], Names], None], file: str) -> None:
+    """Shows the records of an Avro file to `look`, as `rewritten` does, and writes nothing."""
+    with decoding("an Avro file cannot be read", file=file):
+        names = dict(_names(take_apart(data).schema))
+        for record in read_records(data, numbers=True):
+            look(record, names)
+
+
 def _block(block: io.BytesIO, count: int, sync: bytes) -> tuple[bytes, ...]:
     deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
     data = deflate.compress(block.getvalue()) + deflate.flush()

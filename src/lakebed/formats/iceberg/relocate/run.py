@@ -9,30 +9,25 @@ changed; nothing is written to the old place, and nothing is read from it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, UnsupportedError
 from lakebed.formats.iceberg.access import Loaded, LostRaceError, OutcomeUnknownError
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.puffin import read_footer, write_puffin
-from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.codec.updates import applied
 from lakebed.formats.iceberg.entries import Content, DeleteFile, Metrics
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.path_table import PathTable
 from lakebed.formats.iceberg.read.deletes import positions_by_path
-from lakebed.formats.iceberg.relocate.paths import Names, as_json, rewritten
-from lakebed.formats.iceberg.write.formats import FORMATS, Layout
-from lakebed.formats.iceberg.write.leaves import leaves_of
-from lakebed.formats.iceberg.write.metrics_modes import MetricsMode
-from lakebed.formats.iceberg.write.row_deletes import POSITION_DELETE_FIELDS
+from lakebed.formats.iceberg.relocate.paths import Names, as_json, rewritten, visit
+from lakebed.formats.iceberg.write.formats import Layout
+from lakebed.formats.iceberg.write.row_deletes import POSITION_DELETE_FIELDS, write_positions
 from lakebed.kernel import clock
 from lakebed.model.upkeep import RelocateResult
 
@@ -142,9 +137,9 @@ class _Move:
         for snapshot in self.metadata.snapshots.values():
             manifests.update(snapshot.manifests)
             if snapshot.manifest_list:
-                self._read(snapshot.manifest_list, collect, lacking)
+                self._visit(snapshot.manifest_list, collect, lacking)
         for manifest in sorted(manifests):
-            self._read(manifest, look, lacking)
+            self._visit(manifest, look, lacking)
         if lacking:
             missing = sorted(set(lacking))
             raise UnsupportedError(
@@ -160,13 +155,13 @@ class _Move:
 
     # ---- metadata files ----
 
-    def _read(self, url: str, change: Any, lacking: list[str]) -> None:
+    def _visit(self, url: str, look: Callable[[dict[str, Any], Names], None], lacking: list[str]) -> None:
         try:
             data = self.files.read(url)
         except FileNotFoundError:
             lacking.append(self.path(url))
             return
-        rewritten(data, change, url)
+        visit(data, look, url)
 
     def _manifest_list(self, snapshot: Snapshot) -> str:
         def change(record: dict[str, Any], names: Names) -> None:
@@ -224,7 +219,7 @@ class _Move:
             texts = dict(blob.properties)
             if "referenced-data-file" in texts:
                 texts["referenced-data-file"] = self.path(texts["referenced-data-file"])
-            moved.append((_with(blob, texts), data[blob.offset : blob.offset + blob.length]))
+            moved.append((replace(blob, properties=texts), data[blob.offset : blob.offset + blob.length]))
         made, placed = write_puffin(moved, properties)
         if [blob.offset for blob in placed] != [blob.offset for blob in blobs]:
             raise UnsupportedError("a Puffin file with gaps between its blobs cannot be relocated", file=path)
@@ -238,23 +233,9 @@ class _Move:
             path, str(entry[_FORMAT]).upper(), Content.POSITION_DELETES, 0, (), int(entry[_ROWS]), int(entry[_SIZE])
         )
         found = {self.path(name): positions for name, positions in positions_by_path(self.files, old).items()}
-        names = sorted(found)
-        codes = np.repeat(np.arange(len(names)), [len(found[name]) for name in names])
-        positions = np.concatenate([found[name] for name in names]) if names else np.empty(0, np.int64)
-        rows = pa.table(
-            {"file_path": pa.array(names, pa.string()).take(pa.array(codes)), "pos": positions},
-            schema=arrow_schema(POSITION_DELETE_FIELDS, ids=True),
-        )
         layout = Layout.of({"write.format.default": "parquet"}, Schema(*POSITION_DELETE_FIELDS))
-        modes = {one.field_id: MetricsMode.parse("full", "") for one in POSITION_DELETE_FIELDS}
         self.made.append(url)
-        sink = FORMATS["PARQUET"](self.files, url, rows.schema, leaves_of(POSITION_DELETE_FIELDS), modes, layout)
-        try:
-            sink.write(rows)
-            done = sink.close()
-        except BaseException:
-            sink.abort()
-            raise
+        done = write_positions(self.files, url, sorted(found.items(), key=lambda one: one[0]), layout)
         known = {_PATH: url, _FORMAT: "PARQUET", _ROWS: done.rows, _SIZE: done.size, _OFFSETS: list(done.split_offsets)}
         return known | _figures(done.metrics)
 
@@ -265,9 +246,3 @@ def _figures(metrics: Metrics) -> dict[int, Any]:
         id: [{"key": key, "value": value} for key, value in getattr(metrics, name).items()]
         for id, name in _METRICS.items()
     }
-
-
-def _with(blob: Any, properties: Mapping[str, str]) -> Any:
-    return type(blob)(
-        blob.type, blob.offset, blob.length, blob.fields, blob.snapshot_id, blob.sequence_number, properties
-    )

@@ -40,7 +40,7 @@ from lakebed.formats.iceberg.read.deletes import deleted_positions
 from lakebed.formats.iceberg.read.key_sets import KeySet
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.read.pruning import Pruning
-from lakebed.formats.iceberg.write.formats import FORMATS, Layout
+from lakebed.formats.iceberg.write.formats import FORMATS, Layout, Written
 from lakebed.formats.iceberg.write.leaves import leaves_of
 from lakebed.formats.iceberg.write.message import RowDeletes
 from lakebed.formats.iceberg.write.metrics_modes import MetricsMode
@@ -255,30 +255,36 @@ class DeleteWriter:
     def position_file(self, group: Sequence[tuple[FileTask, Positions]]) -> DeleteFile:
         """One position delete file for data files of one partition, which come in the order of their paths."""
         data = group[0][0].data
-        paths = np.repeat(np.arange(len(group)), [len(positions) for _, positions in group])
-        names = pa.array([task.data.path for task, _ in group])
-        rows = pa.table(
-            {"file_path": names.take(pa.array(paths)), "pos": np.concatenate([p for _, p in group])},
-            schema=arrow_schema(POSITION_DELETE_FIELDS, ids=True),
-        )
         spec = self.metadata.specs[data.spec_id]
         name = f"{uuid.uuid4()}-deletes.parquet"
         url = data_location(
             self.metadata.location, self.metadata.properties, partition_path(spec, data.partition), name
         )
-        modes = {field.field_id: _FULL for field in POSITION_DELETE_FIELDS}
-        sink = FORMATS["PARQUET"](self.files, url, rows.schema, leaves_of(POSITION_DELETE_FIELDS), modes, self.layout)
-        try:
-            sink.write(rows)
-            done = sink.close()
-        except BaseException:
-            sink.abort()
-            raise
+        done = write_positions(self.files, url, [(task.data.path, found) for task, found in group], self.layout)
         only = data.path if len(group) == 1 else None
         return DeleteFile(
             url, "PARQUET", Content.POSITION_DELETES, data.spec_id, data.partition, done.rows, done.size,
             referenced_data_file=only, split_offsets=done.split_offsets, metrics=done.metrics,
         )  # fmt: skip
+
+
+def write_positions(files: Files, url: str, found: Sequence[tuple[str, Positions]], layout: Layout) -> Written:
+    """A position delete file: the positions of data files, which come in the order of their paths."""
+    codes = np.repeat(np.arange(len(found)), [len(positions) for _, positions in found])
+    names = pa.array([path for path, _ in found], pa.string())
+    positions = np.concatenate([positions for _, positions in found]) if found else np.empty(0, np.int64)
+    rows = pa.table(
+        {"file_path": names.take(pa.array(codes)), "pos": positions},
+        schema=arrow_schema(POSITION_DELETE_FIELDS, ids=True),
+    )
+    modes = {field.field_id: _FULL for field in POSITION_DELETE_FIELDS}
+    sink = FORMATS["PARQUET"](files, url, rows.schema, leaves_of(POSITION_DELETE_FIELDS), modes, layout)
+    try:
+        sink.write(rows)
+        return sink.close()
+    except BaseException:
+        sink.abort()
+        raise
 
 
 def _between(bounds: pa.Table | None, schema: pa.Schema) -> pc.Expression | None:
