@@ -7,7 +7,8 @@ Its reader spins for ever, and cannot be stopped, when a block holds more bytes 
 (seen in 55), and leaves rows out when it holds fewer. Damaged bytes can bring that about at any time, so nothing of a
 table's own framing reaches it: the batch size *is* the count, with a limit of as many rows, and the reader stops at the
 full batch. Whether the bytes are used up is found out by something known that stands behind the last record: for
-blocks of files by `_check_counts`, for other runs by their callers.
+blocks of files by a record with a drawn value (`avro_mark.py`), or by a pass of its own where no column can hold one
+(`_check_counts`); for other runs by their callers.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError
 from lakebed.kernel.avro_container import Container, avro_long, header
+from lakebed.kernel.avro_mark import Mark, mark_for
 from lakebed.kernel.datafusion import ordered_session
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
@@ -36,12 +38,16 @@ def decode_blocks(
 ) -> Iterator[pa.RecordBatch]:
     """The records of whole files of one schema, in order, at most about `rows` at a time, as `decode_run` gives them.
 
-    `fields` come from `avro_schema.plain_fields`. CorruptError unless the records of every block take up its bytes,
+    `fields` come from `avro_schema.plain_fields`. CorruptError unless the records of blocks take up their bytes,
     UnsupportedError for a block that is larger than `kernel/inflate.py` allows.
     """
     for run in _runs(containers, rows):
-        _check_counts(fields, run, scratch)
         count = sum(records for records, _ in run)
+        mark = mark_for(fields, wanted)
+        if mark is not None:
+            yield _decode_marked(fields, wanted, count, run, mark, scratch)
+            continue
+        _check_counts(fields, run, scratch)
         if wanted:
             yield decode_run(fields, wanted, count, [content for _, content in run], scratch)
         else:
@@ -87,6 +93,23 @@ def _runs(containers: Sequence[Container], rows: int) -> Iterator[list[tuple[int
             count, size = count + records, size + len(content)
     if run:
         yield run
+
+
+def _decode_marked(
+    fields: Sequence[Any], wanted: Sequence[int], count: int, run: Sequence[tuple[int, bytes | memoryview]], mark: Mark,
+    scratch: Scratch,
+) -> pa.RecordBatch:  # fmt: skip
+    """The records of a run, with the mark behind them. CorruptError unless it is found there."""
+    places = [*wanted, *(() if mark.place in wanted else (mark.place,))]
+    try:
+        batch = decode_run(fields, places, count + 1, [*(content for _, content in run), mark.data], scratch)
+    except CorruptError as error:
+        raise CorruptError("an Avro block is damaged", why=f"its records do not fit its bytes: {error.why}") from error
+    if batch.column(places.index(mark.place))[count].as_py() != mark.value:
+        raise CorruptError("an Avro block is damaged", why="its records take up more or fewer bytes than it has")
+    if not wanted:
+        return pa.RecordBatch.from_struct_array(pa.nulls(count, pa.struct([])))
+    return batch.slice(0, count).select(range(len(wanted)))
 
 
 def _check_counts(fields: Sequence[Any], run: Sequence[tuple[int, bytes | memoryview]], scratch: Scratch) -> None:
