@@ -304,7 +304,6 @@ class IcebergTable(Table):
             tuple(note for one in done for note in one.notes),
         )
 
-    @looks_again
     def relocate(self, dry_run: bool = False) -> RelocateResult:
         """Make the folder where the table was opened its place, after it was moved or copied.
 
@@ -319,6 +318,7 @@ class IcebergTable(Table):
             )  # fmt: skip
         return relocate(self.access, dry_run)
 
+    @looks_again
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
         """Health of the branch: snapshots and refs, small files, deletes, manifests, metadata, and what to do.
 
