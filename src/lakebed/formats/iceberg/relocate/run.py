@@ -16,7 +16,7 @@ from typing import Any
 
 from pyiceberg.schema import Schema
 
-from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, UnsupportedError
+from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, NotWrittenError, UnsupportedError
 from lakebed.formats.iceberg.access import Loaded, LostRaceError, OutcomeUnknownError
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.puffin import read_footer, write_puffin
@@ -62,22 +62,31 @@ def relocate(table: PathTable, dry_run: bool) -> RelocateResult:
     move.check_complete()
     try:
         document = move.document(loaded)
-        if not dry_run:
-            table.publish(loaded, document)
+    except Exception:
+        move.remove()
+        raise
+    if not dry_run:
+        _publish(table, loaded, document, move)
+    return RelocateResult(moved_from, files.home.location, len(move.manifests), len(move.deletes), dry_run)
+
+
+def _publish(table: PathTable, loaded: Loaded, document: Mapping[str, Any], move: _Move) -> None:
+    """Claims the next version. The new files go only where it certainly does not name them."""
+    try:
+        table.publish(loaded, document)
     except LostRaceError as error:
         move.remove()
         raise CommitConflictError(
             "the table was changed while it was relocated", table=table.name, why=str(error), todo="Relocate it again"
         ) from error
+    except NotWrittenError:
+        move.remove()
+        raise
     except OutcomeUnknownError as error:
         raise CommitUnknownError(
             "the store does not say whether the table was relocated", table=table.name, why=str(error),
             todo="Relocate it again: it says so where nothing is left to do",
         ) from error  # fmt: skip
-    except Exception:
-        move.remove()
-        raise
-    return RelocateResult(moved_from, files.home.location, len(move.manifests), len(move.deletes), dry_run)
 
 
 @dataclass(slots=True)
