@@ -98,6 +98,26 @@ def test_folders_are_no_files(table: LocalStore) -> None:
         table.delete("folder")
 
 
+def test_a_file_created_while_it_is_looked_for_is_there_or_not(
+    table: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.write("folder/other", b"x")
+    real, full = os.stat, f"{table.location}/folder/new"
+
+    def stat_then_create(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+        try:
+            return real(path, *args, **kwargs)
+        finally:
+            if path == full:
+                Path(full).write_bytes(b"new")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", stat_then_create)
+        assert not table.exists("folder/new")
+    assert table.exists("folder/new")
+    assert table.size("folder/new") == 3
+
+
 def test_a_file_where_a_folder_should_be_is_an_error(table: LocalStore) -> None:
     table.write("f", b"x")
     for call in (table.write, table.put_if_absent):

@@ -90,12 +90,11 @@ class LocalStore(Store):
 
     def size(self, path: str) -> int:
         """Bytes of a file."""
-        full = self._file(path)
-        return os.path.getsize(full)
+        return self._stat(path)[1].st_size
 
     def modified(self, path: str) -> float:
         """When a file was last written."""
-        return os.path.getmtime(self._file(path))
+        return self._stat(path)[1].st_mtime
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """The bytes of a file, or of a range of it."""
@@ -110,9 +109,9 @@ class LocalStore(Store):
 
     def open_input(self, path: str) -> pa.NativeFile:
         """A memory-mapped Arrow file; an empty file, which cannot be mapped, is an empty buffer."""
-        full = self._file(path)
+        full, status = self._stat(path)
         try:
-            return pa.memory_map(full) if os.path.getsize(full) else pa.BufferReader(b"")
+            return pa.memory_map(full) if status.st_size else pa.BufferReader(b"")
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -238,13 +237,21 @@ class LocalStore(Store):
         except OSError as error:
             raise failed("delete", self._root, folder, error) from error
 
-    def _file(self, path: str) -> str:
+    def _stat(self, path: str) -> tuple[str, os.stat_result]:
+        """A regular file's full path and what the system says of it, by one call: a file that another process creates
+        or removes meanwhile is either there or not."""
         full = self.local_path(path)
-        if not os.path.isfile(full):
-            if os.path.exists(full) and not os.path.isdir(full):
-                raise failed("read", self._root, path, _special(full))
-            raise FileNotFoundError(f"{full} is a folder" if os.path.isdir(full) else f"there is no file {full}")
-        return full
+        try:
+            status = os.stat(full)
+        except OSError as error:
+            if error.errno in _NOT_THERE or error.errno == errno.ENOTDIR:
+                raise FileNotFoundError(f"there is no file {full}") from None
+            raise failed("read", self._root, path, error) from error
+        if stat.S_ISDIR(status.st_mode):
+            raise FileNotFoundError(f"{full} is a folder")
+        if not stat.S_ISREG(status.st_mode):
+            raise failed("read", self._root, path, _special(full))
+        return full, status
 
     def _meets_link(self, path: str) -> bool:
         """Whether a name on the way to a file may be a link. Without one the file is where its path says, which is the
