@@ -38,7 +38,7 @@ import pyarrow as pa
 import lakebed
 from lakebed.formats.iceberg.codec.manifest import ADDED, COLUMNS, STATS, entry_schema
 from lakebed.formats.iceberg.codec.partition_type import partition_type
-from lakebed.formats.iceberg.committing import Produced, commit_snapshot
+from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
 from lakebed.formats.iceberg.manifests import scan
 from lakebed.formats.iceberg.table import IcebergTable
 

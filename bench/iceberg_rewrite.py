@@ -54,9 +54,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.codec.transforms import transformed
+from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.files import open_store
@@ -148,7 +148,7 @@ def make(folder: Path, count: int, tasks: int) -> None:
             for number in (0, 1):
                 some = data.filter(pa.array((regions == region) & (buckets == number)))
                 made += lake.write(some, (region, number))
-    publish.append(lake.table.access, made)
+    kinds.append(lake.table.access, made)
     shutil.copytree(folder / "table" / "metadata", folder / "metadata-plain")
     random = np.random.default_rng(1)
     lake.delete_positions({one.path: np.flatnonzero(random.random(one.record_count) < 0.05).tolist() for one in made})

@@ -14,18 +14,18 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 import lakebed
-from lakebed.formats.iceberg import publish
 from lakebed.formats.iceberg.codec.schema import arrow_schema
-from lakebed.formats.iceberg.entries import Content, DataFile, DeleteFile, FileTask, Metrics, Partition, data_files
+from lakebed.formats.iceberg.commit import kinds
+from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile, FileTask, Metrics, Partition, data_files
 from lakebed.formats.iceberg.manifests import scan
 from lakebed.formats.iceberg.read.deletes import deleted_positions
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.formats.iceberg.write.files import RollingWriter, WriteTarget
-from lakebed.formats.iceberg.write.leaves import leaves_of
-from lakebed.formats.iceberg.write.metrics import parquet_metrics
-from lakebed.formats.iceberg.write.metrics_modes import MetricsMode
 from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
+from lakebed.formats.iceberg.write.statistics.leaves import leaves_of
+from lakebed.formats.iceberg.write.statistics.metrics import parquet_metrics
+from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
 from tests.iceberg_tables import make_table
 
 
@@ -70,7 +70,7 @@ class Lake:
     ) -> list[DataFile]:
         """The same, committed."""
         made = self.write(rows, partition, files, **how)
-        publish.append(self.table.access, made)
+        kinds.append(self.table.access, made)
         return made
 
     @property
@@ -113,7 +113,7 @@ class Lake:
                 before = deleted_positions(self.table.access.files, task) if metadata.format_version > 2 else None
                 found.append((task, numbers if before is None else np.union1d(before, numbers)))
         made = DeleteWriter.of(self.table.access.files, metadata, granularity).write(found)
-        publish.row_delta(
+        kinds.row_delta(
             self.table.access, (), made.added, removed=made.replaced, referenced=made.data_files,
             start_snapshot_id=start,
         )  # fmt: skip
@@ -133,7 +133,7 @@ class Lake:
             equality_ids=tuple(field.field_id for field in fields),
             metrics=self._metrics(path, fields) if bounds else None,
         )  # fmt: skip
-        publish.row_delta(self.table.access, (), (file,))
+        kinds.row_delta(self.table.access, (), (file,))
 
     @staticmethod
     def _metrics(path: Path, fields: Sequence[NestedField]) -> Metrics:

@@ -13,7 +13,7 @@ from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
 from pyiceberg.transforms import parse_transform
 
-from lakebed.formats.iceberg.catalog import PathTable
+from lakebed.formats.iceberg.catalog.table import PathTable
 from lakebed.formats.iceberg.codec.metadata import metadata_from_json
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.files import open_store

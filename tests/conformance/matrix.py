@@ -42,8 +42,8 @@ GRID = (
         "paimon": Cell((f"{PAIMON}TestRead", f"{PAIMON}TestReadOurs", f"{GOLDEN_PAIMON}test_rows")),
         "iceberg": Cell((
             f"{ICEBERG}TestRead", f"{GOLDEN_ICEBERG}test_rows", f"{GOLDEN_ICEBERG}test_lineage",
-            "tests/property/test_iceberg_read.py::", "tests/unit/iceberg_read/test_deletes.py::",
-            "tests/unit/iceberg_read/test_pruning.py::",
+            "tests/property/test_iceberg_read.py::", "tests/unit/iceberg/read/test_deletes.py::",
+            "tests/unit/iceberg/read/test_pruning.py::",
         )),
     }),
     Row("time travel", "`as_of`", {
@@ -88,8 +88,8 @@ GRID = (
             "every bucket mode and merge engine; no lookup or full-compaction changelog",
         ),
         "iceberg": Cell((
-            f"{ICEBERG}TestWrite", "tests/unit/iceberg_sink/test_commits.py::",
-            "tests/unit/iceberg_sink/test_sizes.py::", "tests/property/test_iceberg_sink.py::",
+            f"{ICEBERG}TestWrite", "tests/unit/iceberg/write/test_sink_commits.py::",
+            "tests/unit/iceberg/write/test_sizes.py::", "tests/property/test_iceberg_sink.py::",
             "tests/interop/test_iceberg_sink_outside.py::",
         )),
     }),
@@ -100,14 +100,14 @@ GRID = (
         )),
         "iceberg": Cell((
             f"{ICEBERG}TestWrite::test_an_identifier", "tests/crash/test_iceberg_sink.py::",
-            "tests/unit/iceberg_sink/test_commits.py::",
+            "tests/unit/iceberg/write/test_sink_commits.py::",
         )),
     }),
     Row("rewrite small files", "`table.rewrite`", {
         "paimon": Cell(("tests/unit/paimon/test_postpone.py::",), "postponed buckets only"),
         "iceberg": Cell((
-            "tests/golden/test_iceberg_rewrite.py::", "tests/unit/iceberg_rewrite/test_plan.py::",
-            "tests/unit/iceberg_rewrite/test_run.py::", "tests/property/test_iceberg_rewrite.py::",
+            "tests/golden/test_iceberg_rewrite.py::", "tests/unit/iceberg/rewrite/test_plan.py::",
+            "tests/unit/iceberg/rewrite/test_run.py::", "tests/property/test_iceberg_rewrite.py::",
             "tests/crash/test_iceberg_rewrite.py::",
         )),
     }),
@@ -118,9 +118,9 @@ GRID = (
     Row("archive", "`table.archive`", {
         "hudi": Cell((
             "tests/golden/test_hudi_archive.py::", "tests/crash/test_hudi_archive.py::",
-            "tests/unit/hudi_archive/test_plan.py::", "tests/unit/hudi_archive/test_write.py::",
-            "tests/unit/hudi_archive/test_docs.py::", "tests/unit/hudi_archive/test_lock.py::",
-            "tests/unit/hudi_archive/test_retention.py::", "tests/unit/hudi_archive/test_read.py::",
+            "tests/unit/hudi/archive/test_plan.py::", "tests/unit/hudi/archive/test_write.py::",
+            "tests/unit/hudi/archive/test_docs.py::", "tests/unit/hudi/archive/test_lock.py::",
+            "tests/unit/hudi/archive/test_retention.py::", "tests/unit/hudi/archive/test_read.py::",
             "tests/interop/test_hudi_archive_outside.py::", "tests/interop/test_hudi_archive_rs.py::",
         )),
         "paimon": Cell(none="the format has no such thing"),
@@ -134,7 +134,7 @@ GRID = (
         )),
     }),
     Row("inspect", "`table.inspect`", {
-        "hudi": Cell(("tests/unit/hudi_archive/test_inspect.py::", "tests/unit/cli/test_inspect.py::")),
+        "hudi": Cell(("tests/unit/hudi/archive/test_inspect.py::", "tests/unit/cli/test_inspect.py::")),
         "paimon": Cell(("tests/unit/paimon/test_inspect.py::",)),
         "iceberg": Cell(("tests/unit/iceberg/test_upkeep.py::",)),
     }),

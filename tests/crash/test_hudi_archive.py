@@ -10,11 +10,11 @@ import pytest
 
 import lakebed
 from lakebed.errors import LakebedError
-from lakebed.formats.hudi.archive_manifest import load_history
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.avro import record_run
 from lakebed.formats.hudi.codec.log import parse_log
 from lakebed.formats.hudi.codec.lsm import read_instants
+from lakebed.formats.hudi.timeline.archive_manifest import load_history
 from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.scratch import Scratch
 from lakebed.testing.faults import FAILURES, READS, Crash, Fault, FaultyStore, Kind, crash_points
@@ -35,7 +35,7 @@ QUICK = {"lakebed.archive.lock": "none"}
 @pytest.fixture(autouse=True)
 def files_of_the_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The timeline is played back and the data files are not: later steps cleaned some that these states name."""
-    monkeypatch.setattr("lakebed.formats.hudi.read.snapshot.check_lost", lambda *_: None)
+    monkeypatch.setattr("lakebed.formats.hudi.read.plan.check_lost", lambda *_: None)
 
 
 def prepared(case: str, folder: Path) -> tuple[Replay, dict[str, str]]:

@@ -13,8 +13,8 @@ import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError, LakebedError, TableExistsError, TableNotFoundError
-from lakebed.formats.iceberg import publish
-from lakebed.formats.iceberg.entries import DataFile, data_files
+from lakebed.formats.iceberg.commit import kinds as publish
+from lakebed.formats.iceberg.data_files import DataFile, data_files
 from lakebed.formats.iceberg.manifests import scan
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.files import Store, open_store

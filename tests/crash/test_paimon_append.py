@@ -17,7 +17,7 @@ import pytest
 
 import lakebed
 from lakebed.formats.paimon.layout import STAGING_FOLDER
-from lakebed.formats.paimon.write import staged
+from lakebed.formats.paimon.write import staging
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.files import Store, open_store
@@ -58,7 +58,7 @@ def observe(store: Store) -> tuple[list[tuple[Any, ...]], list[str]]:
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Store]]:
     """Fresh copies of a table with a snapshot; tasks put all rows aside in files."""
-    monkeypatch.setattr(staged, "INLINE_BYTES", 0)
+    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
     number, original = itertools.count(), tmp_path / "original"
     lakebed.create(original, "paimon", SCHEMA, (), ["dt"])
     commit(FIRST, 1)(open_store(original))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakebed.errors import UnsupportedError
-from lakebed.formats.iceberg.catalog import CatalogTable, Loaded, PathTable, parse_identifier
+from lakebed.formats.iceberg.catalog.table import CatalogTable, Loaded, PathTable, parse_identifier
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import read_entries, read_manifest_list

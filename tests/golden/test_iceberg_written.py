@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from lakebed.errors import UnsupportedError
-from lakebed.formats.iceberg.catalog import PathTable
-from lakebed.formats.iceberg.entries import DataFile, FileTask, data_files
+from lakebed.formats.iceberg.catalog.table import PathTable
+from lakebed.formats.iceberg.data_files import DataFile, FileTask, data_files
 from lakebed.formats.iceberg.manifests import scan
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.data import read_task
+from lakebed.formats.iceberg.read.task import read_task
 from lakebed.formats.iceberg.write.files import RollingWriter, WriteTarget
 from lakebed.kernel.files import open_store
 from tests.golden import expected, names, unpack

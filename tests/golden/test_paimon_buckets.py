@@ -11,9 +11,9 @@ import pytest
 
 import lakebed
 from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
-from lakebed.formats.paimon.manifests import index_files, live_files
+from lakebed.formats.paimon.manifests import index_files, key_hashes, live_files
 from lakebed.formats.paimon.snapshot import History
-from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, PartitionIndex, read_index
+from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, PartitionIndex
 from lakebed.formats.paimon.write.routing import assigner_tasks
 from tests.golden import HERE, expected, unpack
 from tests.golden.compare import load
@@ -94,6 +94,6 @@ def index_hashes(table: lakebed.Table) -> dict[tuple[str, int], list[int]]:
     history = History(table.store)
     kind = history.latest_schema().field("dt").type
     return {
-        (decode_row(without_arity(entry.partition), [kind])[0], entry.bucket): read_index(table.store, entry).tolist()
+        (decode_row(without_arity(entry.partition), [kind])[0], entry.bucket): key_hashes(table.store, entry).tolist()
         for entry in index_files(table.store, history.latest())
     }

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lakebed.errors import CorruptError, UnsupportedError
-from lakebed.formats.paimon.codec import serializers as codec
+from lakebed.formats.paimon.commit import serializers as codec
 from tests.golden import HERE
 
 VECTORS = [json.loads(line) for line in (HERE / "paimon/serializer_vectors.jsonl").read_text("utf-8").splitlines()]

@@ -11,7 +11,7 @@ from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.paimon.codec.roaring64 import chunks_from_bytes, chunks_to_bytes
 from lakebed.formats.paimon.merge import sets
 from lakebed.formats.paimon.merge.aggregates import Aggregate
-from lakebed.formats.paimon.merge.order import Runs
+from lakebed.formats.paimon.merge.ordering import Runs
 from tests.golden import HERE
 
 LINES = (HERE / "paimon" / "set_vectors.jsonl").read_text(encoding="utf-8").splitlines()

@@ -15,14 +15,14 @@ from pyiceberg.table import StaticTable
 
 import lakebed
 from lakebed.errors import TableExistsError, TableNotFoundError
-from lakebed.formats.iceberg import publish
-from lakebed.formats.iceberg.catalog import LostRaceError
+from lakebed.formats.iceberg.catalog.table import LostRaceError
 from lakebed.formats.iceberg.codec.updates import ref_is
+from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.table import IcebergTable
 from tests.interop.iceberg_ask import spark_sql
 from tests.interop.iceberg_rest_server import rest_server
+from tests.unit.iceberg.catalog.steps import made, rows, story
 from tests.unit.iceberg.tables import SCHEMA, create, data_file, ids
-from tests.unit.iceberg_catalogs.steps import made, rows, story
 
 pytestmark = pytest.mark.timeout(1800)
 VERSIONS = (1, 2, 3)
@@ -103,7 +103,7 @@ def test_what_the_server_refuses(told: Told) -> None:
     with pytest.raises(TableExistsError):
         create("rest:db.once", 3, **told.options)
     base = table.access.load()
-    publish.append(table.access, [data_file(table, [1])])
+    kinds.append(table.access, [data_file(table, [1])])
     with pytest.raises(LostRaceError):
         table.access.commit(base, [ref_is("main", None)], [{"action": "set-properties", "updates": {"a": "b"}}])
 
@@ -115,7 +115,7 @@ def test_writers_at_the_same_time(told: Told) -> None:
 
     def write(number: int) -> None:
         try:
-            publish.append(table.access, [files[number]])
+            kinds.append(table.access, [files[number]])
         except Exception as error:
             failures.append(error)
 

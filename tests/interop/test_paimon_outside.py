@@ -14,8 +14,8 @@ from pyroaring import BitMap
 
 import lakebed
 from lakebed.formats.paimon.codec.roaring64 import chunks_from_bytes, chunks_to_bytes
-from lakebed.formats.paimon.write import staged
-from lakebed.kernel.routing import in_bounds
+from lakebed.formats.paimon.write import staging
+from lakebed.kernel.sizing.file_counts import in_bounds
 from lakebed.verbs.write import settled
 from tests.golden import names, unpack
 from tests.interop.conftest import PaimonJvm, Pypaimon
@@ -182,7 +182,7 @@ def test_appends_routed_by_size(
 ) -> None:  # fmt: skip
     """Several tasks put rows aside below the table, and files are cut to the bytes of each partition; a dead write's
     rows lie there still."""
-    monkeypatch.setattr(staged, "INLINE_BYTES", 0)
+    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
     options = {"bucket": "-1", "target-file-size": str(target), "file.format": file_format}
     case = Case("routed", (), ("dt",), options)
     folder = tmp_path / "db.db" / case.name
@@ -203,7 +203,7 @@ def test_appends_routed_by_size(
     for partition in folder.glob("dt=*"):
         sizes = [path.stat().st_size for path in partition.glob("bucket-0/data-*")]
         assert len(sizes) > 1
-        assert in_bounds(len(sizes), sum(sizes), target, staged.greatest_size(target)), sizes
+        assert in_bounds(len(sizes), sum(sizes), target, staging.greatest_size(target)), sizes
     assert plain(table.read().read_all()) == plain(data)
     check(table, folder, case, pypaimon, paimon_jvm)
 

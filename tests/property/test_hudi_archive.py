@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakebed.formats.hudi.archive.active import ActiveInstant, StateInfo
+from lakebed.formats.hudi.archive.bounds import Kept, check_given
 from lakebed.formats.hudi.archive.guards import Evidence
 from lakebed.formats.hudi.archive.plan import plan_archival
-from lakebed.formats.hudi.archive.settings import Kept, check_given
-from tests.unit.hudi_archive.lake import Lake, at, done_at
+from lakebed.formats.hudi.archive.state_files import ActiveInstant, StateInfo
+from tests.unit.hudi.archive.lake import Lake, at, done_at
 
 KINDS = ("commit", "commit", "commit", "replacecommit", "clean", "rollback", "savepointed", "pending", "stuck clean")
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from lakebed.errors import CorruptError, SchemaError, UnsupportedError
 from lakebed.formats.hudi.codec.avro import decode_blocks, decode_records
 from lakebed.formats.hudi.codec.delete import decode_deletes
+from lakebed.formats.hudi.codec.delete_rows import OrderingBranch
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, parse_log
-from lakebed.formats.hudi.codec.ordering import OrderingBranch
-from lakebed.formats.hudi.codec.parquet_block import decode_parquet_block
+from lakebed.formats.hudi.read.log_blocks import parquet_rows
 from lakebed.kernel.scratch import Scratch
 from lakebed.testing.hudi_log import Delete, avro_content, avro_data_block, delete_block, delete_content, rollback_block
 
@@ -45,7 +45,7 @@ def decoded(data):
         elif block.kind is BlockKind.DELETE:
             rows = decode_deletes(block.content, SCRATCH).to_pylist()
         elif block.kind is BlockKind.PARQUET_DATA:
-            rows = decode_parquet_block(block).to_pylist()
+            rows = parquet_rows(block, None).to_pylist()
         else:
             rows = []
         found.append((block.kind, dict(block.headers), rows))

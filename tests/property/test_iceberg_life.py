@@ -28,7 +28,7 @@ from lakebed.formats.iceberg.snapshot import schema_at
 from lakebed.kernel.engine import LocalEngine
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from tests.iceberg_lake import Lake
-from tests.unit.iceberg_read.evolving import evolve
+from tests.unit.iceberg.read.evolving import evolve
 
 Row = dict[str, Any]
 SCHEMA = Schema(

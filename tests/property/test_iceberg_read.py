@@ -21,7 +21,7 @@ from lakebed.formats.iceberg.snapshot import schema_at
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.verbs.read import run
 from tests.iceberg_lake import Lake
-from tests.unit.iceberg_read.evolving import evolve
+from tests.unit.iceberg.read.evolving import evolve
 
 KEY = NestedField(1, "id", LongType())
 WIDER: dict[type[IcebergType], IcebergType] = {IntegerType: LongType(), FloatType: DoubleType()}

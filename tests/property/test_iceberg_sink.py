@@ -20,7 +20,8 @@ from pyiceberg.types import DateType, IntegerType, LongType, NestedField, String
 
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.engine import LocalEngine
-from lakebed.verbs.write import BATCH_IDENTIFIER, Mode
+from lakebed.model.commit import BATCH_IDENTIFIER
+from lakebed.verbs.write import Mode
 from tests.iceberg_tables import make_table
 
 SCHEMA = Schema(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lakebed.kernel.predicates import columns_of, parse_where
+from lakebed.kernel.predicates.where import columns_of, parse_where
 
 WORDS = ["", "a'b", "a", "ab", "b", "a%", "a_b", "é", "B"]
 DAYS = [datetime.date(1969, 12, 31), datetime.date(1970, 1, 1), datetime.date(2024, 2, 29)]

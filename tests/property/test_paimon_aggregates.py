@@ -18,7 +18,7 @@ from pyroaring import BitMap
 from lakebed.errors import UsageError
 from lakebed.formats.paimon.codec.roaring64 import chunks_from_bytes, chunks_to_bytes
 from lakebed.formats.paimon.merge.aggregates import Aggregate
-from lakebed.formats.paimon.merge.order import Runs
+from lakebed.formats.paimon.merge.ordering import Runs
 
 Fold = Callable[[Any, Any], Any]
 EXACT = Context(prec=40)

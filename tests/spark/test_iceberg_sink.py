@@ -20,10 +20,10 @@ import lakebed.spark
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.files import open_store
-from lakebed.kernel.routing import in_bounds
+from lakebed.kernel.sizing import finalize
+from lakebed.kernel.sizing.file_counts import in_bounds
 from lakebed.spark.sink import SinkInput, write_task
 from lakebed.spark.stream_sink import reports, slow_start
-from lakebed.verbs import settling
 from lakebed.verbs.write import settled
 from tests.iceberg_tables import make_table
 from tests.spark.tables import as_bag, changes_of
@@ -67,7 +67,7 @@ def check_sizes(table: IcebergTable) -> dict[str, int]:
 def test_files_a_bucket_follow_its_bytes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, parallelism: int
 ) -> None:
-    monkeypatch.setattr(settling, "HERE_BYTES", 0)  # tasks of the session write, as with much data
+    monkeypatch.setattr(finalize, "HERE_BYTES", 0)  # tasks of the session write, as with much data
     table = orders(tmp_path / "t")
     frame = some_orders(spark, 120_000, partitions)
     options = {"sink.parallelism": parallelism, "target-file-size-bytes": TARGET}

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 import lakebed
 import lakebed.spark
 from lakebed.formats.paimon.layout import STAGING_FOLDER
-from lakebed.formats.paimon.write.staged import greatest_size
-from lakebed.kernel.routing import in_bounds
-from lakebed.verbs import settling
+from lakebed.formats.paimon.write.staging import greatest_size
+from lakebed.kernel.sizing import finalize
+from lakebed.kernel.sizing.file_counts import in_bounds
 from tests.spark.tables import ORDERS, as_bag
 
 TARGET = 80_000
@@ -29,7 +29,7 @@ ORDERS_SQL = """
 @pytest.fixture
 def on_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little data is written by tasks of the session too, as much data is."""
-    monkeypatch.setattr(settling, "HERE_BYTES", 0)
+    monkeypatch.setattr(finalize, "HERE_BYTES", 0)
 
 
 def table_of(folder: Path) -> lakebed.Table:

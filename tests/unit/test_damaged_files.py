@@ -15,12 +15,12 @@ import lakebed
 from lakebed.errors import CorruptError, LakebedError
 from lakebed.formats.hudi.read.files import base_batches
 from lakebed.formats.iceberg.codec import puffin
+from lakebed.formats.iceberg.parquet.join import ParquetJoin
 from lakebed.formats.iceberg.read.formats import ParquetData
 from lakebed.formats.paimon.codec import deletion_vectors
 from lakebed.formats.paimon.read.formats import file_batches
 from lakebed.kernel.bitmaps import MOST_POSITIONS
 from lakebed.kernel.files.local import LocalStore
-from lakebed.kernel.parquet.join import ParquetJoin
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
 

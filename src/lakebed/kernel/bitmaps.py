@@ -7,18 +7,16 @@ holds. How many they are is known before they are laid out.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap, BitMap64
 
 from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.kernel.arrays import Int64s
 
 MOST_POSITIONS = 1 << 28
 """The most deleted rows of one data file, each of which takes eight bytes of memory."""
 
 
-def positions_of(
-    data: bytes | memoryview, wide: bool, rows: int | None = None, stated: int | None = None
-) -> npt.NDArray[np.int64]:
+def positions_of(data: bytes | memoryview, wide: bool, rows: int | None = None, stated: int | None = None) -> Int64s:
     """The positions of a portable bitmap of 64 (`wide`) or 32 bits, ascending, each once.
 
     `rows` are those of the data file, `stated` is how many positions metadata state, None where unknown. CorruptError

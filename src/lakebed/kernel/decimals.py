@@ -3,31 +3,26 @@ Python's, for arithmetic that no column type is wide enough for."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+
+from lakebed.kernel.arrays import AnyArray, Bools, Int64s, UInt8s, UInt64s
 
 WIDTH = 16
 """Bytes of the greatest decimal."""
 
-U64 = npt.NDArray[np.uint64]
-I64 = npt.NDArray[np.int64]
-Numbers = npt.NDArray[Any]
-"""An object array of Python's integers."""
 
 _LOW = (1 << 64) - 1
 
 
-def decimal_bytes(column: pa.Array) -> tuple[npt.NDArray[np.uint8], I64]:
+def decimal_bytes(column: pa.Array) -> tuple[UInt8s, Int64s]:
     """The bytes of the unscaled numbers of a decimal128 array at the left of sixteen, the rest 0, and their lengths.
     What null rows have is of no meaning."""
     first, second, lengths = decimal_words(column)
     return np.stack([first, second], axis=1).view(np.uint8), lengths
 
 
-def decimal_words(column: pa.Array) -> tuple[U64, U64, I64]:
+def decimal_words(column: pa.Array) -> tuple[UInt64s, UInt64s, Int64s]:
     """The same bytes as two words, each with its first byte lowest."""
     low, high = decimal_halves(column)
     negative = high < 0
@@ -45,20 +40,20 @@ def decimal_words(column: pa.Array) -> tuple[U64, U64, I64]:
     return first.byteswap(), np.where(short, np.uint64(0), low << inside).byteswap(), lengths
 
 
-def decimal_halves(column: pa.Array) -> tuple[U64, I64]:
+def decimal_halves(column: pa.Array) -> tuple[UInt64s, Int64s]:
     """The lower and the upper eight bytes of the unscaled numbers of a decimal128 array."""
     words = np.frombuffer(column.buffers()[1], np.uint64)[2 * column.offset : 2 * (column.offset + len(column))]
     return words[::2], words[1::2].view(np.int64)
 
 
-def decimal_numbers(column: pa.Array) -> Numbers:
+def decimal_numbers(column: pa.Array) -> AnyArray:
     """The unscaled numbers of a decimal128 array. What null rows have is of no meaning."""
     low, high = decimal_halves(column)
-    made: Numbers = (high.astype(object) << 64) | low.astype(object)
+    made: AnyArray = (high.astype(object) << 64) | low.astype(object)
     return made
 
 
-def decimal_array(numbers: Numbers, valid: npt.NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+def decimal_array(numbers: AnyArray, valid: Bools, kind: pa.DataType) -> pa.Array:
     """A decimal128 array of unscaled numbers, which must fit it; null where they are not valid."""
     words = np.empty((len(numbers), 2), np.uint64)
     words[:, 0], words[:, 1] = numbers & _LOW, (numbers >> 64) & _LOW
@@ -66,6 +61,6 @@ def decimal_array(numbers: Numbers, valid: npt.NDArray[np.bool_], kind: pa.DataT
     return pa.Array.from_buffers(kind, len(numbers), [pa.py_buffer(bits), pa.py_buffer(words.tobytes())])
 
 
-def _bit_length(numbers: U64) -> I64:
+def _bit_length(numbers: UInt64s) -> Int64s:
     """Bits up to the highest one that is set. The one below it is cleared first, so that no float rounds up."""
     return np.frexp((numbers & ~(numbers >> np.uint64(1))).astype(np.float64))[1].astype(np.int64)

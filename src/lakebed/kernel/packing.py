@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Numbers = npt.NDArray[np.int64]
+from lakebed.kernel.arrays import Int64s
 
 
-def next_fit(keys: Numbers, sizes: Numbers, max_bytes: int, max_items: int) -> Numbers:
+def next_fit(keys: Int64s, sizes: Int64s, max_bytes: int, max_items: int) -> Int64s:
     """Where each bin starts when items are put into bins in their order.
 
     `keys` tells which items may share a bin; equal keys stand together. An item that would make its bin larger than
@@ -31,7 +30,7 @@ def next_fit(keys: Numbers, sizes: Numbers, max_bytes: int, max_items: int) -> N
     return np.sort(np.concatenate(more))
 
 
-def _cuts(below: Numbers, start: int, end: int, max_bytes: int, max_items: int) -> Numbers:
+def _cuts(below: Int64s, start: int, end: int, max_bytes: int, max_items: int) -> Int64s:
     """The starts of the second and later bins of one run of items; `below` is the bytes before each item."""
     found: list[int] = []
     at = start
@@ -43,7 +42,7 @@ def _cuts(below: Numbers, start: int, end: int, max_bytes: int, max_items: int) 
         found.append(at)
 
 
-def even_runs(sizes: Numbers, parts: int) -> Numbers:
+def even_runs(sizes: Int64s, parts: int) -> Int64s:
     """Where each of at most `parts` runs of consecutive items starts, all about equally large and none empty."""
     count = len(sizes)
     parts = max(1, min(parts, count))

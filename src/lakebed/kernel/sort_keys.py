@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Codes = npt.NDArray[np.int64]
+from lakebed.kernel.arrays import Int64s
+
 _GOLDEN = 0.6180339887498949
 
 
@@ -37,10 +37,10 @@ def comparable(keys: Sequence[pa.Array], directions: Sequence[Direction]) -> pa.
     return pa.table(columns)
 
 
-def sort_order(keys: pa.Table) -> Codes:
+def sort_order(keys: pa.Table) -> Int64s:
     """The order of the rows of comparable keys; equal ones stay in theirs."""
     order = [(name, "descending" if name.startswith("d") else "ascending") for name in keys.column_names]
-    found: Codes = pc.sort_indices(keys, sort_keys=order).to_numpy().astype(np.int64)
+    found: Int64s = pc.sort_indices(keys, sort_keys=order).to_numpy().astype(np.int64)
     return found
 
 
@@ -64,7 +64,7 @@ def boundaries(sample: pa.Table, parts: int) -> pa.Table:
     return ordered.take(pa.array(np.arange(1, parts) * len(ordered) // parts))
 
 
-def range_codes(keys: pa.Table, bounds: pa.Table) -> Codes:
+def range_codes(keys: pa.Table, bounds: pa.Table) -> Int64s:
     """The range of each row: how many boundaries are not above its key."""
     together = pa.concat_tables([bounds, keys.select(bounds.column_names)]).combine_chunks()
     order = sort_order(together)

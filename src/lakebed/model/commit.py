@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+BATCH_IDENTIFIER = (1 << 63) - 1
+"""The identifier of a commit that no stream numbers, as Paimon's BatchWriteBuilder has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:

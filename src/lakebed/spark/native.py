@@ -15,7 +15,7 @@ from lakebed.formats.hudi.options import AS_OF, QUERY_TYPE, SPARK
 from lakebed.formats.hudi.read.spark_options import plan_spark_read, spark_stream
 from lakebed.formats.hudi.table import HudiTable
 from lakebed.formats.iceberg.table import IcebergTable
-from lakebed.kernel.predicates import Where
+from lakebed.kernel.predicates.where import Where
 from lakebed.model.instant import Instant
 from lakebed.spark.stream import TABLE_LIMITS
 from lakebed.verbs.read import ReadPlan

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import datasource as pushed
 
-from lakebed.kernel.predicates import find_column
+from lakebed.kernel.predicates.where import find_column
 
 _COMPARE: dict[type[Any], Callable[[Any, Any], Any]] = {
     pushed.EqualTo: operator.eq,

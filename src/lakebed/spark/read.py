@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lakebed.formats as formats
 from lakebed.errors import UsageError
 from lakebed.kernel.options import option_texts
-from lakebed.kernel.predicates import Where
+from lakebed.kernel.predicates.where import Where
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.model.split import Split
 from lakebed.spark import worker

@@ -21,19 +21,18 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 import lakebed.formats as formats
 from lakebed.errors import OptionError, SchemaError
 from lakebed.kernel.options import option_texts
-from lakebed.kernel.predicates import find_column
-from lakebed.model.commit import CommitMessage, CommitResult
+from lakebed.kernel.predicates.where import find_column
+from lakebed.kernel.rows.conform import check_input
+from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult
 from lakebed.model.rowkind import ROW_KIND_COLUMN, ROW_KIND_FIELD
 from lakebed.spark import worker
 from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.failures import spoken_plainly
 from lakebed.spark.types import arrow_schema, conform, fits
-from lakebed.verbs.write import Mode, NarrowSink, Sink, check_input, settled, swept
+from lakebed.verbs.write import Mode, NarrowSink, Sink, settled, swept
 
 PARALLELISM_OPTION = "sink.parallelism"
 """How many tasks write (Flink's name for it); default: the session's parallelism."""
-BATCH_IDENTIFIER = (1 << 63) - 1
-"""The identifier of a commit that no stream numbers, as Paimon's BatchWriteBuilder has it."""
 CHANNEL_COLUMN = "_lakebed_channel"
 
 _WRITTEN = StructType([StructField("messages", BinaryType(), False), StructField("rows", LongType(), False)])

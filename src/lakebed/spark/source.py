@@ -18,8 +18,8 @@ from pyspark.sql.types import StructType
 from lakebed.errors import OptionError, SchemaError, UnsupportedError, UsageError
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.options import boolean
-from lakebed.kernel.predicates import parse_where
-from lakebed.model.commit import CommitMessage
+from lakebed.kernel.predicates.where import parse_where
+from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage
 from lakebed.model.instant import Instant
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.redaction import redacting_logger
@@ -27,7 +27,7 @@ from lakebed.spark import worker
 from lakebed.spark.native import open_native, plan_native, stream_native
 from lakebed.spark.pushdown import to_expression
 from lakebed.spark.read import plain_rows, read_tasks
-from lakebed.spark.sink import BATCH_IDENTIFIER, SinkInput, write_task
+from lakebed.spark.sink import SinkInput, write_task
 from lakebed.spark.stream import TABLE_LIMITS, Stream, StreamOptions
 from lakebed.spark.types import arrow_schema, spark_schema
 from lakebed.verbs.read import ReadPlan

@@ -22,10 +22,10 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakebed.formats.hudi.codec.delete_rows import OrderingBranch
 from lakebed.formats.hudi.codec.delete_schema import LIST_SCHEMA
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
 from lakebed.formats.hudi.codec.log_write import record_content, write_block
-from lakebed.formats.hudi.codec.ordering import OrderingBranch
 
 Rows: TypeAlias = pa.Table | Iterable[Mapping[str, Any]]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import ReadWarning
-from lakebed.kernel.predicates import keep
+from lakebed.kernel.predicates.where import keep
 from lakebed.kernel.streams import interleave
 from lakebed.model.split import Split
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakebed.errors import SchemaError, UnsupportedError, UsageError
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
-from lakebed.kernel.predicates import Where, find_column
+from lakebed.kernel.predicates.where import Where, find_column
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from lakebed.errors import UsageError
 from lakebed.kernel.engine import LocalEngine
-from lakebed.model.commit import CommitMessage, CommitResult
+from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult
 from lakebed.redaction import redacting_logger
-from lakebed.verbs.write import BATCH_IDENTIFIER, TaskWriter, TwoPhaseSink, settled
+from lakebed.verbs.write import TaskWriter, TwoPhaseSink, settled
 
 _LOG = redacting_logger("lakebed.write")
 

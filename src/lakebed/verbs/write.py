@@ -13,12 +13,9 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from lakebed.errors import LakebedError, SchemaError, UsageError
+from lakebed.errors import LakebedError, UsageError
 from lakebed.kernel.engine import Engine
 from lakebed.model.commit import CommitMessage, CommitResult
-
-BATCH_IDENTIFIER = (1 << 63) - 1
-"""The identifier of a commit that no stream numbers, as Paimon's BatchWriteBuilder has it."""
 
 
 class Mode(StrEnum):
@@ -140,22 +137,3 @@ def swept(sink: Sink) -> Iterator[None]:
 def settled(sink: Sink, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
     """The messages to commit, of what all tasks of a write have given: as they are, or once files are made of them."""
     return sink.settle(messages, engine) if isinstance(sink, SettlingSink) else messages
-
-
-def check_input(given: pa.Schema, wanted: pa.Schema, *, table: str, extra: Mapping[str, pa.DataType] = {}) -> None:
-    """Raise SchemaError unless each column of `wanted` is given once (or nullable) and no other is, but for `extra`."""
-    doubled = sorted({name for name in given.names if given.names.count(name) > 1})
-    unknown = [name for name in given.names if name not in wanted.names and name not in extra]
-    missing = [field.name for field in wanted if field.name not in given.names and not field.nullable]
-    if doubled:
-        raise SchemaError(f"columns given twice: {', '.join(doubled)}", table=table, todo="Give each column once")
-    if unknown:
-        raise SchemaError(
-            f"columns the table does not have: {', '.join(unknown)}",
-            table=table,
-            todo=f"The table's columns: {', '.join(wanted.names)}",
-        )
-    if missing:
-        raise SchemaError(
-            f"columns missing that may not be null: {', '.join(missing)}", table=table, todo="Give them a value"
-        )

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 import lakebed
 from lakebed.formats.iceberg.codec.schema import arrow_schema
-from lakebed.formats.iceberg.entries import Content, DataFile, DeleteFile, Metrics
+from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile, Metrics
 from lakebed.formats.iceberg.table import IcebergTable
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("p", pa.string())])

@@ -135,7 +135,7 @@ def test_unknown_fields_of_the_metadata_outlive_a_change(tmp_path: Path) -> None
     path = tmp_path / "t/metadata/v1.metadata.json"
     before = json.loads(path.read_text()) | {"extra-keys": [{"key-id": "k", "x": 1}], "of-a-later-version": [1]}
     path.write_text(json.dumps(before))
-    from lakebed.formats.iceberg.committing import change_metadata
+    from lakebed.formats.iceberg.commit.loop import change_metadata
 
     change_metadata(
         table.access,

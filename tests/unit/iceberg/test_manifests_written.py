@@ -13,7 +13,7 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.manifest import ManifestFile as PyManifest
 
 from lakebed.errors import CorruptError
-from lakebed.formats.iceberg.catalog import PathTable
+from lakebed.formats.iceberg.catalog.table import PathTable
 from lakebed.formats.iceberg.codec.avro_file import decode_columns, open_container
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile, decode_manifest_list
 from lakebed.formats.iceberg.codec.manifest_write import ManifestEncoder, encode_manifest_list

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import lakebed
-from lakebed.formats.iceberg import publish
+from lakebed.formats.iceberg.commit import kinds
 from tests.unit.iceberg.tables import create, data_file, ids
 from tests.unit.kernel.conftest import bucket, s3_endpoint, s3_options
 
@@ -12,9 +12,9 @@ __all__ = ["bucket", "s3_endpoint", "s3_options"]
 
 def test_a_path_table(bucket: str, s3_options: dict[str, str]) -> None:
     table = create(f"{bucket}/lake/t", 3, **s3_options)
-    publish.append(table.access, [data_file(table, [1])])
-    publish.append(table.access, [data_file(table, [2])])
-    publish.overwrite(table.access, [data_file(table, [3])])
+    kinds.append(table.access, [data_file(table, [1])])
+    kinds.append(table.access, [data_file(table, [2])])
+    kinds.overwrite(table.access, [data_file(table, [3])])
     assert ids(table) == [3]
     assert len(table.expire(options={"older-than": "2100-01-01"}).expired) == 2
     assert ids(lakebed.open(f"{bucket}/lake/t", s3_options)) == [3]  # type: ignore[arg-type]
@@ -27,6 +27,6 @@ def test_a_catalogs_table(tmp_path: Path, bucket: str, s3_options: dict[str, str
         "lakebed.catalog.warehouse": f"{bucket}/wh",
     }  # fmt: skip
     table = create("cat:db.t", **options)
-    publish.append(table.access, [data_file(table, [1, 2])])
+    kinds.append(table.access, [data_file(table, [1, 2])])
     assert ids(lakebed.open("cat:db.t", options)) == [1, 2]  # type: ignore[arg-type]
     assert table.location.startswith(f"{bucket}/wh")

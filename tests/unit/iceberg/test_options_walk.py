@@ -13,7 +13,7 @@ from lakebed.errors import LakebedError, OptionError, UnsupportedError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.formats.iceberg.unserved import REFUSED, TUNING
-from lakebed.formats.iceberg.write.settings import OPTIONS as WRITE_OPTIONS
+from lakebed.formats.iceberg.write.options import OPTIONS as WRITE_OPTIONS
 
 LINES = (Path(__file__).parent / "iceberg_options.txt").read_text("utf-8").splitlines()
 ALL = [line.split() for line in LINES if not line.startswith("#")]

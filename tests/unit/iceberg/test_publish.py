@@ -12,8 +12,8 @@ from pyiceberg.table import StaticTable
 
 import lakebed
 from lakebed.errors import CommitConflictError, UnsupportedError
-from lakebed.formats.iceberg import publish
-from lakebed.formats.iceberg.entries import DataFile, data_files, delete_files
+from lakebed.formats.iceberg.commit import kinds
+from lakebed.formats.iceberg.data_files import DataFile, data_files, delete_files
 from lakebed.formats.iceberg.manifests import read_manifest_list, scan
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.model.commit import Outcome
@@ -42,8 +42,8 @@ def by_pyiceberg(table: IcebergTable) -> list[int]:
 @VERSIONS
 def test_append_adds_rows_that_pyiceberg_reads(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
-    first = publish.append(table.access, [data_file(table, [1, 2]), data_file(table, [3], "b")], properties={"k": "v"})
-    second = publish.append(table.access, [data_file(table, [4])])
+    first = kinds.append(table.access, [data_file(table, [1, 2]), data_file(table, [3], "b")], properties={"k": "v"})
+    second = kinds.append(table.access, [data_file(table, [4])])
     assert (first.outcome, second.outcome) == (Outcome.COMMITTED, Outcome.COMMITTED)
     assert ids(table) == by_pyiceberg(table) == [1, 2, 3, 4]
     assert ids(table, as_of=first.snapshot_id) == [1, 2, 3]
@@ -62,37 +62,37 @@ def test_append_adds_rows_that_pyiceberg_reads(tmp_path: Path, version: int) -> 
 
 def test_nothing_to_append_commits_nothing(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    assert publish.append(table.access, []).outcome is Outcome.SKIPPED
+    assert kinds.append(table.access, []).outcome is Outcome.SKIPPED
     assert table.history() == []
 
 
 @VERSIONS
 def test_overwrites_replace_all_or_partitions(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
-    publish.append(table.access, [data_file(table, [1, 2]), data_file(table, [3], "b")])
-    publish.overwrite(table.access, [data_file(table, [9], "b")], [(0, ("b",))], dynamic=True)
+    kinds.append(table.access, [data_file(table, [1, 2]), data_file(table, [3], "b")])
+    kinds.overwrite(table.access, [data_file(table, [9], "b")], [(0, ("b",))], dynamic=True)
     assert ids(table) == by_pyiceberg(table) == [1, 2, 9]
     said = summary(table)
     assert said["replace-partitions"] == "true" and said["deleted-data-files"] == "1"
     assert (said["deleted-records"], said["total-records"]) == ("1", "3")
-    publish.overwrite(table.access, [data_file(table, [7])])
+    kinds.overwrite(table.access, [data_file(table, [7])])
     assert ids(table) == by_pyiceberg(table) == [7]
-    publish.overwrite(table.access, [])
+    kinds.overwrite(table.access, [])
     assert ids(table) == [] and table.history()[-1].action == "delete"
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_replace_keeps_the_starting_sequence_number(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
-    publish.append(table.access, [data_file(table, [1, 2])])
-    publish.append(table.access, [data_file(table, [3])])
+    kinds.append(table.access, [data_file(table, [1, 2])])
+    kinds.append(table.access, [data_file(table, [3])])
     start = table.metadata.head()
     assert start is not None
     old = live_data(table)
     rewritten = data_file(table, [1, 2, 3])
-    publish.row_delta(table.access, [], [equality_deletes(table, [2])])  # a writer in between
-    publish.append(table.access, [data_file(table, [2])])
-    publish.replace(table.access, start.snapshot_id, old, [rewritten])
+    kinds.row_delta(table.access, [], [equality_deletes(table, [2])])  # a writer in between
+    kinds.append(table.access, [data_file(table, [2])])
+    kinds.replace(table.access, start.snapshot_id, old, [rewritten])
     assert ids(table) == [1, 2, 3]  # the new row 2 is younger than the delete
     (mine,) = [f for f in live_data(table) if f.path == rewritten.path]
     assert (mine.sequence_number, mine.file_sequence_number) == (2, 5)
@@ -102,35 +102,35 @@ def test_replace_keeps_the_starting_sequence_number(tmp_path: Path, version: int
 
 
 def appended(table: IcebergTable, old: list[DataFile]) -> None:
-    publish.append(table.access, [data_file(table, [50])])
+    kinds.append(table.access, [data_file(table, [50])])
 
 
 def position_deleted(table: IcebergTable, old: list[DataFile]) -> None:
-    publish.row_delta(table.access, [], [position_deletes(table, old[0], [0])])
+    kinds.row_delta(table.access, [], [position_deletes(table, old[0], [0])])
 
 
 def elsewhere_deleted(table: IcebergTable, old: list[DataFile]) -> None:
     other = next(f for f in live_data(table) if f.partition == ("z",))
-    publish.row_delta(table.access, [], [position_deletes(table, other, [0])])
+    kinds.row_delta(table.access, [], [position_deletes(table, other, [0])])
 
 
 def equality_deleted(table: IcebergTable, old: list[DataFile]) -> None:
-    publish.row_delta(table.access, [], [equality_deletes(table, [1])])
+    kinds.row_delta(table.access, [], [equality_deletes(table, [1])])
 
 
 def overwritten(table: IcebergTable, old: list[DataFile]) -> None:
-    publish.overwrite(table.access, [data_file(table, [60])], [(0, ("a",))])
+    kinds.overwrite(table.access, [data_file(table, [60])], [(0, ("a",))])
 
 
 def rewritten(table: IcebergTable, old: list[DataFile]) -> None:
     head = table.metadata.head()
-    publish.replace(table.access, head and head.snapshot_id, old[:1], [data_file(table, [1, 2])])
+    kinds.replace(table.access, head and head.snapshot_id, old[:1], [data_file(table, [1, 2])])
 
 
 def elsewhere_rewritten(table: IcebergTable, old: list[DataFile]) -> None:
     head = table.metadata.head()
     other = [f for f in live_data(table) if f.partition == ("z",)]
-    publish.replace(table.access, head and head.snapshot_id, other, [data_file(table, [99], "z")])
+    kinds.replace(table.access, head and head.snapshot_id, other, [data_file(table, [99], "z")])
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_conflicts_of_a_rewrite(
     tmp_path: Path, rival: Callable[[IcebergTable, list[DataFile]], None], starting: bool, conflict: bool
 ) -> None:
     table = create(tmp_path / "t")
-    publish.append(table.access, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [99], "z")])
+    kinds.append(table.access, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [99], "z")])
     start = table.metadata.head()
     assert start is not None
     old = [f for f in live_data(table) if f.partition == ("a",)]
@@ -155,20 +155,20 @@ def test_conflicts_of_a_rewrite(
     before, files = ids(table), metadata_files(table)
     if conflict:
         with pytest.raises(CommitConflictError):
-            publish.replace(table.access, start.snapshot_id, old, [new], starting_sequence_number=starting)
+            kinds.replace(table.access, start.snapshot_id, old, [new], starting_sequence_number=starting)
         assert metadata_files(table) == files  # nothing of it stays
         assert table.history()[-1].action != "replace" or rival is rewritten
     else:
-        publish.replace(table.access, start.snapshot_id, old, [new], starting_sequence_number=starting)
+        kinds.replace(table.access, start.snapshot_id, old, [new], starting_sequence_number=starting)
         assert table.history()[-1].action == "replace"
     assert ids(table) == before
 
 
 def test_a_start_that_is_gone_is_a_conflict(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    publish.append(table.access, [data_file(table, [1])])
+    kinds.append(table.access, [data_file(table, [1])])
     with pytest.raises(CommitConflictError, match="history since snapshot 17"):
-        publish.replace(table.access, 17, live_data(table), [data_file(table, [1])])
+        kinds.replace(table.access, 17, live_data(table), [data_file(table, [1])])
 
 
 def test_a_replace_of_files_with_vectors(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_replace_of_files_with_vectors(tmp_path: Path) -> None:
     options = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/catalog.db"}
     named = lakebed.open("ice:db.dv_v3", options)
     assert isinstance(named, IcebergTable)
-    publish.replace(named.access, head.snapshot_id, [target], [])
+    kinds.replace(named.access, head.snapshot_id, [target], [])
     said = summary(named)
     assert (said["removed-dvs"], said["removed-delete-files"], said["deleted-data-files"]) == ("1", "1", "1")
     after = scan(named.access.files, named.metadata, named.metadata.head())
@@ -203,8 +203,8 @@ def test_a_second_vector_for_a_file_is_a_conflict(tmp_path: Path) -> None:
     found = scan(table.access.files, table.metadata, table.metadata.head())
     vector = next(f for entries in found.deletes.values() for f in delete_files(entries))
     with pytest.raises(CommitConflictError, match="deleted rows of the same data file"):
-        publish.row_delta(table.access, [], [vector])
-    publish.row_delta(table.access, [], [vector], removed=[vector])
+        kinds.row_delta(table.access, [], [vector])
+    kinds.row_delta(table.access, [], [vector], removed=[vector])
     assert summary(table)["added-dvs"] == summary(table)["removed-dvs"] == "1"
 
 
@@ -213,7 +213,7 @@ def test_manifests_are_merged_when_enough_have_gathered(tmp_path: Path, version:
     table = create(tmp_path / "t", version, **{"commit.manifest.min-count-to-merge": "4"})
     counts = []
     for number in range(9):
-        publish.append(table.access, [data_file(table, [number])])
+        kinds.append(table.access, [data_file(table, [number])])
         head = table.metadata.head()
         assert head is not None
         counts.append(len(read_manifest_list(table.access.files, head)))
@@ -228,21 +228,21 @@ def test_manifests_are_merged_when_enough_have_gathered(tmp_path: Path, version:
 
 def test_deletes_older_than_all_data_are_dropped(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    publish.append(table.access, [data_file(table, [1, 2])])
-    publish.row_delta(table.access, [], [equality_deletes(table, [1])])
-    publish.overwrite(table.access, [data_file(table, [5])], [(0, ("a",))])
-    publish.append(table.access, [data_file(table, [6])])
+    kinds.append(table.access, [data_file(table, [1, 2])])
+    kinds.row_delta(table.access, [], [equality_deletes(table, [1])])
+    kinds.overwrite(table.access, [data_file(table, [5])], [(0, ("a",))])
+    kinds.append(table.access, [data_file(table, [6])])
     assert summary(table)["total-delete-files"] == "0"
     assert ids(table) == [5, 6]
 
 
 def test_a_branch_of_its_own(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    publish.append(table.access, [data_file(table, [1])])
+    kinds.append(table.access, [data_file(table, [1])])
     table.tag("one")
     table.branch_off("audit")
-    publish.append(table.access, [data_file(table, [2])], branch="audit")
-    publish.append(table.access, [data_file(table, [3])])
+    kinds.append(table.access, [data_file(table, [2])], branch="audit")
+    kinds.append(table.access, [data_file(table, [3])])
     audit = lakebed.open(tmp_path / "t", {"branch": "audit"})
     assert (ids(table), ids(audit), ids(table, as_of="tag:one")) == ([1, 3], [1, 2], [1])  # type: ignore[arg-type]
     table.delete_branch("audit")
@@ -261,7 +261,7 @@ def commit_many(path: str, options: dict[str, str], start: int, count: int) -> N
     table = lakebed.open(path, options)
     assert isinstance(table, IcebergTable)
     for number in range(start, start + count):
-        publish.append(table.access, [data_file(table, [number])], options={"commit.retry.num-retries": "200"})
+        kinds.append(table.access, [data_file(table, [number])], options={"commit.retry.num-retries": "200"})
 
 
 @pytest.mark.parametrize("place", ["path", "catalog"])
@@ -307,7 +307,7 @@ def test_old_metadata_files_go_where_the_table_wants_it(tmp_path: Path) -> None:
         **{"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"},
     )
     for number in range(5):
-        publish.append(table.access, [data_file(table, [number])])
+        kinds.append(table.access, [data_file(table, [number])])
     left = {path.name for path in (tmp_path / "t/metadata").glob("*.json")}
     assert left == {"v4.metadata.json", "v5.metadata.json", "v6.metadata.json"}
     assert ids(table) == [0, 1, 2, 3, 4]
@@ -316,7 +316,7 @@ def test_old_metadata_files_go_where_the_table_wants_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("limit", "told"), [("0", False), ("1", False), ("2", True)])
 def test_counts_of_each_partition_where_few_changed(limit: str, told: bool, tmp_path: Path) -> None:
     table = create(tmp_path / "t", **{"write.summary.partition-limit": limit})
-    publish.append(table.access, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [4], "b c")])
+    kinds.append(table.access, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [4], "b c")])
     summary = table.history()[-1].summary
     assert summary["changed-partition-count"] == "2"
     assert ("partition-summaries-included" in summary) is told

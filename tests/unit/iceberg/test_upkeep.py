@@ -7,7 +7,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import OptionError, UnsupportedError, UsageError
-from lakebed.formats.iceberg import publish
+from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.manifests import read_entries, read_manifest_list
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.model.report import Health
@@ -33,9 +33,9 @@ def entries(table: IcebergTable) -> set[tuple[object, ...]]:
 def test_many_manifests_become_one(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
     for number in range(6):
-        publish.append(table.access, [data_file(table, [number], "ab"[number % 2])])
+        kinds.append(table.access, [data_file(table, [number], "ab"[number % 2])])
     if version > 1:
-        publish.row_delta(table.access, [], [equality_deletes(table, [0])])
+        kinds.row_delta(table.access, [], [equality_deletes(table, [0])])
     before, rows = entries(table), ids(table)
     planned = table.rewrite(dry_run=True, options=MANIFESTS)
     assert (planned.files_before, planned.files_after, planned.dry_run) == (6, 1, True)
@@ -50,14 +50,14 @@ def test_many_manifests_become_one(tmp_path: Path, version: int) -> None:
     assert newest.summary["total-records"] == "6"
     assert table.rewrite(options=MANIFESTS).files_before == 0  # nothing is left to do
     assert len(table.history()) == (8 if version > 1 else 7)
-    publish.append(table.access, [data_file(table, [9])])
+    kinds.append(table.access, [data_file(table, [9])])
     assert ids(table) == [*rows, 9]
 
 
 def test_small_targets_make_more_manifests_in_the_order_of_partitions(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    publish.append(table.access, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
-    publish.append(table.access, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
+    kinds.append(table.access, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
+    kinds.append(table.access, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
     table.rewrite(options={**MANIFESTS, "commit.manifest.target-size-bytes": 100})
     head = table.metadata.head()
     assert head is not None
@@ -71,7 +71,7 @@ def test_small_targets_make_more_manifests_in_the_order_of_partitions(tmp_path: 
 
 def test_wrong_options_of_a_rewrite_of_manifests(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    publish.append(table.access, [data_file(table, [1])])
+    kinds.append(table.access, [data_file(table, [1])])
     with pytest.raises(OptionError, match="spec-id"):
         table.rewrite(options={**MANIFESTS, "spec-idd": 1})
     with pytest.raises(UsageError, match="no partition spec 7"):
@@ -114,8 +114,8 @@ def test_a_new_table_is_well(tmp_path: Path) -> None:
 def test_small_files_deletes_and_manifests_are_told(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
     for number in range(60):
-        publish.append(table.access, [data_file(table, [number], "ab"[number % 2])])
-    publish.row_delta(table.access, [], [equality_deletes(table, [0])])
+        kinds.append(table.access, [data_file(table, [number], "ab"[number % 2])])
+    kinds.row_delta(table.access, [], [equality_deletes(table, [0])])
     report = table.inspect()
     files = report.figures["files"]
     assert (files["data files"], files["small files"], files["partitions worth a rewrite"]) == (60, 60, 2)
@@ -130,7 +130,7 @@ def test_small_files_deletes_and_manifests_are_told(tmp_path: Path) -> None:
 
 def test_what_is_lost_is_told(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    publish.append(table.access, [data_file(table, [1])])
+    kinds.append(table.access, [data_file(table, [1])])
     head = table.metadata.head()
     assert head is not None
     (manifest,) = read_manifest_list(table.access.files, head)

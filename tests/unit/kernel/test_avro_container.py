@@ -6,7 +6,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from lakebed.kernel.avro_container import avro_bytes, avro_long, header, take_apart
+from lakebed.kernel.avro.container import avro_bytes, avro_long, header, take_apart
 
 SCHEMA: Any = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
 

@@ -11,9 +11,9 @@ import pytest
 
 from lakebed.errors import CorruptError, LakebedError, UnsupportedError
 from lakebed.kernel import inflate
-from lakebed.kernel.avro_container import Container, avro_long, header, take_apart
-from lakebed.kernel.avro_decode import decode_blocks
-from lakebed.kernel.avro_schema import check_schema, named, plain_fields
+from lakebed.kernel.avro.container import Container, avro_long, header, take_apart
+from lakebed.kernel.avro.decode import decode_blocks
+from lakebed.kernel.avro.schema import check_schema, named, plain_fields
 from lakebed.kernel.scratch import Scratch
 
 SYNC = b"0123456789abcdef"

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lakebed.errors import CorruptError, UnsupportedError
-from lakebed.kernel.avro_records import RECORD_FILE_BYTES
-from lakebed.kernel.avro_schema import DEPTH
+from lakebed.kernel.avro.records import RECORD_FILE_BYTES
+from lakebed.kernel.avro.schema import DEPTH
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.inflate import INFLATED_BYTES, inflated
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.errors import CorruptError
-from lakebed.kernel.parquet.join import NotJoinable, ParquetJoin, key_values
-from lakebed.kernel.parquet.thrift import (
+from lakebed.formats.iceberg.parquet.join import NotJoinable, ParquetJoin, key_values
+from lakebed.formats.iceberg.parquet.thrift import (
     I64,
     LIST,
     STRUCT,

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lakebed.errors import PredicateError
-from lakebed.kernel.predicates import Where, columns_of, find_column, keep, parse_where
+from lakebed.kernel.predicates.where import Where, columns_of, find_column, keep, parse_where
 
 UTC = datetime.UTC
 NOON = datetime.datetime(2024, 1, 1, 12, 0, 0, 500)

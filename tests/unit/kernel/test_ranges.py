@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lakebed.kernel.expressions import Call, Field, Literal, tree_of
-from lakebed.kernel.predicates import parse_where
-from lakebed.kernel.ranges import Facts, can_hold
+from lakebed.kernel.predicates.arrow import Call, Field, Literal, tree_of
+from lakebed.kernel.predicates.ranges import Facts, can_hold
+from lakebed.kernel.predicates.where import parse_where
 
 SCHEMA = pa.schema([("i", pa.int64()), ("s", pa.string()), ("f", pa.float64()), ("in", pa.struct([("x", pa.int32())]))])
 

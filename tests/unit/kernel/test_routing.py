@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.kernel.routing import even_cuts, file_count, in_bounds, share_out
+from lakebed.kernel.sizing.file_counts import even_cuts, file_count, in_bounds, share_out
 
 TARGET, GREATEST = 1000, 1400
 

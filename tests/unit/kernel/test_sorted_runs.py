@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakebed.kernel.merge.runs import merge_sorted
+from lakebed.formats.paimon.merge.sorted_runs import merge_sorted
 
 SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.string()), ("run", pa.int64()), ("place", pa.int64())])
 Key = tuple[int, str]

@@ -45,10 +45,10 @@ import pytest
 import lakebed
 from lakebed.callbacks import RegisterPartitions
 from lakebed.errors import CommitConflictError, LakebedError, PredicateError, SchemaError
+from lakebed.formats.paimon.commit import attempt
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.snapshot import History
-from lakebed.formats.paimon.write import attempt
 from tests.unit.paimon.conftest import Make, contents, rows
 
 

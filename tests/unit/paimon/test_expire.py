@@ -14,7 +14,7 @@ import pytest
 import lakebed
 from lakebed.callbacks import Committed
 from lakebed.errors import CorruptError, NotInHistoryError, OptionError, UnsupportedError
-from lakebed.formats.paimon.write import attempt
+from lakebed.formats.paimon.commit import attempt
 from lakebed.model.commit import Outcome
 from tests.golden import names, unpack
 from tests.unit.paimon.conftest import Make, contents, rows

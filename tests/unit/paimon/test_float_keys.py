@@ -10,7 +10,7 @@ import pytest
 
 import lakebed
 from lakebed.formats.paimon.merge import key_runs
-from lakebed.kernel.merge.runs import merge_sorted
+from lakebed.formats.paimon.merge.sorted_runs import merge_sorted
 
 NAN = float("nan")
 OTHER_NAN = -np.frombuffer(np.uint64(0x7FF8000000000001).tobytes(), np.float64)[0]

@@ -13,10 +13,9 @@ import lakebed
 from lakebed import LocalEngine
 from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon.codec.manifest import HASH_INDEX
-from lakebed.formats.paimon.manifests import index_files
+from lakebed.formats.paimon.manifests import index_files, key_hashes
 from lakebed.formats.paimon.snapshot import History
-from lakebed.formats.paimon.write import gather as gather_module
-from lakebed.formats.paimon.write.hash_dynamic import read_index
+from lakebed.formats.paimon.write import small_files as gather_module
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.kernel.engine import Engine
 from lakebed.model.commit import CommitMessage, CommitResult
@@ -145,5 +144,5 @@ def test_new_keys_of_dynamic_buckets_that_tasks_do_not_share_are_taken(make: Mak
     assert [row[1] for row in contents(table)] == [1, 2, 3, 4, 5]
     history = History(table.store)
     (entry,) = [e for e in index_files(table.store, history.latest()) if e.index_type == HASH_INDEX]
-    assert len(read_index(table.store, entry)) == 5
+    assert len(key_hashes(table.store, entry)) == 5
     assert len(files(table)) == 1

@@ -9,9 +9,9 @@ import pytest
 import lakebed
 from lakebed.errors import CommitConflictError, UnsupportedError, UsageError
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind
+from lakebed.formats.paimon.commit.conflicts import check_vectors
 from lakebed.formats.paimon.manifests import index_files, live_files
 from lakebed.formats.paimon.table import PaimonTable
-from lakebed.formats.paimon.write.conflicts import check_vectors
 from tests.golden import expected, unpack
 from tests.golden.compare import diff, load
 from tests.unit.paimon.conftest import Make, contents, rows

@@ -17,18 +17,18 @@ import pytest
 import lakebed
 from lakebed.errors import SchemaError, UnsupportedError, UsageError
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
-from lakebed.formats.paimon.codec.message import PaimonMessage
+from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.layout import STAGING_FOLDER
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.snapshot import History
-from lakebed.formats.paimon.write import staged
+from lakebed.formats.paimon.write import staging
 from lakebed.formats.paimon.write.sink import PaimonSink
-from lakebed.formats.paimon.write.staged import AppendFileMaker, StagedMessage, greatest_size
+from lakebed.formats.paimon.write.staging import AppendFileMaker, StagedMessage, greatest_size
 from lakebed.kernel.engine import LocalEngine
-from lakebed.kernel.routing import in_bounds
+from lakebed.kernel.sizing import finalize
+from lakebed.kernel.sizing.file_counts import in_bounds
 from lakebed.model.commit import CommitMessage
 from lakebed.model.rowkind import ROW_KIND_COLUMN
-from lakebed.verbs import settling
 from lakebed.verbs.write import Mode
 from tests.unit.paimon.conftest import Make, contents, rows
 
@@ -113,8 +113,8 @@ def waiting(table: lakebed.Table) -> list[str]:
 def test_files_follow_the_bytes_at_any_number_of_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: tuple[str, ...], tasks: int
 ) -> None:
-    monkeypatch.setattr(settling, "HERE_BYTES", 0)
-    monkeypatch.setattr(staged, "INLINE_BYTES", 20_000)
+    monkeypatch.setattr(finalize, "HERE_BYTES", 0)
+    monkeypatch.setattr(staging, "INLINE_BYTES", 20_000)
     table, data = table_of(tmp_path / "t", by), skewed()
     sink, engine = sink_of(table), OtherEngine(tasks)
     messages = staged_by_tasks(sink, data, tasks)
@@ -174,7 +174,7 @@ def test_rows_stay_in_their_order(tmp_path: Path) -> None:
 def test_a_sample_that_misleads_is_put_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = AppendFileMaker.measure
 
-    def lie(self: AppendFileMaker, *task: Any) -> settling.FileSize:
+    def lie(self: AppendFileMaker, *task: Any) -> finalize.FileSize:
         return dataclasses.replace(measured(self, *task), fixed=0.0, per_row=40.0)
 
     monkeypatch.setattr(AppendFileMaker, "measure", lie)
@@ -185,7 +185,7 @@ def test_a_sample_that_misleads_is_put_right(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_failed_or_aborted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged, "INLINE_BYTES", 0)
+    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
     table, data = table_of(tmp_path / "t"), skewed()
     sink = sink_of(table)
     messages = staged_by_tasks(sink, data, 3)
@@ -249,7 +249,7 @@ def test_what_cannot_be_written_is_refused_by_the_task(make: Make, tmp_path: Pat
 
 
 def test_rows_of_a_dead_write_go_with_an_expiry_a_day_later(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged, "INLINE_BYTES", 0)
+    monkeypatch.setattr(staging, "INLINE_BYTES", 0)
     table = make(primary_key=(), bucket="-1")
     table.write(rows(("a", 1, "v", 1)))
     dead = staged_by_tasks(sink_of(table), rows(("a", 2, "v", 1)), 1)

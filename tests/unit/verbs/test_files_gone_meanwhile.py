@@ -14,8 +14,8 @@ import lakebed
 from lakebed.errors import DataCleanedError, NotInHistoryError
 from lakebed.formats.hudi.table import HudiTable
 from lakebed.kernel.files import open_store
-from tests.unit.hudi_archive.lake import times
-from tests.unit.hudi_archive.test_clocks import Meanwhile, filled
+from tests.unit.hudi.archive.lake import times
+from tests.unit.hudi.archive.test_clocks import Meanwhile, filled
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
 

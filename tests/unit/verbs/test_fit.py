@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakebed.errors import SchemaError
-from lakebed.verbs.fit import fit
+from lakebed.kernel.rows.conform import fit
 
 NUMBER = pa.field("n", pa.int64(), False)
 LISTS = pa.list_(pa.field("element", pa.int64(), False))

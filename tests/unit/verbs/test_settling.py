@@ -19,11 +19,11 @@ import pytest
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.files import open_store
 from lakebed.kernel.files.store import Store
-from lakebed.kernel.routing import in_bounds
+from lakebed.kernel.sizing.file_counts import in_bounds
+from lakebed.kernel.sizing.finalize import FileSize, settle
+from lakebed.kernel.sizing.ranges import RangeSplitter
+from lakebed.kernel.sizing.staging import Grouped, Place, Run, Staged, StagedBuckets, Stager, grouped
 from lakebed.kernel.sort_keys import Direction, comparable, thinned, with_ties
-from lakebed.kernel.staging import Grouped, Place, Run, Staged, StagedBuckets, Stager, grouped
-from lakebed.verbs.settling import FileSize, settle
-from lakebed.verbs.splitting import RangeSplitter
 
 SCHEMA = pa.schema([("bucket", pa.int64()), ("id", pa.int64()), ("text", pa.string())])
 TARGET, GREATEST = 100_000, 140_000
@@ -201,6 +201,6 @@ def test_little_data_is_written_without_a_job(tmp_path: Path, monkeypatch: pytes
     store = open_store(tmp_path / "t")
     buckets = StagedBuckets(stage(store, [rows_of(5000, 8)]), SCHEMA)
     assert sum(rows for _, _, rows in settle(buckets, Maker(store), NoEngine(), TARGET, GREATEST)) == 5000
-    monkeypatch.setattr("lakebed.verbs.settling.HERE_BYTES", 1000)
+    monkeypatch.setattr("lakebed.kernel.sizing.finalize.HERE_BYTES", 1000)
     with pytest.raises(AssertionError, match="it was asked"):
         settle(buckets, Maker(store), NoEngine(), TARGET, GREATEST)

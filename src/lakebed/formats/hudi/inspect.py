@@ -10,16 +10,16 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping
 
 from lakebed.errors import CorruptError, LakebedError
-from lakebed.formats.hudi.archive.active import ActiveInstant, load_active
+from lakebed.formats.hudi.archive.bounds import check_given
 from lakebed.formats.hudi.archive.delete import HEARTBEATS, MARKERS
 from lakebed.formats.hudi.archive.guards import how_to_end
 from lakebed.formats.hudi.archive.options import COMMITS_RETAINED
 from lakebed.formats.hudi.archive.report import TimelineReport, timelines
-from lakebed.formats.hudi.archive.settings import check_given
+from lakebed.formats.hudi.archive.state_files import ActiveInstant, load_active
 from lakebed.formats.hudi.codec.archive_entry import check_readable
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE
-from lakebed.formats.hudi.read.snapshot import plan_snapshot
+from lakebed.formats.hudi.read.plan import plan_snapshot
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.kernel import clock

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from lakebed.formats.hudi.codec.metadata import CommitMetadata
 from lakebed.formats.hudi.layout import BaseFile, LogFile, parse_base_name, parse_log_name, write_attempt
-from lakebed.formats.hudi.timeline import View
+from lakebed.formats.hudi.timeline.active import View
 from lakebed.kernel.files import FileInfo
 
 

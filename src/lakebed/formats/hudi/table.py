@@ -8,7 +8,6 @@ from typing import ClassVar
 import pyarrow as pa
 
 from lakebed.formats.hudi.archive.run import archive
-from lakebed.formats.hudi.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.config import load_config
 from lakebed.formats.hudi.inspect import inspect_table
 from lakebed.formats.hudi.layout import COMPLETES_AS
@@ -17,12 +16,13 @@ from lakebed.formats.hudi.read.batch import check_alone, plan_batch, plan_change
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
-from lakebed.formats.hudi.timeline import MetadataFiles, instant_of, load_timeline
+from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, load_timeline
+from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import Store
 from lakebed.kernel.garbage import no_cycles
-from lakebed.kernel.predicates import Where
+from lakebed.kernel.predicates.where import Where
 from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport

@@ -25,7 +25,7 @@ from lakebed.formats.iceberg.codec.encryption import refuse_encrypted
 from lakebed.formats.iceberg.codec.schema import METADATA_COLUMNS
 from lakebed.formats.iceberg.unserved import RESERVED
 from lakebed.kernel import clock
-from lakebed.kernel.predicates import find_column
+from lakebed.kernel.predicates.where import find_column
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 
 FORMAT_VERSION = "format-version"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError, NotInHistoryError
-from lakebed.formats.iceberg.access import TableAccess
+from lakebed.formats.iceberg.catalog.operations import TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.files import Files

@@ -18,51 +18,51 @@ from lakebed.errors import (
     UsageError,
 )
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.access import (
+from lakebed.formats.iceberg.catalog.hadoop import PathTable
+from lakebed.formats.iceberg.catalog.operations import (
     LostRaceError,
     OutcomeUnknownError,
     TableAccess,
     refuse_writing,
 )
-from lakebed.formats.iceberg.catalog import CatalogTable, parse_identifier
+from lakebed.formats.iceberg.catalog.table import CatalogTable, parse_identifier
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
+from lakebed.formats.iceberg.commit.branches_and_tags import create_branch, create_tag, delete_ref
+from lakebed.formats.iceberg.commit.callbacks import named, told, without
 from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spec, table_properties
 from lakebed.formats.iceberg.expire.options import EXPIRE_SNAPSHOTS, REMOVE_ORPHANS, parsed
 from lakebed.formats.iceberg.expire.orphans import remove_orphans
-from lakebed.formats.iceberg.expire.snapshots import expire
+from lakebed.formats.iceberg.expire.run import expire
 from lakebed.formats.iceberg.inspect import inspect
 from lakebed.formats.iceberg.layout import places_of
-from lakebed.formats.iceberg.path_table import PathTable
 from lakebed.formats.iceberg.read.appends import plan_appends
 from lakebed.formats.iceberg.read.changes import plan_difference, range_of
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.data import predicate_schema
 from lakebed.formats.iceberg.read.plan import plan_snapshot
 from lakebed.formats.iceberg.read.stream import IcebergStream
-from lakebed.formats.iceberg.refs import create_branch, create_tag, delete_ref
+from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.relocate.run import relocate
 from lakebed.formats.iceberg.rewrite.manifests import rewrite_manifests, rewrite_what
 from lakebed.formats.iceberg.rewrite.position_deletes import rewrite_position_deletes
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
 from lakebed.formats.iceberg.snapshot import history, iso_time, schema_at, snapshot_at
-from lakebed.formats.iceberg.write.callbacks import named, told, without
-from lakebed.formats.iceberg.write.settings import OPTIONS as WRITE_OPTIONS
-from lakebed.formats.iceberg.write.settings import WriteSettings
+from lakebed.formats.iceberg.write.options import OPTIONS as WRITE_OPTIONS
+from lakebed.formats.iceberg.write.options import WriteSettings
 from lakebed.formats.iceberg.write.sink import IcebergSink
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options, option_texts
-from lakebed.kernel.predicates import Where, parse_where
-from lakebed.model.commit import CommitResult
+from lakebed.kernel.predicates.where import Where, parse_where
+from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ExpireResult, RelocateResult, RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table, checked_name, checked_position
 from lakebed.verbs.two_phase import TableWriter
-from lakebed.verbs.write import BATCH_IDENTIFIER, Mode
+from lakebed.verbs.write import Mode
 
 _OPTIONS = opt.OPTIONS + WRITE_OPTIONS
 """What opening a table takes: what reads and writes take too."""

@@ -23,10 +23,11 @@ from lakebed.formats.paimon.codec.types import (
     DataField,
     arrow_type,
 )
+from lakebed.formats.paimon.options import split_names
 from lakebed.formats.paimon.unserved import Use, refuse_options
 from lakebed.kernel import clock
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates import find_column
+from lakebed.kernel.predicates.where import find_column
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 
 _RESERVED = (SEQUENCE_NUMBER, VALUE_KIND, "_LEVEL", "_ROW_ID", "rowkind", ROW_KIND_COLUMN)
@@ -110,11 +111,6 @@ def check_options(schema: TableSchema, options: Options, table: str) -> None:
     kind_column = options[opt.ROWKIND_FIELD]
     if kind_column and schema.field(kind_column).type.root not in ("VARCHAR", "CHAR"):
         raise opt.refuse(opt.ROWKIND_FIELD, kind_column, "the column is no text")
-
-
-def split_names(text: str) -> tuple[str, ...]:
-    """Column names of an option, separated by commas."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _check_columns(schema: pa.Schema, table: str) -> None:

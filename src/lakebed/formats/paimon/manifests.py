@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from lakebed.errors import CorruptError, DataCleanedError, UnsupportedError
+from lakebed.formats.paimon.codec.hash_index import hashes_of
 from lakebed.formats.paimon.codec.manifest import ADD, Identity, IndexManifestEntry, ManifestEntry, ManifestFileMeta
 from lakebed.formats.paimon.codec.manifest_avro import (
     index_manifest_from_bytes,
@@ -15,7 +16,8 @@ from lakebed.formats.paimon.codec.manifest_avro import (
     manifest_list_from_bytes,
 )
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
-from lakebed.formats.paimon.layout import manifest_path
+from lakebed.formats.paimon.layout import index_path, manifest_path
+from lakebed.kernel.arrays import Int32s
 from lakebed.kernel.files import Store
 
 _READ_AT_ONCE = 64
@@ -118,3 +120,14 @@ def _read(store: Store, name: str) -> bytes:
             "a manifest is gone", table=store.location, file=path, why="the snapshot that names it has expired",
             todo="Read a newer snapshot",
         ) from error  # fmt: skip
+
+
+def key_hashes(store: Store, entry: IndexManifestEntry) -> Int32s:
+    """The key hashes in a HASH index file. DataCleanedError when the file is gone."""
+    path = index_path(entry.file_name)
+    try:
+        return hashes_of(store.read(path))
+    except FileNotFoundError as error:
+        raise DataCleanedError(
+            "an index file is gone", table=store.location, file=path, todo="Plan the write again"
+        ) from error

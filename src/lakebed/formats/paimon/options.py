@@ -314,3 +314,8 @@ def stored_options(given: Mapping[str, str]) -> dict[str, str]:
 def refuse(key: Option[Any], value: object, why: str) -> OptionError:
     """The error for an option whose value does not go with the table."""
     return OptionError(f"option {key.key!r} is {value!r}", key=key.key, why=why)
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """Column names of an option, separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -10,16 +10,16 @@ import pyarrow as pa
 from lakebed.errors import CommitUnknownError, NotInHistoryError, TableExistsError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
-from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER, Snapshot, snapshot_to_json
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_to_json
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, new_schema
-from lakebed.formats.paimon.expire.snapshots import SnapshotExpiry
+from lakebed.formats.paimon.expire.run import SnapshotExpiry
 from lakebed.formats.paimon.inspect import inspect
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.read.appended import names_a_range, plan_appended
-from lakebed.formats.paimon.read.bucket import PaimonSplit
 from lakebed.formats.paimon.read.plan import plan_snapshot
+from lakebed.formats.paimon.read.task import PaimonSplit
 from lakebed.formats.paimon.read.travel import travel_keys, travelled
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.snapshot import History, instant_of
@@ -30,8 +30,8 @@ from lakebed.kernel.commit.callbacks import TagCallback, call_each, load_callbac
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.options import Options, option_texts
-from lakebed.kernel.predicates import Where, parse_where
-from lakebed.model.commit import CommitResult
+from lakebed.kernel.predicates.where import Where, parse_where
+from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ExpireResult, RewriteResult

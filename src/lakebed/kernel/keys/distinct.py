@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Ints = npt.NDArray[np.int32]
+from lakebed.kernel.arrays import Int32s, Int64s
 
 
-def distinct(columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
+def distinct(columns: Sequence[pa.Array]) -> tuple[Int32s, Int32s]:
     """The distinct combinations of columns (null is a value): a code for each row, and the first row of each code."""
     codes = np.zeros(len(columns[0]), np.int64)
     for column in columns:
@@ -28,7 +27,7 @@ def distinct(columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:
     return inverse.astype(np.int32), first.astype(np.int32)
 
 
-def _first_seen(codes: npt.NDArray[np.int64]) -> tuple[None, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _first_seen(codes: Int64s) -> tuple[None, Int64s, Int64s]:
     """Codes of a dictionary are dense already: the first row of each by one backward assignment."""
     first = np.empty(int(codes.max()) + 1, np.int64)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)

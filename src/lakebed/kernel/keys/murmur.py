@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+
+from lakebed.kernel.arrays import Int32s, UInt8s, UInt32s, UInt64s
 
 _C1, _C2, _M = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B64)
 
-Words = npt.NDArray[np.uint32]
-Hashes = npt.NDArray[np.int32]
 
-
-def hash_words(words: Sequence[npt.NDArray[np.uint64]], seed: int) -> Hashes:
+def hash_words(words: Sequence[UInt64s], seed: int) -> Int32s:
     """The hash of each row of so many words of eight bytes: `words[i][row]`, low half first. Some thousand rows at a
     time stay in the processor's cache."""
     rows = len(words[0])
@@ -32,7 +30,7 @@ def hash_words(words: Sequence[npt.NDArray[np.uint64]], seed: int) -> Hashes:
     return state.view(np.int32)
 
 
-def hash_bytes(values: pa.BinaryArray, seed: int) -> Hashes:
+def hash_bytes(values: pa.BinaryArray, seed: int) -> Int32s:
     """The hash of each value, 0 for null. Values of one length are hashed together."""
     _, offset_buffer, data_buffer = values.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[values.offset : values.offset + len(values) + 1]
@@ -46,7 +44,7 @@ def hash_bytes(values: pa.BinaryArray, seed: int) -> Hashes:
     return hashes
 
 
-def _hash_equal(rows: npt.NDArray[np.uint8], seed: int) -> Hashes:
+def _hash_equal(rows: UInt8s, seed: int) -> Int32s:
     """The hash of each row of a matrix of bytes."""
     count, length = rows.shape
     state = np.full(count, seed, np.uint32)
@@ -68,7 +66,7 @@ def _hash_equal(rows: npt.NDArray[np.uint8], seed: int) -> Hashes:
     return state.view(np.int32)
 
 
-def _step(state: Words, word: Words, scratch: Words) -> None:
+def _step(state: UInt32s, word: UInt32s, scratch: UInt32s) -> None:
     mixed, spare = scratch
     np.multiply(word, _C1, out=mixed)
     _rotate(mixed, 15, spare)
@@ -79,13 +77,13 @@ def _step(state: Words, word: Words, scratch: Words) -> None:
     np.add(state, _M, out=state)
 
 
-def _rotate(values: Words, bits: int, spare: Words) -> None:
+def _rotate(values: UInt32s, bits: int, spare: UInt32s) -> None:
     np.right_shift(values, np.uint32(32 - bits), out=spare)
     np.left_shift(values, np.uint32(bits), out=values)
     np.bitwise_or(values, spare, out=values)
 
 
-def _finish(state: Words, length: np.uint32, spare: Words) -> None:
+def _finish(state: UInt32s, length: np.uint32, spare: UInt32s) -> None:
     np.bitwise_xor(state, length, out=state)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, None)):
         np.right_shift(state, np.uint32(shift), out=spare)

@@ -1,1 +1,1 @@
-"""Parquet files beyond what Arrow's reader and writer do: their footers, and joining them without decoding."""
+"""What Arrow does not decide about Parquet files: which columns are worth a dictionary."""

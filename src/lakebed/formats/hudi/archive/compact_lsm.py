@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from lakebed.errors import CorruptError
 from lakebed.formats.hudi.archive.lock import LEASES, StillHeld
 from lakebed.formats.hudi.archive.write_lsm import publish
-from lakebed.formats.hudi.archive_manifest import History
 from lakebed.formats.hudi.codec.lsm import (
     MANIFEST_PREFIX,
     LsmFile,
@@ -27,6 +26,7 @@ from lakebed.formats.hudi.codec.lsm import (
     parse_name,
     read_rows,
 )
+from lakebed.formats.hudi.timeline.archive_manifest import History
 from lakebed.kernel.files import Store
 from lakebed.kernel.files.age import certain_now, older_than
 

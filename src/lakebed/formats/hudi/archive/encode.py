@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from lakebed.errors import CorruptError
-from lakebed.formats.hudi.archive.active import STATES, ActiveInstant, StateInfo
+from lakebed.formats.hudi.archive.state_files import STATES, ActiveInstant, StateInfo
 from lakebed.formats.hudi.codec.archive_entry import archived_entry, check_readable
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store

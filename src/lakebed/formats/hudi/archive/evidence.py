@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakebed.errors import CorruptError, TableNotFoundError
-from lakebed.formats.hudi.archive.active import ActiveInstant, load_active
 from lakebed.formats.hudi.archive.guards import DataTable, Evidence, LastClean, MetadataTable
 from lakebed.formats.hudi.archive.options import BEYOND_SAVEPOINT, METADATA_ENABLE
+from lakebed.formats.hudi.archive.state_files import ActiveInstant, load_active
 from lakebed.formats.hudi.codec.metadata import parse_clean_plan
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.layout import HOODIE

@@ -11,8 +11,8 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakebed.formats.hudi.archive.active import ActiveInstant
 from lakebed.formats.hudi.archive.options import ARCHIVE_STRICT, BEYOND_SAVEPOINT, COMPACTION_TRIGGER, MAX_DELTA_COMMITS
+from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.kernel.options import Options
 
 _REPLACING = "replacecommit"

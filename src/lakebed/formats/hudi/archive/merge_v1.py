@@ -27,7 +27,7 @@ from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.avro import record_run
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, LogBlock, parse_log
 from lakebed.formats.hudi.codec.log_write import run_content, write_block
-from lakebed.kernel.avro_records import read_records
+from lakebed.kernel.avro.records import read_records
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.options import Options

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lakebed.formats.hudi.archive.active import ActiveInstant
+from lakebed.formats.hudi.archive.bounds import Kept
 from lakebed.formats.hudi.archive.guards import Evidence, Guard, guards_of, how_to_end, never_ended
 from lakebed.formats.hudi.archive.options import KEEP_MAX, LIMIT_INSTANTS, MIN_INSTANTS
-from lakebed.formats.hudi.archive.settings import Kept
+from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import Blocker
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lakebed.errors import UsageError
-from lakebed.formats.hudi.archive.active import load_active
+from lakebed.formats.hudi.archive.bounds import check_given, with_properties
 from lakebed.formats.hudi.archive.delete import HEARTBEATS, delete_markers
 from lakebed.formats.hudi.archive.options import ARCHIVE_AUTOMATIC
 from lakebed.formats.hudi.archive.run import archive
-from lakebed.formats.hudi.archive.settings import check_given, with_properties
+from lakebed.formats.hudi.archive.state_files import load_active
 from lakebed.formats.hudi.config import load_config
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from lakebed.errors import CorruptError
-from lakebed.formats.hudi.archive.active import ActiveInstant
+from lakebed.formats.hudi.archive.bounds import check_given, described, kept_bounds, with_properties
 from lakebed.formats.hudi.archive.evidence import METADATA_FOLDER, gather
 from lakebed.formats.hudi.archive.options import KEEP_MAX, KEEP_MIN
 from lakebed.formats.hudi.archive.plan import plan_archival
-from lakebed.formats.hudi.archive.settings import check_given, described, kept_bounds, with_properties
+from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.formats.hudi.archive.write_v1 import archive_files, last_instant
-from lakebed.formats.hudi.archive_manifest import load_history
-from lakebed.formats.hudi.archived import ArchivedTimeline
 from lakebed.formats.hudi.codec.metadata import parse_savepoint
 from lakebed.formats.hudi.config import PROPERTIES, TableConfig, load_config
 from lakebed.formats.hudi.layout import HOODIE
+from lakebed.formats.hudi.timeline.archive_manifest import load_history
+from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
 from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.upkeep import Blocker

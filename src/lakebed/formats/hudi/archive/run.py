@@ -13,7 +13,7 @@ from typing import Any
 
 from lakebed.errors import CommitConflictError, CorruptError
 from lakebed.formats.hudi.archive import merge_v1
-from lakebed.formats.hudi.archive.active import ActiveInstant, load_active
+from lakebed.formats.hudi.archive.bounds import Kept, check_given, described, kept_bounds, with_properties
 from lakebed.formats.hudi.archive.compact_lsm import clean_up, compact
 from lakebed.formats.hudi.archive.delete import delete_instants, delete_leftovers
 from lakebed.formats.hudi.archive.encode import Encoded, records, rows
@@ -28,13 +28,13 @@ from lakebed.formats.hudi.archive.options import (
 )
 from lakebed.formats.hudi.archive.plan import Key, Plan, plan_archival
 from lakebed.formats.hudi.archive.retention import Retention, apply_retention, plan_retention
-from lakebed.formats.hudi.archive.settings import Kept, check_given, described, kept_bounds, with_properties
+from lakebed.formats.hudi.archive.state_files import ActiveInstant, load_active
 from lakebed.formats.hudi.archive.write_lsm import LsmWriter, archived_keys
 from lakebed.formats.hudi.archive.write_v1 import V1Writer, archived_states, folder_of
-from lakebed.formats.hudi.archive_manifest import load_history
-from lakebed.formats.hudi.archived import ArchivedTimeline
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.layout import COMPLETES_AS
+from lakebed.formats.hudi.timeline.archive_manifest import load_history
+from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
 from lakebed.kernel import clock
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.afterwards import afterwards

@@ -18,12 +18,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptError
-from lakebed.formats.hudi.archive.active import ActiveInstant
 from lakebed.formats.hudi.archive.claim import claim, taken
 from lakebed.formats.hudi.archive.encode import Row
 from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.archive.plan import Key
-from lakebed.formats.hudi.archive_manifest import History, load_history
+from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.formats.hudi.codec.lsm import (
     MANIFEST_PREFIX,
     VERSION_FILE,
@@ -35,6 +34,7 @@ from lakebed.formats.hudi.codec.lsm import (
     manifest_version,
     read_instants,
 )
+from lakebed.formats.hudi.timeline.archive_manifest import History, load_history
 from lakebed.kernel.files import Store
 
 

@@ -19,10 +19,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lakebed.errors import CorruptError
-from lakebed.formats.hudi.archive.active import ActiveInstant
 from lakebed.formats.hudi.archive.claim import claim, taken
 from lakebed.formats.hudi.archive.encode import Record
 from lakebed.formats.hudi.archive.lock import StillHeld
+from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.formats.hudi.codec.archive_schema import entry_schema
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.log import MAGIC, BlockKind, HeaderKey

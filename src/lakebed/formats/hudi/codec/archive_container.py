@@ -14,8 +14,8 @@ import fastavro
 from fastavro.schema import to_parsing_canonical_form
 
 from lakebed.formats.hudi.codec.archive_schema import parsed_type
-from lakebed.kernel.avro_container import Container, take_apart
-from lakebed.kernel.avro_records import read_records
+from lakebed.kernel.avro.container import Container, take_apart
+from lakebed.kernel.avro.records import read_records
 
 
 def check_container(data: bytes) -> None:

@@ -11,7 +11,7 @@ from lakebed.errors import CorruptError
 from lakebed.formats.hudi.codec.archive_container import check_container, container_datum
 from lakebed.formats.hudi.codec.archive_json import avro_text, check_json, commit_datum
 from lakebed.formats.hudi.codec.archive_schema import ENTRY, record_types
-from lakebed.kernel.avro_container import MAGIC, avro_long
+from lakebed.kernel.avro.container import MAGIC, avro_long
 from lakebed.kernel.decoding import decoding
 
 _COMMITS = ("commit", "deltacommit")

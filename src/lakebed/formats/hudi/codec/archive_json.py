@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from lakebed.formats.hudi.codec.archive_schema import record_types
-from lakebed.kernel.avro_container import avro_long
+from lakebed.kernel.avro.container import avro_long
 
 Encode = Callable[[Any], bytes]
 

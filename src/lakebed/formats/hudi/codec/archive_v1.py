@@ -17,7 +17,7 @@ from typing import Any
 from lakebed.formats.hudi.codec.avro import PIECE_BYTES, decode_blocks, record_run
 from lakebed.formats.hudi.codec.log import BlockKind, CorruptRange, LogBlock, parse_log
 from lakebed.formats.hudi.codec.schema import writer_schema
-from lakebed.kernel.avro_records import datum, parsed_schema
+from lakebed.kernel.avro.records import datum, parsed_schema
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
 

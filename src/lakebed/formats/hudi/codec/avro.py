@@ -25,7 +25,8 @@ import pyarrow as pa
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock
 from lakebed.formats.hudi.codec.schema import AvroColumn, WriterSchema, writer_schema
-from lakebed.kernel.avro_decode import decode_run
+from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.avro.decode import decode_run
 from lakebed.kernel.scratch import Scratch
 
 RecordRun = tuple[int, memoryview]
@@ -165,7 +166,7 @@ def _check_frames(following: npt.NDArray[np.signedinteger], piece: list[RecordRu
         raise CorruptError("the Avro records do not fit their lengths", why="record lengths and records disagree")
 
 
-def _stand_there(lengths: npt.NDArray[np.int64], body: memoryview) -> bool:
+def _stand_there(lengths: Int64s, body: memoryview) -> bool:
     """Whether a run is made of records of just these lengths, each behind its own length."""
     ends = np.cumsum(lengths + _LENGTH_BYTES)
     if int(ends[-1]) != len(body):

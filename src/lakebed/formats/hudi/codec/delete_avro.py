@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError
+from lakebed.formats.hudi.codec.delete_rows import ORDERING_TYPES, OrderingBranch, delete_table
 from lakebed.formats.hudi.codec.delete_schema import BRANCHES, LIST_SCHEMA
-from lakebed.formats.hudi.codec.ordering import ORDERING_TYPES, OrderingBranch, delete_table
-from lakebed.kernel.avro_container import avro_long
-from lakebed.kernel.avro_decode import decode_run
+from lakebed.kernel.avro.container import avro_long
+from lakebed.kernel.avro.decode import decode_run
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
 

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import CorruptError, UnsupportedError
-from lakebed.formats.hudi.codec.ordering import ORDERING_TYPES, OrderingBranch, delete_table
+from lakebed.formats.hudi.codec.delete_rows import ORDERING_TYPES, OrderingBranch, delete_table
 from lakebed.kernel.decoding import decoding_error
 
 _MODEL = "org.apache.hudi.common.model."

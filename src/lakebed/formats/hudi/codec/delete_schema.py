@@ -7,7 +7,7 @@ from typing import Any
 
 import fastavro
 
-from lakebed.formats.hudi.codec.ordering import OrderingBranch
+from lakebed.formats.hudi.codec.delete_rows import OrderingBranch
 
 _TEXT = ["null", "string"]
 

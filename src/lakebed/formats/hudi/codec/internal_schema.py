@@ -9,13 +9,18 @@ an array and the value of a map. `version_id` is the instant from which on files
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakebed.formats.hudi.codec.evolve import Path, Renames
 from lakebed.formats.hudi.codec.timestamps import Units
 from lakebed.kernel.decoding import decoding
+
+Path = tuple[str, ...]
+"""A field's place in the target: column, then field names; `element` and `value` step into lists and maps."""
+
+Renames = Mapping[Path, str | None]
+"""What a field of the target is called in the source, where that is not the same; None: the source has it not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lakebed.errors import CorruptError
-from lakebed.kernel.avro_records import read_records
+from lakebed.kernel.avro.records import read_records
 from lakebed.kernel.decoding import decoding
 
 _AVRO_MAGIC = b"Obj\x01"

@@ -8,15 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptError, UnsupportedError
-from lakebed.formats.hudi.codec.evolve import conform_table
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock
 from lakebed.formats.hudi.codec.schema import writer_schema
-from lakebed.formats.hudi.codec.timestamps import mended_units
 from lakebed.kernel.decoding import decoding
 
 
 def decode_parquet_block(block: LogBlock, columns: Sequence[str] | None) -> pa.Table:
-    """The rows of a PARQUET_DATA block, in order, with the types of `schema.arrow_schema`.
+    """The rows of a PARQUET_DATA block, in order, with the types that the Parquet file has.
 
     `columns` None gives all of the block's schema, otherwise those, in the order asked. Raises CorruptError naming the
     instant and the offset when the content is no Parquet file or lacks a column of the block's schema.
@@ -24,16 +22,15 @@ def decode_parquet_block(block: LogBlock, columns: Sequence[str] | None) -> pa.T
     if block.kind is not BlockKind.PARQUET_DATA:
         raise UnsupportedError(f"a {block.kind.name} block holds no Parquet file", instant=block.instant_time)
     writer = writer_schema(block.schema)
-    wanted = writer.columns if columns is None else tuple(writer.column(name) for name in columns)
-    target = pa.schema([column.field() for column in wanted])
+    names = [column.name for column in writer.columns] if columns is None else list(columns)
     with decoding(_what(block), instant=block.instant_time, todo=_TODO):
         table = pq.read_table(
-            pa.BufferReader(pa.py_buffer(block.content)), columns=target.names, use_threads=False, partitioning=None,
+            pa.BufferReader(pa.py_buffer(block.content)), columns=names, use_threads=False, partitioning=None,
             page_checksum_verification=True,
         )  # fmt: skip
-    if missing := [name for name in target.names if name not in table.column_names]:
+    if missing := [name for name in names if name not in table.column_names]:
         raise _corrupt(block, f"it has no column {missing[0]!r}")
-    return conform_table(table, target, units=mended_units(block.schema))
+    return table.select(names)
 
 
 def _what(block: LogBlock) -> str:

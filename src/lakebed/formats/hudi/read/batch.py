@@ -21,11 +21,11 @@ from lakebed.formats.hudi.read.cdc import all_commits, plan_full_changes, plan_f
 from lakebed.formats.hudi.read.changelog import plan_changelog
 from lakebed.formats.hudi.read.changes import Range, plan_range, range_between
 from lakebed.formats.hudi.read.commits import brings_rows, just_before
-from lakebed.formats.hudi.read.snapshot import plan_snapshot
+from lakebed.formats.hudi.read.plan import plan_snapshot
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates import Where
+from lakebed.kernel.predicates.where import Where
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
+from lakebed.formats.hudi.merge.rules import check_known
 from lakebed.formats.hudi.options import CDC_FROM_CHANGELOG
 from lakebed.formats.hudi.read.cdc_task import FullChangesTask, RowChanges
 from lakebed.formats.hudi.read.changes import (
@@ -33,19 +34,18 @@ from lakebed.formats.hudi.read.changes import (
     fallen_behind,
     stats_by_group,
 )
-from lakebed.formats.hudi.read.cleaned import Completeness
 from lakebed.formats.hudi.read.commits import just_before, waits_for_compaction
+from lakebed.formats.hudi.read.completeness import Completeness
 from lakebed.formats.hudi.read.moves import Placed, Touch, group_name, joined_splits
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
+from lakebed.formats.hudi.read.plan import complete_slices, reader_of
 from lakebed.formats.hudi.read.revived import Revivals
-from lakebed.formats.hudi.read.snapshot import complete_slices, reader_of
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.state import TableState
-from lakebed.formats.hudi.rules import check_known
 from lakebed.formats.hudi.slices import FileGroup, file_groups, slice_of
-from lakebed.formats.hudi.timeline import View, view_of
+from lakebed.formats.hudi.timeline.active import View, view_of
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates import Where, columns_of, parse_where
+from lakebed.kernel.predicates.where import Where, columns_of, parse_where
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import project
 

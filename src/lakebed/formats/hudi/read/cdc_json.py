@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakebed.formats.hudi.read.cdc_task import RowChanges
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import COMMIT_TIME
-from lakebed.kernel.predicates import keep
+from lakebed.kernel.predicates.where import keep
 
 CDC_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in ("op", "ts_ms", "before", "after")])
 """The columns. `op` is i, u or d, `ts_ms` the instant of the change; `before` and `after` are null where there is no

@@ -22,13 +22,13 @@ from lakebed.formats.hudi.codec.cdc import CdcMode, cdc_mode
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
 from lakebed.formats.hudi.codec.record_keys import row_keys
 from lakebed.formats.hudi.codec.timestamps import Units, units_of_block
-from lakebed.formats.hudi.merge import MergedLog
+from lakebed.formats.hudi.merge.log import MergedLog
 from lakebed.formats.hudi.read.files import fitted
-from lakebed.formats.hudi.read.gone import needed
-from lakebed.formats.hudi.read.slice_reader import SliceReader
+from lakebed.formats.hudi.read.missing_files import needed
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.state import COMMIT_TIME, META, PARTITION_PATH, RECORD_KEY
-from lakebed.kernel.predicates import keep
+from lakebed.formats.hudi.read.task import SliceReader
+from lakebed.kernel.predicates.where import keep
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 
 

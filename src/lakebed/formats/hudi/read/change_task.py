@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from lakebed.formats.hudi.codec.record_keys import KeyForm, row_keys
 from lakebed.formats.hudi.codec.timestamps import bare_unit
-from lakebed.formats.hudi.merge import MergedLog
-from lakebed.formats.hudi.read.slice_reader import SliceReader
+from lakebed.formats.hudi.merge.log import MergedLog
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
-from lakebed.kernel.predicates import keep
+from lakebed.formats.hudi.read.task import SliceReader
+from lakebed.kernel.predicates.where import keep
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 
 

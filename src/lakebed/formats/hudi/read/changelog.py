@@ -16,20 +16,20 @@ import pyarrow.compute as pc
 
 from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
 from lakebed.formats.hudi.layout import parse_log_name
+from lakebed.formats.hudi.merge.rules import MergeRules
 from lakebed.formats.hudi.read.change_task import ChangesTask
 from lakebed.formats.hudi.read.changes import Range, changes_task, check_tellable, fallen_behind, stats_by_group
-from lakebed.formats.hudi.read.cleaned import Completeness, check_lost
-from lakebed.formats.hudi.read.logs import LogReader, scan_logs
+from lakebed.formats.hudi.read.completeness import Completeness, check_lost
+from lakebed.formats.hudi.read.log_blocks import LogReader, scan_logs
 from lakebed.formats.hudi.read.moves import Placed, Touch, group_name, joined_splits
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
-from lakebed.formats.hudi.read.snapshot import complete_slices, reader_of
+from lakebed.formats.hudi.read.plan import complete_slices, reader_of
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.state import COMMIT_TIME, TableState
 from lakebed.formats.hudi.read.unmerged import log_order, row_kinds, with_operation
-from lakebed.formats.hudi.rules import MergeRules
-from lakebed.formats.hudi.timeline import View
+from lakebed.formats.hudi.timeline.active import View
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates import Where
+from lakebed.kernel.predicates.where import Where
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 from lakebed.verbs.read import ReadPlan
 

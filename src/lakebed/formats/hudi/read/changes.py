@@ -23,22 +23,22 @@ import pyarrow as pa
 from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
 from lakebed.formats.hudi.layout import METADATA_BOOTSTRAP, parse_log_name
+from lakebed.formats.hudi.merge.rules import check_known
 from lakebed.formats.hudi.options import FALLBACK
 from lakebed.formats.hudi.read.change_task import ChangesTask
-from lakebed.formats.hudi.read.cleaned import Completeness
 from lakebed.formats.hudi.read.commits import is_skipped_overwrite, just_before
+from lakebed.formats.hudi.read.completeness import Completeness
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
+from lakebed.formats.hudi.read.plan import reader_of
 from lakebed.formats.hudi.read.revived import Revivals
-from lakebed.formats.hudi.read.slice_reader import SliceReader
-from lakebed.formats.hudi.read.snapshot import reader_of
 from lakebed.formats.hudi.read.split import HudiSplit, SlicePaths, split_of
 from lakebed.formats.hudi.read.state import TableState
-from lakebed.formats.hudi.rules import check_known
+from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.formats.hudi.slices import FileGroup, FileSlice, file_groups, live_slices, slice_of
-from lakebed.formats.hudi.timeline import View, view_of
+from lakebed.formats.hudi.timeline.active import View, view_of
 from lakebed.kernel.files import FileInfo
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates import Where, columns_of, parse_where
+from lakebed.kernel.predicates.where import Where, columns_of, parse_where
 from lakebed.model.rowkind import ROW_KIND_FIELD
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, project

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.codec.delete import decode_deletes
+from lakebed.formats.hudi.codec.delete_rows import OrderingBranch, natural_order, ordering_column
 from lakebed.formats.hudi.codec.log import LogBlock
-from lakebed.formats.hudi.codec.ordering import OrderingBranch, natural_order, ordering_column
-from lakebed.formats.hudi.ranks import Bools
+from lakebed.kernel.arrays import Bools
 from lakebed.kernel.scratch import Scratch
 
 _SINGLE = tuple(branch for branch in OrderingBranch if branch not in (OrderingBranch.NULL, OrderingBranch.ARRAY))

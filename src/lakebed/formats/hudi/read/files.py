@@ -12,9 +12,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from lakebed.errors import UnsupportedError
-from lakebed.formats.hudi.codec.evolve import Renames, conform, conform_table
+from lakebed.formats.hudi.codec.internal_schema import Renames
 from lakebed.formats.hudi.codec.timestamps import NO_UNITS, Units, mislabels
-from lakebed.formats.hudi.read.gone import needed
+from lakebed.formats.hudi.read.conform import conform, conform_table
+from lakebed.formats.hudi.read.missing_files import needed
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from lakebed.formats.hudi.merge.rules import rules_of
 from lakebed.formats.hudi.read.state import TableState
-from lakebed.formats.hudi.rules import rules_of
 from lakebed.formats.hudi.slices import FileGroup
-from lakebed.formats.hudi.timeline import View
+from lakebed.formats.hudi.timeline.active import View
 
 
 @dataclass(frozen=True)

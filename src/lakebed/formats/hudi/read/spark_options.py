@@ -38,12 +38,12 @@ from lakebed.formats.hudi.read.batch import EARLIEST, check_alone, plain_schema,
 from lakebed.formats.hudi.read.cdc import all_commits, full_plan, row_changes
 from lakebed.formats.hudi.read.cdc_json import CDC_SCHEMA, CdcRows
 from lakebed.formats.hudi.read.changes import Range, plan_range, range_of
-from lakebed.formats.hudi.read.snapshot import plan_snapshot
+from lakebed.formats.hudi.read.plan import plan_snapshot
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import COMMIT_TIME, META, TableState
 from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.kernel.options import Option, Options
-from lakebed.kernel.predicates import Where, parse_where
+from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import Limits
 from lakebed.verbs.table import project

@@ -11,7 +11,6 @@ from functools import cached_property
 import pyarrow as pa
 
 from lakebed.errors import NotInHistoryError, OptionError, UsageError
-from lakebed.formats.hudi.archived import ArchivedTimeline
 from lakebed.formats.hudi.codec.internal_schema import (
     InternalSchema,
     SchemaHistory,
@@ -34,7 +33,8 @@ from lakebed.formats.hudi.options import READ, SPARK
 from lakebed.formats.hudi.read.files import base_schema
 from lakebed.formats.hudi.read.partitions import PartitionColumns, list_partitions
 from lakebed.formats.hudi.slices import FileGroup, WrittenFiles
-from lakebed.formats.hudi.timeline import Entry, MetadataFiles, Timeline, View, view_of
+from lakebed.formats.hudi.timeline.active import Entry, MetadataFiles, Timeline, View, view_of
+from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
 from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
 from lakebed.verbs.table import Position

@@ -40,7 +40,7 @@ from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates import Where
+from lakebed.kernel.predicates.where import Where
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import Limits
 

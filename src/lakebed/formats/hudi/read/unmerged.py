@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.hudi.merge import LogEntries
-from lakebed.formats.hudi.ranks import Ints
-from lakebed.formats.hudi.read.logs import OPERATION
+from lakebed.formats.hudi.merge.log import LogEntries
+from lakebed.formats.hudi.read.log_blocks import OPERATION
+from lakebed.kernel.arrays import Int64s
 from lakebed.model.rowkind import RowKind
 
 _KINDS = {
@@ -45,7 +45,7 @@ def row_kinds(entries: LogEntries) -> pa.Array:
     return pc.coalesce(_SHORT.take(pc.index_in(operations, value_set=_TEXTS)), plain)
 
 
-def log_order(entries: LogEntries) -> Ints:
+def log_order(entries: LogEntries) -> Int64s:
     """The places of rows and deletes, deletes numbered after the rows, in the order of the log."""
     return np.argsort(np.concatenate([entries.row_at, entries.delete_at]), kind="stable")
 

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import CorruptError
-from lakebed.kernel.avro_container import Container, take_apart
-from lakebed.kernel.avro_decode import decode_blocks
-from lakebed.kernel.avro_schema import check_schema
+from lakebed.kernel.avro.container import Container, take_apart
+from lakebed.kernel.avro.decode import decode_blocks
+from lakebed.kernel.avro.schema import check_schema
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
 

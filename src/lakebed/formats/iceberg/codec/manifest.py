@@ -22,7 +22,7 @@ from lakebed.formats.iceberg.codec.avro_file import cast_column, decode_columns,
 from lakebed.formats.iceberg.codec.encryption import encrypted
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.partition_type import partition_structs
-from lakebed.kernel.avro_container import Container
+from lakebed.kernel.avro.container import Container
 from lakebed.kernel.decoding import Stated, decoding
 from lakebed.kernel.scratch import Scratch
 

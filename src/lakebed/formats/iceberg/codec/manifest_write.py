@@ -31,8 +31,8 @@ from lakebed.formats.iceberg.codec.manifest_fields import (
 from lakebed.formats.iceberg.codec.manifest_list import FieldSummary, ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import partition_types
-from lakebed.kernel.avro import encoded
-from lakebed.kernel.avro_container import avro_long, header
+from lakebed.kernel.avro.container import avro_long, header
+from lakebed.kernel.avro.encode import encoded
 from lakebed.kernel.engine import LocalEngine
 
 _BLOCK_ROWS = 2000

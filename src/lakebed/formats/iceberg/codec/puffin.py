@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap64
 
 from lakebed.errors import CorruptError
+from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.bitmaps import positions_of
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.inflate import inflated
@@ -27,9 +26,6 @@ DELETION_VECTOR = "deletion-vector-v1"
 _MAGIC = b"PFA1"
 _VECTOR_MAGIC = b"\xd1\xd3\x39\x64"
 _COMPRESSED_FOOTER = 1
-
-Positions = npt.NDArray[np.int64]
-"""Row positions in a data file, ascending, each once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,7 @@ class Blob:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-def decode_vector(data: bytes, file: str, rows: int | None = None, stated: int | None = None) -> Positions:
+def decode_vector(data: bytes, file: str, rows: int | None = None, stated: int | None = None) -> Int64s:
     """The deleted positions of a deletion vector; CorruptError when length, magic or checksum do not hold, or it has
     other positions than `stated` or more than the data file has `rows`."""
     with decoding("a deletion vector cannot be read", file=file):
@@ -59,7 +55,7 @@ def decode_vector(data: bytes, file: str, rows: int | None = None, stated: int |
         return positions_of(body[4:], True, rows, stated)
 
 
-def encode_vector(positions: Positions) -> bytes:
+def encode_vector(positions: Int64s) -> bytes:
     """The blob of a deletion vector."""
     bitmap = BitMap64(positions.tolist())
     bitmap.run_optimize()

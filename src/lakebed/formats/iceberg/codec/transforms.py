@@ -13,7 +13,6 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.transforms import (
@@ -31,9 +30,9 @@ from pyiceberg.types import IcebergType
 
 from lakebed.errors import SchemaError, UnsupportedError
 from lakebed.formats.iceberg.codec.schema import arrow_type
+from lakebed.kernel.arrays import AnyArray, Bools
 from lakebed.kernel.keys.murmur import hash_bytes, hash_words
 
-Numbers = npt.NDArray[Any]
 _UNITS = {YearTransform: "Y", MonthTransform: "M", DayTransform: "D", HourTransform: "h"}
 
 
@@ -78,7 +77,7 @@ def hashed(column: pa.Array) -> pa.Int32Array:
     return pa.array(hash_words([_whole(plain).view(np.uint64)], 0))
 
 
-def _by_distinct(column: pa.Array, encode: Callable[[pa.Array], list[bytes]]) -> Numbers:
+def _by_distinct(column: pa.Array, encode: Callable[[pa.Array], list[bytes]]) -> AnyArray:
     """Hashes of the distinct values, given to each row."""
     coded = column.dictionary_encode()
     hashes = hash_bytes(pa.array(encode(coded.dictionary), pa.binary()), 0)
@@ -98,7 +97,7 @@ def _unscaled(value: Decimal, scale: int) -> int:
     return -number if sign else number
 
 
-def _whole(column: pa.Array) -> Numbers:
+def _whole(column: pa.Array) -> AnyArray:
     """The 8-byte number that a value is hashed as; nanoseconds as microseconds."""
     kind = column.type
     if pa.types.is_timestamp(kind):
@@ -113,11 +112,11 @@ def _whole(column: pa.Array) -> Numbers:
     return np.ascontiguousarray(pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False))
 
 
-def _moments(column: pa.Array) -> npt.NDArray[Any]:
+def _moments(column: pa.Array) -> AnyArray:
     if pa.types.is_date(column.type):
-        days: Numbers = pc.fill_null(column.view(pa.int32()), 0).to_numpy(zero_copy_only=False)
+        days: AnyArray = pc.fill_null(column.view(pa.int32()), 0).to_numpy(zero_copy_only=False)
         return days.astype("datetime64[D]")
-    numbers: Numbers = pc.fill_null(column.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    numbers: AnyArray = pc.fill_null(column.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
     return numbers.astype(f"datetime64[{column.type.unit}]")
 
 
@@ -150,10 +149,10 @@ def _truncated_decimal(column: pa.Array, width: int) -> pa.Array:
     return pa.array([Decimal(f"{made}e{-scale}") for made in cut], column.type).take(coded.indices)
 
 
-def _mask(column: pa.Array) -> npt.NDArray[np.bool_] | None:
+def _mask(column: pa.Array) -> Bools | None:
     if not column.null_count:
         return None
-    mask: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+    mask: Bools = column.is_null().to_numpy(zero_copy_only=False)
     return mask
 
 

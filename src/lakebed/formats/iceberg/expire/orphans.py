@@ -13,11 +13,11 @@ from contextlib import suppress
 
 from lakebed.errors import LakebedError, OptionError, UsageError
 from lakebed.formats.iceberg import layout
-from lakebed.formats.iceberg.access import Loaded, TableAccess
+from lakebed.formats.iceberg.catalog.operations import Loaded, TableAccess
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.expire import options as mine
-from lakebed.formats.iceberg.expire.snapshots import certain_ms, inside, path_pieces, refuse_without_gc
+from lakebed.formats.iceberg.expire.run import certain_ms, inside, path_pieces, refuse_without_gc
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.formats.iceberg.manifests import manifests_of
 from lakebed.formats.iceberg.snapshot import iso_time

@@ -17,7 +17,7 @@ from lakebed.formats.iceberg.codec.manifest import ADDED
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
-from lakebed.formats.iceberg.entries import FileTask, data_files
+from lakebed.formats.iceberg.data_files import FileTask, data_files
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import manifests_of
 from lakebed.formats.iceberg.read.context import ReadContext

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,16 +23,17 @@ from lakebed.formats.iceberg.codec.manifest import COLUMNS
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
-from lakebed.formats.iceberg.entries import DeleteFile, DeleteIndex, FileTask, delete_files, partition_key
+from lakebed.formats.iceberg.data_files import DeleteFile, DeleteIndex, FileTask, delete_files, partition_key
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.data import live_positions, read_task
 from lakebed.formats.iceberg.read.matching import carried_over, row_numbers
 from lakebed.formats.iceberg.read.plan import BySpec, chosen_entries, kept_manifests, unpartitioned
 from lakebed.formats.iceberg.read.pruning import Pruning
+from lakebed.formats.iceberg.read.task import live_positions, read_task
 from lakebed.formats.iceberg.snapshot import Position, ancestors, milliseconds, snapshot_at
-from lakebed.kernel.predicates import keep
+from lakebed.kernel.arrays import Bools, Int64s, Objects
+from lakebed.kernel.predicates.where import keep
 from lakebed.model.rowkind import ROW_KIND_FIELD, RowKind
 from lakebed.model.split import Split
 from lakebed.verbs.read import ReadPlan, filtered
@@ -241,7 +241,7 @@ class ChangeReader:
 
     # ---- rows with ids ----
 
-    def _row_ids(self, sides: Sequence[Side]) -> npt.NDArray[np.int64] | None:
+    def _row_ids(self, sides: Sequence[Side]) -> Int64s | None:
         """The ids and last changes of the rows in their order, as two columns; None where rows have no ids."""
         if any(side.task.data.first_row_id is None for side in sides):
             return None
@@ -253,9 +253,7 @@ class ChangeReader:
                 found.append(np.column_stack([column.to_numpy() for column in batch.columns]))
         return np.concatenate(found)
 
-    def _by_id(
-        self, split: ChangeSplit, old: npt.NDArray[np.int64], new: npt.NDArray[np.int64]
-    ) -> Iterator[pa.RecordBatch]:
+    def _by_id(self, split: ChangeSplit, old: Int64s, new: Int64s) -> Iterator[pa.RecordBatch]:
         """A row with the same id and last change was carried over; with another last change it was updated."""
         for sides, mine, others, alone, both in (
             (split.removed, old, new, _DELETE, _BEFORE),
@@ -266,9 +264,7 @@ class ChangeReader:
             wanted = changes != mine[:, 1]
             yield from self._emitted(sides, wanted, kinds)
 
-    def _emitted(
-        self, sides: Sequence[Side], wanted: npt.NDArray[np.bool_], kinds: npt.NDArray[np.object_]
-    ) -> Iterator[pa.RecordBatch]:
+    def _emitted(self, sides: Sequence[Side], wanted: Bools, kinds: Objects) -> Iterator[pa.RecordBatch]:
         """The rows of some sides that are wanted, each with its kind."""
         needed = tuple(dict.fromkeys([*self.columns, *self.context.names]))
         names = needed if self.predicate is not None else self.columns
@@ -313,7 +309,7 @@ class ChangeReader:
         return pa.Table.from_batches(batches, arrow_schema(self.context.columns(names)))
 
 
-def _last_changes(ids: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _last_changes(ids: Int64s, others: Int64s) -> Int64s:
     """The last change that each row has on the other side, -1 where it is not there."""
     if not len(others):
         return np.full(len(ids), -1, np.int64)

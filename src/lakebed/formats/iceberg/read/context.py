@@ -16,8 +16,8 @@ from pyiceberg.types import NestedField, StructType
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, METADATA_COLUMNS, ROW_ID, scalar
-from lakebed.formats.iceberg.entries import DataFile
-from lakebed.kernel.predicates import find_column
+from lakebed.formats.iceberg.data_files import DataFile
+from lakebed.kernel.predicates.where import find_column
 from lakebed.verbs.table import project
 
 DELETE_MEMORY = 256 << 20

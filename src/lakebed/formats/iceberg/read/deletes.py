@@ -17,18 +17,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.types import LongType, NestedField, StringType
 
 from lakebed.errors import CorruptError
-from lakebed.formats.iceberg.codec.projection import fitted, missing
-from lakebed.formats.iceberg.codec.puffin import Positions, decode_vector
-from lakebed.formats.iceberg.entries import DELETE_FILE_PATH, DELETE_FILE_POS, Content, DataFile, DeleteFile, FileTask
+from lakebed.formats.iceberg.codec.puffin import decode_vector
+from lakebed.formats.iceberg.data_files import (
+    DELETE_FILE_PATH,
+    DELETE_FILE_POS,
+    Content,
+    DataFile,
+    DeleteFile,
+    FileTask,
+)
 from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.read.conform import fitted, missing
 from lakebed.formats.iceberg.read.context import KeyColumn, ReadContext
 from lakebed.formats.iceberg.read.formats import OpenFile, opened, stated_of
 from lakebed.formats.iceberg.read.key_sets import KeySet, distinct_rows
+from lakebed.kernel.arrays import Bools, Int64s
 
 INLINE_ROWS = 32 << 10
 """A set of more rows is not tried batch by batch, since each try prepares the set anew."""
@@ -39,10 +46,8 @@ _DELETE_COLUMNS = (
     NestedField(DELETE_FILE_PATH, "file_path", StringType()), NestedField(DELETE_FILE_POS, "pos", LongType()),
 )  # fmt: skip
 
-Mask = npt.NDArray[np.bool_]
 
-
-def deleted_positions(files: Files, task: FileTask) -> Positions | None:
+def deleted_positions(files: Files, task: FileTask) -> Int64s | None:
     """The positions that deletion vectors and position delete files remove, ascending; None when there are none."""
     found = [_positions(files, d, task.data) for d in task.deletes if d.content is Content.POSITION_DELETES]
     found = [positions for positions in found if len(positions)]
@@ -51,7 +56,7 @@ def deleted_positions(files: Files, task: FileTask) -> Positions | None:
     return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
 
-def without_positions(gone: Positions, start: int, rows: int) -> Mask | None:
+def without_positions(gone: Int64s, start: int, rows: int) -> Bools | None:
     """Which of `rows` rows from position `start` on stay; None when all do."""
     first, last = np.searchsorted(gone, [start, start + rows])
     if first == last:
@@ -184,7 +189,7 @@ def key_reader(file: OpenFile, keys: Sequence[KeyColumn], constants: Mapping[int
     return KeyReader(wanted, tuple(map(maker, keys)))
 
 
-def _positions(files: Files, delete: DeleteFile, data: DataFile) -> Positions:
+def _positions(files: Files, delete: DeleteFile, data: DataFile) -> Int64s:
     path = data.path
     if delete.is_vector:
         if delete.content_offset is None or delete.content_size is None:
@@ -194,7 +199,7 @@ def _positions(files: Files, delete: DeleteFile, data: DataFile) -> Positions:
     if delete.record_count > _KEPT_POSITIONS:
         return positions_by_path(files, delete, path).get(path, np.empty(0, np.int64))
     name = ("positions", delete.path)
-    known: dict[str, Positions] | None = _kept.get(name)
+    known: dict[str, Int64s] | None = _kept.get(name)
     if known is None:
         known = positions_by_path(files, delete)
         _kept.put(name, known, sum(positions.nbytes + 200 for positions in known.values()))
@@ -206,9 +211,9 @@ def _stated(count: int) -> int | None:
     return count if count >= 0 else None
 
 
-def positions_by_path(files: Files, delete: DeleteFile, only: str | None = None) -> dict[str, Positions]:
+def positions_by_path(files: Files, delete: DeleteFile, only: str | None = None) -> dict[str, Int64s]:
     """The positions that a position delete file holds, by data file, ascending; of `only` one where that is given."""
-    found: dict[str, list[Positions]] = {}
+    found: dict[str, list[Int64s]] = {}
     with opened(files, delete.path, delete.format, None, ["file_path"], stated_of(delete)) as file:
         places = {field.id: number for number, field in enumerate(file.fields)}
         try:

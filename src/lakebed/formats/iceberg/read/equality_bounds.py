@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
@@ -32,8 +31,9 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from lakebed.formats.iceberg.entries import Content, DeleteFile, DeleteIndex, FileTask, Metrics
+from lakebed.formats.iceberg.data_files import Content, DeleteFile, DeleteIndex, FileTask, Metrics
 from lakebed.formats.iceberg.read.pruning import STATS_USED, decoded_bounds, figures_of
+from lakebed.kernel.arrays import Bools
 
 _ORDERED = (
     DateType, DecimalType, IntegerType, LongType, StringType, TimeType, TimestampNanoType, TimestampType,
@@ -43,8 +43,6 @@ _MOST = 1000
 """With more delete files than that nothing is ruled out: each is held against each data file."""
 _ROWS = 1 << 14
 _WORTH_IT = 4
-
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +89,10 @@ class EqualityBounds:
             for row, task in enumerate(tasks):
                 yield _without(task, {one.path for one in task.deletes if one.path in out and out[one.path][row]})
 
-    def _ruled_out(self, entries: pa.Table) -> dict[str, Flags]:
+    def _ruled_out(self, entries: pa.Table) -> dict[str, Bools]:
         """For each delete file, which of the data files it cannot touch."""
-        columns: dict[int, tuple[pa.Array, pa.Array, Flags]] = {}
-        found: dict[str, Flags] = {}
+        columns: dict[int, tuple[pa.Array, pa.Array, Bools]] = {}
+        found: dict[str, Bools] = {}
         for path, ranges in self.ranges.items():
             out = np.zeros(len(entries), np.bool_)
             for one in ranges:
@@ -108,7 +106,7 @@ class EqualityBounds:
                 found[path] = out
         return found
 
-    def _bounds(self, entries: pa.Table, column: int) -> tuple[pa.Array, pa.Array, Flags]:
+    def _bounds(self, entries: pa.Table, column: int) -> tuple[pa.Array, pa.Array, Bools]:
         kind = self.types[column]
         nulls = figures_of(entries["null_value_counts"], column)
         may_be_null = pc.fill_null(pc.greater(nulls, 0), True).to_numpy(zero_copy_only=False)

@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 from pyiceberg.table.name_mapping import NameMapping
 
 from lakebed.errors import DataCleanedError, UnsupportedError
-from lakebed.formats.iceberg.codec.projection import FileField, avro_fields, file_fields, is_list, with_mapping
 from lakebed.formats.iceberg.codec.schema import FIELD_ID
-from lakebed.formats.iceberg.entries import DataFile, DeleteFile
+from lakebed.formats.iceberg.data_files import DataFile, DeleteFile
 from lakebed.formats.iceberg.files import Files
-from lakebed.kernel.avro_container import take_apart
-from lakebed.kernel.avro_decode import decode_blocks
-from lakebed.kernel.avro_schema import named, plain_fields
+from lakebed.formats.iceberg.read.conform import FileField, avro_fields, file_fields, is_list, with_mapping
+from lakebed.kernel.avro.container import take_apart
+from lakebed.kernel.avro.decode import decode_blocks
+from lakebed.kernel.avro.schema import named, plain_fields
 from lakebed.kernel.decoding import UNSTATED, Stated, decoding
 from lakebed.kernel.scratch import Scratch
 

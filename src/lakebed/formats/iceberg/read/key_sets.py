@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Numbers = npt.NDArray[np.int64]
+from lakebed.kernel.arrays import Bools, Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class KeySet:
     n + 2 columns make."""
 
     values: tuple[pa.Array, ...]
-    codes: tuple[Numbers, ...]
+    codes: tuple[Int64s, ...]
     rows: int
 
     @classmethod
@@ -31,7 +30,7 @@ class KeySet:
         """The set of the rows of some columns of equal length; there must be a column."""
         values = tuple(_distinct(column) for column in columns)
         numbers = _numbers(columns[0], values[0])
-        codes: list[Numbers] = []
+        codes: list[Int64s] = []
         for column, known in zip(columns[1:], values[1:], strict=True):
             joint = numbers * len(known) + _numbers(column, known)
             codes.append(np.unique(joint))
@@ -43,14 +42,12 @@ class KeySet:
         """Bytes that the set takes, its columns' values and numbers."""
         return sum(int(part.nbytes) for part in (*self.values, *self.codes))
 
-    def contains(self, columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+    def contains(self, columns: Sequence[pa.Array]) -> Bools:
         """For each row of a batch whether it is in the set."""
         if not self.rows:
             return np.zeros(len(columns[0]), np.bool_)
         if not self.codes:
-            found: npt.NDArray[np.bool_] = pc.is_in(_plain(columns[0]), value_set=self.values[0]).to_numpy(
-                zero_copy_only=False
-            )
+            found: Bools = pc.is_in(_plain(columns[0]), value_set=self.values[0]).to_numpy(zero_copy_only=False)
             return found
         numbers = _numbers(columns[0], self.values[0])
         inside = numbers >= 0
@@ -82,8 +79,8 @@ def _distinct(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pc.unique(_plain(column))
 
 
-def _numbers(column: pa.Array | pa.ChunkedArray, known: pa.Array) -> Numbers:
+def _numbers(column: pa.Array | pa.ChunkedArray, known: pa.Array) -> Int64s:
     """The place of each value among the known ones, -1 for others."""
     found = pc.index_in(_plain(column), value_set=known)
-    numbers: Numbers = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    numbers: Int64s = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers

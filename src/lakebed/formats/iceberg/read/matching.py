@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.kernel.arrays import Bools, Int64s, UInt64s
 from lakebed.kernel.keys.murmur import hash_bytes
 
-Numbers = npt.NDArray[np.uint64]
-Mask = npt.NDArray[np.bool_]
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _SEEDS = (0x1B873593, 0x52DCE729)
 
 
-def carried_over(before: pa.Table, after: pa.Table) -> tuple[Mask, Mask]:
+def carried_over(before: pa.Table, after: pa.Table) -> tuple[Bools, Bools]:
     """Which rows of each table are paired with an equal one of the other; the schemas are the same."""
     left, right = (table.combine_chunks() for table in (before, after))
     rows, partners = _pairs(row_numbers(left), row_numbers(right))
@@ -32,7 +30,7 @@ def carried_over(before: pa.Table, after: pa.Table) -> tuple[Mask, Mask]:
     return masks
 
 
-def row_numbers(rows: pa.Table | pa.RecordBatch) -> Numbers:
+def row_numbers(rows: pa.Table | pa.RecordBatch) -> UInt64s:
     """A number for each row, equal for equal rows."""
     found = np.zeros(len(rows), np.uint64)
     for place, column in enumerate(rows.columns):
@@ -40,7 +38,7 @@ def row_numbers(rows: pa.Table | pa.RecordBatch) -> Numbers:
     return found
 
 
-def _pairs(left: Numbers, right: Numbers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _pairs(left: UInt64s, right: UInt64s) -> tuple[Int64s, Int64s]:
     """Places of equal numbers, each place in one pair at most."""
     order_left, order_right = np.argsort(left, kind="stable"), np.argsort(right, kind="stable")
     values_left, first_left, count_left = np.unique(left[order_left], return_index=True, return_counts=True)
@@ -54,7 +52,7 @@ def _pairs(left: Numbers, right: Numbers) -> tuple[npt.NDArray[np.int64], npt.ND
     )
 
 
-def rows_equal(left: pa.Table, right: pa.Table) -> Mask:
+def rows_equal(left: pa.Table, right: pa.Table) -> Bools:
     """Row by row, whether two tables of one length have the same values."""
     same = np.ones(len(left), np.bool_)
     for one, other in zip(left.columns, right.columns, strict=True):
@@ -62,7 +60,7 @@ def rows_equal(left: pa.Table, right: pa.Table) -> Mask:
     return same
 
 
-def _equal(left: pa.Array, right: pa.Array) -> Mask:
+def _equal(left: pa.Array, right: pa.Array) -> Bools:
     left, right = _plain(left), _plain(right)
     nulls, other_nulls = (array.is_null().to_numpy(zero_copy_only=False) for array in (left, right))
     if pa.types.is_null(left.type):
@@ -77,13 +75,13 @@ def _equal(left: pa.Array, right: pa.Array) -> Mask:
         same = np.equal(_bits(left), _bits(right))
     else:
         same = pc.fill_null(pc.equal(left, right), False).to_numpy(zero_copy_only=False)
-    found: Mask = np.where(nulls | other_nulls, nulls & other_nulls, same)
+    found: Bools = np.where(nulls | other_nulls, nulls & other_nulls, same)
     return found
 
 
-def _lists_equal(left: pa.Array, right: pa.Array) -> Mask:
+def _lists_equal(left: pa.Array, right: pa.Array) -> Bools:
     lengths, other_lengths = (_lengths(array) for array in (left, right))
-    same: Mask = np.equal(lengths, other_lengths)
+    same: Bools = np.equal(lengths, other_lengths)
     rows = pa.array(np.flatnonzero(same & (lengths > 0)))
     if not len(rows):
         return same
@@ -93,7 +91,7 @@ def _lists_equal(left: pa.Array, right: pa.Array) -> Mask:
     return same
 
 
-def _numbers(array: pa.Array) -> Numbers:
+def _numbers(array: pa.Array) -> UInt64s:
     array = _plain(array)
     kind = array.type
     if pa.types.is_null(kind):
@@ -113,7 +111,7 @@ def _numbers(array: pa.Array) -> Numbers:
     return np.where(nulls, _NULL, found)
 
 
-def _list_numbers(array: pa.Array) -> Numbers:
+def _list_numbers(array: pa.Array) -> UInt64s:
     lengths = _lengths(array)
     found = lengths.astype(np.uint64)
     rows = np.flatnonzero(lengths > 0)
@@ -126,7 +124,7 @@ def _list_numbers(array: pa.Array) -> Numbers:
     return found
 
 
-def _bits(array: pa.Array) -> Numbers:
+def _bits(array: pa.Array) -> UInt64s:
     """The bits of fixed-width values as numbers; NaN has one form."""
     kind = array.type
     if pa.types.is_floating(kind):
@@ -140,11 +138,11 @@ def _bits(array: pa.Array) -> Numbers:
         array = array.cast(pa.int8())
     elif not pa.types.is_integer(kind):
         array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    numbers: Numbers = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+    numbers: UInt64s = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
     return numbers
 
 
-def _mixed(numbers: Numbers) -> Numbers:
+def _mixed(numbers: UInt64s) -> UInt64s:
     """The finaliser of splitmix64."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -162,7 +160,7 @@ def _plain(array: pa.Array) -> pa.Array:
     return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
-def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
+def _lengths(array: pa.Array) -> Int64s:
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
     lengths = np.diff(offsets).astype(np.int64) if len(array) else np.empty(0, np.int64)
     lengths[array.is_null().to_numpy(zero_copy_only=False)] = 0

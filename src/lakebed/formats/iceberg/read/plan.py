@@ -15,13 +15,13 @@ from lakebed.formats.iceberg.codec.manifest import COLUMNS
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
-from lakebed.formats.iceberg.entries import DeleteFile, DeleteIndex, FileTask, delete_files
+from lakebed.formats.iceberg.data_files import DeleteFile, DeleteIndex, FileTask, delete_files
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.data import ByteRange, read_task
 from lakebed.formats.iceberg.read.equality_bounds import EqualityBounds
 from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
+from lakebed.formats.iceberg.read.task import ByteRange, read_task
 from lakebed.model.split import Split
 from lakebed.verbs.read import ReadPlan
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
@@ -36,12 +35,13 @@ from pyiceberg.types import (
 )
 
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
-from lakebed.formats.iceberg.codec.projection import fitted
 from lakebed.formats.iceberg.codec.schema import VariantType, arrow_type
 from lakebed.formats.iceberg.codec.transforms import source_bounds, transformed
+from lakebed.formats.iceberg.read.conform import fitted
 from lakebed.formats.iceberg.read.formats import ParquetData
-from lakebed.kernel.expressions import Node, tree_of
-from lakebed.kernel.ranges import Facts, Mask, can_hold
+from lakebed.kernel.arrays import Bools, UInt8s
+from lakebed.kernel.predicates.arrow import Node, tree_of
+from lakebed.kernel.predicates.ranges import Facts, can_hold
 
 STATS_USED = ("value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
 """The per-column figures of entries that rule files out."""
@@ -59,7 +59,7 @@ class Pruning:
         """That of a predicate over the schema's columns; None keeps everything."""
         return cls(None if predicate is None else tree_of(predicate), schema)
 
-    def manifests(self, manifests: Sequence[ManifestFile], spec: PartitionSpec) -> Mask:
+    def manifests(self, manifests: Sequence[ManifestFile], spec: PartitionSpec) -> Bools:
         """Which manifests of one spec can hold a file that is wanted."""
 
         def known(path: tuple[str, ...]) -> list[Facts]:
@@ -68,7 +68,7 @@ class Pruning:
 
         return can_hold(self.node, known, len(manifests))
 
-    def entries(self, entries: pa.Table, spec: PartitionSpec) -> Mask:
+    def entries(self, entries: pa.Table, spec: PartitionSpec) -> Bools:
         """Which data files of a columnar table of entries of one spec can hold a row that is wanted; the table has the
         columns `STATS_USED`."""
 
@@ -142,7 +142,7 @@ def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
 
 
-def _nans(kind: IcebergType, count: int) -> Mask:
+def _nans(kind: IcebergType, count: int) -> Bools:
     return np.full(count, isinstance(kind, FloatType | DoubleType))
 
 
@@ -173,7 +173,7 @@ def decoded_bounds(bounds: pa.BinaryArray, kind: IcebergType) -> pa.Array:
     return _fixed_width(rows, of_length, len(bounds), kind, target)
 
 
-Rows = Mapping[int, npt.NDArray[np.uint8]]
+Rows = Mapping[int, UInt8s]
 
 
 def _fixed_width(rows: Rows, places: Mapping[int, Any], count: int, kind: IcebergType, target: pa.DataType) -> pa.Array:
@@ -233,7 +233,7 @@ def _summary_facts(field: NestedField, manifests: Sequence[ManifestFile], spec: 
 
 
 def _transform_facts(
-    transform: Transform[Any, Any], kind: IcebergType, low: pa.Array, high: pa.Array, nulls: Mask, values: Mask
+    transform: Transform[Any, Any], kind: IcebergType, low: pa.Array, high: pa.Array, nulls: Bools, values: Bools
 ) -> Iterator[Facts]:
     """What partition values between `low` and `high` say of the column that they were made of."""
     source = plain_type(kind)

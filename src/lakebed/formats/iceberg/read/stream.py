@@ -24,11 +24,11 @@ from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read.changes import ChangeSplit, plan_difference
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.data import predicate_schema
+from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time, milliseconds, snapshot_at
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates import Where, parse_where
+from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.rowkind import ROW_KIND_FIELD
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import Limits

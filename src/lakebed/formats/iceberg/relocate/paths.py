@@ -15,8 +15,8 @@ from typing import Any
 
 import fastavro
 
-from lakebed.kernel.avro_container import avro_long, header, take_apart
-from lakebed.kernel.avro_records import numbers_schema, read_records
+from lakebed.kernel.avro.container import avro_long, header, take_apart
+from lakebed.kernel.avro.records import numbers_schema, read_records
 from lakebed.kernel.decoding import decoding
 
 _BLOCK_RECORDS = 2000

@@ -17,13 +17,13 @@ from typing import Any
 from pyiceberg.schema import Schema
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, NotWrittenError, UnsupportedError
-from lakebed.formats.iceberg.access import Loaded, LostRaceError, OutcomeUnknownError
+from lakebed.formats.iceberg.catalog.hadoop import PathTable
+from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.puffin import read_footer, write_puffin
 from lakebed.formats.iceberg.codec.updates import applied
-from lakebed.formats.iceberg.entries import Content, DeleteFile, Metrics
+from lakebed.formats.iceberg.data_files import Content, DeleteFile, Metrics
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.path_table import PathTable
 from lakebed.formats.iceberg.read.deletes import positions_by_path
 from lakebed.formats.iceberg.relocate.paths import Names, as_json, rewritten, visit
 from lakebed.formats.iceberg.write.formats import Layout

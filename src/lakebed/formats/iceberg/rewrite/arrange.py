@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
@@ -23,6 +22,7 @@ from lakebed.errors import OptionError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.rewrite.options import SORT_ORDER
 from lakebed.formats.iceberg.write.routing import Router, Sorter, derived, source_path
+from lakebed.kernel.arrays import UInt8s
 from lakebed.kernel.sort_keys import Direction, comparable
 from lakebed.kernel.sorting import Keys
 
@@ -149,10 +149,8 @@ def _column(schema: Schema, name: str) -> int:
 
 # ---- z-order ---------------------------------------------------------------------------------------------------------
 
-Bytes = npt.NDArray[np.uint8]
 
-
-def ordered_bytes(column: pa.Array | pa.ChunkedArray, width: int) -> Bytes:
+def ordered_bytes(column: pa.Array | pa.ChunkedArray, width: int) -> UInt8s:
     """Values as rows of bytes that sort as they do; null sorts first, as zeros."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -177,7 +175,7 @@ def ordered_bytes(column: pa.Array | pa.ChunkedArray, width: int) -> Bytes:
     return bits.astype(">u8").view(np.uint8).reshape(-1, 8)
 
 
-def _text_bytes(column: pa.Array, width: int) -> Bytes:
+def _text_bytes(column: pa.Array, width: int) -> UInt8s:
     found = np.zeros((len(column), width), np.uint8)
     if not len(column):
         return found
@@ -191,7 +189,7 @@ def _text_bytes(column: pa.Array, width: int) -> Bytes:
     return found
 
 
-def woven(columns: Sequence[Bytes]) -> pa.Array:
+def woven(columns: Sequence[UInt8s]) -> pa.Array:
     """The bits of the columns taken in turn, highest first; narrower columns are filled with zeros."""
     width = max(column.shape[1] for column in columns)
     rows = len(columns[0])

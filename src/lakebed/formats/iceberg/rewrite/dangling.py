@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.iceberg.entries import Content, DeleteFile, Partition, distinct_partitions, partition_key
+from lakebed.formats.iceberg.data_files import Content, DeleteFile, Partition, distinct_partitions, partition_key
 
 DATA_COLUMNS = ("file_path", "spec_id", "partition", "sequence_number")
 """What is read of data files."""

@@ -12,11 +12,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.iceberg.entries import (
+from lakebed.formats.iceberg.data_files import (
     DELETE_FILE_PATH,
     Content,
     DeleteIndex,
@@ -26,7 +25,7 @@ from lakebed.formats.iceberg.entries import (
     partition_key,
 )
 from lakebed.formats.iceberg.read.pruning import figures_of
-from lakebed.kernel.packing import Numbers
+from lakebed.kernel.arrays import Bools, Int64s
 
 DELETE_COLUMNS = (
     "content", "file_path", "file_format", "spec_id", "partition", "record_count", "sequence_number",
@@ -95,9 +94,9 @@ class _Kinds:
 
     entries: pa.Table
     spec_id: int
-    equality: npt.NDArray[np.bool_]
-    positions: npt.NDArray[np.bool_]
-    vectors: npt.NDArray[np.bool_]
+    equality: Bools
+    positions: Bools
+    vectors: Bools
     path: _Paths
 
     @classmethod
@@ -116,11 +115,11 @@ class _Paths:
 
     array: pa.StringArray
 
-    def is_null(self) -> npt.NDArray[np.bool_]:
-        found: npt.NDArray[np.bool_] = self.array.is_null().to_numpy(zero_copy_only=False)
+    def is_null(self) -> Bools:
+        found: Bools = self.array.is_null().to_numpy(zero_copy_only=False)
         return found
 
-    def is_valid(self) -> npt.NDArray[np.bool_]:
+    def is_valid(self) -> Bools:
         return ~self.is_null()
 
 
@@ -132,13 +131,13 @@ class _Sorted:
     group ends, `below` how many rows the files before each delete.
     """
 
-    numbers: Numbers
-    keys: Numbers
-    ends: Numbers
-    below: Numbers
+    numbers: Int64s
+    keys: Int64s
+    ends: Int64s
+    below: Int64s
 
     @classmethod
-    def of(cls, kinds: Sequence[_Kinds], chosen: Sequence[npt.NDArray[np.bool_]], groups: Sequence[Numbers]) -> _Sorted:
+    def of(cls, kinds: Sequence[_Kinds], chosen: Sequence[Bools], groups: Sequence[Int64s]) -> _Sorted:
         """The chosen files of several tables; `groups` numbers the group of each."""
         group = _put_together([all[some] for all, some in zip(groups, chosen, strict=True)])
         sequence, records = (
@@ -154,7 +153,7 @@ class _Sorted:
         ends = np.cumsum(np.bincount(group, minlength=1))
         return cls(numbers, keys[order], ends, np.concatenate([[0], np.cumsum(records[order])]))
 
-    def from_number(self, groups: Numbers, least: Numbers) -> tuple[Numbers, Numbers]:
+    def from_number(self, groups: Int64s, least: Int64s) -> tuple[Int64s, Int64s]:
         """How many files of each group (-1: none) have at least that sequence number, and their rows together."""
         known = (groups >= 0) & (groups < len(self.ends))
         group = np.where(known, groups, 0)
@@ -163,11 +162,11 @@ class _Sorted:
         return np.where(known, last - first, 0), np.where(known, self.below[last] - self.below[first], 0)
 
 
-def _put_together(parts: Sequence[Numbers]) -> Numbers:
+def _put_together(parts: Sequence[Int64s]) -> Int64s:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _groups(entries: pa.Table, places: dict[Place, int] | Mapping[Place, int], grow: bool = False) -> Numbers:
+def _groups(entries: pa.Table, places: dict[Place, int] | Mapping[Place, int], grow: bool = False) -> Int64s:
     """The number of the place of each entry of one spec, -1 where it has none; `grow` gives one to each."""
     spec_id = entries["spec_id"][0].as_py()
     codes, values = distinct_partitions(entries["partition"])
@@ -178,20 +177,20 @@ def _groups(entries: pa.Table, places: dict[Place, int] | Mapping[Place, int], g
     return np.array([places.get(key, -1) for key in keys], np.int64)[codes]
 
 
-def _numbered(kinds: Sequence[_Kinds], chosen: Sequence[npt.NDArray[np.bool_]]) -> tuple[pa.StringArray, list[Numbers]]:
+def _numbered(kinds: Sequence[_Kinds], chosen: Sequence[Bools]) -> tuple[pa.StringArray, list[Int64s]]:
     """The distinct paths of the chosen files, and the number of each file's own."""
     some = [one.path.array.filter(pa.array(mask)) for one, mask in zip(kinds, chosen, strict=True)]
     paths = pc.unique(pa.concat_arrays(some)) if some else pa.array([], pa.string())
     return paths, [_places(one.path.array, paths) for one in kinds]
 
 
-def _found(entries: pa.Table, paths: pa.StringArray) -> Numbers:
+def _found(entries: pa.Table, paths: pa.StringArray) -> Int64s:
     """Where each data file's path is among these, -1 where it is not."""
     return _places(entries["file_path"], paths) if len(paths) else np.full(len(entries), -1)
 
 
-def _places(values: pa.Array | pa.ChunkedArray, among: pa.StringArray) -> Numbers:
-    found: Numbers = pc.fill_null(pc.index_in(values, value_set=among), -1).to_numpy().astype(np.int64)
+def _places(values: pa.Array | pa.ChunkedArray, among: pa.StringArray) -> Int64s:
+    found: Int64s = pc.fill_null(pc.index_in(values, value_set=among), -1).to_numpy().astype(np.int64)
     return found
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from lakebed.errors import LakebedError
-from lakebed.formats.iceberg.entries import DataFile, DeleteFile, FileTask
+from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, FileTask
 from lakebed.formats.iceberg.rewrite.join import may_join
 from lakebed.formats.iceberg.rewrite.plan import PlannedGroup
 from lakebed.formats.iceberg.rewrite.ranges import LEAST_BYTES, in_ranges
 from lakebed.formats.iceberg.rewrite.scan import ChosenFiles
-from lakebed.formats.iceberg.rewrite.tasks import (
+from lakebed.formats.iceberg.rewrite.task import (
     RewriteTask,
     Stop,
     StoppedError,

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, ROW_ID
-from lakebed.formats.iceberg.entries import DataFile, FileTask, Metrics
+from lakebed.formats.iceberg.data_files import DataFile, FileTask, Metrics
+from lakebed.formats.iceberg.parquet.join import ParquetJoin
 from lakebed.formats.iceberg.write.files import WriteTarget
-from lakebed.formats.iceberg.write.metrics import merged
-from lakebed.kernel.parquet.join import ParquetJoin
+from lakebed.formats.iceberg.write.statistics.metrics import merged
 
 
 def may_join(tasks: Sequence[FileTask], least_row_group: int, greatest: int, lineage: bool) -> bool:

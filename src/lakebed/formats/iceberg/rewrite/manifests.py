@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError, UsageError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.access import TableAccess
-from lakebed.formats.iceberg.attempt import Attempt
+from lakebed.formats.iceberg.catalog.operations import TableAccess
 from lakebed.formats.iceberg.codec.manifest import EXISTING
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
-from lakebed.formats.iceberg.committing import Produced, commit_snapshot
+from lakebed.formats.iceberg.commit.attempt import Attempt
+from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, one_of, option_text
 from lakebed.model.upkeep import RewriteResult, Skipped

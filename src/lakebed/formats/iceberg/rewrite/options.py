@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakebed.errors import OptionError
-from lakebed.formats.iceberg.sizes import DEFAULT_TARGET, FileSizes
+from lakebed.formats.iceberg.write.file_sizes import DEFAULT_TARGET, FileSizes
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, memory_size, one_of
 
 TABLE_TARGET = "write.target-file-size-bytes"

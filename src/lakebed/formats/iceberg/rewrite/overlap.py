@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import IcebergType
 
 from lakebed.formats.iceberg.read.pruning import decoded_bounds, figures_of
-from lakebed.kernel.packing import Numbers
-
-Depths = npt.NDArray[np.int32]
+from lakebed.kernel.arrays import Int32s, Int64s
 
 
 def ranges_of(entries: pa.Table, column: int, kind: IcebergType) -> pa.Table:
@@ -21,7 +18,7 @@ def ranges_of(entries: pa.Table, column: int, kind: IcebergType) -> pa.Table:
     return pa.table({"low": low, "high": high})
 
 
-def overlap_depths(ranges: pa.Table, groups: Numbers) -> Depths:
+def overlap_depths(ranges: pa.Table, groups: Int64s) -> Int32s:
     """For each file the greatest number of files of its group whose ranges share a place inside its own range, itself
     among them. Ranges that only touch do not overlap; a file without bounds counts as 1.
 
@@ -41,7 +38,7 @@ def overlap_depths(ranges: pa.Table, groups: Numbers) -> Depths:
     return depths
 
 
-def _depths(lows: Numbers, highs: Numbers) -> Depths:
+def _depths(lows: Int64s, highs: Int64s) -> Int32s:
     """A sweep over the ends: the depth after each start, and of each range the greatest inside it."""
     places = np.unique(np.concatenate([lows, highs]))
     change = np.zeros(len(places) + 1, np.int64)
@@ -53,7 +50,7 @@ def _depths(lows: Numbers, highs: Numbers) -> Depths:
     return _greatest(depth, start, end)
 
 
-def _greatest(values: Depths, starts: Numbers, ends: Numbers) -> Depths:
+def _greatest(values: Int32s, starts: Int64s, ends: Int64s) -> Int32s:
     """The greatest value in each [start, end): that of the two stretches of a power of two that cover it."""
     power = np.frexp(np.maximum(ends - starts, 1))[1] - 1
     found = np.ones(len(starts), np.int32)
@@ -66,12 +63,12 @@ def _greatest(values: Depths, starts: Numbers, ends: Numbers) -> Depths:
     return found
 
 
-def _ranks(low: pa.Array, high: pa.Array) -> Numbers:
+def _ranks(low: pa.Array, high: pa.Array) -> Int64s:
     """The values of both as numbers in their order."""
     both = pa.concat_arrays([low, high])
     if pa.types.is_fixed_size_binary(both.type):
         both = both.cast(pa.binary())
-    found: Numbers = pc.rank(both, tiebreaker="dense").to_numpy().astype(np.int64)
+    found: Int64s = pc.rank(both, tiebreaker="dense").to_numpy().astype(np.int64)
     return found
 
 

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.iceberg.rewrite.options import PlanRules
-from lakebed.kernel.packing import Numbers, next_fit
+from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.packing import next_fit
 from lakebed.model.upkeep import RewriteGroup, Skipped
 
 PLAN_SCHEMA = pa.schema(
@@ -38,8 +38,6 @@ OTHER_SPECS = "files of other partition specs"
 """How the common group of all files of other specs is called."""
 _WHOLE_TABLE = "the table"
 
-Flags = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True, slots=True)
 class PlannedGroup:
@@ -48,7 +46,7 @@ class PlannedGroup:
     `repartitioned` groups hold files of other specs, so their rows may go into several partitions.
     """
 
-    rows: Numbers
+    rows: Int64s
     repartitioned: bool
     about: RewriteGroup
 
@@ -84,20 +82,20 @@ class _Columns:
     """The files as numpy columns, and what makes each a candidate. `order` puts files of a partition together, in scan
     order; `code` numbers partitions, `names` names them."""
 
-    size: Numbers
-    records: Numbers
-    deleted: Numbers
-    code: Numbers
+    size: Int64s
+    records: Int64s
+    deleted: Int64s
+    code: Int64s
     names: Sequence[str]
-    order: Numbers
-    small: Flags
-    large: Flags
-    crowded: Flags
-    holed: Flags
-    foreign: Flags
-    deep: Flags
-    candidate: Flags
-    depth: Numbers
+    order: Int64s
+    small: Bools
+    large: Bools
+    crowded: Bools
+    holed: Bools
+    foreign: Bools
+    deep: Bools
+    candidate: Bools
+    depth: Int64s
 
     @classmethod
     def of(cls, files: pa.Table, rules: PlanRules) -> _Columns:
@@ -122,12 +120,12 @@ class _Columns:
         )
 
 
-def _numbers(files: pa.Table, name: str) -> Numbers:
-    found: Numbers = pc.fill_null(files[name], 0).to_numpy().astype(np.int64, copy=False)
+def _numbers(files: pa.Table, name: str) -> Int64s:
+    found: Int64s = pc.fill_null(files[name], 0).to_numpy().astype(np.int64, copy=False)
     return found
 
 
-def _partitions(keys: pa.ChunkedArray, foreign: Flags) -> tuple[Numbers, list[str]]:
+def _partitions(keys: pa.ChunkedArray, foreign: Bools) -> tuple[Int64s, list[str]]:
     """The partitions of files as numbers in the order in which the scan meets them, and their names; files of other
     specs have one number together."""
     encoded = keys.unify_dictionaries().combine_chunks()
@@ -147,15 +145,15 @@ def _partitions(keys: pa.ChunkedArray, foreign: Flags) -> tuple[Numbers, list[st
 class _Bins:
     """The packed candidates: `rows` in order, a bin from each of `starts` on, and which bins are worth a rewrite."""
 
-    rows: Numbers
-    starts: Numbers
-    counts: Numbers
-    sizes: Numbers
-    kept: Flags
-    same_again: Flags
+    rows: Int64s
+    starts: Int64s
+    counts: Int64s
+    sizes: Int64s
+    kept: Bools
+    same_again: Bools
 
     @classmethod
-    def of(cls, columns: _Columns, rows: Numbers, starts: Numbers, rules: PlanRules) -> _Bins:
+    def of(cls, columns: _Columns, rows: Int64s, starts: Int64s, rules: PlanRules) -> _Bins:
         if not len(starts):
             nothing = np.zeros(0, bool)
             return cls(rows, starts, starts, starts, nothing, nothing)
@@ -171,16 +169,16 @@ class _Bins:
         same_again = sound & ~must & ~any_large & ~moved & (after >= counts)
         return cls(rows, starts, counts, sizes, (sound | must) & ~same_again, same_again)
 
-    def members(self, number: int) -> Numbers:
+    def members(self, number: int) -> Int64s:
         return self.rows[self.starts[number] : self.starts[number] + self.counts[number]]
 
 
-def _cut(columns: _Columns, bins: _Bins, rules: PlanRules) -> tuple[list[Numbers], list[Skipped]]:
+def _cut(columns: _Columns, bins: _Bins, rules: PlanRules) -> tuple[list[Int64s], list[Skipped]]:
     """The rows of the groups that are kept, cut where the call's number of files is reached."""
     numbers = np.flatnonzero(bins.kept).tolist()
     if rules.max_files is None:
         return [bins.members(number) for number in numbers], []
-    chosen: list[Numbers] = []
+    chosen: list[Int64s] = []
     skipped: list[Skipped] = []
     left = rules.max_files
     for number in numbers:
@@ -209,12 +207,12 @@ def _cut(columns: _Columns, bins: _Bins, rules: PlanRules) -> tuple[list[Numbers
     return chosen, skipped
 
 
-def _forced(columns: _Columns, rows: Numbers, rules: PlanRules) -> bool:
+def _forced(columns: _Columns, rows: Int64s, rules: PlanRules) -> bool:
     forced = columns.crowded[rows] | columns.holed[rows] | columns.deep[rows]
     return bool(forced.any() or (rules.other_specs and columns.foreign[rows].any()))
 
 
-def _groups(columns: _Columns, chosen: list[Numbers], rules: PlanRules) -> list[PlannedGroup]:
+def _groups(columns: _Columns, chosen: list[Int64s], rules: PlanRules) -> list[PlannedGroup]:
     """The groups, with what is said about each counted in whole columns."""
     if not chosen:
         return []
@@ -238,7 +236,7 @@ def _groups(columns: _Columns, chosen: list[Numbers], rules: PlanRules) -> list[
     return found
 
 
-def _reasons(columns: _Columns, rules: PlanRules) -> list[tuple[str, Flags]]:
+def _reasons(columns: _Columns, rules: PlanRules) -> list[tuple[str, Bools]]:
     """What can be wrong with a file, and with which files it is."""
     sizes = rules.sizes
     found = [

@@ -17,29 +17,29 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import CommitUnknownError, LakebedError, OptionError
-from lakebed.formats.iceberg import publish
-from lakebed.formats.iceberg.access import TableAccess
+from lakebed.formats.iceberg.catalog.operations import TableAccess
 from lakebed.formats.iceberg.codec.manifest import COLUMNS
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
-from lakebed.formats.iceberg.codec.puffin import Positions
-from lakebed.formats.iceberg.entries import Content, DeleteFile, DeleteIndex, FileTask, delete_files, partition_key
+from lakebed.formats.iceberg.commit import kinds
+from lakebed.formats.iceberg.data_files import Content, DeleteFile, DeleteIndex, FileTask, delete_files, partition_key
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import partition_path
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.data import predicate_schema
 from lakebed.formats.iceberg.read.deletes import deleted_positions, positions_by_path
 from lakebed.formats.iceberg.read.plan import BySpec, kept_manifests, unpartitioned
 from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
+from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.rewrite import options as opt
 from lakebed.formats.iceberg.rewrite.plan import PLAN_SCHEMA, Plan, PlannedGroup, plan_groups
-from lakebed.formats.iceberg.sizes import FileSizes
+from lakebed.formats.iceberg.write.file_sizes import FileSizes
+from lakebed.formats.iceberg.write.options import GRANULARITY
 from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
-from lakebed.formats.iceberg.write.settings import GRANULARITY
+from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options, OptionSet
 from lakebed.kernel.packing import next_fit
-from lakebed.kernel.predicates import Where, parse_where
+from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.upkeep import RewriteResult, Skipped
 
 TABLE_TARGET = "write.delete.target-file-size-bytes"
@@ -93,7 +93,7 @@ def rewrite_position_deletes(
         raise
     removed = [file for task in tasks for file in task.deletes]
     try:
-        instant = publish.replace(
+        instant = kinds.replace(
             access, snapshot.snapshot_id, removed, (), added_deletes=made, branch=branch, options=commit_options
         ).instant
     except CommitUnknownError:
@@ -298,7 +298,7 @@ class _Runner:
     def _files(self, task: _Task) -> Iterable[DeleteFile]:
         number = max(file.sequence_number or 0 for file in task.deletes)
         size, rows = sum(file.size for file in task.deletes), sum(file.record_count for file in task.deletes)
-        places: dict[object, list[tuple[FileTask, Positions]]] = {}
+        places: dict[object, list[tuple[FileTask, Int64s]]] = {}
         for one, positions in self._positions(task):
             place = (one.data.spec_id, partition_key(one.data.partition))
             key = (place, one.data.path) if not self.writer.by_partition else place
@@ -308,11 +308,11 @@ class _Runner:
             for part in _runs(found, self.sizes.expected(size * kept // max(1, rows))):
                 yield replace(self.writer.position_file(part), sequence_number=number)
 
-    def _positions(self, task: _Task) -> list[tuple[FileTask, Positions]]:
+    def _positions(self, task: _Task) -> list[tuple[FileTask, Int64s]]:
         """The positions that really delete rows, by data file in the order of paths."""
         inputs = {one.data.path: one for one in task.inputs}
         applying = {(one.data.path, delete.path) for one in task.inputs for delete in one.deletes}
-        found: dict[str, list[Positions]] = {}
+        found: dict[str, list[Int64s]] = {}
         for delete in task.deletes:
             for path, positions in positions_by_path(self.files, delete, delete.referenced_data_file).items():
                 if (path, delete.path) in applying:
@@ -320,11 +320,11 @@ class _Runner:
         return [(inputs[path], np.unique(np.concatenate(found[path]))) for path in sorted(found)]
 
 
-def _runs(found: Sequence[tuple[FileTask, Positions]], count: int) -> Iterator[list[tuple[FileTask, Positions]]]:
-    """Positions in `count` runs of about as many rows each; a data file may be in several."""
+def _runs(found: Sequence[tuple[FileTask, Int64s]], count: int) -> Iterator[list[tuple[FileTask, Int64s]]]:
+    """Int64s in `count` runs of about as many rows each; a data file may be in several."""
     rows = sum(len(positions) for _, positions in found)
     ends = [rows * (place + 1) // count for place in range(count)]
-    run: list[tuple[FileTask, Positions]] = []
+    run: list[tuple[FileTask, Int64s]] = []
     at = 0
     for task, positions in found:
         while len(positions):

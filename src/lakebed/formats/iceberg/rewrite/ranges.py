@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakebed.formats.iceberg.entries import Partition
+from lakebed.formats.iceberg.data_files import Partition
 from lakebed.formats.iceberg.layout import staging_folder
-from lakebed.formats.iceberg.read.data import read_task
-from lakebed.formats.iceberg.rewrite.tasks import Pace, RewriteTask, StoppedError, TaskResult, TaskRunner, Way
+from lakebed.formats.iceberg.read.task import read_task
+from lakebed.formats.iceberg.rewrite.task import Pace, RewriteTask, StoppedError, TaskResult, TaskRunner, Way
 from lakebed.formats.iceberg.write.files import RollingWriter
 from lakebed.kernel.engine import Engine
+from lakebed.kernel.sizing.staging import Grouped, Run, Staged, StagedBuckets, Stager, grouped
 from lakebed.kernel.sort_keys import boundaries, range_codes, thinned, with_ties
 from lakebed.kernel.sorting import sorted_batches
-from lakebed.kernel.staging import Grouped, Run, Staged, StagedBuckets, Stager, grouped
 
 LEAST_BYTES = 32 << 20
 """Bytes on disk of a group that is worth putting its rows aside."""

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, StorageError
-from lakebed.formats.iceberg import publish
-from lakebed.formats.iceberg.catalog import TableAccess
+from lakebed.formats.iceberg.catalog.table import TableAccess
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
-from lakebed.formats.iceberg.entries import DataFile, DeleteFile
+from lakebed.formats.iceberg.commit import kinds
+from lakebed.formats.iceberg.data_files import DataFile, DeleteFile
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.read.context import DELETE_MEMORY, ReadContext
-from lakebed.formats.iceberg.read.data import predicate_schema
 from lakebed.formats.iceberg.read.plan import kept_manifests, live_deletes, unpartitioned
 from lakebed.formats.iceberg.read.pruning import Pruning
+from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.rewrite import options as opt
 from lakebed.formats.iceberg.rewrite.arrange import Order, order_of, table_order
 from lakebed.formats.iceberg.rewrite.dangling import DATA_COLUMNS, dangling
@@ -29,7 +29,7 @@ from lakebed.formats.iceberg.rewrite.groups import Group, GroupWork
 from lakebed.formats.iceberg.rewrite.plan import Plan, PlannedGroup, plan_groups
 from lakebed.formats.iceberg.rewrite.predict import partition_notes
 from lakebed.formats.iceberg.rewrite.scan import LiveFiles
-from lakebed.formats.iceberg.rewrite.tasks import (
+from lakebed.formats.iceberg.rewrite.task import (
     Stop,
     StoppedError,
     TaskResult,
@@ -42,7 +42,7 @@ from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates import Where, parse_where
+from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.upkeep import RewriteResult, Skipped
 
 
@@ -158,7 +158,7 @@ class IcebergRewrite:
     def commit(self, removed: Sequence[DataFile], deletes: Sequence[DeleteFile], added: Sequence[DataFile]) -> str:
         """One REPLACE snapshot; its id."""
         assert self.snapshot is not None  # there is one
-        return publish.replace(
+        return kinds.replace(
             self.access, self.snapshot.snapshot_id, [*removed, *deletes], added, branch=self.branch,
             starting_sequence_number=self.options[opt.STARTING_SEQUENCE], options=self.commit_options,
         ).instant  # fmt: skip

@@ -16,7 +16,7 @@ from pyiceberg.types import IcebergType
 from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
-from lakebed.formats.iceberg.entries import DeleteIndex, FileTask, Metrics, data_files, distinct_partitions
+from lakebed.formats.iceberg.data_files import DeleteIndex, FileTask, Metrics, data_files, distinct_partitions
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import partition_path
 from lakebed.formats.iceberg.manifests import manifests_of, map_runs, read_entries, runs_of
@@ -25,7 +25,7 @@ from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
 from lakebed.formats.iceberg.rewrite.delete_counts import DELETE_COLUMNS, DeleteCounts
 from lakebed.formats.iceberg.rewrite.overlap import overlap_depths, ranges_of
 from lakebed.formats.iceberg.rewrite.plan import PLAN_SCHEMA
-from lakebed.kernel.packing import Numbers
+from lakebed.kernel.arrays import Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class LiveFiles:
     pruning: Pruning
     table: pa.Table
     runs: tuple[tuple[ManifestFile, ...], ...]
-    starts: Numbers
+    starts: Int64s
     deletes: BySpec
 
     @classmethod
@@ -58,7 +58,7 @@ class LiveFiles:
             table = _with_depths(table)
         return cls(files, metadata, pruning, table, runs, starts, deletes)
 
-    def chosen(self, rows: Numbers) -> ChosenFiles:
+    def chosen(self, rows: Int64s) -> ChosenFiles:
         """The files at these rows of the planner's table, read once more with all columns; the manifests of other files
         are not opened again."""
         ordered = np.sort(rows)
@@ -87,12 +87,12 @@ class ChosenFiles:
 
     files: Files
     metadata: TableMetadata
-    rows: Numbers
+    rows: Int64s
     entries: tuple[pa.Table, ...]
     runs: tuple[tuple[ManifestFile, ...], ...]
     index: DeleteIndex
 
-    def tasks(self, rows: Numbers) -> list[FileTask]:
+    def tasks(self, rows: Int64s) -> list[FileTask]:
         """The files at these rows of the planner's table, in that order, each with its deletes."""
         places = np.searchsorted(self.rows, rows)
         starts = np.cumsum([0, *map(len, self.entries)])
@@ -104,7 +104,7 @@ class ChosenFiles:
                 found.update(zip(mine.tolist(), tasks, strict=True))
         return [found[place] for place in places.tolist()]
 
-    def metrics(self, rows: Numbers) -> dict[str, Metrics]:
+    def metrics(self, rows: Int64s) -> dict[str, Metrics]:
         """The figures of the files at these rows by path, read once more for these alone: they are the bulk of a
         manifest."""
         places = np.sort(np.searchsorted(self.rows, rows))

@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.iceberg.write.message import IcebergMessage
-from lakebed.formats.iceberg.write.writer import KIND_COLUMN, TaskTarget
+from lakebed.formats.iceberg.commit.message import IcebergMessage
+from lakebed.formats.iceberg.write.task import KIND_COLUMN, TaskTarget
+from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.keys.distinct import distinct
-from lakebed.kernel.routing import share_out
-from lakebed.kernel.staging import Run, Staged, StagedBuckets
+from lakebed.kernel.rows.conform import fit, one_chunk
+from lakebed.kernel.sizing.file_counts import share_out
+from lakebed.kernel.sizing.staging import Run, Staged, StagedBuckets
 from lakebed.model.rowkind import RowKind
-from lakebed.verbs.fit import fit, one_chunk
 
 
 def last_of_each_key(staged: Sequence[Staged], target: TaskTarget, engine: Engine) -> list[IcebergMessage]:
@@ -67,7 +67,7 @@ class _LastOfEachKey:
         return replace(message, keys=(keys_staged,)) if keys_staged is not None else message
 
 
-def _last_rows(rows: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.int64]:
+def _last_rows(rows: pa.Table, keys: Sequence[str]) -> Int64s:
     """The place of the last row of each key, ascending."""
     codes, first = distinct([_plain(one_chunk(rows.column(name))) for name in keys])
     last = np.zeros(len(first), np.int64)

@@ -13,26 +13,26 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
-from lakebed.formats.iceberg import publish
-from lakebed.formats.iceberg.access import TableAccess
-from lakebed.formats.iceberg.attempt import Attempt
+from lakebed.formats.iceberg.catalog.operations import TableAccess
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.updates import Words
-from lakebed.formats.iceberg.committing import Produced, commit_snapshot
-from lakebed.formats.iceberg.entries import DataFile, DeleteFile, FileTask
+from lakebed.formats.iceberg.commit import kinds
+from lakebed.formats.iceberg.commit.attempt import Attempt
+from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
+from lakebed.formats.iceberg.commit.message import IcebergMessage, RowDeletes
+from lakebed.formats.iceberg.commit.writers import IDENTIFIER, USER, is_committed, remembering
+from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, FileTask
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.data import predicate_schema
+from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.references import held_files
 from lakebed.formats.iceberg.write.changes import widened
-from lakebed.formats.iceberg.write.message import IcebergMessage, RowDeletes
+from lakebed.formats.iceberg.write.options import WriteSettings
 from lakebed.formats.iceberg.write.row_deletes import ByKey, ByPredicate, RowFinder
-from lakebed.formats.iceberg.write.settings import WriteSettings
-from lakebed.formats.iceberg.writers import IDENTIFIER, USER, is_committed, remembering
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, Committed, call_each
 from lakebed.kernel.engine import Engine, LocalEngine
-from lakebed.kernel.predicates import parse_where
-from lakebed.kernel.staging import StagedBuckets
+from lakebed.kernel.predicates.where import parse_where
+from lakebed.kernel.sizing.staging import StagedBuckets
 from lakebed.model.commit import CommitResult, Outcome
 from lakebed.verbs.write import Mode
 
@@ -174,11 +174,11 @@ class _Produce:
         if committer.mode is Mode.OVERWRITE and not committer.settings.filter:
             return self._overwrite(attempt)
         if not committer.key_schema.names and committer.mode is not Mode.OVERWRITE:
-            return publish.Change(tuple(self.added)).produce(attempt, "append")
+            return kinds.Change(tuple(self.added)).produce(attempt, "append")
         self._find(attempt)
         deletes = self.deletes or RowDeletes()
         removed: tuple[DataFile | DeleteFile, ...] = (*self.gone, *deletes.replaced)
-        change = publish.Change(tuple(self.added), deletes.added, removed, found_on=self.found_on)
+        change = kinds.Change(tuple(self.added), deletes.added, removed, found_on=self.found_on)
         if not (deletes.added or removed):
             return change.produce(attempt, "append")
         return change.produce(attempt, "overwrite" if self.added else "delete")
@@ -209,8 +209,8 @@ class _Produce:
         static = self.committer.settings.static
         everything = static or any(not attempt.metadata.specs[file.spec_id].fields for file in self.added)
         drop = None if everything else {(file.spec_id, file.partition) for file in self.added}
-        choose = publish.dropping(drop)
-        change = publish.Change(tuple(self.added), choose_data=choose, choose_deletes=choose)
+        choose = kinds.dropping(drop)
+        change = kinds.Change(tuple(self.added), choose_data=choose, choose_deletes=choose)
         made = change.produce(attempt, "overwrite" if self.added else "delete")
         if not static:
             made.summary["replace-partitions"] = "true"

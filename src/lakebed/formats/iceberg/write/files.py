@@ -17,12 +17,12 @@ from pyiceberg.types import UnknownType as Unknown
 from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, ROW_ID, VariantType, arrow_schema
-from lakebed.formats.iceberg.entries import DataFile, Partition
+from lakebed.formats.iceberg.data_files import DataFile, Partition
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import data_location, partition_path
 from lakebed.formats.iceberg.write.formats import FORMATS, Layout, OpenData
-from lakebed.formats.iceberg.write.leaves import Leaf, leaves_of
-from lakebed.formats.iceberg.write.metrics_modes import MetricsMode, metrics_modes
+from lakebed.formats.iceberg.write.statistics.leaves import Leaf, leaves_of
+from lakebed.formats.iceberg.write.statistics.modes import MetricsMode, metrics_modes
 
 _LEAST_GROUP = 4 << 10
 _FULL = 0.98

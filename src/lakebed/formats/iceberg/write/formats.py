@@ -21,18 +21,18 @@ from pyiceberg.schema import Schema
 from lakebed.errors import OptionError, StorageError, UnsupportedError
 from lakebed.formats.iceberg.codec.avro_data import avro_data_schema, plain_avro, plain_avro_field
 from lakebed.formats.iceberg.codec.schema import FIELD_ID
-from lakebed.formats.iceberg.entries import Metrics
+from lakebed.formats.iceberg.data_files import Metrics
 from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.parquet.annotate import AnnotatedFile
 from lakebed.formats.iceberg.unserved import refuse_plain_files
 from lakebed.formats.iceberg.write.annotations import Annotations
-from lakebed.formats.iceberg.write.leaves import Leaf
-from lakebed.formats.iceberg.write.metrics import ColumnMetrics, nan_counts, parquet_metrics, split_offsets
-from lakebed.formats.iceberg.write.metrics_modes import MetricsMode
-from lakebed.kernel.avro import encode_records
-from lakebed.kernel.avro_container import avro_long, header
+from lakebed.formats.iceberg.write.statistics.leaves import Leaf
+from lakebed.formats.iceberg.write.statistics.metrics import ColumnMetrics, nan_counts, parquet_metrics, split_offsets
+from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
+from lakebed.kernel.avro.container import avro_long, header
+from lakebed.kernel.avro.encode import encode_records
 from lakebed.kernel.decoding import writing
 from lakebed.kernel.orc import OrcWriter
-from lakebed.kernel.parquet.annotate import AnnotatedFile
 from lakebed.kernel.parquet.dictionaries import repeating_columns
 
 _CODECS = {

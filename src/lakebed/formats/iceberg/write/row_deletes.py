@@ -1,6 +1,6 @@
 """Row-level deletes: where the rows to remove lie in a snapshot, and the files that say so.
 
-Positions are written, never equality deletes: these are cheap to write and dear to read, not every reader applies them
+Int64s are written, never equality deletes: these are cheap to write and dear to read, not every reader applies them
 (pyiceberg refuses such tables), and they would remove rows of older files for ever. So the key columns of the files
 that may hold a key are read, pruned by the keys' bounds. Format version 2 gets position delete files, version 3
 deletion vectors, each merged with what removed rows of its file before; version 1 has neither.
@@ -21,9 +21,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
-from lakebed.formats.iceberg.codec.puffin import DELETION_VECTOR, Blob, Positions, encode_vector, write_puffin
+from lakebed.formats.iceberg.codec.puffin import DELETION_VECTOR, Blob, encode_vector, write_puffin
 from lakebed.formats.iceberg.codec.schema import POS, arrow_schema
-from lakebed.formats.iceberg.entries import (
+from lakebed.formats.iceberg.commit.message import RowDeletes
+from lakebed.formats.iceberg.data_files import (
     DELETE_FILE_PATH,
     DELETE_FILE_POS,
     Content,
@@ -35,18 +36,18 @@ from lakebed.formats.iceberg.entries import (
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import data_location, partition_path
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.data import predicate_schema, read_task
 from lakebed.formats.iceberg.read.deletes import deleted_positions
 from lakebed.formats.iceberg.read.key_sets import KeySet
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.read.pruning import Pruning
+from lakebed.formats.iceberg.read.task import predicate_schema, read_task
 from lakebed.formats.iceberg.write.formats import FORMATS, Layout, Written
-from lakebed.formats.iceberg.write.leaves import leaves_of
-from lakebed.formats.iceberg.write.message import RowDeletes
-from lakebed.formats.iceberg.write.metrics_modes import MetricsMode
+from lakebed.formats.iceberg.write.statistics.leaves import leaves_of
+from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
+from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.engine import Engine
-from lakebed.kernel.routing import share_out
-from lakebed.kernel.staging import Run, StagedBuckets
+from lakebed.kernel.sizing.file_counts import share_out
+from lakebed.kernel.sizing.staging import Run, StagedBuckets
 
 HELD_KEYS = 4_000_000
 """How many keys are held at once; with more, the files are read once for each part of them."""
@@ -78,9 +79,9 @@ class ByKey:
             held += rows
         return cls(names, tuple(map(tuple, runs)), _between(bounds, predicate_schema(context)))
 
-    def positions(self, files: Files, context: ReadContext, task: FileTask) -> Positions:
+    def positions(self, files: Files, context: ReadContext, task: FileTask) -> Int64s:
         """The rows of the file with one of the keys."""
-        found: list[Positions] = []
+        found: list[Int64s] = []
         for part in self.runs:
             known = self._known(files, part)
             for batch in read_task(files, context, task, [*self.names, POS.name], predicate=self.predicate):
@@ -100,7 +101,7 @@ class ByPredicate:
 
     predicate: pc.Expression
 
-    def positions(self, files: Files, context: ReadContext, task: FileTask) -> Positions:
+    def positions(self, files: Files, context: ReadContext, task: FileTask) -> Int64s:
         """The rows of the file that the predicate keeps."""
         batches = read_task(files, context, task, [POS.name], predicate=self.predicate)
         return np.concatenate([np.empty(0, np.int64), *(batch.column(POS.name).to_numpy() for batch in batches)])
@@ -162,7 +163,7 @@ class _Find:
     whole_files: bool
 
     def __call__(self, tasks: Sequence[FileTask]) -> tuple[RowDeletes, list[DataFile]]:
-        found: list[tuple[FileTask, Positions]] = []
+        found: list[tuple[FileTask, Int64s]] = []
         gone: list[DataFile] = []
         for task in tasks:
             positions = self.finder.positions(self.files, self.context, task)
@@ -204,7 +205,7 @@ class DeleteWriter:
             return task.data.spec_id, partition_key(task.data.partition)
         return task.data.path
 
-    def write(self, found: Sequence[tuple[FileTask, Positions]]) -> RowDeletes:
+    def write(self, found: Sequence[tuple[FileTask, Int64s]]) -> RowDeletes:
         """The deletes of positions in data files; for vectors these include what was deleted before."""
         if not found:
             return RowDeletes()
@@ -221,7 +222,7 @@ class DeleteWriter:
             return RowDeletes(added, replaced, paths)
         return RowDeletes(tuple(self._position_files(found)), (), paths)
 
-    def _vectors(self, found: Sequence[tuple[FileTask, Positions]]) -> tuple[DeleteFile, ...]:
+    def _vectors(self, found: Sequence[tuple[FileTask, Int64s]]) -> tuple[DeleteFile, ...]:
         """One Puffin file with a vector for each data file."""
         blobs = [
             (
@@ -244,15 +245,15 @@ class DeleteWriter:
             for (task, positions), blob in zip(found, placed, strict=True)
         )  # fmt: skip
 
-    def _position_files(self, found: Sequence[tuple[FileTask, Positions]]) -> Iterator[DeleteFile]:
+    def _position_files(self, found: Sequence[tuple[FileTask, Int64s]]) -> Iterator[DeleteFile]:
         """Position delete files, of one data file or of one partition each, sorted by path and position."""
-        groups: dict[object, list[tuple[FileTask, Positions]]] = {}
+        groups: dict[object, list[tuple[FileTask, Int64s]]] = {}
         for task, positions in found:
             groups.setdefault(self.place(task), []).append((task, positions))
         for group in groups.values():
             yield self.position_file(sorted(group, key=lambda one: one[0].data.path))
 
-    def position_file(self, group: Sequence[tuple[FileTask, Positions]]) -> DeleteFile:
+    def position_file(self, group: Sequence[tuple[FileTask, Int64s]]) -> DeleteFile:
         """One position delete file for data files of one partition, which come in the order of their paths."""
         data = group[0][0].data
         spec = self.metadata.specs[data.spec_id]
@@ -268,7 +269,7 @@ class DeleteWriter:
         )  # fmt: skip
 
 
-def write_positions(files: Files, url: str, found: Sequence[tuple[str, Positions]], layout: Layout) -> Written:
+def write_positions(files: Files, url: str, found: Sequence[tuple[str, Int64s]], layout: Layout) -> Written:
     """A position delete file: the positions of data files, which come in the order of their paths."""
     codes = np.repeat(np.arange(len(found)), [len(positions) for _, positions in found])
     names = pa.array([path for path, _ in found], pa.string())

@@ -19,26 +19,26 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import UsageError
-from lakebed.formats.iceberg.access import TableAccess
+from lakebed.formats.iceberg.catalog.operations import TableAccess
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.commit.message import IcebergMessage
 from lakebed.formats.iceberg.layout import staging_folder
 from lakebed.formats.iceberg.write.changes import last_of_each_key, widened
 from lakebed.formats.iceberg.write.commit import Committer
+from lakebed.formats.iceberg.write.file_maker import IcebergFileMaker
 from lakebed.formats.iceberg.write.files import WriteTarget
-from lakebed.formats.iceberg.write.maker import IcebergFileMaker
-from lakebed.formats.iceberg.write.message import IcebergMessage
+from lakebed.formats.iceberg.write.options import Distribution, WriteSettings
 from lakebed.formats.iceberg.write.routing import Router, Sorter
-from lakebed.formats.iceberg.write.settings import Distribution, WriteSettings
-from lakebed.formats.iceberg.write.writer import IcebergTaskWriter, TaskTarget
+from lakebed.formats.iceberg.write.task import IcebergTaskWriter, TaskTarget
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
-from lakebed.kernel.predicates import find_column
-from lakebed.kernel.staging import StagedBuckets
+from lakebed.kernel.predicates.where import find_column
+from lakebed.kernel.sizing.finalize import settle
+from lakebed.kernel.sizing.ranges import RangeSplitter
+from lakebed.kernel.sizing.staging import StagedBuckets
 from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.model.rowkind import RowKind
-from lakebed.verbs.settling import settle
-from lakebed.verbs.splitting import RangeSplitter
 from lakebed.verbs.write import Mode
 
 

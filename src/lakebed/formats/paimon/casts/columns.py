@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import SchemaError
 from lakebed.formats.paimon.codec.types import DataType
-
-Longs = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from lakebed.kernel.arrays import AnyArray, Bools, Int64s
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -23,28 +18,28 @@ def per_second(kind: pa.DataType) -> int:
     return _PER_SECOND[kind.unit]
 
 
-def longs(column: pa.Array) -> Longs:
+def longs(column: pa.Array) -> Int64s:
     """Integers, dates, times or timestamps as the numbers that they are kept as; 0 where there is none."""
     kind = column.type
     if pa.types.is_temporal(kind):
         column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    made: Longs = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    made: Int64s = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return made
 
 
-def present(column: pa.Array) -> Flags:
+def present(column: pa.Array) -> Bools:
     """Where a column has values."""
-    made: Flags = column.is_valid().to_numpy(zero_copy_only=False)
+    made: Bools = column.is_valid().to_numpy(zero_copy_only=False)
     return made
 
 
-def flags(column: pa.Array) -> Flags:
+def flags(column: pa.Array) -> Bools:
     """A boolean column, false where it has no value."""
-    made: Flags = column.fill_null(False).to_numpy(zero_copy_only=False)
+    made: Bools = column.fill_null(False).to_numpy(zero_copy_only=False)
     return made
 
 
-def column_of(numbers: npt.NDArray[Any], valid: Flags, kind: pa.DataType) -> pa.Array:
+def column_of(numbers: AnyArray, valid: Bools, kind: pa.DataType) -> pa.Array:
     """Numbers as a column of a type, null where they are not valid."""
     width = np.int32 if pa.types.is_temporal(kind) and kind.bit_width == 32 else np.int64
     if pa.types.is_temporal(kind):
@@ -52,14 +47,14 @@ def column_of(numbers: npt.NDArray[Any], valid: Flags, kind: pa.DataType) -> pa.
     return pa.array(numbers, kind, mask=~valid)
 
 
-def scaled(column: pa.Array, numbers: Longs, factor: int, source: DataType, wanted: DataType) -> Longs:
+def scaled(column: pa.Array, numbers: Int64s, factor: int, source: DataType, wanted: DataType) -> Int64s:
     """Numbers times a factor. SchemaError where eight bytes do not hold the product, as with times far from 1970."""
     bound = (2**63 - 1) // factor
     refuse(column, (numbers > bound) | (numbers < -bound), source, wanted, "lakebed holds no time so far from 1970")
     return numbers * factor
 
 
-def refuse(column: pa.Array, wrong: Flags, source: DataType, wanted: DataType, why: str = "") -> None:
+def refuse(column: pa.Array, wrong: Bools, source: DataType, wanted: DataType, why: str = "") -> None:
     """Raise SchemaError for the first value that is wrong."""
     if wrong.any():
         value = column[int(np.flatnonzero(wrong)[0])]

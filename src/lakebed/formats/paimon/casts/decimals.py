@@ -7,15 +7,14 @@ DecimalToNumericPrimitiveCastRule, StringToDecimalCastRule.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.paimon.casts.columns import Flags, Longs, flags, longs, present, refuse
+from lakebed.formats.paimon.casts.columns import flags, longs, present, refuse
 from lakebed.formats.paimon.codec.types import DataType
+from lakebed.kernel.arrays import AnyArray, Bools, Float64s, Int64s, UInt64s
 
 _DIGITS = 76
 """What Arrow's widest decimal holds: any decimal of the table in any scale of the table."""
@@ -37,7 +36,7 @@ def rescaled(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
     return _fitted(wide.cast(pa.decimal256(_DIGITS, wanted.scale)), wanted)
 
 
-def of_whole(numbers: Longs, column: pa.Array, wanted: DataType) -> pa.Array:
+def of_whole(numbers: Int64s, column: pa.Array, wanted: DataType) -> pa.Array:
     """Whole numbers as decimals."""
     wide = pa.array(numbers, mask=~present(column)).cast(_WIDE)
     return _fitted(wide.cast(pa.decimal256(_DIGITS, wanted.scale)), wanted)
@@ -63,15 +62,15 @@ def of_texts(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
     return _of_digits(pc.utf8_ltrim(digits.fill_null(""), "0"), power, negative, present(column), wanted)
 
 
-def whole_numbers(column: pa.Array, source: DataType) -> Longs:
+def whole_numbers(column: pa.Array, source: DataType) -> Int64s:
     """Decimals cut to whole numbers, of which the lowest eight bytes count."""
     wide = column.cast(pa.decimal256(_DIGITS, source.scale))
     cut = pc.round(wide, 0, "towards_zero").cast(_WIDE)
-    made: Longs = np.where(present(column), _words(cut)[:, 0].view(np.int64), 0)
+    made: Int64s = np.where(present(column), _words(cut)[:, 0].view(np.int64), 0)
     return made
 
 
-def doubles(column: pa.Array, source: DataType) -> npt.NDArray[np.float64]:
+def doubles(column: pa.Array, source: DataType) -> Float64s:
     """Decimals as doubles: short ones as a long divided by a power of ten, others by their digits."""
     if source.precision > _COMPACT:
         made = column.cast(pa.string()).cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
@@ -86,7 +85,7 @@ def unscaled_texts(column: pa.Array) -> pa.Array:
     return plain.cast(pa.string())
 
 
-def _of_digits(digits: pa.Array, power: Longs, negative: Flags, valid: Flags, wanted: DataType) -> pa.Array:
+def _of_digits(digits: pa.Array, power: Int64s, negative: Bools, valid: Bools, wanted: DataType) -> pa.Array:
     """Decimals of digits without leading zeros, times ten to a power."""
     size = _lengths(digits)
     power = power + np.maximum(size - _ENOUGH, 0)  # digits beyond these change nothing, and are of any number
@@ -122,7 +121,7 @@ def _fitted(wide: pa.Array, wanted: DataType) -> pa.Array:
     return _from_words(words[:, :2], fits, pa.decimal128(wanted.precision, wanted.scale))
 
 
-def _words(wide: pa.Array) -> npt.NDArray[np.uint64]:
+def _words(wide: pa.Array) -> UInt64s:
     words = np.frombuffer(wide.buffers()[1], np.uint64)[4 * wide.offset : 4 * (wide.offset + len(wide))]
     return words.reshape(-1, 4)
 
@@ -131,10 +130,10 @@ def _reinterpreted(wide: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(wide), wide.buffers(), wide.null_count, wide.offset)
 
 
-def _from_words(words: npt.NDArray[Any], valid: Flags, kind: pa.DataType) -> pa.Array:
+def _from_words(words: AnyArray, valid: Bools, kind: pa.DataType) -> pa.Array:
     bits = np.packbits(valid, bitorder="little").tobytes()
     return pa.Array.from_buffers(kind, len(words), [pa.py_buffer(bits), pa.py_buffer(words.tobytes())])
 
 
-def _lengths(texts: pa.Array) -> Longs:
+def _lengths(texts: pa.Array) -> Int64s:
     return longs(pc.binary_length(texts))

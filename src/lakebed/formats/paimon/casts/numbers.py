@@ -10,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakebed.formats.paimon.casts.columns import Longs, column_of, longs, present
+from lakebed.formats.paimon.casts.columns import column_of, longs, present
+from lakebed.kernel.arrays import Int64s
 
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 FLOATS = ("FLOAT", "DOUBLE")
 _WHOLE = {"TINYINT": np.int8, "SMALLINT": np.int16, "INT": np.int32, "BIGINT": np.int64}
 
 
-def narrowed(numbers: Longs, column: pa.Array, root: str) -> pa.Array:
+def narrowed(numbers: Int64s, column: pa.Array, root: str) -> pa.Array:
     """Whole numbers in another width: the lower bits stay."""
     made = numbers.astype(_WHOLE[root])
     return pa.array(made, mask=~present(column))
@@ -49,7 +50,7 @@ def whole_of_floats(column: pa.Array, root: str) -> pa.Array:
     return narrowed(made, column, root)
 
 
-def of_booleans(column: pa.Array) -> Longs:
+def of_booleans(column: pa.Array) -> Int64s:
     """1 and 0."""
     return longs(column.cast(pa.int8()))
 

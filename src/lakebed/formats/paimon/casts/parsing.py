@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.paimon.casts.columns import Longs, column_of, flags, longs, per_second, present, refuse
+from lakebed.formats.paimon.casts.columns import column_of, flags, longs, per_second, present, refuse
 from lakebed.formats.paimon.casts.numbers import BITS, narrowed
 from lakebed.formats.paimon.casts.zones import to_moment
 from lakebed.formats.paimon.codec.types import DataType, arrow_type
+from lakebed.kernel.arrays import Int64s
 
 _BLANK = "[\\x00-\\x20]*"  # what Java's trim takes away
 _WHOLE = r"^(?P<sign>[+-]?)(?P<digits>[0-9]*)(?:\.[0-9]*)?$"
@@ -145,14 +146,14 @@ def _numeric(column: pa.Array) -> pa.Array:
     return pc.match_substring_regex(column, "^-?[0-9]+$")
 
 
-def _part(parts: pa.Array, name: str, missing: int) -> Longs:
+def _part(parts: pa.Array, name: str, missing: int) -> Int64s:
     """A part of the texts as numbers; those of more than nine digits are out of every range, so they are cut."""
     text = pc.utf8_slice_codeunits(pc.utf8_ltrim(pc.struct_field(parts, name), "+0"), 0, 9)
     absent = flags(pc.equal(pc.struct_field(parts, name), "")) | flags(pc.is_null(parts))
     return np.where(absent, missing, longs(pc.if_else(pc.equal(text, ""), "0", text).cast(pa.int64())))
 
 
-def _rounded_millis(parts: pa.Array) -> Longs:
+def _rounded_millis(parts: pa.Array) -> Int64s:
     """The first three digits of a fraction, rounded by the fourth; what is no digit counts as 0."""
     fraction = pc.utf8_trim(pc.utf8_slice_codeunits(pc.struct_field(parts, "f"), 1), "".join(map(chr, range(33))))
     digits = pc.replace_substring_regex(pc.utf8_slice_codeunits(fraction, 0, 3), r"(?s)[^0-9]", "0")
@@ -160,15 +161,15 @@ def _rounded_millis(parts: pa.Array) -> Longs:
     return longs(pc.utf8_rpad(digits, 3, "0").cast(pa.int64())) + up
 
 
-def _month_length(year: Longs, month: Longs) -> Longs:
+def _month_length(year: Int64s, month: Int64s) -> Int64s:
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     lengths = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
-    made: Longs = lengths[np.clip(month, 1, 12) - 1] + (leap & (month == 2))
+    made: Int64s = lengths[np.clip(month, 1, 12) - 1] + (leap & (month == 2))
     return made
 
 
-def _days(year: Longs, month: Longs, day: Longs) -> Longs:
+def _days(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
     """Days since 1970 of dates of the Gregorian calendar."""
     months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
-    made: Longs = months.astype("datetime64[D]").astype(np.int64) + day - 1
+    made: Int64s = months.astype("datetime64[D]").astype(np.int64) + day - 1
     return made

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.paimon.casts.columns import Longs, flags, longs, per_second, present, refuse
+from lakebed.formats.paimon.casts.columns import flags, longs, per_second, present, refuse
 from lakebed.formats.paimon.casts.decimals import unscaled_texts
 from lakebed.formats.paimon.casts.zones import to_wall_clock
 from lakebed.formats.paimon.codec.types import MAX_LENGTH, DataType
+from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.java_floats import java_texts
 
 
@@ -83,7 +84,7 @@ def _decimal_texts(column: pa.Array, scale: int) -> pa.Array:
     return pc.binary_join_element_wise(pc.binary_join_element_wise(sign, whole, ""), part, ".")
 
 
-def _date_texts(column: pa.Array, days: Longs, source: DataType, wanted: DataType) -> pa.Array:
+def _date_texts(column: pa.Array, days: Int64s, source: DataType, wanted: DataType) -> pa.Array:
     """Dates of days since 1970. Java gives four digits to a year, the last ones."""
     dates = days.astype("datetime64[D]")
     years, months = dates.astype("datetime64[Y]"), dates.astype("datetime64[M]")
@@ -122,19 +123,19 @@ def _timestamp_texts(column: pa.Array, source: DataType, wanted: DataType) -> pa
     return pc.binary_join_element_wise(made, dotted, "")
 
 
-def _clock(seconds: Longs) -> pa.Array:
+def _clock(seconds: Int64s) -> pa.Array:
     number = seconds // 3600 * 10_000 + seconds // 60 % 60 * 100 + seconds % 60
     return _in_pairs(number, (2, 4, 6), ":")
 
 
-def _in_pairs(numbers: Longs, ends: tuple[int, int, int], between: str) -> pa.Array:
+def _in_pairs(numbers: Int64s, ends: tuple[int, int, int], between: str) -> pa.Array:
     digits = _digits(numbers, ends[2])
     starts = (0, ends[0], ends[1])
     parts = [pc.utf8_slice_codeunits(digits, start, end) for start, end in zip(starts, ends, strict=True)]
     return pc.binary_join_element_wise(*parts, between)
 
 
-def _digits(numbers: Longs, width: int) -> pa.Array:
+def _digits(numbers: Int64s, width: int) -> pa.Array:
     return pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width, "0")
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lakebed.formats.paimon.casts.columns import Longs, column_of, longs, per_second, present, scaled
+from lakebed.formats.paimon.casts.columns import column_of, longs, per_second, present, scaled
 from lakebed.formats.paimon.casts.zones import to_moment, to_wall_clock
 from lakebed.formats.paimon.codec.types import DataType, arrow_type
+from lakebed.kernel.arrays import Int64s
 
 _DAY = 86_400
 
@@ -47,7 +48,7 @@ def time_of(column: pa.Array) -> pa.Array:
     return column_of(millis % (_DAY * 1000), present(column), pa.time32("ms"))
 
 
-def seconds_of(column: pa.Array) -> Longs:
+def seconds_of(column: pa.Array) -> Int64s:
     """Seconds since 1970, cut towards it."""
     millis = longs(column) // (per_second(column.type) // 1000)
     return towards_zero(millis, 1000)
@@ -77,9 +78,9 @@ def of_seconds(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array
     return column_of(made, present(column), arrow_type(wanted))
 
 
-def towards_zero(numbers: Longs, divisor: int) -> Longs:
+def towards_zero(numbers: Int64s, divisor: int) -> Int64s:
     """Java's division of whole numbers."""
-    made: Longs = np.where(numbers < 0, -(-numbers // divisor), numbers // divisor)
+    made: Int64s = np.where(numbers < 0, -(-numbers // divisor), numbers // divisor)
     return made
 
 
@@ -87,7 +88,7 @@ def _local(column: pa.Array) -> pa.Array:
     return to_wall_clock(column) if column.type.tz else column
 
 
-def _cut(numbers: Longs, before: int, after: int, precision: int) -> Longs:
+def _cut(numbers: Int64s, before: int, after: int, precision: int) -> Int64s:
     """Moments in `before` units a second with fewer digits, in `after` units a second."""
     nanos = numbers % before * (10**9 // before)
     kept = nanos < 10**precision

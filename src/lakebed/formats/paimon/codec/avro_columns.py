@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import UnsupportedError
-from lakebed.kernel.avro import encode_records
+from lakebed.kernel.avro.encode import encode_records
 
 __all__ = ["RECORD", "avro_schema", "can_hold", "encode_records"]
 

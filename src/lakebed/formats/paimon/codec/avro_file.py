@@ -16,7 +16,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from lakebed.kernel.avro_records import read_records
+from lakebed.kernel.avro.records import read_records
 from lakebed.kernel.decoding import decoding
 
 _MAGIC = b"Obj\x01"

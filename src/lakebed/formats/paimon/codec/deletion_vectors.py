@@ -11,10 +11,10 @@ import struct
 import zlib
 
 import numpy as np
-import numpy.typing as npt
 from pyroaring import BitMap, BitMap64
 
 from lakebed.errors import CorruptError
+from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.bitmaps import positions_of
 from lakebed.kernel.decoding import decoding
 
@@ -24,7 +24,7 @@ BLOCK_SLACK = 8
 """Bytes to read beyond the length that an index manifest names: in the 32-bit form it leaves out size and checksum."""
 
 
-def decode_vector(data: bytes, file: str, rows: int | None = None, stated: int | None = None) -> npt.NDArray[np.int64]:
+def decode_vector(data: bytes, file: str, rows: int | None = None, stated: int | None = None) -> Int64s:
     """The deleted row positions of one block, ascending; `data` begins with the block's size and may go on after its
     end.
 
@@ -44,7 +44,7 @@ def decode_vector(data: bytes, file: str, rows: int | None = None, stated: int |
         raise CorruptError("a deletion vector has an unknown magic number")
 
 
-def encode_vector(positions: npt.NDArray[np.int64], wide: bool) -> bytes:
+def encode_vector(positions: Int64s, wide: bool) -> bytes:
     """One block; `wide` for the 64-bit form."""
     if wide:
         body = struct.pack("<i", _MAGIC_64) + BitMap64(positions.tolist()).serialize()

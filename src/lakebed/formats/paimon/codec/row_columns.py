@@ -9,21 +9,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon.codec.binary_row import NANOS, PER_MILLI, SEED, header_words
 from lakebed.formats.paimon.codec.types import DataType, timestamp_unit
+from lakebed.kernel.arrays import Int32s, Int64s, UInt8s, UInt64s
 from lakebed.kernel.decimals import decimal_words
 from lakebed.kernel.keys.murmur import hash_words
 
 _INLINE_BYTES = 7
 _HASHED_ROWS = 1 << 15
-
-U64 = npt.NDArray[np.uint64]
-I64 = npt.NDArray[np.int64]
 
 
 def encode_rows(columns: Sequence[pa.Array], types: Sequence[DataType], length: int | None = None) -> list[bytes]:
@@ -42,9 +39,7 @@ def encode_rows(columns: Sequence[pa.Array], types: Sequence[DataType], length: 
     return made
 
 
-def hash_rows(
-    columns: Sequence[pa.Array], types: Sequence[DataType], length: int | None = None
-) -> npt.NDArray[np.int32]:
+def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType], length: int | None = None) -> Int32s:
     """The int32 hash of each row that columns make up: Java's `BinaryRow.hashCode`.
 
     Some rows at a time, for the cache; of these all that have one layout at once, word by word.
@@ -75,11 +70,11 @@ def _layouts(fields: Sequence[Field]) -> list[tuple[Any, tuple[int, ...]]]:
     return made
 
 
-def _layout_words(fields: Sequence[Field], some: Any, rooms: Sequence[int], rows: int) -> list[U64]:
+def _layout_words(fields: Sequence[Field], some: Any, rooms: Sequence[int], rows: int) -> list[UInt64s]:
     """The words of rows of one layout, each over all rows."""
     header = header_words(len(fields))
-    made: list[U64] = [np.zeros(rows, np.uint64) for _ in range(header)]
-    tail: list[U64] = []
+    made: list[UInt64s] = [np.zeros(rows, np.uint64) for _ in range(header)]
+    tail: list[UInt64s] = []
     for position, (field, room) in enumerate(zip(fields, rooms, strict=True)):
         if field.valid is not None:
             bit = np.uint64(1 << ((position + 8) % 64))
@@ -96,7 +91,7 @@ class Field:
     def __init__(self, column: pa.Array, kind: DataType) -> None:
         self.column, self.kind = column, kind
         self.valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
-        self.room: int | I64 = 0
+        self.room: int | Int64s = 0
         match kind.root:
             case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
                 self._bytes()
@@ -123,7 +118,7 @@ class Field:
         room = np.where(self.lengths > _INLINE_BYTES, (self.lengths + 7) // 8, 0)
         self.room = 0 if not room.any() else room
 
-    def words(self, rows: Any, room: int, offset: int) -> list[U64]:
+    def words(self, rows: Any, room: int, offset: int) -> list[UInt64s]:
         """The slot and then the words of the variable part of rows that all take `room` words, `offset` bytes into
         the row."""
         kind = self.kind
@@ -138,7 +133,7 @@ class Field:
                 return [_far(offset, nanos[rows]), millis[rows].view(np.uint64)]
         return [self._zeroed(self._scalar_words())[rows]]
 
-    def _text_words(self, rows: Any, room: int, offset: int) -> list[U64]:
+    def _text_words(self, rows: Any, room: int, offset: int) -> list[UInt64s]:
         begins, lengths = self.begins[rows], self.lengths[rows]
         if not room:
             low = _unaligned_words(self.data, begins) & _LOW_BYTES[lengths]
@@ -148,7 +143,7 @@ class Field:
         made[-1] &= _LOW_BYTES[lengths - 8 * (room - 1)]
         return [_far(offset, lengths), *made]
 
-    def _moments(self) -> tuple[I64, I64]:
+    def _moments(self) -> tuple[Int64s, Int64s]:
         """Milliseconds, and the nanoseconds within them."""
         unit = timestamp_unit(self.kind)
         value = self._zeroed(_fixed(self.column, np.int64))
@@ -186,7 +181,7 @@ def _fixed(column: pa.Array, dtype: Any) -> Any:
     return np.frombuffer(column.buffers()[1], dtype)[column.offset : column.offset + len(column)]
 
 
-def _unaligned_words(data: npt.NDArray[np.uint8], positions: I64) -> U64:
+def _unaligned_words(data: UInt8s, positions: Int64s) -> UInt64s:
     """The eight bytes at each position, as one little-endian word."""
     every = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
     return every[positions]

@@ -9,9 +9,6 @@ from typing import Any
 
 from lakebed.kernel.decoding import decoding
 
-BATCH_IDENTIFIER = 2**63 - 1
-"""The commit identifier of batch commits."""
-
 
 class CommitKind(StrEnum):
     """What a snapshot did."""

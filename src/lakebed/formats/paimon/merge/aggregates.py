@@ -10,19 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import OptionError, UnsupportedError, UsageError
 from lakebed.formats.paimon.codec.types import DataType
 from lakebed.formats.paimon.merge.nested import collect, merge_map, nested_update
-from lakebed.formats.paimon.merge.order import Indices, Runs
+from lakebed.formats.paimon.merge.ordering import Runs
 from lakebed.formats.paimon.merge.products import decimal_product, divided_product
 from lakebed.formats.paimon.merge.sets import SET_FUNCTIONS, unions
 from lakebed.formats.paimon.merge.texts import listagg
-
-Mask = npt.NDArray[np.bool_]
+from lakebed.kernel.arrays import Bools, Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ class Aggregate:
         key = f"fields.{self.column}.aggregate-function"
         return OptionError(f"option {key!r} is {self.function!r}", key=key, why=why)
 
-    def apply(self, values: pa.Array, retracts: Mask, runs: Runs) -> pa.Array:
+    def apply(self, values: pa.Array, retracts: Bools, runs: Runs) -> pa.Array:
         """The result for each run. UsageError when a retraction meets a function that cannot take back."""
         if retracts.any():
             if self.ignore_retract:
@@ -85,62 +83,62 @@ class Aggregate:
         return _FUNCTIONS[self.function](values, retracts, runs, self)
 
 
-def last_valid(values: pa.Array, runs: Runs) -> Indices:
+def last_valid(values: pa.Array, runs: Runs) -> Int64s:
     """The position of each run's last row that is not null, -1 where all are."""
     return _last_where(values.is_valid().to_numpy(zero_copy_only=False), runs)
 
 
-def take_or_null(values: pa.Array, positions: Indices) -> pa.Array:
+def take_or_null(values: pa.Array, positions: Int64s) -> pa.Array:
     """The values at positions, null where a position is negative."""
     return values.take(pa.array(positions, mask=positions < 0))
 
 
-def _last_where(mask: Mask, runs: Runs) -> Indices:
+def _last_where(mask: Bools, runs: Runs) -> Int64s:
     marked = np.where(mask, np.arange(len(mask)), -1)
-    found: Indices = np.maximum.reduceat(marked, runs.starts) if len(runs) else marked
+    found: Int64s = np.maximum.reduceat(marked, runs.starts) if len(runs) else marked
     return found
 
 
-def _first_where(mask: Mask, runs: Runs) -> Indices:
+def _first_where(mask: Bools, runs: Runs) -> Int64s:
     rows = len(mask)
     marked = np.where(mask, np.arange(rows), rows)
     found = np.minimum.reduceat(marked, runs.starts) if len(runs) else marked
     return np.where(found == rows, -1, found)
 
 
-def _nulled(values: pa.Array, where: Mask) -> pa.Array:
+def _nulled(values: pa.Array, where: Bools) -> pa.Array:
     return values.take(pa.array(np.arange(len(values)), mask=where))
 
 
-def _last_value(values: pa.Array, retracts: Mask, runs: Runs, _: Aggregate) -> pa.Array:
+def _last_value(values: pa.Array, retracts: Bools, runs: Runs, _: Aggregate) -> pa.Array:
     return take_or_null(values, np.where(retracts[runs.last], -1, runs.last))
 
 
-def _last_non_null(values: pa.Array, retracts: Mask, runs: Runs, _: Aggregate) -> pa.Array:
+def _last_non_null(values: pa.Array, retracts: Bools, runs: Runs, _: Aggregate) -> pa.Array:
     found = last_valid(values, runs)
     return take_or_null(values, np.where((found >= 0) & retracts[np.maximum(found, 0)], -1, found))
 
 
-def _first_value(values: pa.Array, retracts: Mask, runs: Runs, _: Aggregate) -> pa.Array:
+def _first_value(values: pa.Array, retracts: Bools, runs: Runs, _: Aggregate) -> pa.Array:
     return values.take(pa.array(runs.starts))
 
 
-def _first_non_null(values: pa.Array, retracts: Mask, runs: Runs, _: Aggregate) -> pa.Array:
+def _first_non_null(values: pa.Array, retracts: Bools, runs: Runs, _: Aggregate) -> pa.Array:
     return take_or_null(values, _first_where(values.is_valid().to_numpy(zero_copy_only=False), runs))
 
 
-def _primary_key(values: pa.Array, retracts: Mask, runs: Runs, _: Aggregate) -> pa.Array:
+def _primary_key(values: pa.Array, retracts: Bools, runs: Runs, _: Aggregate) -> pa.Array:
     return values.take(pa.array(runs.last))
 
 
-def _sum(values: pa.Array, retracts: Mask, runs: Runs, how: Aggregate) -> pa.Array:
+def _sum(values: pa.Array, retracts: Bools, runs: Runs, how: Aggregate) -> pa.Array:
     """The sum, less what is taken back. Integers wrap round as Java's do."""
     if retracts.any():
         values = pc.if_else(pa.array(retracts), pc.negate(values), values)
     return _folded(values, runs, "sum", how)
 
 
-def _product(values: pa.Array, retracts: Mask, runs: Runs, how: Aggregate) -> pa.Array:
+def _product(values: pa.Array, retracts: Bools, runs: Runs, how: Aggregate) -> pa.Array:
     if pa.types.is_decimal(values.type):
         return decimal_product(values, retracts, runs, how.column)
     if retracts.any():
@@ -165,11 +163,11 @@ def _folded(values: pa.Array, runs: Runs, name: str, how: Aggregate) -> pa.Array
         ) from error  # fmt: skip
 
 
-def _union(values: pa.Array, retracts: Mask, runs: Runs, how: Aggregate) -> pa.Array:
+def _union(values: pa.Array, retracts: Bools, runs: Runs, how: Aggregate) -> pa.Array:
     return unions(values, runs, SET_FUNCTIONS[how.function], how.column)
 
 
-_Function = Callable[[pa.Array, Mask, Runs, Aggregate], pa.Array]
+_Function = Callable[[pa.Array, Bools, Runs, Aggregate], pa.Array]
 _FUNCTIONS: dict[str, _Function] = {
     "sum": _sum,
     "product": _product,
@@ -195,7 +193,7 @@ _RETRACTING = {
     "sum", "product", "last_value", "last_non_null_value", "collect", "merge_map", "nested_update", "primary_key",
 }  # fmt: skip
 """Functions that take back a row."""
-_AT_ENDS: dict[str, Callable[[Mask, Runs], Indices]] = {
+_AT_ENDS: dict[str, Callable[[Bools, Runs], Int64s]] = {
     "last_value": _last_where,
     "first_value": _first_where,
     "primary_key": _last_where,

@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND
-from lakebed.formats.paimon.definition import split_names
 from lakebed.formats.paimon.merge.aggregates import Aggregate
-from lakebed.formats.paimon.merge.order import Indices, Runs
+from lakebed.formats.paimon.merge.ordering import Runs
 from lakebed.formats.paimon.merge.settings import aggregate_of
+from lakebed.formats.paimon.options import split_names
+from lakebed.kernel.arrays import Int8s, Int64s
 from lakebed.kernel.options import Options
 from lakebed.model.rowkind import RowKind
 
@@ -80,17 +80,13 @@ class Aggregation:
         return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
-def after_deletes(
-    rows: pa.Table, kinds: npt.NDArray[np.int8], runs: Runs
-) -> tuple[pa.Table, npt.NDArray[np.int8], Runs]:
+def after_deletes(rows: pa.Table, kinds: Int8s, runs: Runs) -> tuple[pa.Table, Int8s, Runs]:
     """Only the rows from each run's last -D on, which is the first of them; what came before it is forgotten."""
     deletes = np.where(kinds == RowKind.DELETE, np.arange(len(kinds)), -1)
     return rows_after(np.maximum.reduceat(deletes, runs.starts), rows, kinds, runs)
 
 
-def rows_after(
-    last: Indices, rows: pa.Table, kinds: npt.NDArray[np.int8], runs: Runs
-) -> tuple[pa.Table, npt.NDArray[np.int8], Runs]:
+def rows_after(last: Int64s, rows: pa.Table, kinds: Int8s, runs: Runs) -> tuple[pa.Table, Int8s, Runs]:
     """Each run from the place `last` on (-1: whole). The row at that place stays only where nothing follows it."""
     begins = np.where(last >= 0, last, runs.starts)
     begins = np.where((last >= 0) & (last < runs.last), last + 1, begins)

@@ -20,7 +20,7 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import VALUE_KIND
 from lakebed.formats.paimon.merge.aggregation import Aggregation
-from lakebed.formats.paimon.merge.order import Runs
+from lakebed.formats.paimon.merge.ordering import Runs
 from lakebed.formats.paimon.merge.partial_update import PartialUpdate
 from lakebed.kernel.options import Options
 from lakebed.model.rowkind import RowKind

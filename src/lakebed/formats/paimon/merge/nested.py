@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
-from lakebed.formats.paimon.merge.order import Indices, Runs
-
-Mask = npt.NDArray[np.bool_]
+from lakebed.formats.paimon.merge.ordering import Runs
+from lakebed.kernel.arrays import Bools, Int64s
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +25,12 @@ class Events:
     """The elements of arrays: `owner` is the run of each, `adds` whether it comes or goes, `group` a number that equal
     elements of one run share."""
 
-    owner: Indices
-    adds: Mask
-    group: Indices
+    owner: Int64s
+    adds: Bools
+    group: Int64s
 
     @property
-    def last_retraction(self) -> Indices:
+    def last_retraction(self) -> Int64s:
         """For each element, the place of the last one of its group that goes, -1 for none."""
         found = np.full(int(self.group.max(initial=-1)) + 1, -1, np.int64)
         gone = np.flatnonzero(~self.adds)
@@ -40,16 +38,16 @@ class Events:
         return found[self.group]
 
     @property
-    def is_last(self) -> Mask:
+    def is_last(self) -> Bools:
         """Whether an element is the last one of its group."""
         places = np.arange(len(self.group))
         found = np.zeros(int(self.group.max(initial=-1)) + 1, np.int64)
         found[self.group] = places
-        last: Mask = found[self.group] == places
+        last: Bools = found[self.group] == places
         return last
 
 
-def collect(values: pa.ListArray, retracts: Mask, runs: Runs, distinct: bool) -> pa.Array:
+def collect(values: pa.ListArray, retracts: Bools, runs: Runs, distinct: bool) -> pa.Array:
     """The elements of all arrays; with `distinct` each once. A retracted element takes the oldest equal one away."""
     elements, owner, adds = _flat(values, retracts, runs)
     if not distinct and adds.all():
@@ -60,7 +58,7 @@ def collect(values: pa.ListArray, retracts: Mask, runs: Runs, distinct: bool) ->
 
 
 def nested_update(
-    values: pa.ListArray, retracts: Mask, runs: Runs, keys: Sequence[str], limit: int | None, column: str
+    values: pa.ListArray, retracts: Bools, runs: Runs, keys: Sequence[str], limit: int | None, column: str
 ) -> pa.Array:
     """The rows of all arrays; with `keys` the last one of a key. A key's only array stays as it is."""
     elements, owner, adds = _flat(values, retracts, runs)
@@ -88,7 +86,7 @@ def nested_update(
     return _lists(values, elements, owner, np.flatnonzero(np.where(alone[owner], adds, keep)), retracts, runs)
 
 
-def merge_map(values: pa.MapArray, retracts: Mask, runs: Runs) -> pa.Array:
+def merge_map(values: pa.MapArray, retracts: Bools, runs: Runs) -> pa.Array:
     """The entries of all maps, the last one of a key; the keys of a retracted map go."""
     kind = pa.struct([pa.field("key", values.type.key_type, False), values.type.item_field])
     elements, owner, adds = _flat(values.cast(pa.list_(kind)), retracts, runs)
@@ -96,7 +94,7 @@ def merge_map(values: pa.MapArray, retracts: Mask, runs: Runs) -> pa.Array:
     return _lists(values, elements, owner, np.flatnonzero(events.is_last & adds), retracts, runs)
 
 
-def codes(values: pa.Array) -> Indices:
+def codes(values: pa.Array) -> Int64s:
     """A number for each value, equal for equal values; null is a value. UnsupportedError for maps."""
     kind = values.type
     if pa.types.is_struct(kind):
@@ -108,11 +106,11 @@ def codes(values: pa.Array) -> Indices:
         return _list_codes(values)
     if not len(values):
         return np.zeros(0, np.int64)
-    found: Indices = values.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
+    found: Int64s = values.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
     return found
 
 
-def _list_codes(values: pa.ListArray) -> Indices:
+def _list_codes(values: pa.ListArray) -> Int64s:
     lengths = pc.fill_null(pc.list_value_length(values), -1).to_numpy().astype(np.int64)
     inner = codes(values.flatten())
     starts = np.cumsum(np.maximum(lengths, 0)) - np.maximum(lengths, 0)
@@ -125,7 +123,7 @@ def _list_codes(values: pa.ListArray) -> Indices:
     return found
 
 
-def _dense(*parts: Indices) -> Indices:
+def _dense(*parts: Int64s) -> Int64s:
     """One number for each combination of numbers."""
     found = parts[0]
     for part in parts[1:]:
@@ -134,11 +132,11 @@ def _dense(*parts: Indices) -> Indices:
     return np.unique(found, return_inverse=True)[1].astype(np.int64) if len(found) else found
 
 
-def _groups(owner: Indices, *parts: Indices) -> Indices:
+def _groups(owner: Int64s, *parts: Int64s) -> Int64s:
     return _dense(owner, *parts)
 
 
-def _flat(values: pa.ListArray, retracts: Mask, runs: Runs) -> tuple[pa.Array, Indices, Mask]:
+def _flat(values: pa.ListArray, retracts: Bools, runs: Runs) -> tuple[pa.Array, Int64s, Bools]:
     """The elements of the arrays that are not null, the run of each, and whether it comes. What goes before anything
     has come is left out."""
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy().astype(np.int64)
@@ -151,7 +149,7 @@ def _flat(values: pa.ListArray, retracts: Mask, runs: Runs) -> tuple[pa.Array, I
     return elements.take(pa.array(keep)), owner[keep], adds[keep]
 
 
-def _first_add(values: pa.Array, retracts: Mask, runs: Runs) -> Indices:
+def _first_add(values: pa.Array, retracts: Bools, runs: Runs) -> Int64s:
     """The place of each run's first array that comes, the number of rows where none does."""
     rows = len(values)
     coming = values.is_valid().to_numpy(zero_copy_only=False) & ~retracts
@@ -159,25 +157,25 @@ def _first_add(values: pa.Array, retracts: Mask, runs: Runs) -> Indices:
     return np.minimum.reduceat(marked, runs.starts) if len(runs) else marked
 
 
-def _only_array(values: pa.Array, retracts: Mask, runs: Runs) -> Mask:
+def _only_array(values: pa.Array, retracts: Bools, runs: Runs) -> Bools:
     """The runs in which one array comes and none after it."""
     if not len(runs):
         return np.zeros(0, np.bool_)
     counted = values.is_valid().to_numpy(zero_copy_only=False)
     first = np.repeat(_first_add(values, retracts, runs), runs.ends - runs.starts)
     counted &= np.arange(len(values)) >= first
-    only: Mask = np.add.reduceat(counted.astype(np.int64), runs.starts) == 1
+    only: Bools = np.add.reduceat(counted.astype(np.int64), runs.starts) == 1
     return only
 
 
-def _each_once(events: Events) -> Indices:
+def _each_once(events: Events) -> Int64s:
     """The first element of a group since the last that goes, in order of arrival."""
     waiting = np.flatnonzero(events.adds & (events.last_retraction < np.arange(len(events.adds))))
     _, first = np.unique(events.group[waiting], return_index=True)
     return np.sort(waiting[first])
 
 
-def _oldest_gone(events: Events) -> Indices:
+def _oldest_gone(events: Events) -> Int64s:
     """What is left when each element that goes takes the oldest equal one away, if there is one."""
     order = np.argsort(events.group, kind="stable")
     group, adds = events.group[order], events.adds[order]
@@ -187,18 +185,18 @@ def _oldest_gone(events: Events) -> Indices:
     sums -= np.repeat(np.where(starts > 0, sums[starts - 1], 0), counts)
     came = np.add.reduceat(adds.astype(np.int64), starts)
     left = sums[starts + counts - 1] - np.minimum(0, np.minimum.reduceat(sums, starts))
-    ranks: Indices = np.cumsum(adds) - adds
+    ranks: Int64s = np.cumsum(adds) - adds
     ranks -= np.repeat(ranks[starts], counts)
     return np.sort(order[adds & (ranks >= np.repeat(came - left, counts))])
 
 
-def _rank(keep: Mask, owner: Indices) -> Indices:
+def _rank(keep: Bools, owner: Int64s) -> Int64s:
     """The number of kept elements of the same run before each; `owner` ascends."""
-    before: Indices = np.cumsum(keep) - keep
+    before: Int64s = np.cumsum(keep) - keep
     return before - before[np.searchsorted(owner, owner)]
 
 
-def _lists(values: pa.Array, elements: pa.Array, owner: Indices, kept: Indices, retracts: Mask, runs: Runs) -> pa.Array:
+def _lists(values: pa.Array, elements: pa.Array, owner: Int64s, kept: Int64s, retracts: Bools, runs: Runs) -> pa.Array:
     """One array a run of the kept elements; null where none ever came."""
     offsets = pa.array(np.searchsorted(owner[kept], np.arange(len(runs) + 1)), pa.int32())
     none = pa.array(_first_add(values, retracts, runs) == len(values))

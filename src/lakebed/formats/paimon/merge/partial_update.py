@@ -13,19 +13,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.errors import UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND
-from lakebed.formats.paimon.definition import split_names
 from lakebed.formats.paimon.merge.aggregates import Aggregate, last_valid, take_or_null
 from lakebed.formats.paimon.merge.aggregation import after_deletes, rows_after
 from lakebed.formats.paimon.merge.nested import codes
-from lakebed.formats.paimon.merge.order import Indices, Runs, sort_order
+from lakebed.formats.paimon.merge.ordering import Runs, sort_order
 from lakebed.formats.paimon.merge.settings import aggregate_of, sequence_groups
+from lakebed.formats.paimon.options import split_names
+from lakebed.kernel.arrays import Bools, Int8s, Int64s
 from lakebed.kernel.options import Options
 from lakebed.model.rowkind import RowKind
 
@@ -120,7 +120,7 @@ class PartialUpdate:
                 found[name] = self._merge_column(name, rows.column(name).chunk(0), retracts, runs)
         return pa.Table.from_arrays([found[name] for name in rows.column_names], schema=rows.schema)
 
-    def _removals(self, rows: pa.Table, kinds: npt.NDArray[np.int8], runs: Runs) -> Indices:
+    def _removals(self, rows: pa.Table, kinds: Int8s, runs: Runs) -> Int64s:
         """The place of each run's last -D that wins a group which removes, -1 for none.
 
         A -D wins when its sequence is not below the greatest one that the group has seen since the last such -D, so
@@ -143,7 +143,7 @@ class PartialUpdate:
             seen[:, alive] = np.where(wins, -1, np.maximum(seen[:, alive], now))
         return found
 
-    def _ranks(self, group: SequenceGroup, rows: pa.Table, runs: Runs) -> Indices:
+    def _ranks(self, group: SequenceGroup, rows: pa.Table, runs: Runs) -> Int64s:
         """The order of each row's sequence among all, equal for equal ones; -1 where it is all null."""
         sequence = [rows.column(name).chunk(0) for name in group.sequence]
         order = sort_order([], [(column, False) for column in sequence])
@@ -156,7 +156,7 @@ class PartialUpdate:
         found[order] = np.cumsum(fresh)
         return np.where(_given(sequence), found, -1)
 
-    def _merge_column(self, name: str, values: pa.Array, retracts: npt.NDArray[np.bool_], runs: Runs) -> pa.Array:
+    def _merge_column(self, name: str, values: pa.Array, retracts: Bools, runs: Runs) -> pa.Array:
         """The last value that is not null and not of a retraction; a key column's last."""
         if name in self.keys:
             return values.take(pa.array(runs.last))
@@ -164,9 +164,7 @@ class PartialUpdate:
             values = _without(values, retracts)
         return take_or_null(values, last_valid(values, runs))
 
-    def _merge_group(
-        self, group: SequenceGroup, rows: pa.Table, retracts: npt.NDArray[np.bool_], runs: Runs
-    ) -> dict[str, pa.Array]:
+    def _merge_group(self, group: SequenceGroup, rows: pa.Table, retracts: Bools, runs: Runs) -> dict[str, pa.Array]:
         sequence = [rows.column(name).chunk(0) for name in group.sequence]
         given = _given(sequence)
         order = sort_order(
@@ -190,9 +188,9 @@ class PartialUpdate:
         self,
         how: Aggregate,
         values: pa.Array,
-        given: npt.NDArray[np.bool_],
-        retracts: npt.NDArray[np.bool_],
-        order: Indices,
+        given: Bools,
+        retracts: Bools,
+        order: Int64s,
         runs: Runs,
     ) -> pa.Array:
         """An aggregate over the rows that touch the group, in the group's order."""
@@ -213,7 +211,7 @@ def _check_removal(options: Options, removing: set[str]) -> None:
             raise opt.refuse(opt.PARTIAL_UPDATE_REMOVE, "true", "it does not go with ignore-delete")
 
 
-def _given(sequence: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+def _given(sequence: Sequence[pa.Array]) -> Bools:
     """The rows that have a value in one of the sequence columns."""
     given = np.zeros(len(sequence[0]), np.bool_)
     for column in sequence:
@@ -221,7 +219,7 @@ def _given(sequence: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
     return given
 
 
-def _without(values: pa.Array, where: npt.NDArray[np.bool_]) -> pa.Array:
+def _without(values: pa.Array, where: Bools) -> pa.Array:
     """The values with null where the mask says."""
     if not where.any():
         return values

@@ -10,21 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import UsageError
-from lakebed.formats.paimon.merge.order import Runs, by_rank
-from lakebed.kernel.decimals import Numbers, decimal_array, decimal_numbers
-
-Mask = npt.NDArray[np.bool_]
+from lakebed.formats.paimon.merge.ordering import Runs, by_rank
+from lakebed.kernel.arrays import AnyArray, Bools
+from lakebed.kernel.decimals import decimal_array, decimal_numbers
 
 _LONGEST_FRACTION = 127
 """Digits after which a quotient of two decimals of 38 digits has ended, if it ends: they are less than 2 to this."""
 
 
-def divided_product(values: pa.Array, retracts: Mask, runs: Runs, column: str) -> pa.Array:
+def divided_product(values: pa.Array, retracts: Bools, runs: Runs, column: str) -> pa.Array:
     """The product of each run of integers or floats, some of which are taken back; null where all are null."""
     numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
     found, given = np.ones(len(runs), numbers.dtype), np.zeros(len(runs), np.bool_)
@@ -40,7 +38,7 @@ def divided_product(values: pa.Array, retracts: Mask, runs: Runs, column: str) -
     return pa.array(found, values.type, mask=~given)
 
 
-def decimal_product(values: pa.Array, retracts: Mask, runs: Runs, column: str) -> pa.Array:
+def decimal_product(values: pa.Array, retracts: Bools, runs: Runs, column: str) -> pa.Array:
     """The product of each run of decimals. A product of two has up to 76 digits, so it is taken of Python's integers.
 
     Raises UsageError when a factor is taken back by which the product cannot be divided to an end.
@@ -48,7 +46,7 @@ def decimal_product(values: pa.Array, retracts: Mask, runs: Runs, column: str) -
     kind = values.type
     one, most = 10**kind.scale, 10**kind.precision
     numbers = decimal_numbers(values)
-    found: Numbers = np.zeros(len(runs), object)
+    found: AnyArray = np.zeros(len(runs), object)
     given = np.zeros(len(runs), np.bool_)
     for owner, rows in by_rank(values, runs):
         before, made, known = found[owner], numbers[rows], given[owner]
@@ -59,7 +57,7 @@ def decimal_product(values: pa.Array, retracts: Mask, runs: Runs, column: str) -
     return decimal_array(np.where(given, found, 0), given, kind)
 
 
-def _quotient(dividend: Numbers, divisor: Numbers, one: int, column: str) -> Numbers:
+def _quotient(dividend: AnyArray, divisor: AnyArray, one: int, column: str) -> AnyArray:
     if (divisor == 0).any():
         raise _by_zero(column)
     endless = np.flatnonzero((dividend * 10**_LONGEST_FRACTION) % divisor != 0)
@@ -73,10 +71,10 @@ def _quotient(dividend: Numbers, divisor: Numbers, one: int, column: str) -> Num
     return _half_up(dividend * sign * one, divisor * sign)
 
 
-def _half_up(numbers: Numbers, divisor: Any) -> Numbers:
-    """Numbers divided by positive ones, rounded to the nearest and half away from zero."""
+def _half_up(numbers: AnyArray, divisor: Any) -> AnyArray:
+    """AnyArray divided by positive ones, rounded to the nearest and half away from zero."""
     sizes = (2 * abs(numbers) + divisor) // (2 * divisor)
-    rounded: Numbers = np.where(numbers < 0, -sizes, sizes)
+    rounded: AnyArray = np.where(numbers < 0, -sizes, sizes)
     return rounded
 
 
@@ -87,10 +85,8 @@ def _by_zero(column: str) -> UsageError:
     )
 
 
-def _towards_zero(dividend: npt.NDArray[Any], divisor: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _towards_zero(dividend: AnyArray, divisor: AnyArray) -> AnyArray:
     """Java's division of integers."""
     floor = dividend // divisor
-    rounded: npt.NDArray[Any] = floor + ((dividend % divisor != 0) & ((dividend < 0) != (divisor < 0))).astype(
-        floor.dtype
-    )
+    rounded: AnyArray = floor + ((dividend % divisor != 0) & ((dividend < 0) != (divisor < 0))).astype(floor.dtype)
     return rounded

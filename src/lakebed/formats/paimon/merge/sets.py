@@ -18,7 +18,7 @@ from pyroaring import BitMap
 
 from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.paimon.codec.roaring64 import Chunks, chunks_from_bytes, chunks_to_bytes
-from lakebed.formats.paimon.merge.order import Runs, by_rank
+from lakebed.formats.paimon.merge.ordering import Runs, by_rank
 
 try:
     import datasketches

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.definition import split_names
 from lakebed.formats.paimon.merge.aggregates import Aggregate
+from lakebed.formats.paimon.options import split_names
 from lakebed.kernel.options import Options, at_least, boolean
 
 

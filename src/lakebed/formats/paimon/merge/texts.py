@@ -8,12 +8,12 @@ is there already or blank is left out, and so is a blank text.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.paimon.merge.nested import codes
-from lakebed.formats.paimon.merge.order import Indices, Runs
+from lakebed.formats.paimon.merge.ordering import Runs
+from lakebed.kernel.arrays import Bools, Int64s
 
 
 def listagg(values: pa.Array, runs: Runs, delimiter: str, distinct: bool) -> pa.Array:
@@ -45,13 +45,13 @@ def _distinct_tokens(values: pa.Array, runs: Runs, delimiter: str) -> pa.Array:
     return _joined(tokens.take(pa.array(keep)), owner[keep], len(runs), delimiter)
 
 
-def _joined(texts: pa.Array, owner: Indices, runs: int, delimiter: str) -> pa.Array:
+def _joined(texts: pa.Array, owner: Int64s, runs: int, delimiter: str) -> pa.Array:
     offsets = pa.array(np.searchsorted(owner, np.arange(runs + 1)), pa.int32())
     return pc.binary_join(pa.ListArray.from_arrays(offsets, texts), delimiter)
 
 
-def _filled(texts: pa.Array) -> npt.NDArray[np.bool_]:
+def _filled(texts: pa.Array) -> Bools:
     """Whether texts hold more than white space."""
     trimmed = pc.binary_length(pc.utf8_trim_whitespace(texts))
-    filled: npt.NDArray[np.bool_] = pc.fill_null(pc.greater(trimmed, 0), False).to_numpy(zero_copy_only=False)
+    filled: Bools = pc.fill_null(pc.greater(trimmed, 0), False).to_numpy(zero_copy_only=False)
     return filled

@@ -18,8 +18,8 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.manifests import entries_of, manifest_metas
-from lakebed.formats.paimon.read.bucket import PaimonSplit
 from lakebed.formats.paimon.read.plan import plan_files
+from lakebed.formats.paimon.read.task import PaimonSplit
 from lakebed.formats.paimon.read.travel import travel_keys
 from lakebed.formats.paimon.snapshot import History, milliseconds
 from lakebed.formats.paimon.unserved import Use

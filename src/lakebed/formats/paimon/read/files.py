@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakebed.errors import SchemaError, UnsupportedError
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import DataField, arrow_schema, timestamp_unit
-from lakebed.formats.paimon.read.evolution import as_written, cast_column
+from lakebed.formats.paimon.read.conform import as_written, cast_column
 from lakebed.formats.paimon.read.formats import file_batches
 from lakebed.kernel.decoding import UNSTATED, Stated
 from lakebed.kernel.files import Store

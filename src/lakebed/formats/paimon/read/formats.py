@@ -13,9 +13,9 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from lakebed.errors import DataCleanedError, UnsupportedError
-from lakebed.kernel.avro_container import take_apart
-from lakebed.kernel.avro_decode import decode_blocks
-from lakebed.kernel.avro_schema import named, plain_fields, record_fields
+from lakebed.kernel.avro.container import take_apart
+from lakebed.kernel.avro.decode import decode_blocks
+from lakebed.kernel.avro.schema import named, plain_fields, record_fields
 from lakebed.kernel.decoding import UNSTATED, Stated, decoding
 from lakebed.kernel.files import Store
 from lakebed.kernel.scratch import Scratch

@@ -17,13 +17,13 @@ from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder, index_
 from lakebed.formats.paimon.manifests import index_files, live_files
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.partitions import PartitionFolders
-from lakebed.formats.paimon.read.bucket import BucketReader, DeletionFile, PaimonSplit
 from lakebed.formats.paimon.read.keys import check_keys
 from lakebed.formats.paimon.read.pruning import kept_entries
+from lakebed.formats.paimon.read.task import BucketReader, DeletionFile, PaimonSplit
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates import columns_of
+from lakebed.kernel.predicates.where import columns_of
 from lakebed.verbs.read import ReadPlan
 
 

@@ -18,10 +18,11 @@ from lakebed.errors import CommitConflictError, UnsupportedError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD
 from lakebed.formats.paimon.codec.manifest import DataFileMeta, ManifestEntry
-from lakebed.formats.paimon.codec.message import PaimonMessage
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.codec.snapshot_json import BATCH_IDENTIFIER
 from lakebed.formats.paimon.codec.types import arrow_schema
+from lakebed.formats.paimon.commit.callbacks import named_callbacks
+from lakebed.formats.paimon.commit.kinds import Committer
+from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.definition import BucketMode, refuse_unserved
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder
 from lakebed.formats.paimon.manifests import live_files
@@ -29,20 +30,19 @@ from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.read.plan import skips_level_0
 from lakebed.formats.paimon.read.pruning import kept_entries
-from lakebed.formats.paimon.rewrite.lifting import Lifting
+from lakebed.formats.paimon.rewrite.full_compaction import Lifting
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
-from lakebed.formats.paimon.write.assigning import DirectAssigner
-from lakebed.formats.paimon.write.commit import Committer
-from lakebed.formats.paimon.write.committed import named_callbacks
+from lakebed.formats.paimon.write.assigners import DirectAssigner
 from lakebed.formats.paimon.write.routing import Router
 from lakebed.formats.paimon.write.state import WriteState, greatest_sequences, real_buckets
-from lakebed.formats.paimon.write.task_writer import PaimonTaskWriter, TaskTarget
+from lakebed.formats.paimon.write.task import PaimonTaskWriter, TaskTarget
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates import Where, columns_of, parse_where
+from lakebed.kernel.predicates.where import Where, columns_of, parse_where
+from lakebed.kernel.rows.row_kinds import KindRule
+from lakebed.model.commit import BATCH_IDENTIFIER
 from lakebed.model.upkeep import RewriteResult
-from lakebed.verbs.kinds import KindRule
 
 
 @dataclass(frozen=True, slots=True)

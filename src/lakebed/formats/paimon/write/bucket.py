@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.formats.paimon import options as opt
@@ -19,19 +18,18 @@ from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD,
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, arrow_schema, file_field
-from lakebed.formats.paimon.definition import split_names
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, NameFactory
 from lakebed.formats.paimon.merge import Runs, key_runs, merge_function, sort_order
-from lakebed.formats.paimon.write.describe import Describer, Part, file_meta
+from lakebed.formats.paimon.merge.sorted_runs import merge_sorted
+from lakebed.formats.paimon.options import split_names
 from lakebed.formats.paimon.write.files import RollingWriter, WrittenFile
 from lakebed.formats.paimon.write.formats import FileFormat
-from lakebed.formats.paimon.write.stats import StatsMode
+from lakebed.formats.paimon.write.statistics.columns import StatsMode
+from lakebed.formats.paimon.write.statistics.file_meta import Describer, Part, file_meta
+from lakebed.kernel.arrays import Int8s, Int64s
 from lakebed.kernel.files import Store
-from lakebed.kernel.merge.runs import merge_sorted
 from lakebed.kernel.options import Options
-from lakebed.verbs.kinds import Kinds
 
-Numbers = npt.NDArray[np.int64]
 SEQUENCE_COLUMN, KIND_COLUMN = file_field(SEQUENCE_FIELD), file_field(KIND_FIELD)
 
 
@@ -41,12 +39,12 @@ class Arrivals:
     first, `kinds` the kind of each row of `rows` (None: all +I), `repeats` the columns worth a dictionary."""
 
     rows: pa.Table
-    indices: Numbers
-    kinds: Kinds | None
+    indices: Int64s
+    kinds: Int8s | None
     sequence: int
     repeats: Collection[str] | None = None
 
-    def kinds_at(self, chosen: Numbers) -> Kinds:
+    def kinds_at(self, chosen: Int64s) -> Int8s:
         """The kinds of some rows."""
         return np.zeros(len(chosen), np.int8) if self.kinds is None else self.kinds[chosen]
 
@@ -180,7 +178,7 @@ class BucketFiles:
 
     # ---- order and merge ----
 
-    def _order(self, arrivals: Arrivals) -> tuple[Numbers, list[pa.Array]]:
+    def _order(self, arrivals: Arrivals) -> tuple[Int64s, list[pa.Array]]:
         """Positions in `indices` in the order of keys, sequence fields and arrival; and the key columns at
         `indices`."""
         rows, indices = arrivals.rows, arrivals.indices
@@ -198,7 +196,7 @@ class BucketFiles:
         down = self.options[opt.SEQUENCE_ORDER] == "descending"
         return [(name, down) for name in split_names(self.options[opt.SEQUENCE_FIELD])]
 
-    def _piece_order(self, piece: pa.Table) -> tuple[Numbers, Runs]:
+    def _piece_order(self, piece: pa.Table) -> tuple[Int64s, Runs]:
         """The order of rows that have their numbers, and the runs of each key in it."""
         keys = [piece.column(name).chunk(0) for name in self.schema.trimmed_primary_keys]
         then = [(piece.column(name).chunk(0), down) for name, down in self._sequence_fields]
@@ -206,13 +204,13 @@ class BucketFiles:
         at = pa.array(order)
         return order, key_runs([key.take(at) for key in keys])
 
-    def _sorted(self, arrivals: Arrivals, order: Numbers) -> pa.Table:
+    def _sorted(self, arrivals: Arrivals, order: Int64s) -> pa.Table:
         """The rows in an order, with numbers and kinds."""
         chosen = arrivals.indices[order]
         values = arrivals.rows.take(pa.array(chosen))
         return _with_system(values, arrivals.sequence + order, arrivals.kinds_at(chosen))
 
-    def _merged(self, arrivals: Arrivals, order: Numbers, keys: Sequence[pa.Array]) -> pa.Table:
+    def _merged(self, arrivals: Arrivals, order: Int64s, keys: Sequence[pa.Array]) -> pa.Table:
         """One row a key, with numbers and kinds."""
         at = pa.array(order)
         runs = key_runs([key.take(at) for key in keys])
@@ -223,7 +221,7 @@ class BucketFiles:
         engine = merge_function(self.schema, self.options)
         return engine.merge(self._sorted(arrivals, order).combine_chunks(), runs).combine_chunks()
 
-    def _fold(self, piece: pa.Table, order: Numbers, runs: Runs) -> pa.Table:
+    def _fold(self, piece: pa.Table, order: Int64s, runs: Runs) -> pa.Table:
         if self._deduplicates:
             return _taken(piece, order if len(runs) == len(order) else order[runs.last])
         ordered = _taken(piece, order).combine_chunks()
@@ -245,13 +243,13 @@ def run_schema(schema: TableSchema) -> pa.Schema:
     return arrow_schema([SEQUENCE_FIELD, KIND_FIELD, *schema.fields])
 
 
-def _taken(rows: pa.Table, order: Numbers) -> pa.Table:
+def _taken(rows: pa.Table, order: Int64s) -> pa.Table:
     """The rows in an order; as they are where it changes nothing."""
     if len(order) == len(rows) and (order[1:] > order[:-1]).all():
         return rows
     return rows.take(pa.array(order))
 
 
-def _with_system(values: pa.Table, sequences: Numbers, kinds: Kinds) -> pa.Table:
+def _with_system(values: pa.Table, sequences: Int64s, kinds: Int8s) -> pa.Table:
     columns = [pa.array(sequences), pa.array(kinds), *values.columns]
     return pa.Table.from_arrays(columns, schema=pa.schema([SEQUENCE_COLUMN, KIND_COLUMN, *values.schema]))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import LakebedError, SchemaError, UnsupportedError
 from lakebed.formats.paimon.codec.types import MAX_LENGTH, DataField, DataType
-from lakebed.formats.paimon.read.evolution import cast_column
+from lakebed.formats.paimon.read.conform import cast_column
 
 _STRING = DataType("VARCHAR", length=MAX_LENGTH)
 

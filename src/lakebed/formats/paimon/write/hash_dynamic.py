@@ -12,23 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from lakebed.errors import DataCleanedError
 from lakebed.formats.paimon.codec.manifest import IndexManifestEntry
-from lakebed.formats.paimon.layout import index_path
-from lakebed.formats.paimon.write.assigning import Assigned, Bucket, fill_buckets
-from lakebed.formats.paimon.write.routing import Ints, Partitions, Router, assigner_tasks
+from lakebed.formats.paimon.manifests import key_hashes
+from lakebed.formats.paimon.write.assigners import Assigned, Bucket, fill_buckets
+from lakebed.formats.paimon.write.routing import Partitions, Router, assigner_tasks
+from lakebed.kernel.arrays import Bools, Int8s, Int32s, Int64s, UInt32s
 from lakebed.kernel.files import Store
-from lakebed.verbs.kinds import Kinds
 
-_BIG_INT = np.dtype(">i4")
 _LOW = np.int64(0xFFFF_FFFF)
 _MANY, _CELL_BITS = 4, 20
-
-Pairs = npt.NDArray[np.int64]
-Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +36,6 @@ class DynamicSettings:
     tasks: int
 
 
-def read_index(store: Store, entry: IndexManifestEntry) -> npt.NDArray[np.int32]:
-    """The key hashes of a HASH index file: four bytes each, big-endian."""
-    path = index_path(entry.file_name)
-    try:
-        return hashes_of(store.read(path))
-    except FileNotFoundError as error:
-        raise DataCleanedError(
-            "an index file is gone", table=store.location, file=path, todo="Plan the write again"
-        ) from error
-
-
-def hashes_of(data: bytes) -> npt.NDArray[np.int32]:
-    """The hashes in the bytes of a HASH index file."""
-    return np.frombuffer(data, _BIG_INT).astype(np.int32)
-
-
-def index_bytes(hashes: npt.NDArray[np.int32]) -> bytes:
-    """The bytes of a HASH index file."""
-    return hashes.astype(_BIG_INT).tobytes()
-
-
 class PartitionIndex:
     """The hashes of one partition and the rows of its buckets. Implements Paimon's PartitionIndex for many hashes at
     once.
@@ -70,11 +43,11 @@ class PartitionIndex:
     A hash and its bucket, or its row, are one number, hash first: numbers alone are what numpy sorts fast.
     """
 
-    def __init__(self, hashes: Ints, buckets: Ints, counts: dict[int, int]) -> None:
+    def __init__(self, hashes: Int32s, buckets: Int32s, counts: dict[int, int]) -> None:
         self._hashes, self._buckets, self._counts = hashes, buckets, counts
-        self._places: Pairs | None = None  # all of them in order, once it is worth the sorting
+        self._places: Int64s | None = None  # all of them in order, once it is worth the sorting
 
-    def assign(self, hashes: Ints, owner: int, settings: DynamicSettings) -> tuple[Ints, Ints, Ints]:
+    def assign(self, hashes: Int32s, owner: int, settings: DynamicSettings) -> tuple[Int32s, Int32s, Int32s]:
         """The bucket of each hash, and the hashes that are new with their buckets. `owner` is this assigner's
         number."""
         asked = np.sort(_pair(hashes, np.arange(len(hashes), dtype=np.int32)))
@@ -91,7 +64,7 @@ class PartitionIndex:
             self._add(fresh, places)
         return buckets, fresh, places
 
-    def _fill(self, new: Pairs, rows: int, owner: int, settings: DynamicSettings) -> tuple[Ints, Positions]:
+    def _fill(self, new: Int64s, rows: int, owner: int, settings: DynamicSettings) -> tuple[Int32s, Int64s]:
         """Buckets for new hashes in order, each with its row, of `rows` rows; and the first row of each hash. Hashes
         come to buckets in the order of these rows."""
         begins = np.append(True, new[1:] >> 32 != new[:-1] >> 32)
@@ -105,7 +78,7 @@ class PartitionIndex:
         )
         return of_row[firsts][np.cumsum(begins) - 1], first
 
-    def _look(self, asked: Pairs) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    def _look(self, asked: Int64s) -> tuple[Int32s, Bools]:
         """The bucket of each hash in order (-1: none), and whether there is one."""
         wanted = asked >> 32
         places = self._near(wanted)
@@ -115,7 +88,7 @@ class PartitionIndex:
         known = found >> 32 == wanted
         return np.where(known, found & _LOW, -1).astype(np.int32), known
 
-    def _near(self, wanted: Pairs) -> Pairs:
+    def _near(self, wanted: Int64s) -> Int64s:
         """Places in order, among them all that these hashes have. Of an index that is much greater than what is asked
         only those are sorted whose upper bits are asked for."""
         if self._places is None and len(self._hashes) <= _MANY * len(wanted):
@@ -127,7 +100,7 @@ class PartitionIndex:
         near = np.flatnonzero(asked_for[_cells(self._hashes)])
         return np.sort(_pair(self._hashes[near], self._buckets[near]))
 
-    def _add(self, hashes: Ints, buckets: Ints) -> None:
+    def _add(self, hashes: Int32s, buckets: Int32s) -> None:
         if self._places is not None:
             self._places = np.sort(np.concatenate([self._places, _pair(hashes, buckets)]))
             return
@@ -135,11 +108,11 @@ class PartitionIndex:
         self._buckets = np.concatenate([self._buckets, buckets])
 
 
-def _cells(hashes: Ints) -> npt.NDArray[np.uint32]:
+def _cells(hashes: Int32s) -> UInt32s:
     return hashes.view(np.uint32) >> np.uint32(32 - _CELL_BITS)
 
 
-def _pair(hashes: Ints, numbers: Ints) -> Pairs:
+def _pair(hashes: Int32s, numbers: Int32s) -> Int64s:
     return (hashes.astype(np.int64) << 32) | numbers
 
 
@@ -156,21 +129,21 @@ class HashAssigner:
     ) -> None:
         self._router, self._store, self._indexes, self._settings = router, store, indexes, settings
         self._partitions: dict[tuple[bytes, int], PartitionIndex] = {}
-        self._fresh: dict[Bucket, list[Ints]] = {}
+        self._fresh: dict[Bucket, list[Int32s]] = {}
 
-    def assign(self, rows: pa.Table, kinds: Kinds | None) -> Assigned:
+    def assign(self, rows: pa.Table, kinds: Int8s | None) -> Assigned:
         """Every row as it is, in its key's bucket."""
         partitions = self._router.partitions(rows)
         hashes = self._router.key_hashes(rows, self._router.schema.trimmed_primary_keys)
         return Assigned(rows, kinds, partitions, self._assign(partitions, hashes))
 
-    def new_hashes(self) -> dict[Bucket, Ints]:
+    def new_hashes(self) -> dict[Bucket, Int32s]:
         """The hashes that buckets gained since the last call."""
         made = {bucket: np.concatenate(parts) for bucket, parts in self._fresh.items()}
         self._fresh = {}
         return made
 
-    def _assign(self, partitions: Partitions, hashes: Ints) -> Ints:
+    def _assign(self, partitions: Partitions, hashes: Int32s) -> Int32s:
         settings = self._settings
         tasks = assigner_tasks(partitions.hashes[partitions.codes], hashes, settings.tasks, settings.assigners)
         buckets = np.empty(len(hashes), np.int32)
@@ -187,7 +160,7 @@ class HashAssigner:
     def _index(self, partition: bytes, task: int) -> PartitionIndex:
         if (partition, task) not in self._partitions:
             entries = self._indexes.get(partition, ())
-            parts = [read_index(self._store, entry) for entry in entries]
+            parts = [key_hashes(self._store, entry) for entry in entries]
             hashes = np.concatenate(parts) if parts else np.zeros(0, np.int32)
             sizes = [len(part) for part in parts]
             buckets = np.repeat(np.array([entry.bucket for entry in entries], np.int32), sizes)

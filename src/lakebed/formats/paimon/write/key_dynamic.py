@@ -15,26 +15,24 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.types import DataField, arrow_type
 from lakebed.formats.paimon.merge import Runs
-from lakebed.formats.paimon.write.assigning import MOST_BUCKETS, Assigned, Bucket, fill_buckets
+from lakebed.formats.paimon.write.assigners import MOST_BUCKETS, Assigned, Bucket, fill_buckets
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings
-from lakebed.formats.paimon.write.routing import Ints, Partitions, Router, absolute_mod
+from lakebed.formats.paimon.write.routing import Partitions, Router, absolute_mod
+from lakebed.kernel.arrays import Int8s, Int32s, Int64s
 from lakebed.kernel.keys.distinct import distinct
+from lakebed.kernel.rows.conform import one_chunk
 from lakebed.kernel.scratch import SpillingTables
 from lakebed.model.rowkind import RowKind
-from lakebed.verbs.fit import one_chunk
-from lakebed.verbs.kinds import Kinds
 
 _PIECE_ROWS = 1 << 20
 _PLACE, _CODE = "_place", "_code"
 
-Positions = npt.NDArray[np.int64]
 LiveKeys = Callable[[], Iterator[tuple[Bucket, pa.Table]]]
 """The live keys of the table: bucket by bucket, tables of the primary key's columns."""
 
@@ -61,7 +59,7 @@ class _Places:
         """The number of a partition."""
         return self._partitions.setdefault(partition, len(self._partitions))
 
-    def numbers(self, partitions: Partitions, buckets: Ints) -> Ints:
+    def numbers(self, partitions: Partitions, buckets: Int32s) -> Int32s:
         """The number of each row's bucket."""
         both = partitions.codes.astype(np.int64) * (MOST_BUCKETS + 1) + buckets
         found, inverse = np.unique(both, return_inverse=True)
@@ -84,7 +82,7 @@ class KeyAssigner:
         self._moved = SpillingTables(scratch)
         self._counted = False
 
-    def assign(self, rows: pa.Table, kinds: Kinds | None) -> Assigned:
+    def assign(self, rows: pa.Table, kinds: Int8s | None) -> Assigned:
         """Rows with partitions and kinds as the merge engine wants them."""
         codes, _ = distinct([one_chunk(rows.column(name)) for name in self._keys])
         order = np.argsort(codes, kind="stable")
@@ -101,13 +99,13 @@ class KeyAssigner:
                 return self._finish(rows.take(pa.array(fresh)), kind[fresh], np.full(len(fresh), -1))
         return self._follow(rows, kind, codes, firsts, old)
 
-    def new_hashes(self) -> dict[Bucket, Ints]:
+    def new_hashes(self) -> dict[Bucket, Int32s]:
         """None: there is no index file."""
         return {}
 
     # ---- merge engines ----
 
-    def _replace(self, rows: pa.Table, kinds: Kinds, lasts: Positions, old: Ints) -> Assigned:
+    def _replace(self, rows: pa.Table, kinds: Int8s, lasts: Int64s, old: Int32s) -> Assigned:
         """Deduplicate: the last row of a key where it says, and a -D where the key was."""
         chosen = rows.take(pa.array(lasts))
         kind = kinds[lasts]
@@ -127,7 +125,7 @@ class KeyAssigner:
         places = np.concatenate([old[leaves], np.where(stays, old, -1)[stay]])
         return self._finish(whole, made, places, deletes=len(deletes))
 
-    def _follow(self, rows: pa.Table, kinds: Kinds, codes: Ints, firsts: Positions, old: Ints) -> Assigned:
+    def _follow(self, rows: pa.Table, kinds: Int8s, codes: Int32s, firsts: Int64s, old: Int32s) -> Assigned:
         """Partial-update, aggregation: every row of a key goes where the key is, or where its first row says."""
         heads = rows.take(pa.array(firsts))
         settled = self._finish(heads, kinds[firsts], old, move=True)
@@ -137,11 +135,11 @@ class KeyAssigner:
         partitions = self._router.partitions(moved)
         return Assigned(moved, kinds, partitions, self._buckets(of_code[codes]))
 
-    def _buckets(self, places: Ints) -> Ints:
+    def _buckets(self, places: Int32s) -> Int32s:
         """The bucket of each place, -1 for none."""
         return np.array([bucket for _, bucket in self._places.buckets] + [-1], np.int32)[places]
 
-    def _finish(self, rows: pa.Table, kinds: Kinds, places: Ints, deletes: int = 0, move: bool = False) -> Assigned:
+    def _finish(self, rows: pa.Table, kinds: Int8s, places: Int32s, deletes: int = 0, move: bool = False) -> Assigned:
         """Buckets for rows whose place is known (a number) or not (-1); the first `deletes` rows leave their place."""
         if move:
             known = places >= 0
@@ -168,7 +166,7 @@ class KeyAssigner:
 
     # ---- where keys are ----
 
-    def _find(self, keys: pa.Table) -> Ints:
+    def _find(self, keys: pa.Table) -> Int32s:
         """The place of each key, -1 for none: what this task assigned before counts more than what the table holds."""
         asked = keys.append_column(_CODE, pa.array(np.arange(len(keys))))
         old = np.full(len(keys), -1, np.int32)
@@ -202,14 +200,14 @@ class KeyAssigner:
         if waiting:
             yield pa.concat_tables(waiting)
 
-    def _remember(self, rows: pa.Table, places: Ints, deletes: int) -> None:
+    def _remember(self, rows: pa.Table, places: Int32s, deletes: int) -> None:
         places[:deletes] = -1
         for part in (slice(0, deletes), slice(deletes, len(rows))):  # a key that left may have come to another place
             some = rows.select(list(self._keys)).slice(part.start, part.stop - part.start)
             if len(some):
                 self._moved.add(some.append_column(_PLACE, pa.array(places[part])))
 
-    def _in_partitions(self, rows: pa.Table, places: Ints) -> pa.Table:
+    def _in_partitions(self, rows: pa.Table, places: Int32s) -> pa.Table:
         """The rows with the partition columns of those places."""
         fields = self._router.schema.project(self._router.schema.partition_keys)
         values = [decode_row(without_arity(key), [field.type for field in fields]) for key, _ in self._places.buckets]

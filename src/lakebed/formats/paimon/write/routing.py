@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,10 +18,9 @@ from lakebed.formats.paimon.codec.row_columns import encode_rows, hash_rows
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import BucketMode
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
+from lakebed.kernel.arrays import Int32s
 from lakebed.kernel.keys.distinct import distinct
-from lakebed.verbs.fit import one_chunk
-
-Ints = npt.NDArray[np.int32]
+from lakebed.kernel.rows.conform import one_chunk
 
 MIN_VALUE, MAX_VALUE = -(2**31), 2**31 - 1
 
@@ -32,10 +30,10 @@ class Partitions:
     """The partition of each row: `codes[i]` is the place of row i's partition in `keys` (serialized rows) and in
     `first` (a row of it)."""
 
-    codes: Ints
+    codes: Int32s
     keys: tuple[bytes, ...]
-    first: Ints
-    hashes: Ints
+    first: Int32s
+    hashes: Int32s
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +64,26 @@ class Router:
         keys = tuple(with_arity(row, len(fields)) for row in encode_rows(columns, types))
         return Partitions(codes, keys, first, hash_rows(columns, types))
 
-    def bucket_counts(self, partitions: Partitions) -> Ints:
+    def bucket_counts(self, partitions: Partitions) -> Int32s:
         """The number of buckets of each partition."""
         return np.array([self.partition_buckets.get(key, self.buckets) for key in partitions.keys], np.int32)
 
-    def fixed_buckets(self, data: pa.Table, partitions: Partitions) -> Ints:
+    def fixed_buckets(self, data: pa.Table, partitions: Partitions) -> Int32s:
         """The bucket of each row by the hash of its bucket key."""
         counts = self.bucket_counts(partitions)
-        divisor: Ints | np.int32 = (
+        divisor: Int32s | np.int32 = (
             counts[partitions.codes] if len(set(counts.tolist())) > 1 else np.int32(counts[0] if len(counts) else 1)
         )
         fields = self.schema.project(self.schema.bucket_keys)
         columns = [one_chunk(data.column(item.name)) for item in fields]
         if self.function == "mod":
             numbers = pc.fill_null(columns[0], 0).to_numpy()
-            remainders: Ints = np.mod(numbers, divisor).astype(np.int32)
+            remainders: Int32s = np.mod(numbers, divisor).astype(np.int32)
             return remainders
         hashes = hash_rows(columns, [item.type for item in fields], len(data))
         return np.abs(np.fmod(hashes, divisor)).astype(np.int32)
 
-    def fixed_assignment(self, data: pa.Table, partitions: Partitions) -> Ints | None:
+    def fixed_assignment(self, data: pa.Table, partitions: Partitions) -> Int32s | None:
         """The bucket of each row where it follows from the row alone; None for the dynamic modes."""
         match self.mode:
             case BucketMode.HASH_FIXED:
@@ -96,7 +94,7 @@ class Router:
                 return np.full(len(data), POSTPONE_BUCKET, np.int32)
         return None
 
-    def channels(self, data: pa.Table, count: int, assigners: int | None = None) -> Ints | None:
+    def channels(self, data: pa.Table, count: int, assigners: int | None = None) -> Int32s | None:
         """The task in [0, count) of each row; None when rows of one bucket may lie in several tasks.
 
         `assigners` is how many tasks share the keys of a partition of dynamic hash buckets, all when None.
@@ -113,7 +111,7 @@ class Router:
             return assigner_tasks(partitions.hashes[partitions.codes], keys, count, assigners or count)
         return absolute_mod(partitions.hashes[partitions.codes] + keys, count)
 
-    def key_hashes(self, data: pa.Table, names: Sequence[str]) -> Ints:
+    def key_hashes(self, data: pa.Table, names: Sequence[str]) -> Int32s:
         """The hash of some columns as one row each."""
         fields = self.schema.project(tuple(names))
         return hash_rows(
@@ -121,25 +119,25 @@ class Router:
         )
 
 
-def select_channels(partitions: Partitions, buckets: Ints, count: int) -> Ints:
+def select_channels(partitions: Partitions, buckets: Int32s, count: int) -> Int32s:
     """`(startChannel(partition) + bucket) % count`: buckets of one partition lie in neighbouring tasks, partitions
     begin at different ones."""
     starts = start_channels(partitions.hashes, count)
     return ((starts[partitions.codes] + buckets) % count).astype(np.int32)
 
 
-def start_channels(hashes: Ints, count: int) -> Ints:
+def start_channels(hashes: Int32s, count: int) -> Int32s:
     """`abs(hash) % count`, where the least int, which has no absolute value, counts as the greatest."""
     safe = np.where(hashes == MIN_VALUE, np.int32(MAX_VALUE), hashes)
     return (np.abs(safe) % np.int32(count)).astype(np.int32)
 
 
-def absolute_mod(hashes: Ints, count: int) -> Ints:
+def absolute_mod(hashes: Int32s, count: int) -> Int32s:
     """Java's `Math.abs(hash % count)`."""
     return np.abs(np.fmod(hashes, np.int32(count))).astype(np.int32)
 
 
-def assigner_tasks(partition_hashes: Ints, key_hashes: Ints, tasks: int, assigners: int) -> Ints:
+def assigner_tasks(partition_hashes: Int32s, key_hashes: Int32s, tasks: int, assigners: int) -> Int32s:
     """The task that assigns dynamic buckets: `(abs(partition % tasks) + abs(key % assigners)) % tasks`."""
     return ((absolute_mod(partition_hashes, tasks) + absolute_mod(key_hashes, assigners)) % tasks).astype(np.int32)
 

@@ -16,25 +16,25 @@ import pyarrow as pa
 
 from lakebed.errors import UsageError
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.message import PaimonMessage
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import arrow_schema
+from lakebed.formats.paimon.commit.callbacks import named_callbacks
+from lakebed.formats.paimon.commit.kinds import CommitSettings, Committer
+from lakebed.formats.paimon.commit.message import PaimonMessage
+from lakebed.formats.paimon.commit.overwrite import partition_spec, replaced_by
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, refuse_unserved
 from lakebed.formats.paimon.read.plan import plan_snapshot, shows_level_0, skips_level_0
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
-from lakebed.formats.paimon.write.assigning import Assigner, Bucket, DirectAssigner
+from lakebed.formats.paimon.write.assigners import Assigner, Bucket, DirectAssigner
 from lakebed.formats.paimon.write.bucket import BucketFiles
-from lakebed.formats.paimon.write.commit import CommitSettings, Committer
-from lakebed.formats.paimon.write.committed import named_callbacks
+from lakebed.formats.paimon.write.conform import check_fit, fit
 from lakebed.formats.paimon.write.defaults import check_defaults
-from lakebed.formats.paimon.write.fit import check_fit, fit
-from lakebed.formats.paimon.write.gather import gather, refuse_scattered_keys
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, HashAssigner
 from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
-from lakebed.formats.paimon.write.overwrite import partition_spec, replaced_by
 from lakebed.formats.paimon.write.routing import Router
-from lakebed.formats.paimon.write.staged import (
+from lakebed.formats.paimon.write.small_files import gather, refuse_scattered_keys
+from lakebed.formats.paimon.write.staging import (
     StagingTaskWriter,
     drop_staged,
     make_files,
@@ -42,16 +42,16 @@ from lakebed.formats.paimon.write.staged import (
     told_apart,
 )
 from lakebed.formats.paimon.write.state import WriteState, read_state
-from lakebed.formats.paimon.write.task_writer import PaimonTaskWriter, TaskTarget
+from lakebed.formats.paimon.write.task import PaimonTaskWriter, TaskTarget
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
+from lakebed.kernel.rows.row_kinds import KindRule
 from lakebed.kernel.scratch import SCRATCH_DIR
 from lakebed.model.commit import CommitMessage, CommitResult, Outcome
 from lakebed.model.rowkind import RowKind
-from lakebed.verbs.kinds import KindRule
 from lakebed.verbs.write import Mode
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.write.assigning import Bucket
+from lakebed.formats.paimon.write.assigners import Bucket
 from lakebed.formats.paimon.write.bucket import BucketFiles, run_schema
 from lakebed.kernel.options import Options
 from lakebed.kernel.scratch import SCRATCH_DIR, SpillFile, Stretch

@@ -11,7 +11,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode
 from lakebed.formats.paimon.manifests import index_files, live_files
-from lakebed.formats.paimon.write.assigning import Bucket
+from lakebed.formats.paimon.write.assigners import Bucket
 from lakebed.formats.paimon.write.routing import partition_bucket_counts
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options

@@ -1,0 +1,155 @@
+"""Whether the files of a state are still there.
+
+The cleaner keeps what the newest state and some older ones need; a state from before them has file groups whose base or
+log files are gone. What was there is known from the cleans in the timeline, and from the metadata of commits that are
+read anyway. Of the newest state nothing may be gone: a file that a commit names and that it needs was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from lakebed.errors import CorruptError, DataCleanedError
+from lakebed.formats.hudi.codec.metadata import WriteStat
+from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
+from lakebed.formats.hudi.options import FALLBACK
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.slices import FileGroup, FileSlice, WrittenFiles
+from lakebed.formats.hudi.timeline.active import View
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """Looks for files that a view needs and that are gone."""
+
+    state: TableState
+    view: View
+
+    def check(
+        self, partition: str, group: FileGroup, found: FileSlice | None, stats: Iterable[tuple[str, WriteStat]] = ()
+    ) -> None:
+        """Raise DataCleanedError when the group's slice in the view is not whole. `stats` are files that commits of the
+        view wrote to the group, by instant."""
+        base = found.base.instant if found and found.base else ""
+        there = {log.name for log in group.logs}
+        for time, stat in stats:
+            if not stat.is_log:
+                if time > base:
+                    raise self.error(stat.path)
+                continue
+            for name in {stat.name, *stat.logs} - there:
+                if self._in_slice(name, base):
+                    raise self.error(_path(partition, name))
+        for name in self.state.deleted_files(partition, group.file_id, self.view.bound):
+            parsed = parse_base_name(name)
+            if parsed is not None:
+                gone = parsed[1].instant > base and self.view.order(parsed[1].instant) is not None
+            else:
+                gone = name not in there and self._in_slice(name, base)
+            if gone:
+                raise self.error(_path(partition, name))
+
+    def vanished(self, partition: str, there: Iterable[str]) -> set[str]:
+        """File groups of a partition of which cleans removed every file."""
+        return set(self.state.cleaned_groups(self.view.bound).get(partition, ())) - set(there)
+
+    def is_older(self, found: FileSlice, stats: Iterable[tuple[str, WriteStat]]) -> bool:
+        """Whether a newer base file of the view than that of the slice is known to have been there."""
+        base = found.base.instant if found.base else ""
+        names = {
+            *self.state.deleted_files(found.partition, found.file_id, self.view.bound),
+            *(stat.name for _, stat in stats),
+        }
+        instants = {parsed[1].instant for name in names if (parsed := parse_base_name(name)) is not None}
+        return any(instant > base and self.view.order(instant) is not None for instant in instants)
+
+    def error(self, path: str, instant: str = "") -> DataCleanedError:
+        """The error for a file, or a file group, that is gone."""
+        earliest = self.state.earliest_readable()
+        return DataCleanedError(
+            "files that this read needs were cleaned",
+            table=self.state.store.location,
+            file=path,
+            instant=instant,
+            why=f"the earliest instant that can still be read is {earliest}"
+            if earliest
+            else "the cleaner removed them",
+            todo=f"Read from {earliest or 'a later instant'} on; in changes {FALLBACK.key} = full-scan gives the rest",
+        )
+
+    def lacks(self, found: FileSlice | None, time: str, stat: WriteStat, logs: bool) -> bool:
+        """Whether a file that a commit of the view wrote belongs to its group's slice and is not in it; log files where
+        they are asked for."""
+        base = found.base.instant if found and found.base else ""
+        if not stat.is_log:
+            return time > base
+        name = stat.name
+        return (
+            logs and not any(log.name == name for log in (found.logs if found else ())) and self._in_slice(name, base)
+        )
+
+    def _in_slice(self, name: str, base: str) -> bool:
+        """Whether a log file belongs to the slice of the view that starts at a base instant."""
+        parsed = parse_log_name(name)
+        if parsed is None or parsed[1].cdc:
+            return False
+        instant = parsed[1].instant
+        known = instant in self.view.timeline.by_time
+        if (known or not base) and self.view.is_second_copy(instant):
+            return False
+        if not self.state.config.completion_times:
+            return instant >= base and not (self.view.bound and instant > self.view.bound)
+        order = self.view.order(instant)
+        return order is not None and order >= base
+
+
+def check_lost(
+    state: TableState,
+    view: View,
+    written: WrittenFiles,
+    partitions: Collection[str],
+    slices: Sequence[FileSlice],
+    logs: bool,
+) -> None:
+    """Raise when a file is gone that a commit of the active timeline wrote and that its slice in the view needs.
+
+    `slices` are all of those `partitions` in the view, whose commits wrote and replaced `written`; `logs` False asks
+    for base files alone. What archived commits wrote is not known here. Raises CorruptError, of an older state
+    DataCleanedError.
+    """
+    names = [s.base.name for s in slices if s.base is not None]
+    names += [log.name for s in slices for log in s.logs]
+    there = frozenset(names)
+    if len(there) < len(names):  # file ids with a fixed ending: partitions can hold files of one name
+        there = frozenset()
+    commits, start = state.commits(view), state.timeline.start
+    # Before the start lie islands of savepoints: archived commits can have replaced what they wrote.
+    suspect = [time for time in commits if time >= start and not written.by_instant.get(time, there) <= there]
+    if not suspect:
+        return
+    complete, wanted = Completeness(state, view), set(partitions)
+    found = {(s.partition, s.file_id): s for s in slices}
+    for time in reversed(suspect):
+        for stat in commits[time].stats:
+            key = stat.partition, stat.file_id
+            if stat.partition not in wanted or stat.file_id in written.replaced.get(stat.partition, ()):
+                continue
+            if complete.lacks(found.get(key), time, stat, logs):
+                raise complete.error(stat.path, time) if view.bound else _lost(state, stat.path, time)
+
+
+def _lost(state: TableState, path: str, instant: str) -> CorruptError:
+    return CorruptError(
+        "a file that the table's newest state needs is gone",
+        table=state.store.location,
+        file=path,
+        instant=instant,
+        why=f"commit {instant} wrote it, and no later commit took its place",
+        todo="Read again: a cleaner may have run meanwhile. If the file stays away, restore it from a copy, or restore "
+        "the table to before that commit with Hudi's own engine",
+    )
+
+
+def _path(partition: str, name: str) -> str:
+    return f"{partition}/{name}" if partition else name

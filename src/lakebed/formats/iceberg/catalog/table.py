@@ -1,0 +1,314 @@
+"""Iceberg tables of a catalog, and how a commit to one is published.
+
+A REST catalog is sent the changes; every other one swaps the location of a metadata file that is written here, since
+pyiceberg writes no version 3 and keeps no field that it does not know. Rules: the REST specification's updateTable, and
+the reference engine's BaseMetastoreTableOperations (a swap that failed without a word is looked up before anything is
+removed).
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, TableAlreadyExistsError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import CommitTableRequest, StagedTable
+from pyiceberg.table import Table as CatalogEntry
+from pyiceberg.table.metadata import TableMetadataUtil
+
+from lakebed.errors import CorruptError, LakebedError, StorageError, TableExistsError, UsageError
+from lakebed.formats.iceberg import layout
+from lakebed.formats.iceberg.catalog.client import (
+    CATALOG_OPTIONS,
+    asking,
+    first_line,
+    in_our_words,
+    open_catalog,
+    published_nothing,
+)
+from lakebed.formats.iceberg.catalog.file_io import storage_options
+from lakebed.formats.iceberg.catalog.hadoop import PathTable
+from lakebed.formats.iceberg.catalog.operations import (
+    Loaded,
+    LostRaceError,
+    OutcomeUnknownError,
+    TableAccess,
+    check,
+    clean_log,
+)
+from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json, metadata_to_json
+from lakebed.formats.iceberg.codec.updates import Words, applied
+from lakebed.formats.iceberg.files import Files, spelled
+from lakebed.kernel import clock
+from lakebed.kernel.files import open_store
+from lakebed.kernel.files.credentials import credentials_from, is_secret
+from lakebed.kernel.files.places import named_places
+
+__all__ = [
+    "CATALOG_OPTIONS", "CatalogTable", "Identifier", "Loaded", "LostRaceError", "OutcomeUnknownError", "PathTable",
+    "TableAccess", "parse_identifier",
+]  # fmt: skip
+
+_NAME = re.compile(r"^([A-Za-z0-9_][A-Za-z0-9_-]+):([^/\\:]+)\.([^./\\:]+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """`catalog:namespace.table`; `text` is that spelling."""
+
+    catalog: str
+    table: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The spelling that `lakebed.open` takes."""
+        return f"{self.catalog}:{'.'.join(self.table)}"
+
+
+def parse_identifier(text: str) -> Identifier:
+    """The parts of `catalog:namespace.table`; UsageError when it is not of that form."""
+    match = _NAME.match(text)
+    if match is None:
+        raise UsageError(f"{text!r} names no table of a catalog", todo="Write catalog:namespace.table")
+    return Identifier(match[1], (*match[2].split("."), match[3]))
+
+
+class CatalogTable:
+    """A table of one of pyiceberg's catalogs. Threads may share it: one at a time talks to the catalog."""
+
+    def __init__(self, identifier: Identifier, options: Mapping[str, str] = {}) -> None:
+        self.identifier, self.options = identifier, dict(options)
+        self._turn = threading.RLock()
+        self._files: Files | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process loads the catalog itself, and finds secrets itself (pyiceberg's own configuration).
+        plain = {key: value for key, value in self.options.items() if not is_secret(key)}
+        return CatalogTable, (self.identifier, plain)
+
+    @property
+    def name(self) -> str:
+        """`catalog:namespace.table`."""
+        return self.identifier.text
+
+    @functools.cached_property
+    def catalog(self) -> Catalog:
+        """The catalog; raises what `open_catalog` does."""
+        return open_catalog(self.identifier.catalog, self.options)
+
+    @property
+    def files(self) -> Files:
+        """The table's files: in the store of its location, and in the places that its catalog says of it."""
+        if self._files is None:
+            self._files = self._files_of(self._entry())
+        return self._files
+
+    @property
+    def moved_from(self) -> str:
+        """Nothing: the catalog says where the table lies."""
+        return ""
+
+    def refuse_changes(self, base: Loaded) -> None:
+        """The catalog itself decides who may change the table."""
+
+    def load(self) -> Loaded:
+        """The current metadata as the catalog has it."""
+        entry = self._entry()
+        self._files = self._files_of(entry, self._files)
+        try:
+            return self._read(entry.metadata_location)
+        except FileNotFoundError:
+            newer = self._entry()  # the file may have fallen out of the metadata log meanwhile
+        self._files = self._files_of(newer, self._files)
+        try:
+            return self._read(newer.metadata_location)
+        except FileNotFoundError as error:
+            raise CorruptError(
+                "the table's metadata is missing", table=self.name, file=newer.metadata_location,
+                why="the catalog names this file, and it is not there",
+                todo="Restore the file, or register the table again from an older one",
+            ) from error  # fmt: skip
+
+    def commit(self, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
+        """Send the changes to a REST catalog, or swap the location of the metadata file in another one.
+
+        Raises besides LostRaceError and OutcomeUnknownError a StorageError when the catalog refuses.
+        """
+        check(base, requirements)
+        entry = self._entry()
+        with self._turn:
+            if isinstance(self.catalog, MetastoreCatalog):
+                return self._swap(self.catalog, entry, base, updates)
+            return self._send(entry, base, requirements, updates)
+
+    def create(self, schema: Schema, spec: PartitionSpec, version: int, properties: Mapping[str, str]) -> Loaded:
+        """The table, without a snapshot; its namespace is made too. TableExistsError when there is one already.
+
+        Catalogs that pyiceberg writes the metadata for get version 2 first, since it writes no version 3, and are then
+        upgraded.
+        """
+        first = min(version, 2) if isinstance(self.catalog, MetastoreCatalog) else version
+        said = {**properties, "format-version": str(first)}
+        make = functools.partial(
+            self.catalog.create_table, self.identifier.table, schema, location=self.options.get("location"),
+            partition_spec=spec, properties=said,
+        )  # fmt: skip
+        with self._turn, asking(self.identifier.catalog, self.identifier.table):
+            try:
+                try:
+                    make()
+                except NoSuchNamespaceError:  # asked for only then: many a writer may make no namespaces
+                    self.catalog.create_namespace_if_not_exists(self.identifier.table[:-1])
+                    make()
+            except TableAlreadyExistsError as error:
+                raise TableExistsError(
+                    f"the catalog has a table {self.name} already", table=self.name, todo="Open it with lakebed.open"
+                ) from error
+        loaded = self.load()
+        if version == first:
+            return loaded
+        return self.commit(loaded, (), [{"action": "upgrade-format-version", "format-version": version}])
+
+    def drop(self) -> None:
+        """Take the table out of the catalog; its files stay."""
+        with self._turn, asking(self.identifier.catalog, self.identifier.table):
+            self.catalog.drop_table(self.identifier.table)
+
+    def _send(
+        self, entry: CatalogEntry, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]
+    ) -> Loaded:
+        """The changes, to a catalog that makes the next metadata itself."""
+        name = {"namespace": list(self.identifier.table[:-1]), "name": self.identifier.table[-1]}
+        request = CommitTableRequest.model_validate(
+            {"identifier": name, "requirements": list(requirements), "updates": list(updates)}
+        )
+        try:
+            answer = self.catalog.commit_table(entry, request.requirements, request.updates)
+        except CommitFailedException as error:
+            raise LostRaceError(first_line(error)) from error
+        except Exception as error:
+            if published_nothing(error):
+                self._refused(error)
+            raise OutcomeUnknownError(first_line(error)) from error
+        location = answer.metadata_location
+        with suppress(LakebedError, FileNotFoundError):  # the commit stands, whether its file can be read or not
+            self._files = self.files.also(spelled(location).rpartition("/")[0])
+            return self._read(location)
+        return Loaded(TableMetadata(applied(base.metadata, updates, clock.now_ms(), base.location)), location)
+
+    def _swap(self, catalog: MetastoreCatalog, entry: CatalogEntry, base: Loaded, updates: Sequence[Words]) -> Loaded:
+        """The next metadata file, put in the place of the current one."""
+        made: list[Loaded] = []
+        try:
+            _publishing(catalog, lambda current: self._stage(base, current, updates, made)).commit_table(entry, (), ())
+        except LakebedError:
+            raise
+        except Exception as error:  # noqa: BLE001  # each catalog's client has errors of its own; all raised below
+            if not self._landed_after_all(error, made):
+                self._discard(made)
+                self._refused(error)
+        clean_log(self.files, base.metadata, made[0].metadata)
+        return made[0]
+
+    def _landed_after_all(self, error: Exception, made: Sequence[Loaded]) -> bool:
+        """Whether a swap that failed took place all the same: a catalog's client that repeats a request without an
+        answer is told of a conflict with itself. OutcomeUnknownError when that cannot be told."""
+        if not made or _LOCKED in str(error):
+            return False
+        if not isinstance(error, CommitFailedException) and not published_nothing(error):
+            raise OutcomeUnknownError(first_line(error)) from error
+        try:
+            now = self._entry()
+        except LakebedError as unseen:
+            raise OutcomeUnknownError(f"{first_line(error)}; {unseen}") from error
+        past = [entry.metadata_file for entry in now.metadata.metadata_log]
+        return made[0].location in (now.metadata_location, *past)
+
+    def _refused(self, error: Exception) -> NoReturn:
+        """Says that nothing was published: a race that another commit won, or a refusal that no retry heals."""
+        if isinstance(error, CommitFailedException) or _LOCKED in str(error):
+            raise LostRaceError(first_line(error)) from error
+        with suppress(StorageError):
+            self._entry()  # raises when the table is gone
+        raise in_our_words(error, self.identifier.catalog) from error
+
+    def _stage(
+        self, base: Loaded, current: CatalogEntry, updates: Sequence[Words], made: list[Loaded]
+    ) -> tuple[Loaded, Any]:
+        """Writes the next metadata file, unless the catalog has moved on since `base` was read."""
+        if current.metadata_location != base.location:
+            raise CommitFailedException(f"the catalog is at {current.metadata_location}")
+        document = applied(base.metadata, updates, clock.now_ms(), base.location)
+        metadata = TableMetadata(document)
+        compressed = metadata.properties.get("write.metadata.compression-codec", "none").lower() == "gzip"
+        version = layout.catalog_version(base.location.rpartition("/")[2])
+        name = layout.catalog_metadata((-1 if version is None else version) + 1, compressed)
+        location = f"{layout.metadata_folder(metadata.location, metadata.properties)}/{name}"
+        model = TableMetadataUtil.parse_raw(metadata_to_json(document).decode())
+        self.files.write(location, metadata_to_json(document, compressed))
+        made.append(Loaded(metadata, location))
+        return made[0], model
+
+    def _discard(self, made: Sequence[Loaded]) -> None:
+        """Removes the metadata file of a lost race."""
+        with suppress(LakebedError):
+            self.files.delete_many([loaded.location for loaded in made])
+
+    def _read(self, location: str) -> Loaded:
+        return Loaded(metadata_from_json(self.files.read(location), location), location)
+
+    def _entry(self) -> CatalogEntry:
+        catalog = self.catalog
+        with self._turn, asking(self.identifier.catalog, self.identifier.table):
+            return catalog.load_table(self.identifier.table)
+
+    def _files_of(self, entry: CatalogEntry, before: Files | None = None) -> Files:
+        """The files of an entry; the same as before where nothing about its places changed.
+
+        Storage settings are those of the catalog and of what it says of the table, never the table's own properties:
+        these may not choose whom the caller's keys are sent to.
+        """
+        properties = entry.metadata.properties
+        config = {**self.catalog.properties, **entry.config}
+        given = {k: v for k, v in entry.io.properties.items() if properties.get(k) != v or config.get(k) == v}
+        options = storage_options({**config, **given}) | self.options
+        said = [*layout.places_of(properties), entry.metadata_location.rpartition("/")[0]]
+        named = named_places(options, (spelled(place) for place in said))
+        home, credentials = open_store(entry.metadata.location, options), credentials_from(options)
+        if before is not None:
+            known = (before.home.location, before.named, before.credentials)
+            if known == (home.location, named, credentials):
+                return before
+        return Files(home, credentials, named)
+
+
+_LOCKED = "database is locked"
+"""What SQLite says when it refused a swap and rolled it back."""
+
+
+def _publishing(catalog: MetastoreCatalog, stage: Callable[[CatalogEntry], tuple[Loaded, Any]]) -> MetastoreCatalog:
+    """The catalog, so that a commit publishes what `stage` wrote: only the swap of the location is its own."""
+    here: Any = copy.copy(catalog)
+
+    def staged(current: CatalogEntry | None, identifier: Any, requirements: Any, updates: Any) -> StagedTable:
+        if current is None:
+            raise CommitFailedException("the table is gone")
+        loaded, model = stage(current)
+        return StagedTable(identifier, model, loaded.location, current.io, catalog)
+
+    def written(*args: Any, **named: Any) -> None:
+        """The file is there already."""
+
+    here._update_and_stage_table = staged
+    here._write_metadata = here._write_metadata_no_exist_check = written
+    published: MetastoreCatalog = here
+    return published

@@ -1,0 +1,262 @@
+"""One attempt at a new snapshot: the manifests of the one before, without what is removed, with what is added, merged.
+
+Rules: the reference engine's SnapshotProducer, ManifestFilterManager, ManifestMergeManager and MergingSnapshotProducer.
+What an attempt writes is remembered, so that a retry uses it again, and removed when it is not part of what was
+committed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.formats.iceberg import layout
+from lakebed.formats.iceberg import options as opt
+from lakebed.formats.iceberg.codec.manifest import ADDED, COLUMNS, DELETED, EXISTING
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
+from lakebed.formats.iceberg.codec.manifest_write import UNASSIGNED, ManifestEncoder, assigned, encode_manifest_list
+from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.partition_type import partition_type
+from lakebed.formats.iceberg.codec.updates import Words
+from lakebed.formats.iceberg.commit.added_entries import added_entries
+from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, data_files, delete_files
+from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.manifests import iter_entries, manifests_of, read_entries
+from lakebed.kernel import clock
+from lakebed.kernel.options import Options
+
+Chooser = Callable[[pa.Table], pa.Array]
+"""From columns of live entries of one spec: which of them a commit removes, as booleans."""
+
+
+@dataclass(slots=True)
+class Work:
+    """What a commit has written so far, over all its attempts.
+
+    `new` are manifests of added files by (content, spec id); `filtered` the replacement of a manifest, and the files
+    that went with it, by the manifest's path.
+    """
+
+    commit: str = field(default_factory=lambda: str(uuid.uuid4()))
+    written: list[str] = field(default_factory=list)
+    lists: list[str] = field(default_factory=list)
+    new: dict[tuple[int, int], list[ManifestFile]] = field(default_factory=dict)
+    filtered: dict[tuple[str, bytes], tuple[list[ManifestFile], list[DataFile] | list[DeleteFile]]] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(slots=True)
+class Attempt:
+    """The next snapshot on top of `head`, the newest of its branch in `metadata`."""
+
+    files: Files
+    metadata: TableMetadata
+    head: Snapshot | None
+    snapshot_id: int
+    options: Options
+    work: Work
+    existing: list[ManifestFile] = field(init=False)
+    """The manifests of `head`."""
+
+    def __post_init__(self) -> None:
+        self.existing = manifests_of(self.files, self.metadata, self.head) if self.head is not None else []
+
+    @property
+    def sequence_number(self) -> int:
+        """That of the new snapshot; 0 in version 1."""
+        return self.metadata.last_sequence_number + 1 if self.metadata.format_version > 1 else 0
+
+    def entries(
+        self, content: int, manifests: Sequence[ManifestFile] | None = None, columns: Collection[str] = COLUMNS,
+        stats: bool = False,
+    ) -> Iterator[pa.Table]:  # fmt: skip
+        """The live entries of data files (0) or delete files (1) of the head, or of some of its manifests, in pieces of
+        one spec."""
+        chosen = [m for m in (self.existing if manifests is None else manifests) if m.content == content and m.has_live]
+        for spec_id in {m.spec_id for m in chosen}:
+            of_spec = [m for m in chosen if m.spec_id == spec_id]
+            yield from iter_entries(self.files, self.metadata, of_spec, columns, stats)
+
+    def new_manifests(
+        self, added: Sequence[DataFile] | Sequence[DeleteFile], content: int, sequence_number: int | None = None
+    ) -> list[ManifestFile]:
+        """Manifests of added files, a group a spec; those of an earlier attempt serve again."""
+        by_spec: dict[int, list[DataFile | DeleteFile]] = {}
+        for file in added:
+            by_spec.setdefault(file.spec_id, []).append(file)
+        found: list[ManifestFile] = []
+        for spec_id, files in by_spec.items():
+            key = (content, spec_id)
+            if key not in self.work.new:
+                kind = partition_type(self.metadata, self.metadata.specs[spec_id])
+                entries = added_entries(files, kind, self.snapshot_id, sequence_number)
+                self.work.new[key] = self.write(entries, spec_id, content)
+            found += self.work.new[key]
+        return found
+
+    def write(self, entries: pa.Table, spec_id: int, content: int) -> list[ManifestFile]:
+        """Manifests with these entries, each of about the target size."""
+        encoder = ManifestEncoder(self.metadata, self.metadata.specs[spec_id], content, self.snapshot_id)
+        found = []
+        for made in encoder.write(entries, self.options[opt.MANIFEST_SIZE]):
+            folder = layout.metadata_folder(self.metadata.location, self.metadata.properties)
+            path = f"{folder}/{layout.manifest_name(self.work.commit, len(self.work.written))}"
+            self.work.written.append(path)
+            self.files.write(path, made.data)
+            found.append(replace(made.file, path=path))
+        return found
+
+    def filtered(
+        self, manifests: Sequence[ManifestFile], choose: Chooser, what: bytes, look_at: Callable[[ManifestFile], bool]
+    ) -> tuple[list[ManifestFile], list[DataFile] | list[DeleteFile]]:
+        """Manifests without the entries that `choose` takes, and the files of these.
+
+        A manifest with removals is written anew: what goes is recorded as deleted by this snapshot, the rest exists.
+        `what` names the choice: a retry does not filter the same manifest for the same choice again. Manifests that
+        have nothing live are left out, for their records of removals belong to older snapshots.
+        """
+        kept: list[ManifestFile] = []
+        removed: list[DataFile | DeleteFile] = []
+        for manifest in manifests:
+            if not manifest.has_live:
+                continue
+            if not look_at(manifest):
+                kept.append(manifest)
+                continue
+            key = (manifest.path, what)
+            if key not in self.work.filtered:
+                self.work.filtered[key] = self._filter(manifest, choose)
+            files = self.work.filtered[key]
+            kept += files[0] or [manifest]
+            removed += files[1]
+        return kept, removed  # type: ignore[return-value]  # a manifest holds one kind
+
+    def _filter(
+        self, manifest: ManifestFile, choose: Chooser
+    ) -> tuple[list[ManifestFile], list[DataFile] | list[DeleteFile]]:
+        entries = read_entries(self.files, self.metadata, [manifest], stats=bool(manifest.content))
+        gone = choose(entries)
+        if not pc.any(gone).as_py():
+            return [], []
+        entries = read_entries(self.files, self.metadata, [manifest], stats=True)
+        out = entries.filter(gone)
+        status = pa.array(np.where(gone.to_numpy(zero_copy_only=False), DELETED, EXISTING), pa.int8())
+        entries = _set(entries, "status", status)
+        ours = pa.array(np.full(len(entries), self.snapshot_id), pa.int64())
+        entries = _set(entries, "snapshot_id", pc.if_else(gone, ours, entries["snapshot_id"]))
+        made = self.write(entries, manifest.spec_id, manifest.content)
+        return made, delete_files(out) if manifest.content else data_files(out.select([*COLUMNS]))
+
+    def merged(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+        """Small manifests of a spec as larger ones, where enough have gathered (ManifestMergeManager).
+
+        Bins are packed from the oldest manifest on; the bin of the newest is merged only when it has
+        `commit.manifest.min-count-to-merge` manifests.
+        """
+        if not self.options[opt.MERGE] or not manifests:
+            return [*manifests]
+        found: list[ManifestFile] = []
+        for spec_id in sorted({m.spec_id for m in manifests}, reverse=True):
+            group = [m for m in manifests if m.spec_id == spec_id]
+            for packed in _bins_from_the_end(group, self.options[opt.MANIFEST_SIZE]):
+                young = manifests[0] in packed and len(packed) < self.options[opt.MERGE_COUNT]
+                found += packed if len(packed) == 1 or young else self._merge(packed)
+        return found
+
+    def _merge(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+        first = manifests[0]
+        entries = read_entries(self.files, self.metadata, _listed(manifests, self), stats=True, live_only=False)
+        status = entries["status"].to_numpy()
+        ours = entries["snapshot_id"].to_numpy() == self.snapshot_id
+        keep = (status != DELETED) | ours
+        state = np.where(ours & (status != EXISTING), status, EXISTING)
+        entries = _set(entries, "status", pa.array(state.astype(np.int8)))
+        if self.metadata.format_version > 1:
+            entries = self._inheriting(entries)
+        return self.write(entries.filter(pa.array(keep)), first.spec_id, first.content)
+
+    def _inheriting(self, entries: pa.Table) -> pa.Table:
+        """Files that this commit adds get their numbers only when it stands, so these go out unsaid again."""
+        status = entries["status"].to_numpy()
+        new = pa.array(status == ADDED)
+        none = pa.scalar(None, pa.int64())
+        entries = _set(entries, "file_sequence_number", pc.if_else(new, none, entries["file_sequence_number"]))
+        unsaid = pc.and_(new, pc.equal(entries["sequence_number"], UNASSIGNED))
+        entries = _set(entries, "sequence_number", pc.if_else(unsaid, none, entries["sequence_number"]))
+        return _set(entries, "first_row_id", pc.if_else(new, none, entries["first_row_id"]))
+
+    def snapshot(self, manifests: Sequence[ManifestFile], summary: dict[str, str], attempt: int) -> Words:
+        """Writes the manifest list and gives the snapshot as the REST catalog's words have it.
+
+        Data manifests without row ids get the next ones, and as many as they have rows (version 3).
+        """
+        version = self.metadata.format_version
+        placed = [
+            assigned(m, m.path, self.sequence_number) if m.added_snapshot_id == self.snapshot_id else m
+            for m in manifests
+        ]
+        first = following = self.metadata.next_row_id
+        if first is not None and following is not None:
+            for place, manifest in enumerate(placed):
+                if manifest.content == 0 and manifest.first_row_id is None:
+                    placed[place] = replace(manifest, first_row_id=following)
+                    following += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+        parent = self.head.snapshot_id if self.head is not None else None
+        folder = layout.metadata_folder(self.metadata.location, self.metadata.properties)
+        path = f"{folder}/{layout.manifest_list_name(self.snapshot_id, attempt, self.work.commit)}"
+        self.work.lists.append(path)
+        data = encode_manifest_list(version, placed, self.snapshot_id, parent, self.sequence_number, first)
+        self.files.write(path, data)
+        return {
+            **({"sequence-number": self.sequence_number} if version > 1 else {}),
+            "snapshot-id": self.snapshot_id,
+            **({"parent-snapshot-id": parent} if parent is not None else {}),
+            "timestamp-ms": _after(self.metadata),
+            "summary": summary,
+            "manifest-list": path,
+            "schema-id": self.metadata.current_schema_id,
+            **({"first-row-id": first, "added-rows": (following or 0) - first} if first is not None else {}),
+        }
+
+
+def clean(files: Files, work: Work, committed: Iterable[ManifestFile], manifest_list: str | None) -> None:
+    """Removes manifests and lists that no attempt committed; a failure leaves them to orphan removal."""
+    used = {manifest.path for manifest in committed} | {manifest_list}
+    with suppress(Exception):  # the commit has its outcome already
+        files.delete_many(path for path in (*work.written, *work.lists) if path not in used)
+
+
+def _listed(manifests: Sequence[ManifestFile], attempt: Attempt) -> list[ManifestFile]:
+    """Manifests ready to be read: the numbers of new ones are not known yet."""
+    return [
+        replace(m, sequence_number=UNASSIGNED) if m.added_snapshot_id == attempt.snapshot_id else m for m in manifests
+    ]
+
+
+def _bins_from_the_end(manifests: Sequence[ManifestFile], target: int) -> Iterator[list[ManifestFile]]:
+    """Runs of neighbours of at most `target` bytes, filled from the last manifest on; in the order of the manifests."""
+    bins: list[list[ManifestFile]] = []
+    size = 0
+    for manifest in reversed(manifests):
+        if not bins or size + manifest.length > target:
+            bins.append([])
+            size = 0
+        bins[-1].insert(0, manifest)
+        size += manifest.length
+    yield from reversed(bins)
+
+
+def _set(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, column)
+
+
+def _after(metadata: TableMetadata) -> int:
+    """Now, in milliseconds, and not before the last change: clocks of writers differ."""
+    return max(clock.now_ms(), int(metadata.document.get("last-updated-ms", 0)))

@@ -1,0 +1,64 @@
+"""Tags and branches: names of snapshots, kept in the table's metadata."""
+
+from __future__ import annotations
+
+from lakebed.errors import NotInHistoryError, UsageError
+from lakebed.formats.iceberg.catalog.operations import TableAccess
+from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
+from lakebed.formats.iceberg.codec.updates import Words, ref_is
+from lakebed.formats.iceberg.commit.loop import change_metadata
+from lakebed.formats.iceberg.snapshot import Position, snapshot_at
+
+
+def create_tag(access: TableAccess, name: str, position: Position, branch: str) -> int:
+    """Name a snapshot, the head of the branch when none is given; the snapshot's id.
+
+    UsageError for a name that is taken, NotInHistoryError without a snapshot.
+    """
+    return _create(access, name, position, branch, "tag")
+
+
+def create_branch(access: TableAccess, name: str, position: Position, branch: str) -> int:
+    """Start a branch at a snapshot, the head of another branch when none is given; the snapshot's id."""
+    return _create(access, name, position, branch, "branch")
+
+
+def delete_ref(access: TableAccess, name: str, is_branch: bool) -> None:
+    """Remove a tag or branch; NotInHistoryError when there is none. `main` cannot go."""
+    word = "branch" if is_branch else "tag"
+    if name == MAIN:
+        raise UsageError("the branch 'main' cannot be removed", table=access.name)
+
+    def decide(metadata: TableMetadata) -> tuple[list[Words], list[Words]]:
+        ref = metadata.refs.get(name)
+        if ref is None or ref.is_branch != is_branch:
+            known = ", ".join(sorted(r.name for r in metadata.refs.values() if r.is_branch == is_branch)) or "none"
+            raise NotInHistoryError(
+                f"there is no {word} {name!r}", table=access.name, instant=f"{word}:{name}", todo=f"There are: {known}"
+            )
+        return [ref_is(name, ref.snapshot_id)], [{"action": "remove-snapshot-ref", "ref-name": name}]
+
+    change_metadata(access, decide)
+
+
+def _create(access: TableAccess, name: str, position: Position, branch: str, word: str) -> int:
+    found: list[int] = []
+
+    def decide(metadata: TableMetadata) -> tuple[list[Words], list[Words]]:
+        if name in metadata.refs:
+            there = "branch" if metadata.refs[name].is_branch else "tag"
+            raise UsageError(f"there is a {there} {name!r} already", table=access.name, todo="Delete it first")
+        snapshot = snapshot_at(metadata, position, branch)
+        if snapshot is None:
+            raise NotInHistoryError(f"there is no snapshot to {word}", table=access.name, todo="Commit something first")
+        found[:] = [snapshot.snapshot_id]
+        update = {
+            "action": "set-snapshot-ref",
+            "ref-name": name,
+            "type": word,
+            "snapshot-id": snapshot.snapshot_id,
+        }
+        return [ref_is(name, None)], [update]
+
+    change_metadata(access, decide)
+    return found[0]

@@ -1,0 +1,93 @@
+"""What a snapshot says of itself: counts of what it added and removed, and the totals after it.
+
+Rule: the reference engine's SnapshotSummary. A count of nothing is left out; a total is kept up only where the snapshot
+before has it, and starts at 0 in a table's first snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyiceberg.partitioning import PartitionSpec
+
+from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile, partition_key
+from lakebed.formats.iceberg.layout import partition_path
+
+_TOTALS = (
+    ("total-records", ("added-records",), ("deleted-records",)),
+    ("total-files-size", ("added-files-size",), ("removed-files-size",)),
+    ("total-data-files", ("added-data-files",), ("deleted-data-files",)),
+    ("total-delete-files", ("added-delete-files",), ("removed-delete-files",)),
+    ("total-position-deletes", ("added-position-deletes",), ("removed-position-deletes",)),
+    ("total-equality-deletes", ("added-equality-deletes",), ("removed-equality-deletes",)),
+)
+
+
+def counts(
+    added: Sequence[DataFile | DeleteFile], removed: Sequence[DataFile | DeleteFile],
+    specs: Mapping[int, PartitionSpec] = {}, limit: int = 0,
+) -> dict[str, str]:  # fmt: skip
+    """The counts of one snapshot; those of each partition too, as `partitions.{path}`, where no more than `limit`
+    changed (`write.summary.partition-limit`)."""
+    partitions = {(file.spec_id, partition_key(file.partition)) for file in (*added, *removed)}
+    found = {key: str(value) for key, value in _summed(added, removed).items()}
+    found["changed-partition-count"] = str(len(partitions))
+    if partitions and len(partitions) <= limit:
+        found |= {"partition-summaries-included": "true", **_of_partitions(added, removed, specs)}
+    return found
+
+
+def _summed(added: Iterable[DataFile | DeleteFile], removed: Iterable[DataFile | DeleteFile]) -> dict[str, int]:
+    """The counts above 0."""
+    found: dict[str, int] = {}
+    for files, verb, data_verb in ((added, "added", "added"), (removed, "removed", "deleted")):
+        for file in files:
+            for key, value in _figures(file, verb, data_verb):
+                found[key] = found.get(key, 0) + value
+    return {key: value for key, value in found.items() if value > 0}
+
+
+def _of_partitions(
+    added: Iterable[DataFile | DeleteFile], removed: Iterable[DataFile | DeleteFile], specs: Mapping[int, PartitionSpec]
+) -> dict[str, str]:
+    """The counts of each partition by its path, as one text; a table without partitions has none."""
+    places: dict[str, tuple[list[DataFile | DeleteFile], list[DataFile | DeleteFile]]] = {}
+    for side, files in enumerate((added, removed)):
+        for file in files:
+            path = partition_path(specs[file.spec_id], file.partition)
+            places.setdefault(path, ([], []))[side].append(file)
+    texts = {path: ",".join(f"{k}={v}" for k, v in _summed(*sides).items()) for path, sides in places.items()}
+    return {f"partitions.{path}": text for path, text in texts.items() if path}
+
+
+def with_totals(figures: Mapping[str, str], before: Mapping[str, str] | None) -> dict[str, str]:
+    """The counts and the totals after them; `before` is the summary of the parent, None for a first snapshot."""
+    totals = {}
+    for total, plus, minus in _TOTALS:
+        base = "0" if before is None else before.get(total)
+        if base is not None:
+            value = int(base) + _sum(figures, plus) - _sum(figures, minus)
+            if value >= 0:
+                totals[total] = str(value)
+    return {**figures, **totals}
+
+
+def _sum(figures: Mapping[str, str], keys: Sequence[str]) -> int:
+    return sum(int(figures.get(key, 0)) for key in keys)
+
+
+def _figures(file: DataFile | DeleteFile, verb: str, data_verb: str) -> list[tuple[str, int]]:
+    if isinstance(file, DataFile):
+        return [
+            (f"{data_verb}-data-files", 1),
+            (f"{data_verb}-records", file.record_count),
+            (f"{verb}-files-size", file.size),
+        ]
+    size = file.content_size if file.is_vector and file.content_size is not None else file.size
+    kind = "equality" if file.content is Content.EQUALITY_DELETES else "position"
+    return [
+        (f"{verb}-delete-files", 1),
+        (f"{verb}-dvs" if file.is_vector else f"{verb}-{kind}-delete-files", 1),
+        (f"{verb}-{kind}-deletes", file.record_count),
+        (f"{verb}-files-size", size),
+    ]

@@ -1,0 +1,129 @@
+"""Options of a write, and the table properties below them: what is written where, how large, and what it replaces.
+
+Rule: the reference engine's SparkWriteOptions and TableProperties; an option of the call wins over the
+table's property. Keys that only lakebed has are marked in their sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lakebed.errors import OptionError
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.commit.callbacks import named
+from lakebed.formats.iceberg.options import CALLBACK_PARAMETERS, CALLBACKS, known_property
+from lakebed.formats.iceberg.write.file_sizes import DEFAULT_TARGET, FileSizes
+from lakebed.kernel.commit.callbacks import CommitCallback
+from lakebed.kernel.options import Option, OptionSet, at_least, memory_size, one_of
+from lakebed.kernel.sizing.staging import BUFFER_BYTES
+
+
+class Distribution(StrEnum):
+    """Which rows share a file. In every mode a partition's files follow its bytes, at any number of tasks."""
+
+    NONE = "none"
+    """Rows of a partition in the order of the tasks."""
+    HASH = "hash"
+    """The same: each partition's rows are brought together."""
+    RANGE = "range"
+    """Files of one partition have ranges of the sort order that do not overlap."""
+
+
+_NO_NAMES: tuple[str, ...] = ()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (name.strip() for name in text.split(","))))
+
+
+TARGET = Option(
+    "target-file-size-bytes", at_least(1), None, "Size of data files, bytes on disk; else the table's property.",
+    aliases=("write.target-file-size-bytes",),
+)  # fmt: skip
+DISTRIBUTION = Option(
+    "distribution-mode", one_of("none", "hash", "range"), None,
+    "Which rows share a file; else the table's property, else range for a table with a sort order.",
+    aliases=("write.distribution-mode",),
+)  # fmt: skip
+FORMAT = Option(
+    "write-format", one_of("parquet", "orc", "avro"), None, "Format of data files; else the table's property.",
+    aliases=("write.format.default",),
+)  # fmt: skip
+OVERWRITE_MODE = Option(
+    "overwrite-mode", one_of("dynamic", "static"), "dynamic",
+    "What mode overwrite replaces: the partitions of the rows, or what overwrite-filter says (everything without it).",
+)  # fmt: skip
+OVERWRITE_FILTER = Option(
+    "overwrite-filter", str, "", "A predicate; mode overwrite replaces the rows that it keeps. Only lakebed has it."
+)
+UPSERT_KEYS = Option(
+    "upsert.keys",
+    _names,
+    _NO_NAMES,
+    "Columns whose values name a row; else the identifier fields. Only lakebed has it.",
+)
+GRANULARITY = Option(
+    "delete-granularity", one_of("file", "partition"), None,
+    "Whether a position delete file is about one data file or all of a partition; else the table's property.",
+    aliases=("write.delete.granularity",),
+)  # fmt: skip
+BUFFER = Option("lakebed.write.buffer-bytes", memory_size, BUFFER_BYTES, "How many bytes of rows a writing task holds.")
+
+SNAPSHOT_PROPERTY = "snapshot-property."
+"""Options with this prefix go into the snapshot's summary."""
+OPTIONS = OptionSet(
+    (TARGET, DISTRIBUTION, FORMAT, OVERWRITE_MODE, OVERWRITE_FILTER, UPSERT_KEYS, GRANULARITY, BUFFER, CALLBACKS),
+    "an iceberg table", (SNAPSHOT_PROPERTY, CALLBACK_PARAMETERS),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSettings:
+    """What holds for one write. Sizes are bytes on disk; `summary` goes into the snapshot's summary, `given` are
+    options of the call about commits."""
+
+    sizes: FileSizes
+    distribution: Distribution
+    format: str
+    static: bool
+    filter: str
+    keys: tuple[str, ...]
+    granularity: str
+    buffer: int
+    callbacks: tuple[CommitCallback, ...]
+    summary: Mapping[str, str]
+    given: Mapping[str, str]
+
+    @classmethod
+    def of(cls, metadata: TableMetadata, given: Mapping[str, str], opening: OptionSet) -> WriteSettings:
+        """The settings of a call; `opening` is what opening the table takes. OptionError for what is wrong."""
+        options = (opening + OPTIONS).parse(given)
+        properties = metadata.properties
+        target = options[TARGET] or _number(properties, "write.target-file-size-bytes", DEFAULT_TARGET)
+        order = metadata.sort_orders[metadata.default_sort_order_id]
+        default = "range" if order.fields else "hash" if metadata.spec.fields else "none"
+        predicate = options[OVERWRITE_FILTER]
+        return cls(
+            FileSizes.around(target),
+            Distribution(options[DISTRIBUTION] or properties.get("write.distribution-mode", default).lower()),
+            (options[FORMAT] or properties.get("write.format.default", "parquet")).upper(),
+            options[OVERWRITE_MODE] == "static" or bool(predicate),
+            predicate,
+            options[UPSERT_KEYS],
+            options[GRANULARITY] or properties.get("write.delete.granularity", "file"),
+            options[BUFFER],
+            named(options.raw),
+            {k.removeprefix(SNAPSHOT_PROPERTY): v for k, v in options.raw.items() if k.startswith(SNAPSHOT_PROPERTY)},
+            {key: value for key, value in given.items() if known_property(key)},
+        )
+
+
+def _number(properties: Mapping[str, str], key: str, default: int) -> int:
+    text = properties.get(key)
+    if text is None:
+        return default
+    if not text.strip().isdigit() or int(text) < 1:
+        raise OptionError.ill_typed(key, text, "a number of bytes, the table's property")
+    return int(text)

@@ -1,0 +1,1 @@
+"""Column metrics of new data files, as manifest entries hold them."""

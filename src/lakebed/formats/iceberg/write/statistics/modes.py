@@ -1,0 +1,61 @@
+"""Which figures of its columns a data file tells in its manifest entry.
+
+Rules: MetricsConfig and MetricsModes of the reference engine, by the table properties `write.metadata.metrics.*`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakebed.errors import OptionError
+from lakebed.formats.iceberg.write.statistics.leaves import Leaf
+
+_DEFAULT = "write.metadata.metrics.default"
+_COLUMN = "write.metadata.metrics.column."
+_MAX_COLUMNS = "write.metadata.metrics.max-inferred-column-defaults"
+_INFERRED = "truncate(16)"
+_WHOLE = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsMode:
+    """Whether values are counted, and to how many characters or bytes bounds are cut (0: no bounds)."""
+
+    counts: bool
+    length: int
+
+    @classmethod
+    def parse(cls, text: str, key: str) -> MetricsMode:
+        """none, counts, truncate(N) or full; OptionError names the table property."""
+        word = text.strip().lower()
+        match = re.fullmatch(r"truncate\((\d+)\)", word)
+        if match and int(match[1]):
+            return cls(True, int(match[1]))
+        if word not in ("none", "counts", "full"):
+            raise OptionError.ill_typed(key, text, "none, counts, truncate(N) or full")
+        return cls(word != "none", _WHOLE if word == "full" else 0)
+
+
+def metrics_modes(
+    leaves: Sequence[Leaf], properties: Mapping[str, str], sorted_ids: Collection[int] = ()
+) -> dict[int, MetricsMode]:
+    """The mode of each column by id. Columns of the sort order have bounds unless they are named; in a wide table only
+    the first hundred get figures that nobody asked for."""
+    default = properties.get(_DEFAULT)
+    mode = MetricsMode.parse(default or _INFERRED, _DEFAULT)
+    inferred = int(properties.get(_MAX_COLUMNS, 100)) if default is None else len(leaves)
+    none, of_sorted = MetricsMode(False, 0), mode if mode.length else MetricsMode(True, 16)
+    found = {}
+    for number, leaf in enumerate(leaves):
+        given = properties.get(_COLUMN + leaf.name)
+        if given is not None:
+            found[leaf.id] = MetricsMode.parse(given, _COLUMN + leaf.name)
+        elif leaf.id in sorted_ids:
+            found[leaf.id] = of_sorted
+        else:
+            found[leaf.id] = mode if number < inferred else none
+        if not leaf.has_bounds:
+            found[leaf.id] = MetricsMode(found[leaf.id].counts, 0)
+    return found

@@ -1,0 +1,80 @@
+"""What an overwrite replaces.
+
+Rules: Paimon's FileStoreCommitImpl.tryOverwritePartition. Dynamic (the default of partitioned tables): exactly the
+partitions that the new files lie in, and nothing when there are none. Static, which a specification asks for: every
+partition that it matches; without one the whole table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.errors import OptionError, UsageError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.binary_row import decode_row, plain, without_arity
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.types import arrow_type
+from lakebed.formats.paimon.commit.message import PaimonMessage
+from lakebed.kernel.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """The partitions whose files go: `keys` (serialized rows), or all that `spec` matches (plain values by name) when
+    `keys` is None."""
+
+    schema: TableSchema
+    keys: frozenset[bytes] | None = None
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+    def covers(self, partition: bytes) -> bool:
+        """Whether the files of a partition are replaced."""
+        if self.keys is not None:
+            return partition in self.keys
+        if not self.spec:
+            return True
+        types = [item.type for item in self.schema.project(self.schema.partition_keys)]
+        values = dict(zip(self.schema.partition_keys, decode_row(without_arity(partition), types), strict=True))
+        return all(values[name] == value for name, value in self.spec.items())
+
+
+def replaced_by(
+    messages: Sequence[PaimonMessage], schema: TableSchema, options: Options, spec: Mapping[str, Any], table: str
+) -> Replaced | None:
+    """What an overwrite with these messages replaces; None for nothing. UsageError for rows outside a static
+    specification."""
+    if options[opt.DYNAMIC_OVERWRITE] and schema.partition_keys and not spec:
+        keys = frozenset(message.partition for message in messages if message.new_files)
+        return Replaced(schema, keys) if keys else None
+    made = Replaced(schema, None, spec)
+    for message in messages:
+        if message.new_files and not made.covers(message.partition):
+            raise UsageError(
+                f"rows lie outside the partitions to overwrite, {dict(spec)}", table=table,
+                todo="Filter the rows, or overwrite more",
+            )  # fmt: skip
+    return made
+
+
+def partition_spec(text: str, schema: TableSchema, table: str) -> dict[str, Any]:
+    """The plain values by column of `overwrite.partition`; OptionError for another column or another type."""
+    made: dict[str, Any] = {}
+    expected = (
+        f"COLUMN=VALUE, separated by commas, of {', '.join(schema.partition_keys)}"
+        if schema.partition_keys
+        else "nothing: the table has no partitions, an overwrite replaces it whole"
+    )
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = (word.strip() for word in item.partition("="))
+        if not equals or name not in schema.partition_keys:
+            raise OptionError.ill_typed(opt.OVERWRITE_PARTITION.key, text, expected)
+        kind = arrow_type(schema.field(name).type)
+        try:
+            made[name] = None if value == "null" else plain(pa.scalar(value).cast(kind))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise OptionError.ill_typed(opt.OVERWRITE_PARTITION.key, text, f"a {kind} for {name}") from error
+    return made

@@ -1,0 +1,166 @@
+"""Rows of one bucket: its sorted runs merged by key, section by section.
+
+Rules: Paimon's MergeFileSplitRead (merge on read) and RawFileSplitRead. Memory holds one section of overlapping files
+at a time; a section of one file is streamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.deletion_vectors import decode_vector
+from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD
+from lakebed.formats.paimon.codec.manifest import DataFileMeta
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND, DataField, arrow_schema
+from lakebed.formats.paimon.merge import key_runs, merge_function, sort_order
+from lakebed.formats.paimon.options import split_names
+from lakebed.formats.paimon.read.files import read_batches
+from lakebed.formats.paimon.read.sections import sections
+from lakebed.formats.paimon.snapshot import History
+from lakebed.kernel.options import Options
+from lakebed.model.rowkind import RowKind
+from lakebed.model.split import Split
+from lakebed.verbs.read import filtered
+
+_BATCH_ROWS = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionFile:
+    """Where the deletion vector of a data file lies: path in the table, offset and whole length in bytes, and how many
+    rows it deletes, None where the manifest does not say."""
+
+    path: str
+    offset: int
+    length: int
+    cardinality: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PaimonSplit(Split):
+    """Files of one bucket, in the order in which they were committed."""
+
+    partition: bytes
+    bucket: int
+    folder: str
+    files: tuple[DataFileMeta, ...] = field(default=())
+    deletions: Mapping[str, DeletionFile] = field(default_factory=dict)
+    unmerged: bool = False
+    """The files hold each key once, since level 0 is left out and what was replaced is marked as deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketReader:
+    """Reads splits: the picklable function of a plan. `columns` are what comes out, `predicate` is over the table's
+    columns."""
+
+    history: History
+    schema: TableSchema
+    options: Options
+    columns: tuple[str, ...]
+    needed: tuple[str, ...]
+    predicate: pc.Expression | None
+
+    def __call__(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
+        """The rows of one split."""
+        rows = self._merged(split) if self.schema.primary_keys else self._appended(split)
+        return filtered(rows, self.predicate, list(self.columns))
+
+    def _appended(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
+        for file in split.files:
+            yield from self._file(split, file, self.needed, ())
+
+    def _merged(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
+        types = [item.type for item in self.schema.project(self.schema.trimmed_primary_keys)]
+        groups = [(file,) for file in split.files] if split.unmerged else sections(split.files, types)
+        for section in groups:
+            if len(section) == 1:
+                yield from self._single(split, section[0])
+            else:
+                yield from self._merge_section(split, section)
+
+    def _single(self, split: PaimonSplit, file: DataFileMeta) -> Iterator[pa.RecordBatch]:
+        """One file holds one row a key: only deleted rows go."""
+        if file.delete_row_count == 0:
+            yield from self._file(split, file, self.needed, ())
+            return
+        for batch in self._file(split, file, self.needed, (KIND_FIELD,)):
+            yield batch.filter(_is_add(batch.column(VALUE_KIND))).select(list(self.needed))
+
+    def _merge_section(self, split: PaimonSplit, section: Sequence[DataFileMeta]) -> Iterator[pa.RecordBatch]:
+        sequence_fields = split_names(self.options[opt.SEQUENCE_FIELD])
+        keys = self.schema.trimmed_primary_keys
+        engine = merge_function(self.schema, self.options)
+        wanted = engine.needs({*self.needed}) | {*keys, *sequence_fields}
+        names = tuple(name for name in self.schema.names if name in wanted)
+        tables = [
+            pa.Table.from_batches(
+                self._file(split, file, names, (SEQUENCE_FIELD, KIND_FIELD)),
+                schema=arrow_schema([SEQUENCE_FIELD, KIND_FIELD, *self.schema.project(names)]),
+            )
+            for file in section
+        ]
+        rows = pa.concat_tables(tables).combine_chunks()
+        if not len(rows):
+            return
+        down = self.options[opt.SEQUENCE_ORDER] == "descending"
+        then = [(rows.column(name).chunk(0), down) for name in sequence_fields]
+        then.append((rows.column(SEQUENCE_NUMBER).chunk(0), False))
+        key_columns = [rows.column(name).chunk(0) for name in keys]
+        order = sort_order(key_columns, then)
+        at = pa.array(order)
+        runs = key_runs([column.take(at) for column in key_columns])
+        if self.options[opt.MERGE_ENGINE] == "deduplicate":
+            chosen = order[runs.last]
+        else:
+            rows = engine.merge(rows.take(at).combine_chunks(), runs).combine_chunks()
+            chosen = np.arange(len(rows))
+        kinds = rows.column(VALUE_KIND).to_numpy()[chosen]
+        chosen = chosen[(kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)]
+        values = rows.select(list(self.needed))
+        for start in range(0, len(chosen), _BATCH_ROWS):
+            yield from _batches_of(values, chosen[start : start + _BATCH_ROWS])
+
+    def _file(
+        self, split: PaimonSplit, file: DataFileMeta, names: Sequence[str], system: Sequence[DataField]
+    ) -> Iterator[pa.RecordBatch]:
+        path = f"{split.folder}/{file.file_name}"
+        written, wanted = self.history.schema(file.schema_id), self.schema.project(tuple(names))
+        batches = read_batches(self.history.store, path, written, wanted, system, file.stated)
+        deletion = split.deletions.get(file.file_name)
+        return batches if deletion is None else self._undeleted(batches, deletion, file.row_count)
+
+    def _undeleted(
+        self, batches: Iterator[pa.RecordBatch], deletion: DeletionFile, rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that its deletion vector leaves."""
+        block = self.history.store.read(deletion.path, deletion.offset, deletion.length)
+        gone = decode_vector(block, deletion.path, rows, deletion.cardinality)
+        start = 0
+        for batch in batches:
+            end = start + len(batch)
+            here = gone[np.searchsorted(gone, start) : np.searchsorted(gone, end)] - start
+            start = end
+            if len(here):
+                kept = np.ones(len(batch), np.bool_)
+                kept[here] = False
+                batch = batch.filter(pa.array(kept))
+            yield batch
+
+
+def _batches_of(values: pa.Table, chosen: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[pa.RecordBatch]:
+    if values.num_columns:
+        yield from values.take(pa.array(chosen)).to_batches()
+    elif len(chosen):
+        yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(chosen), pa.struct([])))
+
+
+def _is_add(kinds: pa.Array) -> pa.Array:
+    return pc.or_(pc.equal(kinds, int(RowKind.INSERT)), pc.equal(kinds, int(RowKind.UPDATE_AFTER)))

@@ -1,0 +1,45 @@
+"""Making data fit a Paimon table, then its defaults and lengths (`lakebed.kernel.rows.conform`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import lakebed.kernel.rows.conform as verbs
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.types import arrow_schema
+from lakebed.formats.paimon.write.defaults import with_defaults
+from lakebed.formats.paimon.write.lengths import held_to_length
+
+
+def check_fit(given: pa.Schema, schema: TableSchema, table: str, names: Sequence[str] | None = None) -> None:
+    """Raise SchemaError when columns of that schema cannot become rows of the table, or of its columns `names`, before
+    any row is there."""
+    verbs.check_fit(given, arrow_schema(schema.project(tuple(names or schema.names))), table)
+
+
+def fit(data: pa.Table, schema: TableSchema, table: str, names: Sequence[str] | None = None) -> pa.Table:
+    """The table's columns, or those of `names`, in its order and its Arrow types, one chunk each; nulls and columns not
+    given have their default value, texts the length of their type, and every NaN of a key is the same.
+
+    SchemaError for a value that does not fit, naming column and row.
+    """
+    fields = schema.project(tuple(names or schema.names))
+    rows = with_defaults(verbs.fit(data, arrow_schema(fields), table), fields, table)
+    keys = {*schema.partition_keys, *schema.primary_keys, *schema.bucket_keys}
+    for place, field in enumerate(fields):
+        given = verbs.one_chunk(rows.column(place))
+        column = held_to_length(given, field, table)
+        if field.name in keys and pa.types.is_floating(column.type):
+            column = _one_nan(column)
+        if column is not given:
+            rows = rows.set_column(place, rows.schema.field(place), column)
+    return rows
+
+
+def _one_nan(column: pa.Array) -> pa.Array:
+    """Floats with Java's bits for NaN: keys are hashed by their bits, and NaN has many."""
+    nan = pc.is_nan(column)
+    return pc.if_else(nan, pa.scalar(float("nan"), column.type), column) if pc.any(nan).as_py() else column

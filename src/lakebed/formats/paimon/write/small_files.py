@@ -1,0 +1,227 @@
+"""Files that several tasks wrote for one bucket made few, before the commit names them.
+
+Tasks between which rows were not routed each write a file of every bucket that they meet. The files of a bucket are
+brought together here until there are about as many as their bytes fill: sorted and merged where there is a key, one
+after the other where there is none. Tasks count in the order given: of equal keys the later task's row wins. Tables
+without buckets need none of it: see `staged`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.errors import UnsupportedError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD
+from lakebed.formats.paimon.codec.hash_index import hashes_of, index_bytes
+from lakebed.formats.paimon.codec.manifest import DataFileMeta
+from lakebed.formats.paimon.codec.types import arrow_schema
+from lakebed.formats.paimon.commit.kinds import remove_files
+from lakebed.formats.paimon.commit.message import PaimonMessage
+from lakebed.formats.paimon.definition import BucketMode
+from lakebed.formats.paimon.layout import NameFactory
+from lakebed.formats.paimon.read.files import read_batches
+from lakebed.formats.paimon.write.bucket import BucketFiles, run_schema
+from lakebed.formats.paimon.write.formats import FileFormat
+from lakebed.kernel.arrays import Int32s
+from lakebed.kernel.engine import Engine, LocalEngine
+from lakebed.kernel.files import Store
+from lakebed.kernel.sizing.finalize import HERE_BYTES
+
+_FILES_A_TASK = 4
+"""Full files that one task writes of a bucket without an order, so that big ones are gathered by many tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What is to be committed, and a sentence about files that stayed as they were ("" for none)."""
+
+    messages: tuple[PaimonMessage, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Messages of one bucket whose files become few."""
+
+    messages: tuple[PaimonMessage, ...]
+
+    @property
+    def files(self) -> list[DataFileMeta]:
+        """The data files, the first task's first."""
+        return [file for message in self.messages for file in message.new_files]
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(file.file_size for message in self.messages for file in message.written_files())
+
+
+def gather(files: BucketFiles, messages: Sequence[PaimonMessage], engine: Engine) -> Gathered:
+    """Bring the files of each bucket together on an engine; those that were are removed.
+
+    In this process no more bytes are read than `lakebed.gather.max-bytes` says, the smallest buckets first; what is
+    beyond stays as it is.
+    """
+    target = FileFormat.of(files.options, bool(files.schema.primary_keys)).target_size
+    groups = [group for group in _groups(files, messages, target) if _is_scattered(group, target)]
+    local = isinstance(engine, LocalEngine)
+    chosen, left = _within(groups, files.options[opt.GATHER_BYTES]) if local else (groups, [])
+    note = _note(left, files.options[opt.GATHER_BYTES]) if left else ""
+    if not chosen:
+        return Gathered(tuple(messages), note)
+    if sum(group.size for group in chosen) <= HERE_BYTES:
+        engine = LocalEngine()
+    made = {id(group.messages[0]): one for group, one in zip(chosen, engine.map(_Task(files), chosen), strict=True)}
+    replaced = [message for group in chosen for message in group.messages]
+    remove_files(files.store, replaced)
+    gone = {id(message) for message in replaced}
+    kept = [made.get(id(message), message) for message in messages if id(message) in made or id(message) not in gone]
+    return Gathered(tuple(kept), note)
+
+
+def refuse_scattered_keys(store: Store, messages: Sequence[PaimonMessage], mode: BucketMode) -> None:
+    """Raise UnsupportedError when tasks that knew nothing of each other may have put one key into two dynamic buckets;
+    nothing was committed, and their files are removed."""
+    writers = {file.file_name.rpartition("-")[0] for message in messages for file in message.new_files}
+    if len(writers) < 2 or (mode is BucketMode.HASH_DYNAMIC and not _shares_hashes(messages)):
+        return
+    remove_files(store, messages)
+    raise UnsupportedError(
+        "tasks between which rows were not routed put one key into two dynamic buckets",
+        table=store.location,
+        why="each saw only its own new keys" if mode is BucketMode.HASH_DYNAMIC else "any key may lie in any partition",
+        todo="Nothing was committed. Write with lakebed.spark.write(df, location), which routes rows by their key",
+    )
+
+
+def _shares_hashes(messages: Sequence[PaimonMessage]) -> bool:
+    """Whether a key hash is new in two buckets of one partition."""
+    partitions: dict[bytes, dict[int, list[Int32s]]] = {}
+    for message in messages:
+        if message.new_hashes:
+            buckets = partitions.setdefault(message.partition, {})
+            buckets.setdefault(message.bucket, []).append(hashes_of(message.new_hashes))
+    for buckets in partitions.values():
+        apart = [np.unique(np.concatenate(parts)) for parts in buckets.values()]
+        if len(np.unique(np.concatenate(apart))) < sum(map(len, apart)):
+            return True
+    return False
+
+
+def _groups(files: BucketFiles, messages: Sequence[PaimonMessage], target: int) -> Iterator[_Group]:
+    """Messages that may become one, in the order of tasks."""
+    buckets: dict[tuple[bytes, int], list[PaimonMessage]] = {}
+    for message in messages:
+        if message.new_files and not message.compacts and not message.deleted_files and not message.new_index_files:
+            buckets.setdefault((message.partition, message.bucket), []).append(message)
+    for found in buckets.values():
+        if files.sorts:
+            yield _Group(tuple(found))
+        elif not files.schema.primary_keys:
+            yield from _stretches(found, target * _FILES_A_TASK)
+
+
+def _stretches(messages: Sequence[PaimonMessage], most: int) -> Iterator[_Group]:
+    taken: list[PaimonMessage] = []
+    size = 0
+    for message in messages:
+        more = sum(file.file_size for file in message.new_files)
+        if taken and size + more > most:
+            yield _Group(tuple(taken))
+            taken, size = [], 0
+        taken.append(message)
+        size += more
+    yield _Group(tuple(taken))
+
+
+def _is_scattered(group: _Group, target: int) -> bool:
+    """Whether a bucket has more files than its bytes fill."""
+    return len(group.messages) > 1 and len(group.files) > -(-sum(file.file_size for file in group.files) // target)
+
+
+def _within(groups: Sequence[_Group], most: int) -> tuple[list[_Group], list[_Group]]:
+    chosen: list[_Group] = []
+    left: list[_Group] = []
+    for group in sorted(groups, key=lambda group: group.size):
+        most -= group.size
+        (chosen if most >= 0 else left).append(group)
+    return chosen, left
+
+
+def _note(left: Sequence[_Group], most: int) -> str:
+    count = sum(len(group.files) for group in left)
+    size = sum(group.size for group in left)
+    return (
+        f"{count} small files stay in {len(left)} buckets, since the rows were not routed and merging {size} bytes in "
+        f"one process would pass {opt.GATHER_BYTES.key} ({most}): write with lakebed.spark.write(df, location), which "
+        f"routes them, or raise that option"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Makes the files of one group: one message in place of many. Picklable."""
+
+    files: BucketFiles
+
+    def __call__(self, group: _Group) -> PaimonMessage:
+        first = group.messages[0]
+        names = NameFactory(self.files.options[opt.DATA_FILE_PREFIX])
+        if not self.files.sorts:
+            return replace(first, new_files=self._appended(group, names))
+        shifts = _shifts([message.new_files for message in group.messages])
+        runs = [
+            self._run(first.folder, file, shift)
+            for message, shift in zip(group.messages, shifts, strict=True)
+            for file in message.new_files
+        ]
+        made = self.files.write_merged(first.folder, runs, names)
+        changes = [
+            self._run(first.folder, file, shift)
+            for message, shift in zip(group.messages, shifts, strict=True)
+            for file in message.changelog_files
+        ]
+        written = self.files.write_changes(first.folder, changes, names) if changes else ()
+        hashes = [hashes_of(message.new_hashes) for message in group.messages if message.new_hashes]
+        gained = index_bytes(np.unique(np.concatenate(hashes))) if hashes else b""
+        return replace(first, new_files=made, changelog_files=written, new_hashes=gained)
+
+    def _appended(self, group: _Group, names: NameFactory) -> tuple[DataFileMeta, ...]:
+        first = group.messages[0]
+        least = min(file.min_sequence_number for file in group.files)
+        writer = self.files.writer(first.folder, names, sequence=least)
+        schema, store = self.files.schema, self.files.store
+        try:
+            for file in group.files:
+                path = f"{first.folder}/{file.file_name}"
+                batches = read_batches(store, path, schema, schema.fields, (), file.stated)
+                rows = pa.Table.from_batches(batches, schema=arrow_schema(schema.fields))
+                writer.write(self.files.file_rows(rows))
+            return self.files.metas(writer.close())
+        except BaseException:
+            store.delete_many(writer.abort())
+            raise
+
+    def _run(self, folder: str, file: DataFileMeta, shift: int) -> Iterator[pa.RecordBatch]:
+        """A file's rows, with sequence numbers after those of earlier tasks."""
+        schema, system = self.files.schema, (SEQUENCE_FIELD, KIND_FIELD)
+        path = f"{folder}/{file.file_name}"
+        for batch in read_batches(self.files.store, path, schema, schema.fields, system, file.stated):
+            numbers = pa.array(batch.column(0).to_numpy() + shift)
+            yield pa.RecordBatch.from_arrays([numbers, *batch.columns[1:]], schema=run_schema(schema))
+
+
+def _shifts(tasks: Sequence[Sequence[DataFileMeta]]) -> list[int]:
+    """What is added to sequence numbers, which all tasks began alike, so that those of a later task are greater."""
+    made: list[int] = []
+    shift = 0
+    for files in tasks:
+        made.append(shift)
+        least, greatest = min(f.min_sequence_number for f in files), max(f.max_sequence_number for f in files)
+        shift += greatest - least + 1
+    return made

@@ -1,0 +1,1 @@
+"""Statistics of new data files, as manifests hold them."""

@@ -1,0 +1,1 @@
+"""Avro: container files and records, to Arrow columns and back."""

@@ -1,0 +1,136 @@
+"""Avro records decoded to Arrow columns by DataFusion: blocks of container files, and runs of datums without a header.
+
+DataFusion reads Avro object container files from a path and from nothing else, so what it shall decode gets a header
+and becomes the one block of a file.
+
+Its reader spins for ever, and cannot be stopped, when a block holds more bytes than its count of records takes up
+(seen in 55), and leaves rows out when it holds fewer. Damaged bytes can bring that about at any time, so nothing of a
+table's own framing reaches it: the batch size *is* the count, with a limit of as many rows, and the reader stops at the
+full batch. Whether the bytes are used up is found out by something known that stands behind the last record: for
+blocks of files by a record with a drawn value (`avro_mark.py`), or by a pass of its own where no column can hold one
+(`_check_counts`); for other runs by their callers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.errors import CorruptError
+from lakebed.kernel.avro.container import Container, avro_long, header
+from lakebed.kernel.avro.datafusion import ordered_session
+from lakebed.kernel.avro.mark import Mark, mark_for
+from lakebed.kernel.decoding import decoding
+from lakebed.kernel.scratch import Scratch
+
+_SYNC = b"lakebed-log-sync"
+_END = b"lakebed-end-mark"
+"""What is put behind the records of each block, to see that they end there."""
+_RUN_BYTES = 16 << 20
+"""How much is decoded at once, in bytes. A block is never split, so that a larger one makes a larger run."""
+
+
+def decode_blocks(
+    containers: Sequence[Container], fields: Sequence[Any], wanted: Sequence[int], rows: int, scratch: Scratch
+) -> Iterator[pa.RecordBatch]:
+    """The records of whole files of one schema, in order, at most about `rows` at a time, as `decode_run` gives them.
+
+    `fields` come from `avro_schema.plain_fields`. CorruptError unless the records of blocks take up their bytes,
+    UnsupportedError for a block that is larger than `kernel/inflate.py` allows.
+    """
+    for run in _runs(containers, rows):
+        count = sum(records for records, _ in run)
+        mark = mark_for(fields, wanted)
+        if mark is not None:
+            yield _decode_marked(fields, wanted, count, run, mark, scratch)
+            continue
+        _check_counts(fields, run, scratch)
+        if wanted:
+            yield decode_run(fields, wanted, count, [content for _, content in run], scratch)
+        else:
+            yield pa.RecordBatch.from_struct_array(pa.nulls(count, pa.struct([])))
+
+
+def decode_run(
+    fields: Sequence[Any], wanted: Sequence[int], count: int, chunks: Sequence[bytes | memoryview], scratch: Scratch
+) -> pa.RecordBatch:
+    """The first `count` (at least 1) records of the bytes in `chunks`, as one batch, in order.
+
+    `fields` are the Avro types of the record's fields, `wanted` the places of those to keep; the batch has them in
+    that order, named by place, with DataFusion's own types. Raises CorruptError when the bytes run out or do not fit
+    the types. Bytes left over are NOT noticed: see the module's text.
+    """
+    schema = _record(fields)
+    size = sum(len(chunk) for chunk in chunks)
+    head = _head(schema) + avro_long(count) + avro_long(size)
+    with (
+        decoding("the Avro records do not fit their schema"),
+        scratch.holding([head, *chunks, _SYNC]) as url,
+    ):
+        frame = ordered_session(count).read_avro(url, file_extension="")
+        batches = frame.select(*[f"c{place}" for place in wanted]).limit(count).collect()
+        found = pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
+        if len(found) != 1 or found[0].num_rows != count:
+            raise CorruptError("the Avro records do not fit their count", why=f"there are fewer than {count}")
+        return found[0]
+
+
+def _runs(containers: Sequence[Container], rows: int) -> Iterator[list[tuple[int, bytes | memoryview]]]:
+    """Neighbouring blocks that are decoded at once."""
+    run: list[tuple[int, bytes | memoryview]] = []
+    count = size = 0
+    for container in containers:
+        for records, content in container.contents():
+            if run and (count + records > rows or size + len(content) > _RUN_BYTES):
+                yield run
+                run, count, size = [], 0, 0
+            if records > len(content):  # a record has a byte at least
+                raise CorruptError("an Avro block is damaged", why=f"{records} records in {len(content)} bytes")
+            run.append((records, content))
+            count, size = count + records, size + len(content)
+    if run:
+        yield run
+
+
+def _decode_marked(
+    fields: Sequence[Any], wanted: Sequence[int], count: int, run: Sequence[tuple[int, bytes | memoryview]], mark: Mark,
+    scratch: Scratch,
+) -> pa.RecordBatch:  # fmt: skip
+    """The records of a run, with the mark behind them. CorruptError unless it is found there."""
+    places = [*wanted, *(() if mark.place in wanted else (mark.place,))]
+    try:
+        batch = decode_run(fields, places, count + 1, [*(content for _, content in run), mark.data], scratch)
+    except CorruptError as error:
+        raise CorruptError("an Avro block is damaged", why=f"its records do not fit its bytes: {error.why}") from error
+    if batch.column(places.index(mark.place))[count].as_py() != mark.value:
+        raise CorruptError("an Avro block is damaged", why="its records take up more or fewer bytes than it has")
+    if not wanted:
+        return pa.RecordBatch.from_struct_array(pa.nulls(count, pa.struct([])))
+    return batch.slice(0, count).select(range(len(wanted)))
+
+
+def _check_counts(fields: Sequence[Any], run: Sequence[tuple[int, bytes | memoryview]], scratch: Scratch) -> None:
+    """CorruptError unless each block's records end where the block does: each block is read as an array of records,
+    which DataFusion passes over, and the mark behind it."""
+    chunks = [part for records, content in run for part in (avro_long(records), content, b"\0", _END)]
+    blocks = [{"type": "array", "items": _record(fields)}, {"type": "fixed", "name": "mark", "size": len(_END)}]
+    try:
+        marks = decode_run(blocks, [1], len(run), chunks, scratch).column(0)
+    except CorruptError as error:
+        raise CorruptError("an Avro block is damaged", why=f"its records do not fit its bytes: {error.why}") from error
+    if marks != pa.array([_END] * len(run), marks.type):
+        raise CorruptError("an Avro block is damaged", why="its records take up more or fewer bytes than it has")
+
+
+def _record(fields: Sequence[Any]) -> dict[str, Any]:
+    named = [{"name": f"c{place}", "type": kind} for place, kind in enumerate(fields)]
+    return {"type": "record", "name": f"row{len(fields)}", "fields": named}
+
+
+def _head(schema: Any) -> bytes:
+    # Not escaped to ASCII: the reader's JSON parser takes text as it stands.
+    text = json.dumps(schema, ensure_ascii=False).encode()
+    return header({"avro.schema": text, "avro.codec": b"null"}, _SYNC)

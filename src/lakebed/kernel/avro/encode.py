@@ -1,0 +1,164 @@
+"""Arrow columns to Avro's binary encoding, many rows at once.
+
+Rules: the Avro specification, "Binary encoding". What may be null is a union with null first; structs are records,
+lists and maps arrays and maps of one block (a map is laid out as an array of key-value records, so that it serves for
+both); fixed-size binary is `fixed`, a decimal `bytes`; whole numbers, dates, times and timestamps are `int` or `long`.
+
+A column becomes parts of so many bytes a row; all parts of a record are then laid one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.kernel.arrays import AnyArray, Bools, Int64s, UInt8s
+from lakebed.kernel.decimals import decimal_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some bytes of every row, row after row. `width` is the length when it is the same for all."""
+
+    data: UInt8s
+    lengths: Int64s
+    width: int | None = None
+
+
+def encode_records(batch: pa.RecordBatch) -> bytes:
+    """The rows of a batch as Avro records, one after the other."""
+    return encoded(batch).data.tobytes()
+
+
+def encoded(batch: pa.RecordBatch) -> Part:
+    """The same as bytes and the length of each record: for those who cut them into blocks."""
+    parts = [part for column, field in zip(batch.columns, batch.schema, strict=True) for part in _parts(column, field)]
+    return _joined(parts, batch.num_rows)
+
+
+def _parts(column: pa.Array, field: pa.Field) -> list[Part]:
+    if not field.nullable:
+        return _values(column)
+    if not column.null_count:
+        return [_constant(2, len(column)), *_values(column)]
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    branch = np.where(valid, np.uint8(2), np.uint8(0))
+    return [Part(branch, np.ones(len(column), np.int64), 1), *_spread(_values(column.drop_null()), valid)]
+
+
+def _values(column: pa.Array) -> list[Part]:
+    """The parts of a column without nulls."""
+    kind, rows = column.type, len(column)
+    if pa.types.is_boolean(kind):
+        return [_fixed(column.to_numpy(zero_copy_only=False).astype(np.uint8), 1)]
+    if pa.types.is_floating(kind):
+        return [_fixed(column.to_numpy(), kind.bit_width // 8)]
+    if pa.types.is_decimal(kind):
+        matrix, lengths = decimal_bytes(column)
+        return [_varint(lengths), Part(matrix[np.arange(16) < lengths[:, None]], lengths)]
+    if pa.types.is_fixed_size_binary(kind):
+        width = kind.byte_width
+        raw = np.frombuffer(column.buffers()[1], np.uint8)[width * column.offset : width * (column.offset + rows)]
+        return [Part(raw, np.full(rows, width, np.int64), width)]
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        offsets = _offsets(column)
+        data = column.buffers()[2]
+        raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+        lengths = np.diff(offsets)
+        return [_varint(lengths), Part(raw[offsets[0] : offsets[-1]], lengths)]
+    if pa.types.is_map(kind):
+        begin, end = _bounds(column)
+        return _blocks(column, [(column.keys[begin:end], kind.key_field), (column.items[begin:end], kind.item_field)])
+    if pa.types.is_list(kind):
+        begin, end = _bounds(column)
+        return _blocks(column, [(column.values[begin:end], kind.value_field)])
+    if pa.types.is_struct(kind):
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        return [part for some, field in zip(column.flatten(), fields, strict=True) for part in _parts(some, field)]
+    if pa.types.is_temporal(kind):
+        column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    return [_varint(column.to_numpy().astype(np.int64))] if rows else [_varint(np.zeros(0, np.int64))]
+
+
+def _blocks(column: pa.Array, inner: Sequence[tuple[pa.Array, pa.Field]]) -> list[Part]:
+    """Arrays and maps: one block of all entries, where there are any, then the empty block that ends them."""
+    offsets = _offsets(column)
+    entries = _joined([part for some, field in inner for part in _parts(some, field)], int(offsets[-1] - offsets[0]))
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(entries.lengths)])
+    at = offsets - offsets[0]
+    counts = np.diff(offsets)
+    filled = counts > 0
+    return [
+        *_spread([_varint(counts[filled])], filled),
+        Part(entries.data, ends[at[1:]] - ends[at[:-1]]),
+        _constant(0, len(column)),
+    ]
+
+
+def _spread(parts: Sequence[Part], where: Bools) -> list[Part]:
+    """Parts of some rows as parts of all: the others have no bytes."""
+    made: list[Part] = []
+    for part in parts:
+        lengths = np.zeros(len(where), np.int64)
+        lengths[where] = part.lengths
+        made.append(Part(part.data, lengths))
+    return made
+
+
+def _varint(numbers: Int64s) -> Part:
+    """Zigzag, then seven bits a byte, lowest first."""
+    zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+    most = int(zigzag.max()) if len(zigzag) else 0
+    if most < 0x80:
+        return _fixed(zigzag.astype(np.uint8), 1)
+    lengths = np.ones(len(numbers), np.int64)
+    for bits in range(7, most.bit_length(), 7):
+        lengths += zigzag >= np.uint64(1 << bits)
+    starts = np.cumsum(lengths) - lengths
+    data = np.empty(int(lengths.sum()), np.uint8)
+    for place in range(int(lengths.max())):
+        rows = slice(None) if place == 0 else np.flatnonzero(lengths > place)
+        some = (zigzag[rows] >> np.uint64(7 * place)).astype(np.uint8) & np.uint8(0x7F)
+        data[starts[rows] + place] = some | np.where(lengths[rows] > place + 1, np.uint8(0x80), np.uint8(0))
+    return Part(data, lengths)
+
+
+def _fixed(values: AnyArray, width: int) -> Part:
+    return Part(np.ascontiguousarray(values).view(np.uint8), np.full(len(values), width, np.int64), width)
+
+
+def _constant(byte: int, rows: int) -> Part:
+    return Part(np.full(rows, byte, np.uint8), np.ones(rows, np.int64), 1)
+
+
+def _joined(parts: Sequence[Part], rows: int) -> Part:
+    """The parts of each row one after the other."""
+    lengths = np.zeros(rows, np.int64)
+    for part in parts:
+        lengths += part.lengths
+    at = np.cumsum(lengths) - lengths
+    out = np.empty(int(lengths.sum()), np.uint8)
+    for part in parts:
+        if part.width is not None:
+            for place in range(part.width):
+                out[at + place] = part.data[place :: part.width]
+        else:
+            shift = at - (np.cumsum(part.lengths) - part.lengths)
+            out[np.repeat(shift, part.lengths) + np.arange(len(part.data))] = part.data
+        at = at + part.lengths
+    return Part(out, lengths)
+
+
+def _offsets(column: pa.Array) -> Int64s:
+    if not len(column):
+        return np.zeros(1, np.int64)
+    raw = np.frombuffer(column.buffers()[1], np.int32)
+    return raw[column.offset : column.offset + len(column) + 1].astype(np.int64)
+
+
+def _bounds(column: pa.Array) -> tuple[int, int]:
+    offsets = _offsets(column)
+    return int(offsets[0]), int(offsets[-1])

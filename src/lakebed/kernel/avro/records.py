@@ -1,0 +1,77 @@
+"""The records of small Avro container files as plain dicts, decoded one by one by fastavro within bounds.
+
+Only the records are fastavro's work: frame, compression and schema are looked at first, so that no count, no block and
+no schema makes it run on, and each block must be used up by its records.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import fastavro
+
+from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.kernel.avro.container import take_apart
+from lakebed.kernel.avro.schema import check_schema
+
+RECORD_FILE_BYTES = 1 << 30
+"""The most that all blocks of one file whose records become Python objects may hold, in bytes."""
+
+
+def read_records(data: bytes | memoryview, numbers: bool = False) -> Iterator[dict[str, Any]]:
+    """The records of a file in order, as its own schema has them; with `numbers` logical types stay the numbers that
+    they are stored as.
+
+    CorruptError when a block's records do not take up its bytes, UnsupportedError beyond the bounds. Other damage
+    raises what the decoder does: work inside `decoding`.
+    """
+    container = take_apart(data)
+    schema = _parsed(container.metadata["avro.schema"], numbers)
+    held = 0
+    for count, content in container.contents():
+        held += len(content)
+        if held > RECORD_FILE_BYTES:
+            raise UnsupportedError(f"the blocks of an Avro file hold more than {RECORD_FILE_BYTES >> 20} MiB")
+        if count > len(content):  # a record has a byte at least
+            raise CorruptError("an Avro block is damaged", why=f"{count} records in {len(content)} bytes")
+        block = io.BytesIO(content)
+        for _ in range(count):
+            yield datum(block, schema)
+        if block.tell() != len(content):
+            raise CorruptError("an Avro block is damaged", why="its records take up fewer bytes than it has")
+
+
+def datum(source: io.BytesIO, schema: Any) -> dict[str, Any]:
+    """One record of a parsed schema."""
+    found: Any = fastavro.schemaless_reader(source, schema, None)
+    if not isinstance(found, dict):
+        raise CorruptError("an Avro record is none")
+    return found
+
+
+def parsed_schema(text: bytes | str) -> Any:
+    """The schema that a file or block names, checked and made ready for fastavro."""
+    return _parsed(text.encode() if isinstance(text, str) else text, False)
+
+
+def numbers_schema(text: bytes) -> Any:
+    """The same with logical types as the numbers that they are stored as."""
+    return _parsed(text, True)
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: bytes, numbers: bool) -> Any:
+    schema = json.loads(text)
+    check_schema(schema)
+    return fastavro.parse_schema(_without(schema, ("logicalType",) if numbers else ()))
+
+
+def _without(schema: Any, dropped: tuple[str, ...]) -> Any:
+    if isinstance(schema, dict):
+        kept = {key: value for key, value in schema.items() if not key.startswith("__") and key not in dropped}
+        return {key: _without(value, dropped) for key, value in kept.items()}
+    return [_without(item, dropped) for item in schema] if isinstance(schema, list) else schema

@@ -1,0 +1,1 @@
+"""File sizing: staged rows by bucket become files of the right number and size."""

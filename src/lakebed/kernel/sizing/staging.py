@@ -1,0 +1,310 @@
+"""Rows put aside by bucket until all of them are known: the first half of a write that makes no small files.
+
+A task takes its rows in the order they come, holds a bounded number of bytes, and when these are full orders them by
+bucket and appends them to one file of its own: a *chunk* is the run of rows of one bucket, an Arrow record batch
+compressed with LZ4. What a task gives back says where the chunks lie and how many rows they hold, as whole arrays, so
+that very many of them stay cheap. Little data travels in that answer itself and needs no file.
+
+The input is read once. Nothing here knows of tables: a bucket is any hashable value, and what orders rows inside one is
+the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.kernel.arrays import Int64s
+
+BUFFER_BYTES = 64 << 20
+"""How many bytes of Arrow data a task holds before it puts them aside."""
+INLINE_BYTES = 256 << 10
+"""What a task gives back in its message instead of a file, at most."""
+CHUNK_BYTES = 4 << 20
+"""The greatest chunk, so that whoever reads one holds little."""
+
+
+class Place(Protocol):
+    """Where chunks go: a store, or Iceberg's files by absolute location."""
+
+    def open_output(self, path: str, /) -> AbstractContextManager[pa.NativeFile]:
+        """A new file, removed when the block fails."""
+        ...
+
+    def read(self, path: str, start: int = 0, length: int | None = None, /) -> bytes:
+        """A range of a file."""
+        ...
+
+    def delete_many(self, paths: Sequence[str], /) -> None:
+        """Remove files; missing ones are no error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """The bucket of each row: `codes[i]` is the place of row i's bucket in `buckets`. `order` are row numbers with the
+    rows of each bucket together, None when the rows lie so already."""
+
+    codes: Int64s
+    buckets: tuple[Hashable, ...]
+    order: Int64s | None
+
+
+def grouped(codes: Int64s, buckets: Sequence[Hashable]) -> Grouped:
+    """Rows of a bucket in the order they came."""
+    if len(buckets) <= 1 or bool(np.all(codes[1:] >= codes[:-1])):
+        return Grouped(codes, tuple(buckets), None)
+    return Grouped(codes, tuple(buckets), np.argsort(codes, kind="stable"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Staged:
+    """What one task put aside. Chunk i holds `rows[i]` rows of bucket `buckets[codes[i]]`, `sizes[i]` bytes of Arrow
+    data, and lies in `lengths[i]` bytes from `offsets[i]`: of the file `path`, or of `inline` when there is none. One
+    of no length was left as it is: it is `kept[offsets[i]]`."""
+
+    buckets: tuple[Hashable, ...]
+    codes: Int64s
+    rows: Int64s
+    sizes: Int64s
+    offsets: Int64s
+    lengths: Int64s
+    path: str = ""
+    inline: bytes = b""
+    kept: tuple[pa.RecordBatch, ...] = ()
+
+
+class Stager:
+    """Takes the rows of one task. `group` says which bucket each row goes to, for some thousand rows at a time.
+
+    `path` is the file to make; with no more than `inline_bytes` of compressed chunks there is none. Where the rows stay
+    in this process, `memory_bytes` of Arrow data are kept as they are before anything goes there.
+    """
+
+    def __init__(
+        self, place: Place, path: str, schema: pa.Schema, group: Callable[[pa.Table], Grouped],
+        buffer_bytes: int = BUFFER_BYTES, inline_bytes: int = 0, chunk_bytes: int = CHUNK_BYTES, memory_bytes: int = 0,
+    ) -> None:  # fmt: skip
+        self._place, self._path, self._schema, self._group = place, path, schema, group
+        self._buffer_bytes, self._inline_bytes, self._chunk_bytes = buffer_bytes, inline_bytes, chunk_bytes
+        self._memory_left = memory_bytes
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._codes: dict[Hashable, int] = {}
+        self._chunks: list[tuple[int, int, int, int, int]] = []
+        self._kept: list[pa.RecordBatch] = []
+        self._inline: list[pa.Buffer] = []
+        self._written = 0
+        self._open = ExitStack()
+        self._file: pa.NativeFile | None = None
+
+    def write(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Take rows of exactly the schema."""
+        batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
+        for batch in batches:
+            most = _rows_of(batch, self._buffer_bytes)
+            for start in range(0, batch.num_rows, most):
+                piece = batch.slice(start, most)
+                self._held.append(piece)
+                self._held_bytes += piece.nbytes
+                if self._held_bytes >= self._buffer_bytes:
+                    self._flush()
+
+    def finish(self) -> Staged | None:
+        """Put the rest aside and say what lies where; None when there was no row."""
+        self._flush()
+        if self._file is not None:
+            self._open.close()
+        if not self._chunks:
+            return None
+        codes, rows, sizes, offsets, lengths = np.array(self._chunks, np.int64).T.copy()
+        path = self._path if self._file is not None else ""
+        inline = b"" if path else b"".join(self._inline)
+        return Staged(tuple(self._codes), codes, rows, sizes, offsets, lengths, path, inline, tuple(self._kept))
+
+    def abort(self) -> None:
+        """Remove what was put aside."""
+        self._held, self._inline, self._kept = [], [], []
+        if self._file is not None:
+            self._open.close()
+            self._place.delete_many([self._path])
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        rows = pa.Table.from_batches(self._held, self._schema)
+        self._held, self._held_bytes = [], 0
+        found = self._group(rows)
+        codes = found.codes
+        if found.order is not None:
+            rows = rows.combine_chunks().take(pa.array(found.order))
+            codes = codes[found.order]
+        self._append(rows.combine_chunks(), codes, found.buckets)
+
+    def _append(self, rows: pa.Table, codes: Int64s, buckets: Sequence[Hashable]) -> None:
+        """One chunk or more for each run of equal codes."""
+        starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+        met = np.unique(codes[starts]).tolist()
+        known = {code: self._codes.setdefault(buckets[code], len(self._codes)) for code in met}
+        ends = np.append(starts[1:], len(codes))
+        runs = [
+            (known[int(codes[start])], rows.slice(start, end - start))
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        if rows.nbytes <= self._memory_left:
+            self._memory_left -= rows.nbytes
+            for code, run in runs:
+                for batch in run.to_batches():
+                    self._chunks.append((code, batch.num_rows, batch.nbytes, len(self._kept), 0))
+                    self._kept.append(batch)
+        else:
+            self._memory_left = 0
+            self._store(self._compressed(runs))
+
+    def _compressed(self, runs: Sequence[tuple[int, pa.Table]]) -> pa.Buffer:
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.ipc.new_stream(sink, self._schema, options=options) as stream:
+            stream.write_batch(_no_rows(self._schema))  # the stream's head comes with it, and not with a chunk
+            for code, run in runs:
+                for batch in run.to_batches(max_chunksize=_rows_of(run, self._chunk_bytes)):
+                    before = sink.tell()
+                    stream.write_batch(batch)
+                    place = (self._written + before, sink.tell() - before)
+                    self._chunks.append((code, batch.num_rows, batch.nbytes, *place))
+        return sink.getvalue()
+
+    def _store(self, data: pa.Buffer) -> None:
+        self._written += data.size
+        if self._file is None:
+            self._inline.append(data)
+            if self._written <= self._inline_bytes:
+                return
+            self._file = self._open.enter_context(self._place.open_output(self._path))
+            waiting, self._inline = self._inline, []
+        else:
+            waiting = [data]
+        for part in waiting:
+            self._file.write(part)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Consecutive rows of one bucket, in the order of the tasks: the input of one file. Picklable.
+
+    Chunk i lies in `lengths[i]` bytes from `offsets[i]` of `paths[sources[i]]`, or of `inline[sources[i]]` where that
+    path is empty; one of no length is `kept[offsets[i]]`. `skip` rows of the first chunk are left out, and no more than
+    `rows` rows come.
+    """
+
+    schema: pa.Schema
+    paths: tuple[str, ...]
+    inline: tuple[bytes, ...]
+    sources: Int64s
+    offsets: Int64s
+    lengths: Int64s
+    skip: int
+    rows: int
+    kept: tuple[pa.RecordBatch, ...] = ()
+
+    def batches(self, place: Place) -> Iterator[pa.RecordBatch]:
+        """The rows, chunk by chunk."""
+        left, skip = self.rows, self.skip
+        for source, offset, length in zip(
+            self.sources.tolist(), self.offsets.tolist(), self.lengths.tolist(), strict=True
+        ):
+            if length:
+                path = self.paths[source]
+                data = place.read(path, offset, length) if path else self.inline[source][offset : offset + length]
+                batch = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
+            else:
+                batch = self.kept[offset]
+            batch = batch.slice(skip, left)
+            skip = 0
+            left -= batch.num_rows
+            yield batch
+
+
+class StagedBuckets:
+    """What all tasks put aside, bucket by bucket, in the order of the tasks."""
+
+    def __init__(self, staged: Sequence[Staged], schema: pa.Schema) -> None:
+        self._staged, self._schema = staged, schema
+        numbers: dict[Hashable, int] = {}
+        codes = [
+            np.array([numbers.setdefault(b, len(numbers)) for b in one.buckets], np.int64)[one.codes] for one in staged
+        ]
+        self.buckets: tuple[Hashable, ...] = tuple(numbers)
+        """The buckets that have rows."""
+        bucket = _joined(codes)
+        order = np.argsort(bucket, kind="stable")
+        self._sources = _joined([np.full(len(one.codes), at, np.int64) for at, one in enumerate(staged)])[order]
+        self._offsets = _joined([one.offsets for one in staged])[order]
+        self._lengths = _joined([one.lengths for one in staged])[order]
+        self._rows = _joined([one.rows for one in staged])[order]
+        sizes = _joined([one.sizes for one in staged])[order]
+        self._starts = np.searchsorted(bucket[order], np.arange(len(numbers) + 1))
+        below = np.concatenate(([0], np.cumsum(self._rows)))
+        self.rows: Int64s = np.diff(below[self._starts])
+        """The rows of each bucket."""
+        self.sizes: Int64s = np.diff(np.concatenate(([0], np.cumsum(sizes)))[self._starts])
+        """The bytes of Arrow data of each bucket."""
+        self._below = below
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that the chunks lie in."""
+        return [one.path for one in self._staged if one.path]
+
+    def run(self, bucket: int, start: int, end: int) -> Run:
+        """Rows [start, end) of a bucket."""
+        first, last = int(self._starts[bucket]), int(self._starts[bucket + 1])
+        below = self._below[first : last + 1] - self._below[first]
+        low = int(np.searchsorted(below, start, side="right")) - 1
+        high = int(np.searchsorted(below, end, side="left"))
+        return self._of_chunks(np.arange(first + low, first + high), start - int(below[low]), end - start)
+
+    def sample(self, bucket: int, rows: int) -> Run:
+        """About so many rows of a bucket, from chunks that lie evenly in it."""
+        first, last = int(self._starts[bucket]), int(self._starts[bucket + 1])
+        chunks = last - first
+        mean = max(1, int(self.rows[bucket]) // chunks)
+        count = min(chunks, max(1, -(-rows // mean)))
+        picked = first + (np.arange(count) * chunks + chunks // 2) // count
+        return self._of_chunks(np.minimum(picked, last - 1), 0, rows)
+
+    def _of_chunks(self, chunks: Int64s, skip: int, rows: int) -> Run:
+        """A run carries only what it needs: the bytes of its own chunks, where these travel inline."""
+        used, sources = np.unique(self._sources[chunks], return_inverse=True)
+        offsets, lengths = self._offsets[chunks].copy(), self._lengths[chunks]
+        inline: list[bytes] = []
+        kept: list[pa.RecordBatch] = []
+        for number, source in enumerate(used.tolist()):
+            one, mine = self._staged[source], np.flatnonzero(sources == number)
+            still, there = mine[lengths[mine] == 0], mine[lengths[mine] > 0]
+            kept += [one.kept[at] for at in offsets[still].tolist()]
+            offsets[still] = np.arange(len(kept) - len(still), len(kept))
+            inline.append(b"".join(one.inline[offsets[at] : offsets[at] + lengths[at]] for at in there if one.inline))
+            if one.inline:
+                offsets[there] = np.cumsum(lengths[there]) - lengths[there]
+        paths = tuple(self._staged[source].path for source in used.tolist())
+        return Run(self._schema, paths, tuple(inline), sources, offsets, lengths, skip, rows, tuple(kept))
+
+
+def _rows_of(rows: pa.RecordBatch | pa.Table, size: int) -> int:
+    """About how many of the rows have so many bytes, at least 1."""
+    found: int = -(-rows.num_rows * size // max(rows.nbytes, 1))
+    return max(1, found)
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _joined(arrays: Sequence[Int64s]) -> Int64s:
+    return np.concatenate([np.empty(0, np.int64), *arrays])
