@@ -13,7 +13,7 @@ from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
 from pyiceberg.transforms import parse_transform
 
-from lakebed.formats.iceberg.catalog.table import PathTable
+from lakebed.formats.iceberg.catalog.table import HadoopTable
 from lakebed.formats.iceberg.codec.metadata import metadata_from_json
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.files import open_store
@@ -38,6 +38,6 @@ def make_table(
         for field, told in zip(document["schemas"][0]["fields"], schema.fields, strict=True):
             defaults = {"initial-default": told.initial_default, "write-default": told.write_default}
             field |= {key: value for key, value in defaults.items() if value is not None}  # pyiceberg leaves them out
-    PathTable(open_store(folder)).create(document)
+    HadoopTable(open_store(folder)).create(document)
     assert metadata_from_json(json.dumps(document).encode()).format_version == version
     return IcebergTable(open_store(folder), options)

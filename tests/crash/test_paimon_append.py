@@ -43,7 +43,7 @@ def commit(rows: list[dict[str, Any]], identifier: int) -> Callable[[Store], Non
             writer = sink.task_writer()
             writer.write(part)
             messages += writer.finish()
-        sink.filter_and_commit({identifier: sink.settle(messages, LocalEngine(1))})
+        sink.filter_and_commit({identifier: sink.finalize(messages, LocalEngine(1))})
 
     return operation
 
@@ -88,7 +88,7 @@ messages = writer.finish()
 if sys.argv[2] == "made":
     from lakebed.kernel.engine import LocalEngine
     staged.drop_staged = lambda store, messages: os.kill(os.getpid(), signal.SIGKILL)
-    sink.settle(messages, LocalEngine(1))
+    sink.finalize(messages, LocalEngine(1))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

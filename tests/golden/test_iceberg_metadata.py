@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakebed.errors import UnsupportedError
-from lakebed.formats.iceberg.catalog.table import CatalogTable, Loaded, PathTable, parse_identifier
+from lakebed.formats.iceberg.catalog.table import CatalogTable, HadoopTable, Loaded, parse_identifier
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import read_entries, read_manifest_list
@@ -23,7 +23,7 @@ WITH_FILES = [name for name in TABLES if name not in ("uuid_time_fixed",)]  # Sp
 
 def opened(name: str) -> tuple[Path, Files, Loaded]:
     table = unpack("iceberg", name)
-    access = PathTable(open_store(table))
+    access = HadoopTable(open_store(table))
     return table, access.files, access.load()
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakebed.errors import UnsupportedError
-from lakebed.formats.iceberg.catalog.table import PathTable
+from lakebed.formats.iceberg.catalog.table import HadoopTable
 from lakebed.formats.iceberg.data_files import DataFile, FileTask, data_files
 from lakebed.formats.iceberg.manifests import scan
 from lakebed.formats.iceberg.read.context import ReadContext
@@ -18,15 +18,15 @@ from lakebed.kernel.files import open_store
 from tests.golden import expected, names, unpack
 
 
-def opened(name: str, place: Path) -> tuple[PathTable, Any, list[DataFile]]:
+def opened(name: str, place: Path) -> tuple[HadoopTable, Any, list[DataFile]]:
     folder = unpack("iceberg", name)
-    access = PathTable(open_store(folder), named=[str(folder.with_name("raw")), str(place)])
+    access = HadoopTable(open_store(folder), named=[str(folder.with_name("raw")), str(place)])
     metadata = access.load().metadata
     found = scan(access.files, metadata, metadata.head(), stats=True)
     return access, metadata, [file for entries in found.data.values() for file in data_files(entries)]
 
 
-def again(access: PathTable, metadata: Any, file: DataFile, folder: Path, **properties: str) -> list[DataFile]:
+def again(access: HadoopTable, metadata: Any, file: DataFile, folder: Path, **properties: str) -> list[DataFile]:
     held = {"write.data.path": str(folder), **properties}
     target = WriteTarget.of(access.files, metadata, file.spec_id, properties=held)
     writer = RollingWriter(target, "w", 1 << 40)
@@ -35,7 +35,7 @@ def again(access: PathTable, metadata: Any, file: DataFile, folder: Path, **prop
     return writer.finish()
 
 
-def rows(access: PathTable, metadata: Any, files: list[DataFile]) -> pa.Table:
+def rows(access: HadoopTable, metadata: Any, files: list[DataFile]) -> pa.Table:
     context = ReadContext.of(metadata)
     batches = [b for file in files for b in read_task(access.files, context, FileTask(file))]
     return pa.Table.from_batches(batches) if batches else pa.table({})

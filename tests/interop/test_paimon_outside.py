@@ -16,7 +16,7 @@ import lakebed
 from lakebed.formats.paimon.codec.roaring64 import chunks_from_bytes, chunks_to_bytes
 from lakebed.formats.paimon.write import staging
 from lakebed.kernel.sizing.file_counts import in_bounds
-from lakebed.verbs.write import settled
+from lakebed.verbs.write import finalized
 from tests.golden import names, unpack
 from tests.interop.conftest import PaimonJvm, Pypaimon
 
@@ -195,7 +195,7 @@ def test_appends_routed_by_size(
         writer = sink.task_writer()
         writer.write(data.slice(start, 1000).combine_chunks().to_batches()[0])
         messages += writer.finish()
-    sink.commit(1, settled(sink, messages, lakebed.LocalEngine()))
+    sink.commit(1, finalized(sink, messages, lakebed.LocalEngine()))
     dead = table.sink().task_writer()
     dead.write(data.to_batches()[0])
     assert dead.finish()

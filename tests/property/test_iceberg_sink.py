@@ -132,7 +132,7 @@ def write(table: IcebergTable, mode: str, given_rows: list[Row], more: Any, task
         for batch in data.slice(start, size).to_batches(max_chunksize=2):
             writer.write(batch)
         messages += writer.finish()
-    sink.commit(BATCH_IDENTIFIER, sink.settle(messages, LocalEngine(2)))
+    sink.commit(BATCH_IDENTIFIER, sink.finalize(messages, LocalEngine(2)))
 
 
 def partition_of(spec: Sequence[tuple[str, str]]) -> Callable[[Row], Any]:

@@ -96,13 +96,13 @@ def assert_changelog(folder: Path, came: list[Row]) -> None:
     )
 
 
-def settled(state: dict[str, Row], mode: Mode) -> list[Row]:
+def finalized(state: dict[str, Row], mode: Mode) -> list[Row]:
     names = [*SCHEMA.names, "p"] if mode.partition else SCHEMA.names
     return [{name: state[key][name] for name in names} for key in sorted(state)]
 
 
 def live(state: dict[str, Row], mode: Mode) -> list[Row]:
-    return settled({key: row for key, row in state.items() if row["_row_kind"] in ("+I", "+U")}, mode)
+    return finalized({key: row for key, row in state.items() if row["_row_kind"] in ("+I", "+U")}, mode)
 
 
 @settings(max_examples=20, deadline=None)
@@ -144,7 +144,7 @@ def test_partial_update_with_a_sequence_group(writes: list[list[Row]], buffer: s
                 known["s"], known["g"] = row["s"], row["g"]
     with TemporaryDirectory() as folder:
         options = {"merge-engine": "partial-update", "fields.s.sequence-group": "g", **common(buffer, producer)}
-        assert written(folder, writes, options, mode) == settled(state, mode)
+        assert written(folder, writes, options, mode) == finalized(state, mode)
 
 
 @settings(max_examples=15, deadline=None)
@@ -167,7 +167,7 @@ def test_aggregation(writes: list[list[Row]], buffer: str, producer: str, mode: 
             "fields.s.aggregate-function": "max",
             **common(buffer, producer),
         }
-        assert written(folder, writes, options, mode) == settled(state, mode)
+        assert written(folder, writes, options, mode) == finalized(state, mode)
 
 
 @settings(max_examples=15, deadline=None)

@@ -24,7 +24,7 @@ from lakebed.kernel.sizing import finalize
 from lakebed.kernel.sizing.file_counts import in_bounds
 from lakebed.spark.sink import SinkInput, write_task
 from lakebed.spark.stream_sink import reports, slow_start
-from lakebed.verbs.write import settled
+from lakebed.verbs.write import finalized
 from tests.iceberg_tables import make_table
 from tests.spark.tables import as_bag, changes_of
 
@@ -117,7 +117,7 @@ def test_a_column_that_is_not_given_takes_its_default(tmp_path: Path) -> None:
     taken = SinkInput.of(given.schema, sink, table.location)
     messages, rows = write_task(sink, iter([taken.take(given)]))
     assert rows == 2
-    sink.commit(1, settled(sink, messages, lakebed.LocalEngine(1)))
+    sink.commit(1, finalized(sink, messages, lakebed.LocalEngine(1)))
     assert table.read().read_all().to_pylist() == [{"id": 1, "d": 6}, {"id": 2, "d": 6}]
 
 

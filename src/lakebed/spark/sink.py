@@ -29,7 +29,7 @@ from lakebed.spark import worker
 from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.failures import spoken_plainly
 from lakebed.spark.types import arrow_schema, conform, fits
-from lakebed.verbs.write import Mode, NarrowSink, Sink, settled, swept
+from lakebed.verbs.write import Mode, NarrowSink, Sink, finalized, swept
 
 PARALLELISM_OPTION = "sink.parallelism"
 """How many tasks write (Flink's name for it); default: the session's parallelism."""
@@ -52,7 +52,7 @@ def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[s
     sink = table.sink(Mode.parse(mode))
     with swept(sink):
         written = write_files(df, sink, table.location, parallelism)
-        made = settled(sink, written.messages, SparkEngine(df.sparkSession, parallelism))
+        made = finalized(sink, written.messages, SparkEngine(df.sparkSession, parallelism))
         return sink.commit(BATCH_IDENTIFIER, made)
 
 

@@ -33,7 +33,7 @@ from lakebed.spark.types import arrow_schema, spark_schema
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
-from lakebed.verbs.write import Mode, Sink, settled, swept
+from lakebed.verbs.write import Mode, Sink, finalized, swept
 
 _log = redacting_logger("lakebed.spark")
 
@@ -242,7 +242,7 @@ class WriteJob:
     def commit(self, messages: Sequence[Sequence[CommitMessage]]) -> None:
         """Publish all tasks' messages."""
         with swept(self.sink):
-            every = settled(self.sink, [message for task in messages for message in task], LocalEngine())
+            every = finalized(self.sink, [message for task in messages for message in task], LocalEngine())
             notes = self.sink.commit(BATCH_IDENTIFIER, every).notes
         for note in notes:
             _log.warning("%s: %s", self.location, note)

@@ -27,7 +27,7 @@ from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.failures import speak_plainly
 from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, write_files
 from lakebed.spark.types import arrow_schema
-from lakebed.verbs.write import Mode, settled, swept
+from lakebed.verbs.write import Mode, finalized, swept
 
 USER_FILE = "lakebed-commit-user"
 """In the checkpoint folder: the commit user of the query."""
@@ -114,7 +114,7 @@ class StreamSink:
         sink = formats.open_table(self.location, self.options).sink(Mode.APPEND, commit_user=self.user)
         with swept(sink):
             written = write_files(df, sink, self.location, self.parallelism)
-            made = settled(sink, written.messages, SparkEngine(df.sparkSession, self.parallelism))
+            made = finalized(sink, written.messages, SparkEngine(df.sparkSession, self.parallelism))
             result = sink.commit(batch_id, made)
         report = BatchReport(batch_id, written.rows, result.instant, str(result.outcome), result.notes)
         for note in afterwards("its report is not kept", lambda: self._keep(report)):

@@ -17,7 +17,7 @@ from lakebed.errors import UsageError
 from lakebed.kernel.engine import LocalEngine
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult
 from lakebed.redaction import redacting_logger
-from lakebed.verbs.write import TaskWriter, TwoPhaseSink, settled
+from lakebed.verbs.write import TaskWriter, TwoPhaseSink, finalized
 
 _LOG = redacting_logger("lakebed.write")
 
@@ -47,7 +47,7 @@ class TableWriter:
     def prepare_commit(self) -> list[CommitMessage]:
         """Write all rows into files and say which; nothing is visible yet."""
         finished = self._writer.finish() if self._writer is not None else ()
-        messages = list(settled(self._sink, finished, LocalEngine(self._threads)))
+        messages = list(finalized(self._sink, finished, LocalEngine(self._threads)))
         self._prepared += messages
         return messages
 

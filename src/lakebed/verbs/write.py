@@ -105,10 +105,10 @@ class NarrowSink(Protocol):
 
 
 @runtime_checkable
-class SettlingSink(Protocol):
+class FinalizingSink(Protocol):
     """A sink whose tasks stage rows, which become files of the right size once all of them are known."""
 
-    def settle(self, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
+    def finalize(self, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
         """Make files of what tasks have staged, on an engine; what was staged is removed, also when it fails."""
         ...
 
@@ -134,6 +134,6 @@ def swept(sink: Sink) -> Iterator[None]:
                 sink.sweep()
 
 
-def settled(sink: Sink, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
+def finalized(sink: Sink, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
     """The messages to commit, of what all tasks of a write have given: as they are, or once files are made of them."""
-    return sink.settle(messages, engine) if isinstance(sink, SettlingSink) else messages
+    return sink.finalize(messages, engine) if isinstance(sink, FinalizingSink) else messages

@@ -13,7 +13,7 @@ from pyiceberg.manifest import ManifestContent
 from pyiceberg.manifest import ManifestFile as PyManifest
 
 from lakebed.errors import CorruptError
-from lakebed.formats.iceberg.catalog.table import PathTable
+from lakebed.formats.iceberg.catalog.table import HadoopTable
 from lakebed.formats.iceberg.codec.avro_file import decode_columns, open_container
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile, decode_manifest_list
 from lakebed.formats.iceberg.codec.manifest_write import ManifestEncoder, encode_manifest_list
@@ -28,7 +28,7 @@ TABLES = names("iceberg")
 
 
 def all_manifests(name: str) -> tuple[Files, TableMetadata, list[ManifestFile]]:
-    access = PathTable(open_store(unpack("iceberg", name)))
+    access = HadoopTable(open_store(unpack("iceberg", name)))
     metadata = access.load().metadata
     found = {m.path: m for s in metadata.snapshots.values() for m in read_manifest_list(access.files, s)}
     return access.files, metadata, list(found.values())
@@ -81,7 +81,7 @@ def test_a_manifest_written_again_says_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_manifest_list_written_again_says_the_same(name: str) -> None:
-    access = PathTable(open_store(unpack("iceberg", name)))
+    access = HadoopTable(open_store(unpack("iceberg", name)))
     metadata = access.load().metadata
     for snapshot in metadata.snapshots.values():
         header, theirs = records(access.files.read(snapshot.manifest_list))

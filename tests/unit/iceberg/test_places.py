@@ -16,7 +16,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import DataCleanedError, LakebedError, ReadWarning, UnsupportedError, UsageError
-from lakebed.formats.iceberg.catalog.hadoop import PathTable
+from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.data_files import DataFile
 from lakebed.formats.iceberg.files import Files
@@ -340,4 +340,4 @@ def test_files_pickle_with_their_places(tmp_path: Path) -> None:
     files = Files(open_store(tmp_path), named=["/x"], made_at="/old", locked="why")
     same = pickle.loads(pickle.dumps(files))
     assert (same.home.location, same.named, same.made_at, same.locked) == (str(tmp_path), ("/x",), "/old", "why")
-    assert PathTable(open_store(tmp_path)).moved_from == ""
+    assert HadoopTable(open_store(tmp_path)).moved_from == ""

@@ -19,7 +19,7 @@ from lakebed.formats.paimon.write import small_files as gather_module
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.kernel.engine import Engine
 from lakebed.model.commit import CommitMessage, CommitResult
-from lakebed.verbs.write import settled
+from lakebed.verbs.write import finalized
 from tests.unit.paimon.conftest import Make, contents, rows
 from tests.unit.paimon.test_spill import files
 
@@ -51,7 +51,7 @@ def unrouted(table: lakebed.Table, parts: Iterable[pa.Table], engine: Engine | N
     """A write whose tasks know nothing of each other."""
     sink = table.sink()
     assert isinstance(sink, PaimonSink)
-    return sink.commit(1, settled(sink, tasks(sink, parts), engine or LocalEngine()))
+    return sink.commit(1, finalized(sink, tasks(sink, parts), engine or LocalEngine()))
 
 
 def test_the_later_task_wins_and_each_bucket_gets_one_file(make: Make) -> None:

@@ -120,7 +120,7 @@ def test_files_follow_the_bytes_at_any_number_of_tasks(
     messages = staged_by_tasks(sink, data, tasks)
     assert len(waiting(table)) == tasks
     assert list(Path(table.location).rglob("data-*")) == []
-    sink.commit(1, sink.settle(messages, engine))
+    sink.commit(1, sink.finalize(messages, engine))
     sizes = check(table, data)
     assert max(map(len, sizes.values())) > 4
     assert not by or sorted(map(len, sizes.values()))[:30] == [1] * 30
@@ -167,7 +167,7 @@ def test_rows_beyond_the_buffer_wait_on_disk(tmp_path: Path, spillable: str) -> 
 def test_rows_stay_in_their_order(tmp_path: Path) -> None:
     table, data = table_of(tmp_path / "t", ()), skewed()
     sink = sink_of(table)
-    sink.commit(1, sink.settle(staged_by_tasks(sink, data, 5), LocalEngine()))
+    sink.commit(1, sink.finalize(staged_by_tasks(sink, data, 5), LocalEngine()))
     assert table.read().read_all().equals(data)
 
 
@@ -180,7 +180,7 @@ def test_a_sample_that_misleads_is_put_right(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(AppendFileMaker, "measure", lie)
     table, data = table_of(tmp_path / "t"), skewed()
     sink = sink_of(table)
-    sink.commit(1, sink.settle(staged_by_tasks(sink, data, 3), LocalEngine()))
+    sink.commit(1, sink.finalize(staged_by_tasks(sink, data, 3), LocalEngine()))
     check(table, data)
 
 
@@ -205,7 +205,7 @@ def test_a_failed_or_aborted_write_leaves_nothing(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(AppendFileMaker, "make", fail)
     with pytest.raises(RuntimeError, match="no"):
-        sink.settle(staged_by_tasks(sink, data, 3), LocalEngine())
+        sink.finalize(staged_by_tasks(sink, data, 3), LocalEngine())
     assert waiting(table) == []
     assert [path for path in Path(table.location).rglob("data-*") if path.is_file()] == []
     assert table.history() == []
@@ -225,7 +225,7 @@ def test_an_overwrite_replaces_the_partitions_of_its_rows(make: Make) -> None:
     table.write(rows(*((day, i, "old", i) for i, day in enumerate("aabbc"))))
     sink = sink_of(table, Mode.OVERWRITE)
     data = rows(("b", 8, "new", 1), ("d", 9, "new", 1))
-    sink.commit(1, sink.settle(staged_by_tasks(sink, data, 2), LocalEngine()))
+    sink.commit(1, sink.finalize(staged_by_tasks(sink, data, 2), LocalEngine()))
     assert [row[:3] for row in contents(table)] == [
         ("a", 0, "old"), ("a", 1, "old"), ("b", 8, "new"), ("c", 4, "old"), ("d", 9, "new"),
     ]  # fmt: skip

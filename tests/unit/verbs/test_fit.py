@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakebed.errors import SchemaError
-from lakebed.kernel.rows.conform import fit
+from lakebed.kernel.rows.conform import conform
 
 NUMBER = pa.field("n", pa.int64(), False)
 LISTS = pa.list_(pa.field("element", pa.int64(), False))
@@ -25,7 +25,7 @@ def _loose(kind: pa.DataType) -> pa.DataType:
 
 def _fitted(kind: pa.DataType, values: list[Any], loose: bool) -> list[Any]:
     data = pa.table([pa.array([None, *values], _loose(kind) if loose else kind).slice(1)], ["c"])
-    found: list[Any] = fit(data, pa.schema([("c", kind)]), "t")["c"].to_pylist()
+    found: list[Any] = conform(data, pa.schema([("c", kind)]), "t")["c"].to_pylist()
     return found
 
 

@@ -20,7 +20,7 @@ from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.files import open_store
 from lakebed.kernel.files.store import Store
 from lakebed.kernel.sizing.file_counts import in_bounds
-from lakebed.kernel.sizing.finalize import FileSize, settle
+from lakebed.kernel.sizing.finalize import FileSize, finalize
 from lakebed.kernel.sizing.ranges import RangeSplitter
 from lakebed.kernel.sizing.staging import Grouped, Place, Run, Staged, StagedBuckets, Stager, grouped
 from lakebed.kernel.sort_keys import Direction, comparable, thinned, with_ties
@@ -115,7 +115,7 @@ def test_files_follow_bytes(tmp_path: Path, parallelism: int, lie: float, ranges
     buckets = StagedBuckets(staged, SCHEMA)
     assert int(buckets.rows.sum()) == len(whole)
     splitter = RangeSplitter(store, "again", SCHEMA, keys) if ranges else None
-    files = settle(buckets, Maker(store, lie), LocalEngine(2), TARGET, GREATEST, splitter)
+    files = finalize(buckets, Maker(store, lie), LocalEngine(2), TARGET, GREATEST, splitter)
     for bucket in range(6):
         mine = [file for file in files if file[0].startswith(f"{bucket}/")]
         assert in_bounds(len(mine), sum(file[1] for file in mine), TARGET, GREATEST), mine
@@ -159,7 +159,7 @@ def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
     store = open_store(tmp_path / "t")
     buckets = StagedBuckets(stage(store, [rows_of(20_000, 5)]), SCHEMA)
     with pytest.raises(RuntimeError, match="no"):
-        settle(buckets, Maker(store, fail_at=3), LocalEngine(2), TARGET, GREATEST)
+        finalize(buckets, Maker(store, fail_at=3), LocalEngine(2), TARGET, GREATEST)
     assert not list((tmp_path / "t").glob("*/*.parquet"))
 
 
@@ -200,7 +200,7 @@ class NoEngine:
 def test_little_data_is_written_without_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(tmp_path / "t")
     buckets = StagedBuckets(stage(store, [rows_of(5000, 8)]), SCHEMA)
-    assert sum(rows for _, _, rows in settle(buckets, Maker(store), NoEngine(), TARGET, GREATEST)) == 5000
+    assert sum(rows for _, _, rows in finalize(buckets, Maker(store), NoEngine(), TARGET, GREATEST)) == 5000
     monkeypatch.setattr("lakebed.kernel.sizing.finalize.HERE_BYTES", 1000)
     with pytest.raises(AssertionError, match="it was asked"):
-        settle(buckets, Maker(store), NoEngine(), TARGET, GREATEST)
+        finalize(buckets, Maker(store), NoEngine(), TARGET, GREATEST)

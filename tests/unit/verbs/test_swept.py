@@ -12,7 +12,7 @@ import pytest
 import lakebed
 from lakebed.errors import StorageError
 from lakebed.kernel.engine import LocalEngine
-from lakebed.verbs.write import Mode, Sink, StagingSink, settled, swept
+from lakebed.verbs.write import Mode, Sink, StagingSink, finalized, swept
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 ROWS = 20_000
@@ -49,7 +49,7 @@ def test_a_loser_leaves_neither_file_nor_folder(tmp_path: Path, format: str) -> 
             else:
                 writer.finish()
         assert len(waiting(tmp_path)) >= 1
-        sink.commit(1, settled(sink, messages, LocalEngine()))
+        sink.commit(1, finalized(sink, messages, LocalEngine()))
         assert waiting(tmp_path)
     assert waiting(tmp_path) == []
     assert sorted(table.read(columns=["id"]).read_all().column("id").to_pylist()) == list(range(ROWS))
@@ -64,7 +64,7 @@ def test_another_write_keeps_what_it_staged(tmp_path: Path, format: str) -> None
     messages = writer.finish()
     with swept(sink):
         sink.task_writer().abort()
-    other.commit(1, settled(other, messages, LocalEngine()))
+    other.commit(1, finalized(other, messages, LocalEngine()))
     assert table.read().read_all().num_rows == ROWS
 
 

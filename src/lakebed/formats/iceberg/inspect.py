@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import DataCleanedError, LakebedError, UnsupportedError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog.operations import Loaded, TableAccess
+from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, Snapshot, TableMetadata
 from lakebed.formats.iceberg.expire.options import OPTIONS as EXPIRE
@@ -35,7 +35,7 @@ _MANY_MANIFESTS = 50
 _LARGE_METADATA = 16 << 20
 
 
-def inspect(access: TableAccess, branch: str, options: Mapping[str, str] = {}) -> TableReport:
+def inspect(access: TableOperations, branch: str, options: Mapping[str, str] = {}) -> TableReport:
     """The report of one branch. A file of the metadata that is missing or damaged is a finding, no error.
 
     `options` are those of `expire`, and table properties that lie over the table's own. OptionError for others.
@@ -62,7 +62,7 @@ def inspect(access: TableAccess, branch: str, options: Mapping[str, str] = {}) -
 
 @dataclass(slots=True)
 class _Report:
-    access: TableAccess
+    access: TableOperations
     loaded: Loaded
     branch: str
     asked: Options

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError, NotInHistoryError
-from lakebed.formats.iceberg.catalog.operations import TableAccess
+from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.files import Files
@@ -21,7 +21,7 @@ from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 _LOOKS = 5
 
 
-def held_files(access: TableAccess, paths: Collection[str]) -> set[str]:
+def held_files(access: TableOperations, paths: Collection[str]) -> set[str]:
     """Those of the paths that are live data or delete files of any snapshot.
 
     Raises what reading the metadata raises; then nothing is known and nothing may be removed.

@@ -18,11 +18,11 @@ from lakebed.errors import (
     UsageError,
 )
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog.hadoop import PathTable
+from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import (
     LostRaceError,
     OutcomeUnknownError,
-    TableAccess,
+    TableOperations,
     refuse_writing,
 )
 from lakebed.formats.iceberg.catalog.table import CatalogTable, parse_identifier
@@ -74,10 +74,10 @@ class IcebergTable(Table):
     format: ClassVar[str] = "iceberg"
     unknown_to_format: ClassVar[Mapping[str, str]] = {"archive": "Its history is bounded by expiring snapshots"}
 
-    def __init__(self, store: Store, options: Mapping[str, str] = {}, access: TableAccess | None = None) -> None:
+    def __init__(self, store: Store, options: Mapping[str, str] = {}, access: TableOperations | None = None) -> None:
         super().__init__(store, options)
         self.branch = _OPTIONS.parse(options)[opt.BRANCH]
-        self.access = access or PathTable(store, options)
+        self.access = access or HadoopTable(store, options)
         self.metadata.head(self.branch)
 
     @classmethod
@@ -103,7 +103,7 @@ class IcebergTable(Table):
         version, properties = table_properties(options)
         columns = new_schema(schema, primary_key, version, store.location)
         spec = new_spec(columns, partition_by, store.location)
-        access = PathTable(store, options, places_of(properties))  # the caller names them, here and now
+        access = HadoopTable(store, options, places_of(properties))  # the caller names them, here and now
         try:
             access.create(new_metadata(store.location, columns, spec, version, properties))
         except LostRaceError as error:
@@ -311,7 +311,7 @@ class IcebergTable(Table):
         snapshots, and the next metadata version names them. UnsupportedError for a catalog's table, and where files did
         not come along; CommitConflictError when another change was faster.
         """
-        if not isinstance(self.access, PathTable):
+        if not isinstance(self.access, HadoopTable):
             raise UnsupportedError(
                 "the place of a catalog's table is the catalog's", table=self.access.name,
                 todo="Register the metadata file of the new place with the catalog",

@@ -1,8 +1,8 @@
 """A constant of a `where` in the type of the column that it is compared with, so that the comparison is exact.
 
 The rule is SQL's: a constant that the column's type cannot hold (300 against a tinyint, 1.255 against a decimal(10, 2))
-still compares by its value, it is neither rounded nor refused. What Spark would settle by a cast that hides mistakes (a
-number against a text) is refused.
+still compares by its value, it is neither rounded nor refused. What Spark would settle by a cast that hides mistakes
+(a number against a text) is refused.
 """
 
 from __future__ import annotations

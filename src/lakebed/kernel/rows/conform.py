@@ -18,7 +18,7 @@ from lakebed.model.rowkind import ROW_KIND_COLUMN
 _KIND_EXTRA = {ROW_KIND_COLUMN: pa.string()}
 
 
-def check_fit(given: pa.Schema, wanted: pa.Schema, table: str) -> None:
+def check_conformable(given: pa.Schema, wanted: pa.Schema, table: str) -> None:
     """Raise SchemaError when columns of that schema cannot become rows of `wanted`, before any row is there."""
     check_input(given, wanted, table=table, extra=_KIND_EXTRA)
     if len(set(given.names)) != len(given.names):
@@ -28,7 +28,7 @@ def check_fit(given: pa.Schema, wanted: pa.Schema, table: str) -> None:
             raise _misfit(field.name, field.type, wanted.field(field.name).type, table)
 
 
-def fit(
+def conform(
     data: pa.Table, wanted: pa.Schema, table: str, absent: Callable[[pa.Field, int], pa.Array] | None = None
 ) -> pa.Table:
     """The columns of `wanted`, in its order and types, one chunk each; columns not given are null, or what `absent`

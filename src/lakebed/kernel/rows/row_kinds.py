@@ -23,7 +23,7 @@ _CODES = np.array(list(_TEXTS.values()), np.int8)
 
 
 @dataclass(frozen=True, slots=True)
-class KindRule:
+class RowKindRule:
     """Where kinds come from and which are dropped. `field` is a column of the table or "", `default` the kind of rows
     that say none."""
 

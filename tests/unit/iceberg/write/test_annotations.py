@@ -22,7 +22,7 @@ from pyiceberg.types import (
 )
 
 from lakebed.errors import UnsupportedError
-from lakebed.formats.iceberg.catalog.table import PathTable
+from lakebed.formats.iceberg.catalog.table import HadoopTable
 from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, ROW_ID, VariantType
 from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.data_files import DataFile, Metrics
@@ -70,7 +70,7 @@ def annotations(path: str) -> dict[int, tuple[int, bytes]]:
 def lake(folder: Path, schema: Schema = EVERYWHERE) -> Lake:
     """pyiceberg makes no metadata with variants."""
     store = open_store(folder)
-    PathTable(store).create(new_metadata(str(folder), schema, PartitionSpec(), 3, {}))
+    HadoopTable(store).create(new_metadata(str(folder), schema, PartitionSpec(), 3, {}))
     return Lake.at(str(folder))
 
 

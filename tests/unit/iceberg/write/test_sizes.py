@@ -71,7 +71,7 @@ def write_by_tasks(table: IcebergTable, data: pa.Table, tasks: int, **options: o
         for batch in data.slice(start, size).to_batches(max_chunksize=4000):
             writer.write(batch)
         messages += writer.finish()
-    sink.commit(BATCH_IDENTIFIER, sink.settle(messages, LocalEngine(tasks)))
+    sink.commit(BATCH_IDENTIFIER, sink.finalize(messages, LocalEngine(tasks)))
 
 
 @pytest.mark.parametrize("tasks", [2, 4, 8, 16])

@@ -36,7 +36,7 @@ _ATTEMPTS = 5
 _WAIT_SECONDS = 0.05
 
 
-class PathTable:
+class HadoopTable:
     """A table that is found by its path alone. Picklable."""
 
     def __init__(self, store: Store, options: Mapping[str, str] = {}, named: Sequence[str] = ()) -> None:

@@ -33,7 +33,7 @@ class OutcomeUnknownError(Exception):
     """Nobody said whether the commit was published."""
 
 
-class TableAccess(Protocol):
+class TableOperations(Protocol):
     """A table's place in the world. `name` is for people: its path or its name in the catalog."""
 
     @property
@@ -64,7 +64,7 @@ class TableAccess(Protocol):
         ...
 
 
-def refuse_writing(access: TableAccess, base: Loaded) -> None:
+def refuse_writing(access: TableOperations, base: Loaded) -> None:
     """UnsupportedError for a table that may not be changed, or that wants new files where it may not touch anything or
     named by code of its own; asked before the first of them is written."""
     access.refuse_changes(base)

@@ -36,12 +36,12 @@ from lakebed.formats.iceberg.catalog.client import (
     published_nothing,
 )
 from lakebed.formats.iceberg.catalog.file_io import storage_options
-from lakebed.formats.iceberg.catalog.hadoop import PathTable
+from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import (
     Loaded,
     LostRaceError,
     OutcomeUnknownError,
-    TableAccess,
+    TableOperations,
     check,
     clean_log,
 )
@@ -54,8 +54,15 @@ from lakebed.kernel.files.credentials import credentials_from, is_secret
 from lakebed.kernel.files.places import named_places
 
 __all__ = [
-    "CATALOG_OPTIONS", "CatalogTable", "Identifier", "Loaded", "LostRaceError", "OutcomeUnknownError", "PathTable",
-    "TableAccess", "parse_identifier",
+    "CATALOG_OPTIONS",
+    "CatalogTable",
+    "HadoopTable",
+    "Identifier",
+    "Loaded",
+    "LostRaceError",
+    "OutcomeUnknownError",
+    "TableOperations",
+    "parse_identifier",
 ]  # fmt: skip
 
 _NAME = re.compile(r"^([A-Za-z0-9_][A-Za-z0-9_-]+):([^/\\:]+)\.([^./\\:]+)$")

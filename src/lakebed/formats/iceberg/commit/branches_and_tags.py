@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from lakebed.errors import NotInHistoryError, UsageError
-from lakebed.formats.iceberg.catalog.operations import TableAccess
+from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.updates import Words, ref_is
 from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.snapshot import Position, snapshot_at
 
 
-def create_tag(access: TableAccess, name: str, position: Position, branch: str) -> int:
+def create_tag(access: TableOperations, name: str, position: Position, branch: str) -> int:
     """Name a snapshot, the head of the branch when none is given; the snapshot's id.
 
     UsageError for a name that is taken, NotInHistoryError without a snapshot.
@@ -18,12 +18,12 @@ def create_tag(access: TableAccess, name: str, position: Position, branch: str) 
     return _create(access, name, position, branch, "tag")
 
 
-def create_branch(access: TableAccess, name: str, position: Position, branch: str) -> int:
+def create_branch(access: TableOperations, name: str, position: Position, branch: str) -> int:
     """Start a branch at a snapshot, the head of another branch when none is given; the snapshot's id."""
     return _create(access, name, position, branch, "branch")
 
 
-def delete_ref(access: TableAccess, name: str, is_branch: bool) -> None:
+def delete_ref(access: TableOperations, name: str, is_branch: bool) -> None:
     """Remove a tag or branch; NotInHistoryError when there is none. `main` cannot go."""
     word = "branch" if is_branch else "tag"
     if name == MAIN:
@@ -41,7 +41,7 @@ def delete_ref(access: TableAccess, name: str, is_branch: bool) -> None:
     change_metadata(access, decide)
 
 
-def _create(access: TableAccess, name: str, position: Position, branch: str, word: str) -> int:
+def _create(access: TableOperations, name: str, position: Position, branch: str, word: str) -> int:
     found: list[int] = []
 
     def decide(metadata: TableMetadata) -> tuple[list[Words], list[Words]]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.iceberg.catalog.operations import TableAccess
+from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN
 from lakebed.formats.iceberg.commit import conflicts
@@ -30,7 +30,7 @@ _NOTHING = CommitResult("", Outcome.SKIPPED)
 
 
 def append(
-    access: TableAccess, added: Sequence[DataFile], *, branch: str = MAIN, properties: Mapping[str, str] = {},
+    access: TableOperations, added: Sequence[DataFile], *, branch: str = MAIN, properties: Mapping[str, str] = {},
     options: Mapping[str, str] = {},
 ) -> CommitResult:  # fmt: skip
     """Add data files. Never conflicts; nothing is committed when there are none."""
@@ -41,7 +41,7 @@ def append(
 
 
 def overwrite(
-    access: TableAccess, added: Sequence[DataFile], drop: Drop = None, *, branch: str = MAIN,
+    access: TableOperations, added: Sequence[DataFile], drop: Drop = None, *, branch: str = MAIN,
     properties: Mapping[str, str] = {}, options: Mapping[str, str] = {}, dynamic: bool = False,
 ) -> CommitResult:  # fmt: skip
     """Replace all files (`drop` None), or those of some partitions, by new ones.
@@ -63,7 +63,7 @@ def overwrite(
 
 
 def row_delta(
-    access: TableAccess, added: Sequence[DataFile], deletes: Sequence[DeleteFile], *,
+    access: TableOperations, added: Sequence[DataFile], deletes: Sequence[DeleteFile], *,
     removed: Iterable[DataFile | DeleteFile] = (), start_snapshot_id: int | None = None,
     referenced: Collection[str] = (), touched: conflicts.Touched | None = None,
     touched_deletes: conflicts.Touched | None = None, branch: str = MAIN, properties: Mapping[str, str] = {},
@@ -97,7 +97,7 @@ def row_delta(
 
 
 def replace(
-    access: TableAccess, start_snapshot_id: int | None, removed: Iterable[DataFile | DeleteFile],
+    access: TableOperations, start_snapshot_id: int | None, removed: Iterable[DataFile | DeleteFile],
     added: Sequence[DataFile], properties: Mapping[str, str] = {}, *, starting_sequence_number: bool = True,
     added_deletes: Sequence[DeleteFile] = (), branch: str = MAIN, options: Mapping[str, str] = {},
 ) -> CommitResult:  # fmt: skip

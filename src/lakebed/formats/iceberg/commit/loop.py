@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError, TableAccess
+from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError, TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.updates import Words, ref_is, same_table
@@ -51,7 +51,7 @@ def _nothing_more(metadata: TableMetadata, snapshot: Words) -> Sequence[Words]:
 
 
 def commit_snapshot(
-    access: TableAccess, produce: Producer, branch: str = MAIN, properties: Mapping[str, str] = {},
+    access: TableOperations, produce: Producer, branch: str = MAIN, properties: Mapping[str, str] = {},
     options: Mapping[str, str] = {}, stage_only: bool = False, also: Also = _nothing_more,
 ) -> CommitResult:  # fmt: skip
     """One new snapshot at the head of a branch, which is made when it does not exist yet.
@@ -66,7 +66,7 @@ def commit_snapshot(
 
 
 def change_metadata(
-    access: TableAccess, decide: Callable[[TableMetadata], tuple[Sequence[Words], Sequence[Words]]],
+    access: TableOperations, decide: Callable[[TableMetadata], tuple[Sequence[Words], Sequence[Words]]],
     options: Mapping[str, str] = {},
 ) -> Loaded:  # fmt: skip
     """Changes of the metadata alone: `decide` gives requirements and updates for what it sees, anew for each attempt.
@@ -102,7 +102,7 @@ class _Commit:
     """One commit over all its attempts."""
 
     def __init__(
-        self, access: TableAccess, produce: Producer, branch: str, properties: Mapping[str, str],
+        self, access: TableOperations, produce: Producer, branch: str, properties: Mapping[str, str],
         options: Mapping[str, str], stage_only: bool, also: Also,
     ) -> None:  # fmt: skip
         self._access, self._produce, self._branch, self._also = access, produce, branch, also
@@ -184,7 +184,7 @@ class _Commit:
         return opt.properties(metadata.properties, self._given)
 
 
-def _unknown(access: TableAccess, error: Exception) -> CommitUnknownError:
+def _unknown(access: TableOperations, error: Exception) -> CommitUnknownError:
     return CommitUnknownError(
         "it is not known whether the commit landed", table=access.name, why=str(error),
         todo="Its files are kept. Look at table.history() before you commit again; what it left behind, the removal of "

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from lakebed.errors import LakebedError, OptionError, UsageError
 from lakebed.formats.iceberg import layout
-from lakebed.formats.iceberg.catalog.operations import Loaded, TableAccess
+from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.expire import options as mine
@@ -31,7 +31,7 @@ _DAY_MS = 86_400_000
 _DEFAULT_AGE_MS, _LEAST_AGE_MS = 3 * _DAY_MS, _DAY_MS
 
 
-def remove_orphans(access: TableAccess, options: Options, dry_run: bool) -> ExpireResult:
+def remove_orphans(access: TableOperations, options: Options, dry_run: bool) -> ExpireResult:
     """Remove orphan files older than `orphan-files-older-than`; younger ones are named in `kept`.
 
     UsageError when a file's path is known under another scheme or host (`prefix-mismatch-mode`).
@@ -93,7 +93,7 @@ def _remove_staging_folders(
                 files.remove_empty(entry.path)
 
 
-def _reaching(access: TableAccess, folder: str) -> Files:
+def _reaching(access: TableOperations, folder: str) -> Files:
     """The table's files, and those below the folder that the caller named.
 
     UsageError for the table's own folder by another name: the metadata knows its files under their own.

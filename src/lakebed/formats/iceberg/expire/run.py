@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog.operations import TableAccess
+from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, Ref, Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.updates import Words, ref_is
@@ -53,7 +53,7 @@ class ExpirePlan:
         return (*found, *(f"branch or tag {name} goes: its snapshot is too old" for name in self.refs))
 
 
-def expire(access: TableAccess, options: Options, dry_run: bool) -> ExpireResult:
+def expire(access: TableOperations, options: Options, dry_run: bool) -> ExpireResult:
     """Expire snapshots by the options, the refs' rules and the table's properties, and remove their files.
 
     A file that cannot be removed is named in `kept`; the snapshots are expired all the same.
@@ -267,7 +267,7 @@ def outside(files: Files, paths: Sequence[str]) -> list[Skipped]:
     return [Skipped(path, why) for path in paths if not files.reaches(path)]
 
 
-def refuse_without_gc(access: TableAccess, metadata: TableMetadata, options: Options) -> None:
+def refuse_without_gc(access: TableOperations, metadata: TableMetadata, options: Options) -> None:
     """UnsupportedError for a table whose files may not be deleted."""
     if not opt.properties(metadata.properties, _texts(options))[opt.GC_ENABLED]:
         raise UnsupportedError(

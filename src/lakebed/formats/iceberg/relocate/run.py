@@ -17,7 +17,7 @@ from typing import Any
 from pyiceberg.schema import Schema
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, NotWrittenError, UnsupportedError
-from lakebed.formats.iceberg.catalog.hadoop import PathTable
+from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.puffin import read_footer, write_puffin
@@ -45,7 +45,7 @@ _PLACES = (
 )  # fmt: skip
 
 
-def relocate(table: PathTable, dry_run: bool) -> RelocateResult:
+def relocate(table: HadoopTable, dry_run: bool) -> RelocateResult:
     """Make the folder where the table was opened its place.
 
     Raises UnsupportedError for a catalog's table and for one of which files did not come along, CommitConflictError
@@ -70,7 +70,7 @@ def relocate(table: PathTable, dry_run: bool) -> RelocateResult:
     return RelocateResult(moved_from, files.home.location, len(move.manifests), len(move.deletes), dry_run)
 
 
-def _publish(table: PathTable, loaded: Loaded, document: Mapping[str, Any], move: _Move) -> None:
+def _publish(table: HadoopTable, loaded: Loaded, document: Mapping[str, Any], move: _Move) -> None:
     """Claims the next version. The new files go only where it certainly does not name them."""
     try:
         table.publish(loaded, document)

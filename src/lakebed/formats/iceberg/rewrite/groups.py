@@ -19,12 +19,12 @@ from lakebed.formats.iceberg.rewrite.plan import PlannedGroup
 from lakebed.formats.iceberg.rewrite.ranges import LEAST_BYTES, in_ranges
 from lakebed.formats.iceberg.rewrite.scan import ChosenFiles
 from lakebed.formats.iceberg.rewrite.task import (
+    RewriteStrategy,
     RewriteTask,
     Stop,
     StoppedError,
     TaskResult,
     TaskRunner,
-    Way,
     check_rows,
 )
 from lakebed.kernel.engine import Engine
@@ -127,10 +127,12 @@ class GroupWork:
             if join:
                 some = [replace(one, data=replace(one.data, metrics=metrics.get(one.data.path))) for one in some]
                 join = self._may_join(some, lineage=self._runner.lineage)
-            way = Way.JOIN if join else Way.ENCODE
+            way = RewriteStrategy.JOIN if join else RewriteStrategy.ENCODE
             if group.repartitioned or self._runner.order is not None:
-                way = Way.ARRANGE
-            ranged = way is Way.ARRANGE and not group.repartitioned and self._is_too_much_for_one(group, total)
+                way = RewriteStrategy.ARRANGE
+            ranged = (
+                way is RewriteStrategy.ARRANGE and not group.repartitioned and self._is_too_much_for_one(group, total)
+            )
             found.append(Group(group, self._tasks(number, group, some, way, len(planned), ranged), ranged))
         return found
 
@@ -146,16 +148,23 @@ class GroupWork:
         )
 
     def _tasks(
-        self, number: int, group: PlannedGroup, some: Sequence[FileTask], way: Way, groups: int, ranged: bool
+        self,
+        number: int,
+        group: PlannedGroup,
+        some: Sequence[FileTask],
+        way: RewriteStrategy,
+        groups: int,
+        ranged: bool,
     ) -> list[RewriteTask]:
         """A group as tasks: one a file where files are joined, as many as run at once where they are encoded, but
         then of several files each: a task can even its files out only among themselves."""
         outputs, most = group.about.files_after, self._engine.parallelism
         sizes = np.array([one.data.size for one in some], np.int64)
         pieces = {
-            Way.JOIN: outputs, Way.ENCODE: min(max(1, outputs // _LEAST_OUTPUTS), max(1, most // groups)),
-            Way.ARRANGE: most if ranged else 1,
-        }[way]  # fmt: skip
+            RewriteStrategy.JOIN: outputs,
+            RewriteStrategy.ENCODE: min(max(1, outputs // _LEAST_OUTPUTS), max(1, most // groups)),
+            RewriteStrategy.ARRANGE: most if ranged else 1,
+        }[way]
         starts = even_runs(sizes, pieces).tolist()
         ends = [*starts[1:], len(some)]
         shares = [round(outputs * float(sizes[:end].sum()) / max(1, float(sizes.sum()))) for end in ends]

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError, UsageError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog.operations import TableAccess
+from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.manifest import EXISTING
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
@@ -69,7 +69,9 @@ def rewrite_what(options: Mapping[str, object]) -> tuple[str, dict[str, object]]
     return (WHAT.read(option_text(named[0])) if named else WHAT.default), rest
 
 
-def rewrite_manifests(access: TableAccess, branch: str, options: Mapping[str, object], dry_run: bool) -> RewriteResult:
+def rewrite_manifests(
+    access: TableOperations, branch: str, options: Mapping[str, object], dry_run: bool
+) -> RewriteResult:
     """Rewrite the manifests of one spec. UsageError for a spec that the table does not have.
 
     The result counts manifests and their bytes.

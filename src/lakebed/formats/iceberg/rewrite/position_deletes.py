@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import CommitUnknownError, LakebedError, OptionError
-from lakebed.formats.iceberg.catalog.operations import TableAccess
+from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.manifest import COLUMNS
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.commit import kinds
@@ -59,7 +59,7 @@ _VECTORS = 1000
 
 
 def rewrite_position_deletes(
-    access: TableAccess, branch: str, where: Where, given: Mapping[str, object], commit_options: Mapping[str, str],
+    access: TableOperations, branch: str, where: Where, given: Mapping[str, object], commit_options: Mapping[str, str],
     dry_run: bool, engine: Engine | None,
 ) -> RewriteResult:  # fmt: skip
     """Rewrite the position delete files of a branch in one REPLACE snapshot; the rows of the table stay as they are.

@@ -3,8 +3,8 @@ order as if one task had made them.
 
 Rules: the reference engine sorts by a shuffle into ranges of sampled keys, about one a file. Here the same is done in
 three steps on the engine: keys are sampled, which reads the columns of the order alone; live rows are put aside by
-range (`kernel/staging.py`); each task sorts its ranges one after the other and writes their files. The number of rows
-of a range is known by then, so that files come out even. A range is about what a task may hold in memory.
+range (`kernel/sizing/staging.py`); each task sorts its ranges one after the other and writes their files. The number
+of rows of a range is known by then, so that files come out even. A range is about what a task may hold in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ import pyarrow as pa
 from lakebed.formats.iceberg.data_files import Partition
 from lakebed.formats.iceberg.layout import staging_folder
 from lakebed.formats.iceberg.read.task import read_task
-from lakebed.formats.iceberg.rewrite.task import Pace, RewriteTask, StoppedError, TaskResult, TaskRunner, Way
+from lakebed.formats.iceberg.rewrite.task import (
+    RewriteStrategy,
+    RewriteTask,
+    RollTarget,
+    StoppedError,
+    TaskResult,
+    TaskRunner,
+)
 from lakebed.formats.iceberg.write.files import RollingWriter
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.sizing.staging import Grouped, Run, Staged, StagedBuckets, Stager, grouped
@@ -55,7 +62,7 @@ def in_ranges(
         bounds = boundaries(pa.concat_tables(samples), outputs * each)
         for part, done in zip(parts, engine.map(_Aside(runner, bounds, folder), parts), strict=True):
             staged += done.staged
-            yield TaskResult(part.group, rows=done.rows, way=Way.ARRANGE, error=done.error)
+            yield TaskResult(part.group, rows=done.rows, way=RewriteStrategy.ARRANGE, error=done.error)
             if done.error is not None:
                 return
         buckets = StagedBuckets(staged, runner.rows_schema)
@@ -187,7 +194,7 @@ class _Written:
         writer = RollingWriter(self.runner.target, task.name, self.runner.sizes.write_max)
         try:
             self._write(writer, task)
-            return TaskResult(task.group, tuple(writer.finish()), way=Way.ARRANGE)
+            return TaskResult(task.group, tuple(writer.finish()), way=RewriteStrategy.ARRANGE)
         except BaseException as error:
             writer.abort()
             if isinstance(error, Exception):
@@ -199,13 +206,13 @@ class _Written:
         runner, order, done = self.runner, self.runner.order, 0
         assert order is not None  # as above
         total = _rows(itertools.chain.from_iterable(task.files))
-        pace = Pace(runner.sizes, 0, 1)
+        pace = RollTarget(runner.sizes, 0, 1)
         for runs in task.files:
             share = task.size * _rows(runs) // total
             written = writer.closed_bytes + writer.open_bytes
             if done and writer.open_bytes + share * written / done > runner.sizes.target:
                 writer.close_file()
-                pace = Pace(runner.sizes, 0, 1)
+                pace = RollTarget(runner.sizes, 0, 1)
             pace.total += share
             done += share
             for run in runs:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, StorageError
-from lakebed.formats.iceberg.catalog.table import TableAccess
+from lakebed.formats.iceberg.catalog.table import TableOperations
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.data_files import DataFile, DeleteFile
@@ -30,11 +30,11 @@ from lakebed.formats.iceberg.rewrite.plan import Plan, PlannedGroup, plan_groups
 from lakebed.formats.iceberg.rewrite.predict import partition_notes
 from lakebed.formats.iceberg.rewrite.scan import LiveFiles
 from lakebed.formats.iceberg.rewrite.task import (
+    RewriteStrategy,
     Stop,
     StoppedError,
     TaskResult,
     TaskRunner,
-    Way,
 )
 from lakebed.formats.iceberg.write.files import WriteTarget
 from lakebed.formats.iceberg.write.routing import Router, Sorter
@@ -50,7 +50,7 @@ from lakebed.model.upkeep import RewriteResult, Skipped
 class IcebergRewrite:
     """A planned rewrite of one branch. `snapshot` is the one that was planned from, None for an empty table."""
 
-    access: TableAccess
+    access: TableOperations
     metadata: TableMetadata
     snapshot: Snapshot | None
     branch: str
@@ -65,7 +65,7 @@ class IcebergRewrite:
     @classmethod
     @looks_again
     def planned(
-        cls, access: TableAccess, branch: str, where: Where, given: Mapping[str, object],
+        cls, access: TableOperations, branch: str, where: Where, given: Mapping[str, object],
         commit_options: Mapping[str, str] = {}, delete_memory: int = DELETE_MEMORY,
     ) -> IcebergRewrite:  # fmt: skip
         """Decide what to do; nothing is changed. `where` chooses files that may hold a matching row; they are
@@ -313,7 +313,7 @@ def _of_group(group: Group) -> Exception:
 
 def _ways(results: Sequence[TaskResult]) -> list[str]:
     """What was joined, and why some was not."""
-    joined = sum(1 for one in results if one.way is Way.JOIN)
+    joined = sum(1 for one in results if one.way is RewriteStrategy.JOIN)
     found = [f"{joined} files were joined without decoding their rows"] if joined else []
     reasons = {one.note for one in results if one.note}
     return found + [f"some files could not be joined without decoding: {reason}" for reason in sorted(reasons)]

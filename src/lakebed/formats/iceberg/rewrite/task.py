@@ -28,7 +28,7 @@ from lakebed.formats.iceberg.write.routing import Bucket, Router
 from lakebed.kernel.sorting import MEMORY, Keys, sorted_batches
 
 
-class Way(StrEnum):
+class RewriteStrategy(StrEnum):
     """How the rows of a task get into new files."""
 
     JOIN = "join"
@@ -46,7 +46,7 @@ class RewriteTask:
 
     group: int
     name: str
-    way: Way
+    way: RewriteStrategy
     inputs: tuple[FileTask, ...]
     outputs: int
     repartition: bool = False
@@ -60,7 +60,7 @@ class TaskResult:
     group: int
     files: tuple[DataFile, ...] = ()
     rows: int = 0
-    way: Way = Way.ENCODE
+    way: RewriteStrategy = RewriteStrategy.ENCODE
     note: str = ""
     error: Exception | None = None
 
@@ -115,23 +115,23 @@ class TaskRunner:
 
     def _run(self, task: RewriteTask) -> TaskResult:
         note = ""
-        if task.way is Way.JOIN:
+        if task.way is RewriteStrategy.JOIN:
             try:
                 files, rows = join_files(self.target, task.name, [one.data for one in task.inputs])
-                return TaskResult(task.group, files, rows, Way.JOIN)
+                return TaskResult(task.group, files, rows, RewriteStrategy.JOIN)
             except NotJoinable as why:
                 note = str(why)
         writer = RollingWriter(self.target, task.name, self.sizes.write_max)
         try:
-            rows = self._arrange(task, writer) if task.way is Way.ARRANGE else self._encode(task, writer)
+            rows = self._arrange(task, writer) if task.way is RewriteStrategy.ARRANGE else self._encode(task, writer)
             made = tuple(writer.finish())
         except BaseException:
             writer.abort()
             raise
-        return TaskResult(task.group, made, rows, Way.ENCODE if note else task.way, note)
+        return TaskResult(task.group, made, rows, RewriteStrategy.ENCODE if note else task.way, note)
 
     def _encode(self, task: RewriteTask, writer: RollingWriter) -> int:
-        pace = Pace(self.sizes, sum(one.data.size for one in task.inputs), task.outputs)
+        pace = RollTarget(self.sizes, sum(one.data.size for one in task.inputs), task.outputs)
         rows = 0
         for one in task.inputs:
             start = pace.consumed
@@ -151,12 +151,12 @@ class TaskRunner:
         keys = ByPartition(router, self.order) if router is not None and several else self.order
         size = sum(one.data.size for one in task.inputs)
         partition = task.inputs[0].data.partition
-        paces: dict[Hashable, Pace] = {}
+        paces: dict[Hashable, RollTarget] = {}
         for batch in sorted_batches(batches, keys, self.memory) if keys is not None else batches:
             for bucket, some in _by_bucket(router, batch, partition):
                 share = size * counted.rows.get(bucket, counted.total) // max(counted.total, 1)
                 whole = len(counted.rows) <= 1
-                pace = paces.setdefault(bucket, Pace(self.sizes, share, task.outputs if whole else 0))
+                pace = paces.setdefault(bucket, RollTarget(self.sizes, share, task.outputs if whole else 0))
                 if len(paces) > 1 and pace.consumed == 0:
                     writer.close_file()
                 pace.write(writer, some, bucket.partition, size * some.num_rows // max(counted.total, 1))
@@ -178,7 +178,7 @@ class TaskRunner:
 
 
 @dataclass(slots=True)
-class Pace:
+class RollTarget:
     """Where files end, so that those of a task are about equally large and as many as planned.
 
     `total` is the bytes of the input on disk, `outputs` the files planned for it (0: as many as its size says), and

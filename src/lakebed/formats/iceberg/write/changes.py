@@ -17,7 +17,7 @@ from lakebed.formats.iceberg.write.task import KIND_COLUMN, TaskTarget
 from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.keys.distinct import distinct
-from lakebed.kernel.rows.conform import fit, one_chunk
+from lakebed.kernel.rows.conform import conform, one_chunk
 from lakebed.kernel.sizing.file_counts import share_out
 from lakebed.kernel.sizing.staging import Run, Staged, StagedBuckets
 from lakebed.model.rowkind import RowKind
@@ -55,7 +55,7 @@ class _LastOfEachKey:
                 bounds = widened(bounds, keys)
                 kinds = rows[KIND_COLUMN].to_numpy()
                 held = rows.filter(pa.array((kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)))
-                rows_out.write(fit(held, target.rows_schema, target.location))
+                rows_out.write(conform(held, target.rows_schema, target.location))
             held_staged, keys_staged = rows_out.finish(), keys_out.finish()
         except BaseException:
             rows_out.abort()

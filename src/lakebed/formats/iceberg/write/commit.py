@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
-from lakebed.formats.iceberg.catalog.operations import TableAccess
+from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.updates import Words
 from lakebed.formats.iceberg.commit import kinds
@@ -46,7 +46,7 @@ class Committer:
     """Commits the messages of one write. `key_schema` are the columns that changes go by; `properties` are options of
     the call that lie over the table's."""
 
-    access: TableAccess
+    access: TableOperations
     settings: WriteSettings
     mode: Mode
     branch: str

@@ -1,6 +1,7 @@
 """Data files of staged rows: what rows of a partition take on disk, and one file of a run of them.
 
-The number of rows of each file is decided before (`verbs/settling.py`), so a file is never rolled: it holds its run.
+The number of rows of each file is decided before (`kernel/sizing/finalize.py`), so a file is never rolled: it
+holds its run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """An Iceberg table as the target of one write by many tasks.
 
-Tasks stage rows (`write/writer.py`). When all are done the sink settles: changes by key are cut down to the last row of
+Tasks stage rows (`write/task.py`). When all are done the sink finalizes: changes by key are cut down to the last row of
 each key (`write/changes.py`), and staged rows become data files of the right number and size, in parallel
-(`verbs/settling.py`). The commit (`write/commit.py`) finds what an overwrite or a change replaces in the snapshot that
-it builds on.
+(`kernel/sizing/finalize.py`). The commit (`write/commit.py`) finds what an overwrite or a change replaces in the
+snapshot that it builds on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import UsageError
-from lakebed.formats.iceberg.catalog.operations import TableAccess
+from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.commit.message import IcebergMessage
 from lakebed.formats.iceberg.layout import staging_folder
@@ -34,7 +34,7 @@ from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.predicates.where import find_column
-from lakebed.kernel.sizing.finalize import settle
+from lakebed.kernel.sizing.finalize import finalize
 from lakebed.kernel.sizing.ranges import RangeSplitter
 from lakebed.kernel.sizing.staging import StagedBuckets
 from lakebed.model.commit import CommitMessage, CommitResult
@@ -43,14 +43,14 @@ from lakebed.verbs.write import Mode
 
 
 class IcebergSink:
-    """Implements `lakebed.verbs.write.Sink` and `SettlingSink` for one table, branch, commit user and mode.
+    """Implements `lakebed.verbs.write.Sink` and `FinalizingSink` for one table, branch, commit user and mode.
 
     Picklable. It writes with the schema, spec and sort order that the table had when it was made.
     """
 
     def __init__(
         self,
-        access: TableAccess,
+        access: TableOperations,
         metadata: TableMetadata,
         settings: WriteSettings,
         mode: Mode,
@@ -88,7 +88,7 @@ class IcebergSink:
             return IcebergTaskWriter(target)
         return IcebergTaskWriter(replace(target, staging=self._scratch, inline=target.buffer))
 
-    def settle(self, messages: Sequence[CommitMessage], engine: Engine) -> list[IcebergMessage]:
+    def finalize(self, messages: Sequence[CommitMessage], engine: Engine) -> list[IcebergMessage]:
         """Files of all rows that tasks staged. What they staged is removed, also when it fails."""
         ours = _ours(messages)
         waiting = [message for message in ours if message.is_staged]
@@ -101,7 +101,7 @@ class IcebergSink:
             keyed = last_of_each_key(changed, target, engine) if changed else []
             rows = [one for message in (*waiting, *keyed) for one in message.added]
             buckets = StagedBuckets(rows, target.rows_schema)
-            files = settle(buckets, self._maker(), engine, sizes.target, sizes.write_max, self._splitter(target))
+            files = finalize(buckets, self._maker(), engine, sizes.target, sizes.write_max, self._splitter(target))
         except BaseException:
             self._drop_staged(keyed)
             raise
@@ -132,7 +132,7 @@ class IcebergSink:
 
     def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
         """Publish messages, exactly once for this commit user and identifier."""
-        settled = self.settle(messages, LocalEngine())
+        settled = self.finalize(messages, LocalEngine())
         result = self._committer().commit(identifier, settled)
         notes = afterwards("rows that were staged for it are left", lambda: self._drop_staged(settled))
         return replace(result, notes=(*result.notes, *notes)) if notes else result

@@ -22,8 +22,8 @@ from lakebed.formats.iceberg.commit.message import IcebergMessage
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.write.routing import Router
 from lakebed.kernel.arrays import Int8s, Int32s, UInt32s
-from lakebed.kernel.rows.conform import check_fit, fit, one_chunk
-from lakebed.kernel.rows.row_kinds import KindRule
+from lakebed.kernel.rows.conform import check_conformable, conform, one_chunk
+from lakebed.kernel.rows.row_kinds import RowKindRule
 from lakebed.kernel.sizing.staging import INLINE_BYTES, Grouped, Stager, grouped
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 
@@ -94,8 +94,8 @@ class TaskTarget:
 
     def fitted(self, data: pa.Table, wanted: pa.Schema) -> pa.Table:
         """Rows in the table's columns and types; columns not given have their write default, else null."""
-        check_fit(data.schema, self.input_schema, self.location)
-        return fit(data, wanted, self.location, self._absent)
+        check_conformable(data.schema, self.input_schema, self.location)
+        return conform(data, wanted, self.location, self._absent)
 
     def _absent(self, field: pa.Field, rows: int) -> pa.Array:
         own = self.schema.find_field(field.name)
@@ -120,7 +120,7 @@ class IcebergTaskWriter:
         if not len(data):
             return
         target = self._target
-        rule = KindRule(default=target.default)
+        rule = RowKindRule(default=target.default)
         if target.keys and (target.always_by_key or ROW_KIND_COLUMN in data.schema.names):
             rows = target.fitted(data, target.changes_schema)
             kinds = rule.kinds(data, target.keys, target.location)

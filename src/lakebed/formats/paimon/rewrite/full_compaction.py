@@ -30,7 +30,7 @@ from lakebed.kernel.options import Options
 
 
 @dataclass(frozen=True, slots=True)
-class Lifting:
+class FullCompaction:
     """Lifts buckets of one table, as of the snapshot of a plan."""
 
     history: History

@@ -30,7 +30,7 @@ from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.read.plan import skips_level_0
 from lakebed.formats.paimon.read.pruning import kept_entries
-from lakebed.formats.paimon.rewrite.full_compaction import Lifting
+from lakebed.formats.paimon.rewrite.full_compaction import FullCompaction
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.formats.paimon.write.assigners import DirectAssigner
@@ -40,7 +40,7 @@ from lakebed.formats.paimon.write.task import PaimonTaskWriter, TaskTarget
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.where import Where, columns_of, parse_where
-from lakebed.kernel.rows.row_kinds import KindRule
+from lakebed.kernel.rows.row_kinds import RowKindRule
 from lakebed.model.commit import BATCH_IDENTIFIER
 from lakebed.model.upkeep import RewriteResult
 
@@ -87,7 +87,7 @@ class PostponeRewrite:
         mode = BucketMode.HASH_FIXED
         router = Router(schema, mode, buckets[opt.BUCKET], buckets[opt.BUCKET_FUNCTION], counts)
         user = f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
-        target = TaskTarget(history.store, schema, buckets, mode, router, KindRule(), state, user)
+        target = TaskTarget(history.store, schema, buckets, mode, router, RowKindRule(), state, user)
         chosen = _chosen([entry for entry in live if entry.bucket == POSTPONE_BUCKET], where, schema, table)
         return cls(
             history,
@@ -150,7 +150,7 @@ class PostponeRewrite:
             raise
         if not skips_level_0(target.schema, target.options):
             return tuple(map(_as_compacted, made))
-        return tuple(map(Lifting(self.history, target).lifted, made))
+        return tuple(map(FullCompaction(self.history, target).lifted, made))
 
 
 def _as_compacted(message: PaimonMessage) -> PaimonMessage:

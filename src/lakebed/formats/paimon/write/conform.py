@@ -14,20 +14,20 @@ from lakebed.formats.paimon.write.defaults import with_defaults
 from lakebed.formats.paimon.write.lengths import held_to_length
 
 
-def check_fit(given: pa.Schema, schema: TableSchema, table: str, names: Sequence[str] | None = None) -> None:
+def check_conformable(given: pa.Schema, schema: TableSchema, table: str, names: Sequence[str] | None = None) -> None:
     """Raise SchemaError when columns of that schema cannot become rows of the table, or of its columns `names`, before
     any row is there."""
-    verbs.check_fit(given, arrow_schema(schema.project(tuple(names or schema.names))), table)
+    verbs.check_conformable(given, arrow_schema(schema.project(tuple(names or schema.names))), table)
 
 
-def fit(data: pa.Table, schema: TableSchema, table: str, names: Sequence[str] | None = None) -> pa.Table:
+def conform(data: pa.Table, schema: TableSchema, table: str, names: Sequence[str] | None = None) -> pa.Table:
     """The table's columns, or those of `names`, in its order and its Arrow types, one chunk each; nulls and columns not
     given have their default value, texts the length of their type, and every NaN of a key is the same.
 
     SchemaError for a value that does not fit, naming column and row.
     """
     fields = schema.project(tuple(names or schema.names))
-    rows = with_defaults(verbs.fit(data, arrow_schema(fields), table), fields, table)
+    rows = with_defaults(verbs.conform(data, arrow_schema(fields), table), fields, table)
     keys = {*schema.partition_keys, *schema.primary_keys, *schema.bucket_keys}
     for place, field in enumerate(fields):
         given = verbs.one_chunk(rows.column(place))

@@ -28,7 +28,7 @@ from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.formats.paimon.write.assigners import Assigner, Bucket, DirectAssigner
 from lakebed.formats.paimon.write.bucket import BucketFiles
-from lakebed.formats.paimon.write.conform import check_fit, fit
+from lakebed.formats.paimon.write.conform import check_conformable, conform
 from lakebed.formats.paimon.write.defaults import check_defaults
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, HashAssigner
 from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
@@ -48,7 +48,7 @@ from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
-from lakebed.kernel.rows.row_kinds import KindRule
+from lakebed.kernel.rows.row_kinds import RowKindRule
 from lakebed.kernel.scratch import SCRATCH_DIR
 from lakebed.model.commit import CommitMessage, CommitResult, Outcome
 from lakebed.model.rowkind import RowKind
@@ -116,10 +116,10 @@ class PaimonSink:
         return arrow_schema(self.schema.fields)
 
     @property
-    def kind_rule(self) -> KindRule:
+    def kind_rule(self) -> RowKindRule:
         """Where row kinds come from."""
         default = RowKind.DELETE if self.mode is Mode.DELETE else RowKind.INSERT
-        return KindRule(
+        return RowKindRule(
             self.options[opt.ROWKIND_FIELD],
             default,
             self.options[opt.IGNORE_DELETE],
@@ -152,8 +152,8 @@ class PaimonSink:
         self._tasks = min(count, most or count)
         names, where = self.routing_columns, self.store.location
         given = pa.Table.from_batches([batch.select([name for name in names if name in batch.schema.names])])
-        check_fit(given.schema, self.schema, where, names)
-        rows = fit(given, self.schema, where, names)
+        check_conformable(given.schema, self.schema, where, names)
+        rows = conform(given, self.schema, where, names)
         channels = self.router.channels(rows, self._tasks, self._assigners)
         return None if channels is None else pa.array(channels, pa.int32())
 
@@ -172,7 +172,7 @@ class PaimonSink:
             return StagingTaskWriter(self.target, alone=threads is not None, write=self._write)
         return PaimonTaskWriter(self.target, self.assigner(), threads or 1)
 
-    def settle(self, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
+    def finalize(self, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
         """Make files of rows that tasks have staged, and bring together the files that several tasks wrote for one
         bucket; the commit's notes say what was left.
 

@@ -1,8 +1,8 @@
 """Rows of a table without buckets, from tasks that put them aside to files of the right number and size.
 
 No task knows how many rows of a partition the others have, so none writes files: it stages its rows by partition
-(`kernel/staging.py`). Once all tasks are done the bytes of each partition are known, and `verbs/settling.py` makes as
-many files of it as these fill, a partition with much data by several tasks. Where the rows wait: below the table, in
+(`kernel/sizing/staging.py`). Once all tasks are done the bytes of each partition are known, and `kernel/sizing/finalize.py`
+makes as many files of it as these fill, a partition with much data by several tasks. Where the rows wait: below the table, in
 `layout.STAGING_FOLDER`; where one process does it all in its memory, as far as `write-buffer-size` goes, and in its
 scratch folder.
 """
@@ -32,7 +32,7 @@ from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.options import Options
 from lakebed.kernel.scratch import SCRATCH_DIR
-from lakebed.kernel.sizing.finalize import FileSize, settle
+from lakebed.kernel.sizing.finalize import FileSize, finalize
 from lakebed.kernel.sizing.staging import (
     BUFFER_BYTES,
     INLINE_BYTES,
@@ -131,7 +131,7 @@ def make_files(files: BucketFiles, waiting: Sequence[StagedMessage], engine: Eng
         maker = AppendFileMaker(files, _place(files.store, waiting[0].scratch))
         target = FileFormat.of(files.options, has_key=False).target_size
         made: dict[Folder, list[DataFileMeta]] = {}
-        for file in settle(buckets, maker, engine, target, greatest_size(target)):
+        for file in finalize(buckets, maker, engine, target, greatest_size(target)):
             made.setdefault(file.folder, []).append(file.meta)
     finally:
         drop_staged(files.store, waiting)

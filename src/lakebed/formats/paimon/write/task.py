@@ -29,7 +29,7 @@ from lakebed.formats.paimon.layout import NameFactory, bucket_folder
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.write.assigners import Assigned, Assigner, Bucket
 from lakebed.formats.paimon.write.bucket import Arrivals, BucketFiles, Writer
-from lakebed.formats.paimon.write.conform import check_fit, fit
+from lakebed.formats.paimon.write.conform import check_conformable, conform
 from lakebed.formats.paimon.write.formats import dictionary_columns
 from lakebed.formats.paimon.write.routing import Router
 from lakebed.formats.paimon.write.spill import Spill
@@ -37,7 +37,7 @@ from lakebed.formats.paimon.write.state import WriteState
 from lakebed.kernel.arrays import Int8s, Int32s
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
-from lakebed.kernel.rows.row_kinds import KindRule
+from lakebed.kernel.rows.row_kinds import RowKindRule
 
 TOTAL_BUCKETS = {
     BucketMode.BUCKET_UNAWARE: -1,
@@ -65,14 +65,14 @@ class TaskTarget:
     options: Options
     mode: BucketMode
     router: Router
-    kinds: KindRule
+    kinds: RowKindRule
     state: WriteState
     commit_user: str
 
     def fitted(self, data: pa.Table) -> pa.Table:
         """Rows in the table's columns and types; SchemaError where they do not fit."""
-        check_fit(data.schema, self.schema, self.store.location)
-        return fit(data, self.schema, self.store.location)
+        check_conformable(data.schema, self.schema, self.store.location)
+        return conform(data, self.schema, self.store.location)
 
     def accepted(self, data: pa.Table) -> tuple[pa.Table, Int8s | None]:
         """Rows of the sink's input schema as the table takes them, with their kinds (None: all +I); those of kinds that
