@@ -1,9 +1,9 @@
 """Rows of a table without buckets, from tasks that put them aside to files of the right number and size.
 
 No task knows how many rows of a partition the others have, so none writes files: it stages its rows by partition
-(`kernel/sizing/staging.py`). Once all tasks are done the bytes of each partition are known, and `kernel/sizing/finalize.py`
-makes as many files of it as these fill, a partition with much data by several tasks. Where the rows wait: below the table, in
-`layout.STAGING_FOLDER`; where one process does it all in its memory, as far as `write-buffer-size` goes, and in its
+(`kernel/sizing/staging.py`). Once all tasks are done the bytes of each partition are known, and
+`kernel/sizing/finalize.py` makes as many files of it as these fill, a partition with much data by several tasks. Where
+the rows wait: below the table, in `layout.STAGING_FOLDER`; where one process does it all in its memory, as far as `write-buffer-size` goes, and in its
 scratch folder.
 """
 
