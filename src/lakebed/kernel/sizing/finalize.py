@@ -1,10 +1,10 @@
 """The second half of a write: rows that tasks have staged by bucket become files of the right number and size.
 
 All tasks are done, so the rows and bytes of each bucket are known. Where a bucket may need more than one file, some of
-its rows are encoded to see what they take on disk. `kernel/sizing/file_counts.py` then says how many files each
-bucket gets, each file is a run of its rows, and files are shared out over tasks by size. What was written is held
-against the rule, and the few buckets whose sample misled are written once more with the bytes now known. Rows are never read from the
-source again.
+its rows are encoded to see what they take on disk. `kernel/sizing/file_counts.py` then says how many files each bucket
+gets, each file is a run of its rows, and files are shared out over tasks by size. What was written is held against the
+rule, and the few buckets whose sample misled are written once more with the bytes now known. Rows are never read from
+the source again.
 """
 
 from __future__ import annotations

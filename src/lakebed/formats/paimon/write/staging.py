@@ -3,8 +3,8 @@
 No task knows how many rows of a partition the others have, so none writes files: it stages its rows by partition
 (`kernel/sizing/staging.py`). Once all tasks are done the bytes of each partition are known, and
 `kernel/sizing/finalize.py` makes as many files of it as these fill, a partition with much data by several tasks. Where
-the rows wait: below the table, in `layout.STAGING_FOLDER`; where one process does it all in its memory, as far as `write-buffer-size` goes, and in its
-scratch folder.
+the rows wait: below the table, in `layout.STAGING_FOLDER`; where one process does it all in its memory, as far as
+`write-buffer-size` goes, and in its scratch folder.
 """
 
 from __future__ import annotations
