@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import lakebed
-from tests.unit.hudi.archive.lake import FREE, Lake, commit_metadata
+from tests.tables.hudi.timelines import FREE, Lake, commit_metadata
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "hudi_archive.json"

@@ -60,7 +60,7 @@ from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.files import open_store
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 RESULTS = Path(__file__).parent / "results" / "iceberg_rewrite.json"
 OURS = ("encode", "join", "deletes", "sort")

@@ -81,14 +81,15 @@ GRID = (
     Row("write: append, upsert, delete, overwrite", "`table.write`", {
         "paimon": Cell(
             (
-                f"{PAIMON}TestWrite", "tests/unit/paimon/test_write.py::", "tests/unit/paimon/test_dynamic.py::",
-                "tests/unit/paimon/test_postpone.py::", "tests/property/test_paimon_model.py::",
+                f"{PAIMON}TestWrite", "tests/unit/paimon/write/test_sink.py::",
+                "tests/unit/paimon/write/test_dynamic.py::",
+                "tests/unit/paimon/rewrite/test_postpone.py::", "tests/property/test_paimon_model.py::",
                 "tests/interop/test_paimon_outside.py::",
             ),
             "every bucket mode and merge engine; no lookup or full-compaction changelog",
         ),
         "iceberg": Cell((
-            f"{ICEBERG}TestWrite", "tests/unit/iceberg/write/test_sink_commits.py::",
+            f"{ICEBERG}TestWrite", "tests/unit/iceberg/write/test_sink.py::",
             "tests/unit/iceberg/write/test_sizes.py::", "tests/property/test_iceberg_sink.py::",
             "tests/interop/test_iceberg_sink_outside.py::",
         )),
@@ -96,15 +97,15 @@ GRID = (
     Row("commit exactly once, whatever crashes", "`table.writer`", {
         "paimon": Cell((
             f"{PAIMON}TestWrite::test_an_identifier", "tests/crash/test_paimon_commit.py::",
-            "tests/unit/paimon/test_commit.py::",
+            "tests/unit/paimon/commit/test_kinds.py::",
         )),
         "iceberg": Cell((
             f"{ICEBERG}TestWrite::test_an_identifier", "tests/crash/test_iceberg_sink.py::",
-            "tests/unit/iceberg/write/test_sink_commits.py::",
+            "tests/unit/iceberg/write/test_sink.py::",
         )),
     }),
     Row("rewrite small files", "`table.rewrite`", {
-        "paimon": Cell(("tests/unit/paimon/test_postpone.py::",), "postponed buckets only"),
+        "paimon": Cell(("tests/unit/paimon/rewrite/test_postpone.py::",), "postponed buckets only"),
         "iceberg": Cell((
             "tests/golden/test_iceberg_rewrite.py::", "tests/unit/iceberg/rewrite/test_plan.py::",
             "tests/unit/iceberg/rewrite/test_run.py::", "tests/property/test_iceberg_rewrite.py::",
@@ -112,8 +113,8 @@ GRID = (
         )),
     }),
     Row("expire", "`table.expire`", {
-        "paimon": Cell(("tests/unit/paimon/test_expire.py::", "tests/crash/test_paimon_expire.py::")),
-        "iceberg": Cell(("tests/unit/iceberg/test_expire.py::", "tests/crash/test_iceberg_commit.py::")),
+        "paimon": Cell(("tests/unit/paimon/expire/test_run.py::", "tests/crash/test_paimon_expire.py::")),
+        "iceberg": Cell(("tests/unit/iceberg/expire/test_run.py::", "tests/crash/test_iceberg_commit.py::")),
     }),
     Row("archive", "`table.archive`", {
         "hudi": Cell((
@@ -129,7 +130,7 @@ GRID = (
     Row("tags (Hudi: savepoints)", "`table.tag`", {
         "paimon": Cell(("tests/unit/paimon/test_tags.py::", f"{GOLDEN_PAIMON}test_tag")),
         "iceberg": Cell((
-            "tests/unit/iceberg/test_publish.py::test_a_branch_of_its_own",
+            "tests/unit/iceberg/commit/test_kinds.py::test_a_branch_of_its_own",
             "tests/interop/test_iceberg_metadata_outside.py::",
         )),
     }),

@@ -18,7 +18,7 @@ from lakebed.formats.hudi.timeline.archive_manifest import load_history
 from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.scratch import Scratch
 from lakebed.testing.faults import FAILURES, READS, Crash, Fault, FaultyStore, Kind, crash_points
-from tests.golden.hudi_replay import Replay, replay_of
+from tests.tables.hudi.replay import Replay, replay_of
 
 CASES = {
     "layout 1": ("archived_nowait_h015", "commit 6", {}),

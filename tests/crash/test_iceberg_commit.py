@@ -19,7 +19,7 @@ from lakebed.formats.iceberg.manifests import scan
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.files import Store, open_store
 from lakebed.testing.faults import FAILURES, Crash, Fault, FaultyStore, Kind, check_crash_safety, crash_points
-from tests.unit.iceberg.tables import SCHEMA, create, data_file, ids
+from tests.tables.iceberg.small import SCHEMA, create, data_file, ids
 
 
 def opened(store: Store) -> IcebergTable:

@@ -17,7 +17,7 @@ from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.files import Store, open_store
 from lakebed.testing.faults import Kind, check_crash_safety, crash_points
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "part", StringType()))
 QUICK = {

@@ -19,7 +19,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from tests.golden import iceberg_place
+from tests.tables.iceberg import place as iceberg_place
 
 HERE = Path(__file__).parent
 DATABASE = "golden.db"

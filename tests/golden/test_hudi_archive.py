@@ -11,7 +11,7 @@ from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.log import parse_log
 from lakebed.kernel.scratch import Scratch
 from tests.golden import compare, expected, names, unpack
-from tests.golden.hudi_replay import Replay, replay_of
+from tests.tables.hudi.replay import Replay, replay_of
 
 REPLAYED = [name for name in names("hudi") if name.startswith("archived_") and name != "archived_upgraded_v9"]
 """The upgraded table's history before the upgrade was another table's."""

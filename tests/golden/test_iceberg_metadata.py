@@ -15,7 +15,7 @@ from lakebed.formats.iceberg.manifests import read_entries, read_manifest_list
 from lakebed.formats.iceberg.snapshot import history
 from lakebed.kernel.files import open_store
 from tests.golden import expected, names, unpack
-from tests.golden.iceberg_place import WRITTEN_AT
+from tests.tables.iceberg.place import WRITTEN_AT
 
 TABLES = names("iceberg")
 WITH_FILES = [name for name in TABLES if name not in ("uuid_time_fixed",)]  # Spark refuses its time column

@@ -12,9 +12,9 @@ import pytest
 import lakebed
 from lakebed.formats.hudi.layout import COMPLETES_AS
 from tests.golden import unpack
-from tests.golden.hudi_replay import Replay, replay_of
 from tests.interop.conftest import named
 from tests.interop.hudi_ask import ask
+from tests.tables.hudi.replay import Replay, replay_of
 
 BUNDLES = {
     "0.15.0": ("archived_h015", "archived_mor_h015"),

@@ -12,7 +12,7 @@ from lakebed.formats.iceberg.data_files import DataFile, data_files
 from lakebed.formats.iceberg.manifests import scan
 from lakebed.formats.iceberg.table import IcebergTable
 from tests.interop.iceberg_ask import spark_sql
-from tests.unit.iceberg.tables import create, data_file, equality_deletes, ids, position_deletes
+from tests.tables.iceberg.small import create, data_file, equality_deletes, ids, position_deletes
 
 pytestmark = pytest.mark.timeout(1800)
 TABLES = [(place, version) for place in ("had", "ice") for version in (1, 2, 3)]

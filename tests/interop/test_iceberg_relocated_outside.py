@@ -7,7 +7,7 @@ import pytest
 
 import lakebed
 from tests.interop.iceberg_ask import spark_sql
-from tests.unit.iceberg.test_relocate import lived, rows, states
+from tests.unit.iceberg.relocate.test_run import lived, rows, states
 
 pytestmark = pytest.mark.timeout(1800)
 

@@ -21,8 +21,8 @@ from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.table import IcebergTable
 from tests.interop.iceberg_ask import spark_sql
 from tests.interop.iceberg_rest_server import rest_server
-from tests.unit.iceberg.catalog.steps import made, rows, story
-from tests.unit.iceberg.tables import SCHEMA, create, data_file, ids
+from tests.tables.iceberg.small import SCHEMA, create, data_file, ids
+from tests.tables.iceberg.steps import made, rows, story
 
 pytestmark = pytest.mark.timeout(1800)
 VERSIONS = (1, 2, 3)

@@ -15,7 +15,7 @@ import pytest
 import lakebed
 from tests.golden.test_paimon_casts import VECTORS
 from tests.interop.conftest import PaimonJvm, named
-from tests.unit.paimon.test_evolution import NESTED, change_schema, nested_row
+from tests.unit.paimon.read.test_conform import NESTED, change_schema, nested_row
 
 
 def test_the_vectors_are_what_the_engine_prints() -> None:

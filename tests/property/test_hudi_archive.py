@@ -11,7 +11,7 @@ from lakebed.formats.hudi.archive.bounds import Kept, check_given
 from lakebed.formats.hudi.archive.guards import Evidence
 from lakebed.formats.hudi.archive.plan import plan_archival
 from lakebed.formats.hudi.archive.state_files import ActiveInstant, StateInfo
-from tests.unit.hudi.archive.lake import Lake, at, done_at
+from tests.tables.hudi.timelines import Lake, at, done_at
 
 KINDS = ("commit", "commit", "commit", "replacecommit", "clean", "rollback", "savepointed", "pending", "stuck clean")
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from lakebed.testing.hudi_log import rollback_block
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
-from tests.unit.hudi.read.writing import HudiFolder, t
+from tests.tables.hudi.writing import HudiFolder, t
 
 KEYS = "abcdef"
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
-from tests.unit.hudi.read.writing import HudiFolder, t
+from tests.tables.hudi.writing import HudiFolder, t
 
 NAMES = ("id", "p", "ts", "x", "n")
 OLD = {"id": "string", "p": "string", "ts": "long", "x": "string", "n": "int"}

@@ -27,8 +27,8 @@ from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
 from lakebed.formats.iceberg.snapshot import schema_at
 from lakebed.kernel.engine import LocalEngine
 from lakebed.model.rowkind import ROW_KIND_COLUMN
-from tests.iceberg_lake import Lake
-from tests.unit.iceberg.read.evolving import evolve
+from tests.tables.iceberg.evolving import evolve
+from tests.tables.iceberg.lake import Lake
 
 Row = dict[str, Any]
 SCHEMA = Schema(

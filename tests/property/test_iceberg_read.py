@@ -20,8 +20,8 @@ from lakebed.formats.iceberg.read.plan import plan_snapshot
 from lakebed.formats.iceberg.snapshot import schema_at
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.verbs.read import run
-from tests.iceberg_lake import Lake
-from tests.unit.iceberg.read.evolving import evolve
+from tests.tables.iceberg.evolving import evolve
+from tests.tables.iceberg.lake import Lake
 
 KEY = NestedField(1, "id", LongType())
 WIDER: dict[type[IcebergType], IcebergType] = {IntegerType: LongType(), FloatType: DoubleType()}

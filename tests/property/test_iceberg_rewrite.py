@@ -16,7 +16,7 @@ from pyiceberg.transforms import IdentityTransform, parse_transform
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 
 from lakebed.kernel.engine import LocalEngine
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

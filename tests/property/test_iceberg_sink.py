@@ -22,7 +22,7 @@ from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.engine import LocalEngine
 from lakebed.model.commit import BATCH_IDENTIFIER
 from lakebed.verbs.write import Mode
-from tests.iceberg_tables import make_table
+from tests.tables.iceberg.create import make_table
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

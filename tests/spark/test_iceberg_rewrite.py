@@ -15,7 +15,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 
 import lakebed.spark
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()), NestedField(2, "region", StringType()), NestedField(3, "n", LongType())

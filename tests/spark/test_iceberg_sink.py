@@ -25,8 +25,8 @@ from lakebed.kernel.sizing.file_counts import in_bounds
 from lakebed.spark.sink import SinkInput, write_task
 from lakebed.spark.stream_sink import reports, slow_start
 from lakebed.verbs.write import finalized
-from tests.iceberg_tables import make_table
 from tests.spark.tables import as_bag, changes_of
+from tests.tables.iceberg.create import make_table
 
 ROOT = Path(__file__).parents[2]
 ORDERS = pa.schema(

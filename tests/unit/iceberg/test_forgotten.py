@@ -10,7 +10,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import CorruptError, UnsupportedError
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 ROWS = pa.schema([("k", pa.int32()), ("reg", pa.string()), ("n", pa.int32())])
 DATA = pa.table({"k": [1, 2, 3], "reg": ["us", "eu", "eu"], "n": [1, 2, 3]}, schema=ROWS)

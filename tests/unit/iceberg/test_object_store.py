@@ -4,7 +4,7 @@ from pathlib import Path
 
 import lakebed
 from lakebed.formats.iceberg.commit import kinds
-from tests.unit.iceberg.tables import create, data_file, ids
+from tests.tables.iceberg.small import create, data_file, ids
 from tests.unit.kernel.conftest import bucket, s3_endpoint, s3_options
 
 __all__ = ["bucket", "s3_endpoint", "s3_options"]

@@ -12,7 +12,7 @@ from lakebed.formats.iceberg.manifests import read_entries, read_manifest_list
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.model.report import Health
 from tests.golden import names, opening, unpack
-from tests.unit.iceberg.tables import create, data_file, equality_deletes, ids
+from tests.tables.iceberg.small import create, data_file, equality_deletes, ids
 
 MANIFESTS = {"lakebed.rewrite.what": "manifests"}
 COLUMNS = ("file_path", "sequence_number", "file_sequence_number", "first_row_id", "snapshot_id", "record_count")

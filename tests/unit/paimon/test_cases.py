@@ -49,7 +49,7 @@ from lakebed.formats.paimon.commit import attempt
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.snapshot import History
-from tests.unit.paimon.conftest import Make, contents, rows
+from tests.tables.paimon.small import Make, contents, rows
 
 
 def test_rows_one_by_one_and_all_at_once_plan_the_same_buckets(make: Make) -> None:

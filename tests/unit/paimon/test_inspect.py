@@ -9,7 +9,7 @@ import lakebed
 from lakebed.callbacks import Committed
 from lakebed.model.report import Health, TableReport
 from tests.golden import names, unpack
-from tests.unit.paimon.conftest import Make, rows
+from tests.tables.paimon.small import Make, rows
 
 
 def found(report: TableReport, word: str) -> str:

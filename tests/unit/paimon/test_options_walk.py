@@ -14,7 +14,7 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.tuning import TUNING
 from lakebed.formats.paimon.unserved import UNSERVED, Unserved, Use
 from lakebed.kernel.options import Option
-from tests.unit.paimon.conftest import SCHEMA, contents, rows
+from tests.tables.paimon.small import SCHEMA, contents, rows
 
 LINES = (Path(__file__).parent / "paimon_options.txt").read_text("utf-8").splitlines()
 ALL = dict(line.split() for line in LINES if not line.startswith("#"))

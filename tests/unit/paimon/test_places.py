@@ -14,7 +14,7 @@ import lakebed
 from lakebed.errors import LakebedError, UnsupportedError, UsageError
 from lakebed.formats.paimon import manifests
 from lakebed.formats.paimon.codec.manifest_avro import manifest_from_bytes
-from tests.unit.paimon.conftest import Make, rows
+from tests.tables.paimon.small import Make, rows
 
 
 def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -9,7 +9,7 @@ import pytest
 import lakebed
 from lakebed.errors import NotInHistoryError, TableNotFoundError, UsageError
 from tests.golden import unpack
-from tests.unit.paimon.conftest import Make, contents, rows
+from tests.tables.paimon.small import Make, contents, rows
 
 
 class Heard:

@@ -14,7 +14,7 @@ import lakebed
 from lakebed.errors import DataCleanedError, NotInHistoryError
 from lakebed.formats.hudi.table import HudiTable
 from lakebed.kernel.files import open_store
-from tests.unit.hudi.archive.lake import times
+from tests.tables.hudi.timelines import times
 from tests.unit.hudi.archive.test_clocks import Meanwhile, filled
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])

@@ -12,7 +12,7 @@ import pytest
 
 import lakebed
 from lakebed.kernel import clock
-from tests.unit.hudi.archive.lake import Lake, times
+from tests.tables.hudi.timelines import Lake, times
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
 YEARS = 10.0 * 365 * 86_400

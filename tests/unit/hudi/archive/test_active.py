@@ -10,7 +10,7 @@ from lakebed.formats.hudi.archive.state_files import active_from
 from lakebed.formats.hudi.layout import ACTIONS, parse_state_name
 from lakebed.kernel.files import FileInfo, open_store
 from lakebed.testing.faults import FaultyStore
-from tests.unit.hudi.archive.lake import FREE, Lake
+from tests.tables.hudi.timelines import FREE, Lake
 
 
 @pytest.mark.parametrize(

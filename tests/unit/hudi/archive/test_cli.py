@@ -7,7 +7,7 @@ import pytest
 
 from lakebed.cli import main
 from tests.golden import names, unpack
-from tests.unit.hudi.archive.lake import Lake, at, times
+from tests.tables.hudi.timelines import Lake, at, times
 
 BOUNDS = ["-o", "hoodie.keep.min.commits=2", "-o", "hoodie.keep.max.commits=3", "-o", "hoodie.clean.commits.retained=1"]
 

@@ -23,7 +23,7 @@ from lakebed.formats.hudi.timeline.archive_manifest import load_history
 from lakebed.kernel import clock
 from lakebed.kernel.files import Store, open_store
 from lakebed.testing.faults import FaultyStore
-from tests.unit.hudi.archive.lake import FREE, Lake, at, times
+from tests.tables.hudi.timelines import FREE, Lake, at, times
 
 MERGE = {"hoodie__archive__merge__enable": True, "hoodie__archive__merge__files__batch__size": 3}
 LEASE = {"lakebed.archive.lock": "lease", "hoodie.write.lock.wait_time_ms": 0}

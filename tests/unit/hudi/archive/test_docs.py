@@ -7,7 +7,7 @@ from lakebed.formats.hudi.codec.archive_v1 import ArchivedEntry, parse_archive
 from lakebed.formats.hudi.codec.lsm import read_payloads
 from lakebed.hudi import post_commit, timelines
 from lakebed.kernel.scratch import Scratch
-from tests.unit.hudi.archive.lake import FREE, NO_COMPACTION, Lake, at, commit_metadata, reasons, times
+from tests.tables.hudi.timelines import FREE, NO_COMPACTION, Lake, at, commit_metadata, reasons, times
 
 DOCUMENT = Path(__file__).parents[4] / "docs/archive.md"
 RETAINING = {"hoodie.cleaner.policy": "KEEP_LATEST_COMMITS"}

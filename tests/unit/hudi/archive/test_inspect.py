@@ -9,7 +9,7 @@ import lakebed
 from lakebed.errors import OptionError
 from lakebed.model.report import Finding, Health, TableReport
 from tests.golden import unpack
-from tests.unit.hudi.archive.lake import NO_COMPACTION, SAVEPOINT, Lake, at, container
+from tests.tables.hudi.timelines import NO_COMPACTION, SAVEPOINT, Lake, at, container
 
 GOLDEN = (
     "archived_v6",

@@ -16,7 +16,7 @@ from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.kernel.files import open_store
 from lakebed.kernel.scratch import Scratch
 from lakebed.testing.faults import FaultyStore
-from tests.unit.hudi.archive.lake import FREE, Lake, commit_metadata, times
+from tests.tables.hudi.timelines import FREE, Lake, commit_metadata, times
 
 FILE_LOCK = "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider"
 

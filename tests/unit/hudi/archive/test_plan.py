@@ -8,7 +8,7 @@ import pytest
 import lakebed
 from lakebed.errors import OptionError
 from lakebed.hudi import timelines
-from tests.unit.hudi.archive.lake import FREE, NO_COMPACTION, Lake, at, reasons, times
+from tests.tables.hudi.timelines import FREE, NO_COMPACTION, Lake, at, reasons, times
 
 BOTH = pytest.mark.parametrize("version", [6, 8])
 

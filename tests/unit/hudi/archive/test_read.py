@@ -10,7 +10,7 @@ import lakebed
 from lakebed.formats.hudi.timeline import archived
 from lakebed.kernel.files import open_store
 from lakebed.testing.faults import FaultyStore
-from tests.unit.hudi.archive.lake import FREE, Lake, at, commit_metadata, done_at, times
+from tests.tables.hudi.timelines import FREE, Lake, at, commit_metadata, done_at, times
 
 FILES = 40
 PER_FILE = 2

@@ -8,7 +8,7 @@ import pytest
 import lakebed
 from lakebed.errors import NotInHistoryError
 from lakebed.hudi import timelines
-from tests.unit.hudi.archive.lake import Lake, commit_metadata, reasons, times
+from tests.tables.hudi.timelines import Lake, commit_metadata, reasons, times
 
 BOTH = pytest.mark.parametrize("version", [6, 8])
 

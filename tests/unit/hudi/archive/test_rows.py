@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from lakebed.model.upkeep import ArchiveResult
-from tests.unit.hudi.archive.lake import FREE
-from tests.unit.hudi.read.writing import HudiFolder, changed, rows, t
+from tests.tables.hudi.timelines import FREE
+from tests.tables.hudi.writing import HudiFolder, changed, rows, t
 
 BOTH = pytest.mark.parametrize("version", [6, 8])
 pytestmark = pytest.mark.filterwarnings("ignore::lakebed.errors.ReadWarning")

@@ -20,7 +20,7 @@ from lakebed.hudi import post_commit
 from lakebed.kernel.files import open_store
 from lakebed.kernel.scratch import Scratch
 from lakebed.testing.faults import FaultyStore
-from tests.unit.hudi.archive.lake import FREE, Lake, at, commit_metadata, reasons, times
+from tests.tables.hudi.timelines import FREE, Lake, at, commit_metadata, reasons, times
 
 BOTH = pytest.mark.parametrize("version", [6, 8])
 

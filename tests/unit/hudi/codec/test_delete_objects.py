@@ -15,7 +15,7 @@ from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
 from lakebed.formats.hudi.codec.log_write import write_block
 from lakebed.kernel.scratch import Scratch
 from tests.golden import HERE
-from tests.unit.hudi.read.writing import HudiFolder, rows, t
+from tests.tables.hudi.writing import HudiFolder, rows, t
 
 SCRATCH = Scratch()
 UTC = datetime.UTC

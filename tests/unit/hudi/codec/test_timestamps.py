@@ -18,7 +18,7 @@ from lakebed.formats.hudi.read.conform import conform
 from lakebed.formats.hudi.read.log_blocks import parquet_rows
 from lakebed.testing.hudi_log import write_block
 from tests.golden import unpack
-from tests.unit.hudi.read.writing import HudiFolder, rows
+from tests.tables.hudi.writing import HudiFolder, rows
 
 MOMENT = 1_720_631_224_939  # milliseconds of 2024-07-10T17:07:04.939Z
 READ = datetime.datetime(2024, 7, 10, 17, 7, 4, 939000, tzinfo=datetime.UTC)

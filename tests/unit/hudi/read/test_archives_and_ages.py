@@ -19,9 +19,9 @@ from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
 from lakebed.verbs.table import Table
 from tests.golden import unpack
-from tests.unit.hudi.read import writing
-from tests.unit.hudi.read.archiving import archive
-from tests.unit.hudi.read.writing import HudiFolder, changed, rows, t
+from tests.tables.hudi import writing
+from tests.tables.hudi.archiving import archive
+from tests.tables.hudi.writing import HudiFolder, changed, rows, t
 from tests.unit.kernel.conftest import bucket, s3_endpoint, s3_options  # noqa: F401 - fixtures
 
 BOTH = pytest.mark.parametrize("version", [6, 8])

@@ -10,7 +10,7 @@ import pytest
 import lakebed
 from lakebed.errors import UnsupportedError
 from tests.golden import unpack
-from tests.unit.hudi.read.writing import META, HudiFolder, changed, rows, t
+from tests.tables.hudi.writing import META, HudiFolder, changed, rows, t
 
 SKELETON, FULL = "00000000000001", "00000000000002"
 

@@ -17,7 +17,7 @@ from lakebed.testing.hudi_log import write_block
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
 from tests.golden import unpack
-from tests.unit.hudi.read.writing import COLUMNS, HudiFolder, t
+from tests.tables.hudi.writing import COLUMNS, HudiFolder, t
 
 BOTH = pytest.mark.parametrize("version", [6, 8])
 FLINK = {**COLUMNS, "_hoodie_operation": "string"}

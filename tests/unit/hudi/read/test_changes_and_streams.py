@@ -10,7 +10,7 @@ from lakebed.errors import DataCleanedError, NotInHistoryError, OptionError, Uns
 from lakebed.formats.hudi.table import HudiTable
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
-from tests.unit.hudi.read.writing import HudiFolder, changed, rows, t
+from tests.tables.hudi.writing import HudiFolder, changed, rows, t
 
 NO_LIMITS = Limits()
 BOTH = pytest.mark.parametrize("version", [6, 8])

@@ -11,7 +11,7 @@ import pytest
 import lakebed
 from tests.golden import expected, unpack
 from tests.golden.compare import load
-from tests.unit.hudi.read.writing import HudiFolder, changed, rows, t
+from tests.tables.hudi.writing import HudiFolder, changed, rows, t
 
 BOTH = pytest.mark.parametrize("version", [6, 8])
 

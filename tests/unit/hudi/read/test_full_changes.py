@@ -13,7 +13,7 @@ from lakebed.testing.hudi_log import avro_data_block
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
 from lakebed.verbs.table import Table
-from tests.unit.hudi.read.writing import HudiFolder, t
+from tests.tables.hudi.writing import HudiFolder, t
 
 MODES = ("op_key_only", "data_before", "data_before_after")
 BOTH = pytest.mark.parametrize("version", [6, 8])

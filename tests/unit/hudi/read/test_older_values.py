@@ -10,7 +10,7 @@ import pytest
 
 from lakebed.errors import UnsupportedError
 from lakebed.testing.hudi_log import avro_data_block
-from tests.unit.hudi.read.writing import META, HudiFolder, Row, changed, rows, t
+from tests.tables.hudi.writing import META, HudiFolder, Row, changed, rows, t
 
 MODEL = "org.apache.hudi.common.model"
 GAP = "__debezium_unavailable_value"

@@ -17,7 +17,7 @@ from lakebed.formats.hudi.table import HudiTable
 from lakebed.kernel.files import open_store
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import StreamReader, drain
-from tests.unit.hudi.read.writing import HudiFolder, t
+from tests.tables.hudi.writing import HudiFolder, t
 
 Outcome = Literal["same", "other", "refused"]
 S: Outcome = "same"

@@ -9,7 +9,7 @@ import pytest
 import lakebed
 from lakebed.errors import UnsupportedError
 from tests.golden import unpack
-from tests.unit.hudi.read.writing import HudiFolder, changed, rows, t
+from tests.tables.hudi.writing import HudiFolder, changed, rows, t
 
 SIMPLE = {"table__keygenerator__type": "SIMPLE"}
 HIVE = {"datasource__write__hive_style_partitioning": "true"}

@@ -11,8 +11,8 @@ from lakebed.formats.hudi.table import HudiTable
 from lakebed.kernel.files import open_store
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
-from tests.unit.hudi.read.archiving import archive
-from tests.unit.hudi.read.writing import HudiFolder, t
+from tests.tables.hudi.archiving import archive
+from tests.tables.hudi.writing import HudiFolder, t
 
 BOTH = pytest.mark.parametrize("version", [6, 8])
 WARN = {"lakebed.stream.rolled-back": "warn"}

@@ -9,7 +9,7 @@ import pytest
 from lakebed.errors import CorruptError, DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.log import HeaderKey
 from lakebed.testing.hudi_log import rollback_block
-from tests.unit.hudi.read.writing import COLUMNS, HudiFolder, changed, foreign_block, rows, t
+from tests.tables.hudi.writing import COLUMNS, HudiFolder, changed, foreign_block, rows, t
 
 BOTH = pytest.mark.parametrize("version", [6, 8])
 

@@ -12,7 +12,7 @@ from lakebed.formats.hudi.table import HudiTable
 from lakebed.kernel.files import open_store
 from lakebed.verbs.read import ReadPlan, run
 from lakebed.verbs.stream import drain
-from tests.unit.hudi.read.writing import HudiFolder, t
+from tests.tables.hudi.writing import HudiFolder, t
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from lakebed.errors import CorruptBlocksWarning, DataCleanedError, ReadWarning
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import drain
-from tests.unit.hudi.read.archiving import archive
-from tests.unit.hudi.read.writing import HudiFolder, changed, rows, t
+from tests.tables.hudi.archiving import archive
+from tests.tables.hudi.writing import HudiFolder, changed, rows, t
 
 BOTH = pytest.mark.parametrize("version", [6, 8])
 

@@ -8,7 +8,7 @@ import lakebed
 from lakebed.errors import UnsupportedError
 from tests.golden import expected, unpack
 from tests.golden.compare import diff, load
-from tests.unit.hudi.read.writing import HudiFolder, rows, t
+from tests.tables.hudi.writing import HudiFolder, rows, t
 
 VIRTUAL = {"populate__meta__fields": "false", "table__keygenerator__type": "SIMPLE"}
 

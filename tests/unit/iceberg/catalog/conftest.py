@@ -11,9 +11,9 @@ import pytest
 from moto.core.exceptions import JsonRESTError
 from moto.glue.responses import GlueResponse
 
-from tests.unit.iceberg.catalog import hive_metastore, rest_server
-from tests.unit.iceberg.catalog.hive_metastore import Metastore
-from tests.unit.iceberg.catalog.rest_server import RestCatalog
+from tests.tables.iceberg import hive_metastore, rest_server
+from tests.tables.iceberg.hive_metastore import Metastore
+from tests.tables.iceberg.rest_server import RestCatalog
 from tests.unit.kernel.conftest import s3_endpoint
 
 __all__ = ["s3_endpoint"]

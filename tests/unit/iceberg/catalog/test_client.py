@@ -12,9 +12,9 @@ import lakebed
 from lakebed.errors import CorruptError, LakebedError, RuntimeMissingError, StorageError, UsageError
 from lakebed.formats.iceberg.catalog.client import open_catalog
 from lakebed.formats.iceberg.commit import kinds
+from tests.tables.iceberg.rest_server import RestCatalog, problem
+from tests.tables.iceberg.small import create, data_file, ids
 from tests.unit.iceberg.catalog.conftest import options_of
-from tests.unit.iceberg.catalog.rest_server import RestCatalog, problem
-from tests.unit.iceberg.tables import create, data_file, ids
 
 
 def told(kind: type[LakebedError], **settings: str) -> str:

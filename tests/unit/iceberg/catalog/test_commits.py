@@ -14,10 +14,10 @@ from lakebed.errors import CommitConflictError, NotInHistoryError, TableExistsEr
 from lakebed.formats.iceberg.catalog.table import LostRaceError
 from lakebed.formats.iceberg.codec.updates import ref_is
 from lakebed.formats.iceberg.commit import kinds
+from tests.tables.iceberg.rest_server import Failure, RestCatalog
+from tests.tables.iceberg.small import create, data_file, ids
+from tests.tables.iceberg.steps import made, story
 from tests.unit.iceberg.catalog.conftest import Glue, options_of
-from tests.unit.iceberg.catalog.rest_server import Failure, RestCatalog
-from tests.unit.iceberg.catalog.steps import made, story
-from tests.unit.iceberg.tables import create, data_file, ids
 from tests.unit.kernel.conftest import bucket, s3_options
 
 __all__ = ["bucket", "s3_options"]

@@ -13,10 +13,10 @@ from lakebed.errors import CommitConflictError, CommitUnknownError, StorageError
 from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.model.commit import Outcome
+from tests.tables.iceberg.hive_metastore import Metastore
+from tests.tables.iceberg.rest_server import Failure, RestCatalog
+from tests.tables.iceberg.small import create, data_file, ids
 from tests.unit.iceberg.catalog.conftest import Glue, options_of
-from tests.unit.iceberg.catalog.hive_metastore import Metastore
-from tests.unit.iceberg.catalog.rest_server import Failure, RestCatalog
-from tests.unit.iceberg.tables import create, data_file, ids
 
 QUICK = {
     "commit.status-check.num-retries": "1",

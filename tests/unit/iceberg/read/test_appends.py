@@ -10,7 +10,7 @@ from pyiceberg.types import LongType, NestedField
 import lakebed
 from lakebed.errors import NotInHistoryError, UsageError
 from lakebed.verbs.read import run
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 

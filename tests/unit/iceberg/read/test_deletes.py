@@ -28,8 +28,8 @@ from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.key_sets import KeySet
 from lakebed.formats.iceberg.read.task import read_task
 from lakebed.formats.iceberg.table import IcebergTable
-from tests.iceberg_lake import Lake
-from tests.unit.iceberg.read.evolving import evolve
+from tests.tables.iceberg.evolving import evolve
+from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()), NestedField(2, "name", StringType()), NestedField(3, "p", StringType()),

@@ -8,7 +8,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from lakebed.formats.iceberg.read import equality_bounds
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()), NestedField(2, "name", StringType()), NestedField(3, "x", DoubleType())

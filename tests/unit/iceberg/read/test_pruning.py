@@ -16,7 +16,7 @@ from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read import task
 from lakebed.kernel.decoding import UNSTATED
 from lakebed.kernel.predicates.where import parse_where
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()), NestedField(2, "day", DateType()), NestedField(3, "name", StringType()),

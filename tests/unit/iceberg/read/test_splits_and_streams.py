@@ -19,7 +19,7 @@ from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.read.task import read_task
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
 

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "k", LongType()), NestedField(3, "text", StringType()))
 EACH = 100_000
@@ -56,7 +56,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 def peak(table: Path, threads: int, options: dict[str, Any]) -> int:
     """MiB that a rewrite takes."""
-    module = "tests.unit.iceberg.rewrite.memory"
+    module = "tests.tables.iceberg.memory"
     command = [sys.executable, "-m", module, str(table), str(threads), json.dumps(options)]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
     assert found["groups"] == 1 and found["peak"] < 700, found

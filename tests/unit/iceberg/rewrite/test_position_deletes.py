@@ -16,7 +16,7 @@ from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.rewrite import position_deletes
 from lakebed.formats.iceberg.table import IcebergTable
 from tests.golden import unpack
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 DELETES: dict[str, Any] = {"lakebed.rewrite.what": "position-deletes"}
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "part", StringType()))

@@ -18,7 +18,7 @@ from lakebed.formats.iceberg.read.task import read_task
 from lakebed.formats.iceberg.rewrite import groups, ranges
 from lakebed.formats.iceberg.rewrite import task as rewrite_tasks
 from lakebed.kernel.engine import LocalEngine
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()), NestedField(2, "k", LongType()), NestedField(3, "x", DoubleType()),

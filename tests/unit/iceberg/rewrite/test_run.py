@@ -25,7 +25,7 @@ from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.rewrite import task as rewrite_tasks
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
 from lakebed.kernel.engine import LocalEngine
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -12,7 +12,7 @@ from lakebed.formats.iceberg import manifests
 from lakebed.formats.iceberg.read.pruning import Pruning
 from lakebed.formats.iceberg.rewrite.scan import LiveFiles
 from lakebed.kernel.predicates.where import parse_where
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 from tests.unit.iceberg.rewrite.test_run import BY_PART, SCHEMA, some
 
 MANIFEST_SIZE = {"commit.manifest.target-size-bytes": "1", "commit.manifest-merge.enabled": "false"}

@@ -30,7 +30,7 @@ from lakebed.formats.iceberg.definition import new_metadata
 from lakebed.formats.iceberg.parquet.annotate import AnnotatedFile, variant
 from lakebed.formats.iceberg.parquet.thrift import binary, decode
 from lakebed.kernel.files import open_store
-from tests.iceberg_lake import Lake
+from tests.tables.iceberg.lake import Lake
 
 ONE, TWO = ({"metadata": b"\x01\0\0", "value": bytes([0x0C, number])} for number in (1, 2))
 POINT = bytes.fromhex("0101000000000000000000f03f0000000000000040")

@@ -20,7 +20,7 @@ from lakebed.formats.iceberg.data_files import Metrics
 from lakebed.formats.iceberg.write.statistics.leaves import leaves_of
 from lakebed.formats.iceberg.write.statistics.metrics import merged, nan_counts, parquet_metrics
 from lakebed.formats.iceberg.write.statistics.modes import metrics_modes
-from tests.iceberg_tables import make_table
+from tests.tables.iceberg.create import make_table
 
 FIELDS = (
     NestedField(1, "id", LongType()),

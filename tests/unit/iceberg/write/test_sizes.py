@@ -27,7 +27,7 @@ from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.sizing.file_counts import in_bounds
 from lakebed.model.commit import BATCH_IDENTIFIER
 from lakebed.verbs.write import Mode
-from tests.iceberg_tables import make_table
+from tests.tables.iceberg.create import make_table
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

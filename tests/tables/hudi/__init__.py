@@ -1,0 +1,1 @@
+"""Tables that tests make and write to: hudi."""

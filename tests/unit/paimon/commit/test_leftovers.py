@@ -1,0 +1,162 @@
+"""What looks like a leftover and is not: files of commits whose snapshots have expired."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakebed
+from lakebed.errors import CommitConflictError, RetryableError
+from lakebed.formats.paimon import references
+from lakebed.formats.paimon.snapshot import History
+from lakebed.formats.paimon.table import PaimonTable
+from lakebed.model.commit import Outcome
+from tests.tables.paimon.small import Make, contents, rows
+from tests.unit.paimon.expire.test_run import AT_ONCE, NOTHING_OWED
+
+BY_HAND = {"write__only": "true"}
+
+
+def commit(table: lakebed.Table, user: str, identifier: int, number: int) -> list[Any]:
+    writer = table.writer(user)
+    writer.write(rows(("a", number, "v", number)))
+    messages = writer.prepare_commit()
+    assert writer.commit(identifier, messages).outcome is Outcome.COMMITTED
+    return messages
+
+
+@pytest.mark.parametrize("held_by", ["later snapshots", "a tag", "a branch", "a changelog"])
+def test_an_abort_after_the_commit_spares_what_the_table_holds(make: Make, held_by: str) -> None:
+    table = make(**BY_HAND, **({"changelog__producer": "input"} if held_by == "a changelog" else {}))
+    messages = commit(table, "job", 1, 1)
+    if held_by == "a tag":
+        table.tag("kept")
+    if held_by == "a branch":
+        root = Path(table.location)
+        for name in ("schema/schema-0", "snapshot/snapshot-1"):
+            (root / f"branch/branch-b/{name}").parent.mkdir(parents=True)
+            (root / f"branch/branch-b/{name}").write_bytes((root / name).read_bytes())
+    if held_by == "a changelog":  # Paimon keeps it so when `changelog.num-retained.max` is the greater one
+        root = Path(table.location)
+        (root / "changelog").mkdir()
+        (root / "changelog/changelog-1").write_bytes((root / "snapshot/snapshot-1").read_bytes())
+    paths = [f"{m.folder}/{file.file_name}" for m in messages for file in m.written_files()]
+    if held_by == "a changelog":
+        (root / "snapshot/snapshot-1").unlink()
+    else:
+        for number in (2, 3):
+            commit(table, "job", number, number)
+        if held_by != "later snapshots":
+            table.write(rows(("a", 9, "v", 9)), "overwrite")
+        table.expire(options=NOTHING_OWED)
+    for user in ("job", "someone else"):
+        table.writer(user).abort(messages)
+    there = [(Path(table.location) / path).exists() for path in paths]
+    assert all(there), dict(zip(paths, there, strict=True))
+    if held_by == "later snapshots":
+        assert len(contents(table)) == 3
+
+
+def test_an_abort_removes_what_nothing_holds(make: Make) -> None:
+    table = make(**BY_HAND)
+    commit(table, "job", 1, 1)
+    writer = table.writer("job")
+    writer.write(rows(("a", 2, "v", 2)))
+    messages = writer.prepare_commit()
+    writer.abort()
+    paths = [f"{m.folder}/{file.file_name}" for m in messages for file in m.written_files()]
+    assert paths and not any((Path(table.location) / path).exists() for path in paths)
+
+
+def test_a_replay_of_which_half_has_expired_loses_no_file(make: Make) -> None:
+    """A commit may make two snapshots of one identifier: when the first is gone, its files are live all the same."""
+    table = make(**BY_HAND)
+    messages = commit(table, "job", 1, 1)
+    root = Path(table.location)
+    second = json.loads((root / "snapshot/snapshot-1").read_bytes())
+    commit(table, "job", 2, 2)
+    made = json.loads((root / "snapshot/snapshot-2").read_bytes())
+    (root / "snapshot/snapshot-2").write_text(json.dumps({**made, "commitIdentifier": second["commitIdentifier"]}))
+    (root / "snapshot/snapshot-1").unlink()
+    assert table.writer("job").commit(1, messages).outcome is Outcome.SKIPPED
+    assert len(contents(table)) == 2
+
+
+def test_what_cannot_be_seen_stays(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make(**BY_HAND)
+    messages = commit(table, "job", 1, 1)
+
+    def expired(*_: Any) -> Any:
+        raise lakebed.errors.DataCleanedError("a manifest is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(references, "live_files", expired)
+        with pytest.raises(RetryableError, match="Nothing was removed"):
+            table.writer("job").abort(messages)
+    assert len(contents(table)) == 1
+
+
+# ---- what cannot be checked is a conflict ----------------------------------------------------------------------------
+
+DYNAMIC = {"bucket": "-1", "dynamic__bucket_target__row__num": "3", **BY_HAND}
+
+
+def test_a_rival_whose_snapshot_has_expired_is_a_conflict(make: Make) -> None:
+    """In dynamic buckets both may have put one key into different buckets."""
+    table = make(**DYNAMIC)
+    table.write(rows(*[("a", n, "v", 0) for n in range(3)]))
+    writer = table.writer("job")
+    writer.write(rows(*[("a", n, "v", 0) for n in (50, 51, 52, 100)]))
+    messages = writer.prepare_commit()
+    table.write(rows(("a", 100, "w", 0)))
+    table.writer("empty").commit(1, [])
+    table.expire(options=NOTHING_OWED)
+    with pytest.raises(CommitConflictError, match="cannot be checked"):
+        writer.commit(1, messages)
+    assert sorted(row[1] for row in contents(table)) == [0, 1, 2, 100]
+
+
+def test_what_was_planned_before_a_rollback_is_a_conflict(make: Make) -> None:
+    table = make(**DYNAMIC)
+    for number in range(3):
+        table.write(rows(("a", number, "v", 0)))
+    writer = table.writer("job")
+    writer.write(rows(("a", 9, "v", 0)))
+    messages = writer.prepare_commit()
+    for name in ("snapshot-3", "snapshot-2", "LATEST"):
+        (Path(table.location) / "snapshot" / name).unlink()
+    with pytest.raises(CommitConflictError, match="rolled back"):
+        writer.commit(1, messages)
+
+
+def test_strict_mode_and_row_ids_stop_at_a_gap_too(make: Make) -> None:
+    table = make(primary_key=(), bucket="-1", row__tracking_enabled="true", **BY_HAND)
+    for number in range(4):
+        table.write(rows(("a", number, "v", 0)))
+    table.writer("compactor").commit(1, [])
+    table.expire(options=AT_ONCE)
+    strict = lakebed.open(table.location, {"commit.strict-mode.last-safe-snapshot": "2"})
+    with pytest.raises(CommitConflictError, match="cannot be checked"):
+        strict.write(rows(("a", 9, "v", 0)))
+    assert isinstance(table, PaimonTable)
+    writer = table.writer("job").row_id_check_conflict(2)
+    writer.write(rows(("a", 9, "v", 0)))
+    with pytest.raises(CommitConflictError, match="cannot be checked"):
+        writer.commit(1, writer.prepare_commit())
+    assert lakebed.open(table.location, {"commit.strict-mode.last-safe-snapshot": "4"}).write(rows(("a", 9, "v", 0)))
+
+
+def test_a_walk_back_goes_on_behind_a_gap(make: Make) -> None:
+    """Expiries remove several snapshots in no order; one that is still there counts."""
+    table = make(**BY_HAND)
+    for number in range(5):
+        commit(table, f"user {number}", 1, number)
+    (Path(table.location) / "snapshot/snapshot-3").unlink()
+    history = History(table.store)
+    assert [snapshot.id for snapshot in history.backwards()] == [5, 4, 2, 1]
+    assert [snapshot.id for snapshot in history.backwards(1)] == [5, 4, 2]
+    found = history.latest_of_user("user 0")
+    assert found is not None and found.id == 1
