@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +18,7 @@ from lakebed.errors import OptionError, SchemaError, TableNotFoundError, UsageEr
 from lakebed.spark.failures import plain_error
 from lakebed.spark.source import load
 from lakebed.spark.types import spark_schema
+from lakebed.verbs.read import run
 from tests.spark.tables import as_bag
 
 
@@ -167,6 +169,16 @@ def test_wrong_use_is_told_in_one_line(hudi: Path, name: str, options: dict[str,
 def test_the_keys_of_hudis_own_source_are_checked_too(hudi: Path) -> None:
     with pytest.raises(OptionError, match=r"Did you mean 'hoodie\.datasource\.query\.type'"):
         load({"path": str(hudi), "hoodie.datasource.query.typ": "snapshot"}, "hudi", 2).pinned()
+
+
+@pytest.mark.parametrize("name", ["lakebed", "hudi"])
+def test_an_action_that_plans_again_keeps_the_instant_of_the_options(hudi: Path, name: str) -> None:
+    earlier = [instant for instant in lakebed.open(hudi).history() if instant.state == "completed"][-3].time
+    options = {"as.of.instant": earlier}
+    rows = as_bag(lakebed.open(hudi, options).read())
+    assert rows != as_bag(lakebed.open(hudi).read())
+    loaded = load({"path": str(hudi), **options}, name, 2).pinned()
+    assert as_bag(run(loaded.push(pc.field("id").is_valid()), 1)) == rows
 
 
 def test_a_path_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from lakebed.errors import SchemaError, TableExistsError, TableNotFoundError, Un
 from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.files.location import REMOTE_SCHEMES
 from lakebed.kernel.options import option_texts
+from lakebed.verbs.native_source import NativeSource
 from lakebed.verbs.table import Table
 
 FORMATS: Mapping[str, str] = {"hudi": "HudiTable", "paimon": "PaimonTable", "iceberg": "IcebergTable"}
@@ -94,6 +96,12 @@ def create_table(
             f"lakebed cannot create {format} tables", todo="The support grid of the README says what works"
         )
     return make(store, columns, keys, partitions, texts)
+
+
+def native_source(name: str) -> NativeSource[Any]:
+    """What a format's own Spark source takes and gives; `name` is one of `FORMATS`."""
+    source: NativeSource[Any] = import_module(f"lakebed.formats.{name}.spark").SOURCE
+    return source
 
 
 def drop_created(table: Table, files: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark import cloudpickle
@@ -25,17 +25,12 @@ from pyspark.sql.types import StructType
 
 from lakebed.spark import worker
 
-NAMES = ("lakebed", "hudi", "paimon", "iceberg")
-"""The names that the sources answer to. All but the first take the keys and give the rows of that format's own Spark
-source."""
 
+def faces(names: Sequence[str], parallelism: int, push_filters: bool) -> list[type[DataSource]]:
+    """One data source per name. Each holds the session's parallelism, since sources plan where no session is at hand.
 
-def faces(parallelism: int, push_filters: bool) -> list[type[DataSource]]:
-    """One data source for each name, with the session's parallelism in it, since no session is at hand where sources
-    plan.
-
-    `push_filters`: whether the session has `spark.sql.python.filterPushdown.enabled`; Spark refuses a reader that takes
-    filters without it.
+    `push_filters` says whether the session has `spark.sql.python.filterPushdown.enabled`: without it, Spark refuses a
+    reader that takes filters.
     """
     return [
         type(
@@ -43,7 +38,7 @@ def faces(parallelism: int, push_filters: bool) -> list[type[DataSource]]:
             (Face,),
             {"short_name": name, "parallelism": parallelism, "push": push_filters},
         )
-        for name in NAMES
+        for name in names
     ]
 
 

@@ -1,4 +1,4 @@
-"""Register the sources with a session."""
+"""Add lakebed's data sources to a Spark session."""
 
 from __future__ import annotations
 
@@ -7,39 +7,46 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lakebed.formats.opening import FORMATS
 from lakebed.spark.engine import default_parallelism
-from lakebed.spark.faces import NAMES, faces
+from lakebed.spark.faces import faces
 from lakebed.spark.failures import speak_plainly
-from lakebed.spark.source import STREAMING_OPTION
+from lakebed.spark.source import LAKEBED, STREAMING_OPTION
 
+NAMES = (LAKEBED, *FORMATS)
+"""The names that the sources answer to: lakebed's own, and one per format for that format's own Spark source."""
 _PUSH = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Let `spark.read`, `spark.readStream`, `df.write` and SQL know the formats lakebed, hudi, paimon and iceberg.
-    Classic and Connect.
+    """Add the sources `lakebed`, `hudi`, `paimon` and `iceberg` to a session, classic or Connect.
 
-    Call it again after changing `spark.sql.python.filterPushdown.enabled`: a source takes filters only in a session
-    that has it enabled. A short name that another source of the session has (a bundle's jar) is left to it; `lakebed`
-    is always ours.
+        lakebed.spark.register(spark)
+        spark.read.format("lakebed").load("s3://bucket/orders")
+
+    `spark.read`, `spark.readStream`, `df.write` and SQL then know these names. A name that another source of the
+    session already has (from a bundle's jar) stays with that source; `lakebed` is always ours.
+
+    Call it again after you change `spark.sql.python.filterPushdown.enabled`: a source takes filters only in a session
+    where that is true.
     """
     speak_plainly()
     push = str(spark.conf.get(_PUSH, "false")).lower() == "true"
-    for face in faces(default_parallelism(spark), push):
+    for face in faces(NAMES, default_parallelism(spark), push):
         try:
             spark.dataSource.register(face)
         except PySparkException:
-            if face.name() == NAMES[0]:
+            if face.name() == LAKEBED:
                 raise
     _mark_streams(type(spark.readStream))
 
 
 def _mark_streams(reader: Any) -> None:
-    """Let `readStream` tell our sources that they stream.
+    """Make `readStream` tell our sources that they stream.
 
-    Spark asks a Python source for its schema in the same words for a batch and for a stream, and a stream's rows have
-    `_row_kind` besides. So the public method `format` of the session's DataStreamReader class, which `load` calls too,
-    sets an option when it meets one of our names; for all else it is as it was.
+    Spark asks a Python source for its schema with the same call for a batch and for a stream, but a stream's rows have
+    `_row_kind` too. So we wrap the public method `format` of the session's DataStreamReader class, which `load` also
+    calls: it sets an option for our names and changes nothing for any other name.
     """
     if getattr(reader, "_marked_by_lakebed", False):
         return

@@ -1,6 +1,9 @@
-"""The data sources `lakebed`, `hudi`, `paimon` and `iceberg`: a table loaded by options, pinned to one snapshot.
+"""The data sources that `register` adds: a table, loaded by a DataFrame's options and pinned to one snapshot.
 
-Spark asks a source for its schema once and for its reader at every action, so the plan of a batch is made with the
+The name `lakebed` takes lakebed's own keys and gives row kinds. Each other name is that of a format: it takes the keys
+and gives the rows of that format's own Spark source, as its `verbs.native_source.NativeSource` says.
+
+Spark asks a source for its schema once and for its reader at every action. So the plan of a batch is made with the
 schema and kept. Everything that a task needs is packed into its partition.
 """
 
@@ -15,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
+import lakebed.formats as formats
 from lakebed.errors import OptionError, SchemaError, UnsupportedError, UsageError
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.options import boolean
@@ -24,12 +28,12 @@ from lakebed.model.instant import Instant
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.redaction import redacting_logger
 from lakebed.spark import worker
-from lakebed.spark.native import open_native, plan_native, stream_native
 from lakebed.spark.pushdown import to_expression
 from lakebed.spark.read import plain_rows, read_tasks
 from lakebed.spark.sink import SinkInput, write_task
 from lakebed.spark.stream import TABLE_LIMITS, Stream, StreamOptions
 from lakebed.spark.types import arrow_schema, spark_schema
+from lakebed.verbs.native_source import NativeSource, SourceRequest
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
@@ -86,9 +90,6 @@ def load(options: Mapping[str, str], short_name: str, parallelism: int) -> Loade
     return loaded
 
 
-_NAMES_AN_ICEBERG_SNAPSHOT = ("snapshot-id", "as-of-timestamp", "tag")
-
-
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A table as a DataFrame names it, picklable; `plan` is the batch, decided when the schema was asked for."""
@@ -108,17 +109,22 @@ class Loaded:
     pin: Instant | None = None
 
     @property
+    def native(self) -> NativeSource[Any] | None:
+        """The format's own Spark source that the short name stands for; None for lakebed's."""
+        return None if self.short_name == LAKEBED else formats.native_source(self.short_name)
+
+    @property
     def rows_only(self) -> bool:
         """Whether rows come without kinds, as the formats' own Spark sources give them."""
         return self.short_name != LAKEBED
 
     def table(self) -> Table:
-        """The table, opened."""
-        return open_native(self.short_name, self.location, self.options)
+        """The table, opened anew."""
+        return self._open(self.options)
 
     def pinned(self) -> Loaded:
-        """The same with the batch decided; a stream decides by its offsets."""
-        return self if self.streaming else replace(self, pin=self._newest(), plan=self._planned(self.where))
+        """The same with the batch planned. A stream is planned from its offsets."""
+        return self if self.streaming else replace(self, pin=self.table().newest(), plan=self._planned(self.where))
 
     def spark_schema(self) -> StructType:
         """The rows' schema; that of a stream has `_row_kind`, and so has that of changes."""
@@ -163,30 +169,28 @@ class Loaded:
                 table=self.location,
                 todo="Say where a stream starts by the table's own options",
             )
-        if self.rows_only:
-            return stream_native(self.table(), self.options, self.columns, self.where)
-        # Spark's admission control bounds it: a stream that did so itself could not tell what is there now.
+        # Spark's admission control bounds the batches: a stream that did so itself could not tell what is there now.
         unbounded = {key: value for key, value in self.options.items() if key.lower() not in TABLE_LIMITS}
-        return open_native(self.short_name, self.location, unbounded).stream(self.columns, self.where)
+        table = self._open(unbounded)
+        if self.native is None:
+            return table.stream(self.columns, self.where)
+        return self.native.stream(table, SourceRequest(unbounded, self.columns, self.where))
+
+    def _open(self, options: Mapping[str, str]) -> Table:
+        if self.native is not None:
+            options = {key: value for key, value in options.items() if self.native.opens_table(key)}
+        return formats.open_table(self.location, options)
 
     def _plan(self) -> ReadPlan[Any]:
         return self.plan if self.plan is not None else self._planned(self.where)
 
     def _planned(self, where: Any) -> ReadPlan[Any]:
         table = self.table()
-        if self.rows_only:
-            return plan_native(table, self.options, self.columns, where, self.pin)
+        if self.native is not None:
+            return self.native.plan(table, SourceRequest(self.options, self.columns, where, self.pin))
         if self.after or self.until:
             return table.plan_changes(self.columns, where, self.after, self.until)
         return table.plan_read(self.columns, where, self.as_of or self.pin)
-
-    def _newest(self) -> Instant | None:
-        """The newest completed instant, which an action that plans again reads as of; None where the table's own
-        options name a snapshot."""
-        keys = [key.lower() for key in self.options]
-        if any(key in _NAMES_AN_ICEBERG_SNAPSHOT for key in keys):
-            return None
-        return self.table().newest()
 
     def _check(self, given: StructType, found: pa.Schema) -> None:
         """Refuse a schema that the caller gave and that is not the table's, and a stream whose kinds would be lost."""

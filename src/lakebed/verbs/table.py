@@ -56,8 +56,11 @@ class Table(ABC):
         """The schema that `read` gives with no projection."""
 
     def newest(self) -> Instant | None:
-        """The instant as of which `read` reads when it is told none: one to hand to `plan_read` later, so that several
-        plans are of the same rows. None for an empty table."""
+        """The instant that `read` reads as of when it is given none.
+
+        Hand it to `plan_read`, and plans that are made at different times read the same rows. None for an empty table,
+        and where the table's options name the snapshot to read.
+        """
         done = [instant for instant in self.history() if instant.state == "completed"]
         return done[-1] if done else None
 

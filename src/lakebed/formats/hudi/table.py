@@ -11,7 +11,7 @@ from lakebed.formats.hudi.archive.run import archive
 from lakebed.formats.hudi.config import load_config
 from lakebed.formats.hudi.inspect import inspect_table
 from lakebed.formats.hudi.layout import COMPLETES_AS
-from lakebed.formats.hudi.options import READ
+from lakebed.formats.hudi.options import AS_OF, READ
 from lakebed.formats.hudi.read.batch import check_alone, plan_batch, plan_change_range
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
@@ -59,6 +59,10 @@ class HudiTable(Table):
     def schema(self) -> pa.Schema:
         """The meta columns, then the user's."""
         return self.state().schema()
+
+    def newest(self) -> Instant | None:
+        """The newest completed instant; None where the option `as.of.instant` names the one that is read."""
+        return None if self._options[AS_OF] else super().newest()
 
     @looks_again
     def history(self, archived: bool = False) -> list[Instant]:

@@ -327,7 +327,10 @@ class IcebergTable(Table):
         return inspect(self.access, self.branch, {**_properties(self.options), **option_texts(options)})
 
     def newest(self) -> Instant | None:
-        """The head of the branch, to be read with the schema that the table has now."""
+        """The head of the branch, to be read with the schema that the table has now; None where options name the
+        snapshot that is read."""
+        if any(map(_OPTIONS.parse(self.options).given, opt.POSITIONS)):
+            return None
         metadata = self.metadata
         head = metadata.head(self.branch)
         if head is None:

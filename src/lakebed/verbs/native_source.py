@@ -1,0 +1,64 @@
+"""Read as a format's own Spark source reads: what `spark.read.format("hudi")` means for a Hudi table.
+
+Jobs that were written for the format's own engine name the format and set the keys of its Spark source. Each format
+describes that source in its module `spark.py`, as a `NativeSource` called `SOURCE`. `lakebed.spark` runs the
+description and knows no format by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from lakebed.kernel.predicates.where import Where
+from lakebed.model.instant import Instant
+from lakebed.verbs.read import ReadPlan
+from lakebed.verbs.stream import StreamReader
+from lakebed.verbs.table import Table
+
+T = TypeVar("T", bound=Table)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRequest:
+    """What a DataFrame asks of a source.
+
+    `options` are all keys that the DataFrame was given but for those of lakebed's source itself (`path`, `columns`,
+    `where`) and, for a stream, those that bound a batch, which Spark applies. A batch is read as of `pin` where the
+    options name no other snapshot, so that every action of one DataFrame sees the same rows.
+    """
+
+    options: Mapping[str, str]
+    columns: Sequence[str] | None = None
+    where: Where = None
+    pin: Instant | None = None
+
+
+def _every_key(key: str) -> bool:
+    return True
+
+
+def _plan_of_table(table: Table, request: SourceRequest) -> ReadPlan[Any]:
+    return table.plan_read(request.columns, request.where, request.pin)
+
+
+def _stream_of_table(table: Table, request: SourceRequest) -> StreamReader:
+    return table.stream(request.columns, request.where)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeSource(Generic[T]):
+    """How a format's own Spark source reads the format's tables.
+
+    A format whose source takes the keys of its tables, and reads as they do, needs no more than `NativeSource()`.
+    Whatever `plan` and `stream` give, Spark gets rows as that source has them: `lakebed.spark` drops the column of row
+    kinds and the rows that are deletes or old versions.
+    """
+
+    opens_table: Callable[[str], bool] = _every_key
+    """Whether a key is one that the table is opened with. All other keys reach only `plan` and `stream`."""
+    plan: Callable[[T, SourceRequest], ReadPlan[Any]] = _plan_of_table
+    """The plan of a batch. Raises OptionError for keys that the source does not have."""
+    stream: Callable[[T, SourceRequest], StreamReader] = _stream_of_table
+    """A stream, started where the source's own keys and defaults say."""
