@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -25,7 +24,7 @@ import lakebed
 import lakebed.spark
 from lakebed.errors import RuntimeMissingError
 from lakebed.examples import example_path as example
-from lakebed.spark.stream_sink import slow_start
+from lakebed.spark.slow_start import despite_slow_start
 from tests.spark.tables import as_bag
 
 SETTINGS = {
@@ -152,13 +151,7 @@ def _stream(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
     rows = rows.select("order_id", "amount", "_row_kind")
     wanted = pa.schema([pa.field("order_id", pa.int64(), False), source.schema.field("amount")])
     table = lakebed.create(str(place / "streamed"), "iceberg", wanted, primary_key=["order_id"])
-    for last_try in (False, False, True):
-        try:
-            _started(rows, table.location, place).awaitTermination()
-            break
-        except PySparkException as error:  # a busy machine: Spark gives its Python 10 s to start
-            if last_try or not slow_start(error):
-                raise
+    despite_slow_start(lambda: _started(rows, table.location, place).awaitTermination())
     there = lakebed.open(table.location).read(columns=wanted.names)
     return {"equal": as_bag(there) == as_bag(source.read(columns=wanted.names)), "left": _staging(table)}
 

@@ -11,12 +11,10 @@ import json
 import sys
 from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
-
 import lakebed
 import lakebed.spark
 from lakebed.spark.sink import write
-from lakebed.spark.stream_sink import slow_start
+from lakebed.spark.slow_start import despite_slow_start
 from tests.spark.tables import ORDERS_SQL, as_bag, changes_of, orders
 
 
@@ -36,14 +34,12 @@ def main(hudi: str, folder: str) -> dict[str, object]:
 
     sink = orders(Path(folder, "stream"))
     changes = changes_of(spark, hudi)
-    for last_try in (False, False, True):
-        try:
-            now = {"availableNow": True}
-            lakebed.spark.write_stream(changes, sink.location, f"{folder}/checkpoint", trigger=now).awaitTermination()
-            break
-        except StreamingQueryException as error:  # a busy machine: Spark gives its Python 10 s to start
-            if last_try or not slow_start(error):
-                raise
+
+    def stream() -> None:
+        now = {"availableNow": True}
+        lakebed.spark.write_stream(changes, sink.location, f"{folder}/checkpoint", trigger=now).awaitTermination()
+
+    despite_slow_start(stream)
     seen["snapshots"] = [snapshot.time for snapshot in sink.history()]
     seen["streamed"] = as_bag(sink.read())
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import lakebed
@@ -23,7 +22,8 @@ from lakebed.kernel.files import open_store
 from lakebed.kernel.sizing import finalize
 from lakebed.kernel.sizing.file_counts import in_bounds
 from lakebed.spark.sink import SinkInput, write_task
-from lakebed.spark.stream_sink import reports, slow_start
+from lakebed.spark.slow_start import despite_slow_start
+from lakebed.spark.stream_sink import reports
 from lakebed.verbs.write import finalized
 from tests.spark.tables import as_bag, changes_of
 from tests.tables.iceberg.create import make_table
@@ -141,13 +141,9 @@ def test_killed_between_the_two_commits_each_row_comes_once(spark: SparkSession,
 
 
 def run_to_end(frame: DataFrame, sink: str, checkpoint: str) -> None:
-    """All batches there are; on a busy machine Spark may give up a Python process that starts too slowly."""
-    for tries_left in reversed(range(4)):
-        try:
-            query = lakebed.spark.write_stream(frame, sink, checkpoint, trigger={"availableNow": True})
-            query.awaitTermination()
-        except StreamingQueryException as error:
-            if not tries_left or not slow_start(error):
-                raise
-        else:
-            return
+    """All batches there are."""
+
+    def run() -> None:
+        lakebed.spark.write_stream(frame, sink, checkpoint, trigger={"availableNow": True}).awaitTermination()
+
+    despite_slow_start(run)

@@ -37,7 +37,7 @@ def data_files(folder: Path) -> list[str]:
 @pytest.fixture
 def ungathered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files stay as tasks wrote them, so that they show where rows went."""
-    monkeypatch.setattr("lakebed.spark.sink.settled", lambda sink, messages, engine: messages)
+    monkeypatch.setattr("lakebed.spark.sink.finalized", lambda sink, messages, engine: messages)
 
 
 @pytest.mark.usefixtures("ungathered")

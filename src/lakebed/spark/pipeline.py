@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from threading import Event
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -25,7 +25,8 @@ from lakebed.spark.first_run import FirstRun
 from lakebed.spark.pipeline_file import AVAILABLE_NOW, CONTINUOUS, Pipeline, load
 from lakebed.spark.read import plain_rows
 from lakebed.spark.registration import register
-from lakebed.spark.stream_sink import USER_FILE, BatchReport, reports, slow_start, write_stream
+from lakebed.spark.slow_start import despite_slow_start
+from lakebed.spark.stream_sink import USER_FILE, BatchReport, reports, write_stream
 from lakebed.spark.types import arrow_schema
 from lakebed.spark.upkeep import Upkeep, refuse_impossible
 from lakebed.verbs.table import Table
@@ -35,7 +36,6 @@ __all__ = ["AVAILABLE_NOW", "CONTINUOUS", "Interrupted", "Pipeline", "PipelineRe
 VIEW = "source"
 """The name that a pipeline's SQL knows its source by."""
 _WAIT_SECONDS = 0.2
-_STARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,37 +106,68 @@ def run(
     frame = _source(pipeline, spark)
     checkpoint = open_store(pipeline.checkpoint, pipeline.sink_options)
     first = FirstRun.of(checkpoint)
-    seen: list[BatchReport] = []
     with first.or_nothing():
         sink = _sink(pipeline, frame, checkpoint, first)
-        upkeep = Upkeep(sink, pipeline.upkeep, checkpoint)
-        last = max((report.batch_id for report in reports(checkpoint)), default=-1)
+        last_batch = max((report.batch_id for report in reports(checkpoint)), default=-1)
+        progress = _Progress(checkpoint, Upkeep(sink, pipeline.upkeep, checkpoint), last_batch, on_progress, stop)
         trigger = {"availableNow": True} if pipeline.trigger == AVAILABLE_NOW else None
+
+        def start_and_follow() -> None:
+            with spoken_plainly():
+                query = write_stream(frame, pipeline.sink, checkpoint.location, pipeline.sink_options, trigger=trigger)
+            progress.follow(query)
+
         try:
-            for starts_left in reversed(range(_STARTS)):
-                with spoken_plainly():
-                    query = write_stream(
-                        frame, pipeline.sink, checkpoint.location, pipeline.sink_options, trigger=trigger
-                    )
-                try:
-                    _follow(query, checkpoint, last, seen, upkeep, on_progress, stop)
-                    break
-                except StreamingQueryException as error:
-                    if not starts_left or not slow_start(error):
-                        raise
+            despite_slow_start(start_and_follow)
         except KeyboardInterrupt:
-            raise Interrupted(_result(seen)) from None
-    return _result(seen)
+            raise Interrupted(progress.result()) from None
+    return progress.result()
 
 
-def _result(seen: list[BatchReport]) -> PipelineResult:
-    committed = [report for report in seen if report.outcome == Outcome.COMMITTED]
-    return PipelineResult(
-        rows_in=sum(report.rows for report in seen),
-        commits=len(committed),
-        snapshots=tuple(report.instant for report in committed),
-        batches=tuple(seen),
-    )
+@dataclass(slots=True)
+class _Progress:
+    """Follows the queries of one run: the batches that were committed so far, after the batch `last_batch` that an
+    earlier run committed."""
+
+    checkpoint: Store
+    upkeep: Upkeep
+    last_batch: int
+    on_progress: Callable[[BatchReport], None] | None
+    stop: Event | None
+    batches: list[BatchReport] = field(default_factory=list)
+
+    def follow(self, query: StreamingQuery) -> None:
+        """Wait until the query ends; after each batch that it commits, do the sink's upkeep and report the batch."""
+        try:
+            with spoken_plainly():
+                while not query.awaitTermination(_WAIT_SECONDS):  # type: ignore[arg-type]  # fractions are taken
+                    self._report_new_batches()
+                    if self.stop is not None and self.stop.is_set():
+                        raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            self.upkeep.ended = True
+            raise
+        finally:
+            if query.isActive:
+                query.stop()
+            self._report_new_batches()
+
+    def result(self) -> PipelineResult:
+        """What the run did so far."""
+        committed = [report for report in self.batches if report.outcome == Outcome.COMMITTED]
+        return PipelineResult(
+            rows_in=sum(report.rows for report in self.batches),
+            commits=len(committed),
+            snapshots=tuple(report.instant for report in committed),
+            batches=tuple(self.batches),
+        )
+
+    def _report_new_batches(self) -> None:
+        for committed in reports(self.checkpoint, self.batches[-1].batch_id if self.batches else self.last_batch):
+            report = self.upkeep.after(committed)
+            self.batches.append(report)
+            if self.on_progress:
+                self.on_progress(report)
 
 
 def _source(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
@@ -192,37 +223,3 @@ def _check_format(pipeline: Pipeline, found: str) -> None:
             file=pipeline.file,
             todo="Name another place, or that format",
         )
-
-
-def _follow(
-    query: StreamingQuery,
-    checkpoint: Store,
-    last: int,
-    seen: list[BatchReport],
-    upkeep: Upkeep,
-    on_progress: Callable[[BatchReport], None] | None,
-    stop: Event | None,
-) -> None:
-    """Wait for the query; when a batch after `last` is committed, do the sink's upkeep and tell of it. `seen` grows by
-    the batches."""
-
-    def look() -> None:
-        for found in reports(checkpoint, seen[-1].batch_id if seen else last):
-            report = upkeep.after(found)
-            seen.append(report)
-            if on_progress:
-                on_progress(report)
-
-    try:
-        with spoken_plainly():
-            while not query.awaitTermination(_WAIT_SECONDS):  # type: ignore[arg-type]  # fractions are taken
-                look()
-                if stop is not None and stop.is_set():
-                    raise KeyboardInterrupt
-    except KeyboardInterrupt:
-        upkeep.ended = True
-        raise
-    finally:
-        if query.isActive:
-            query.stop()
-        look()

@@ -21,7 +21,7 @@ from lakebed.spark import worker
 from lakebed.spark.engine import default_parallelism, over_tasks
 from lakebed.spark.failures import speak_plainly
 from lakebed.spark.types import conformed, spark_schema, wire_schema
-from lakebed.verbs.read import ReadPlan, tell
+from lakebed.verbs.read import ReadPlan, report
 
 TASKS_OPTION = "read.tasks"
 _TASK_BYTES = 64 << 20
@@ -74,7 +74,7 @@ class ReadTask:
 def read_tasks(plan: ReadPlan[Any], wanted: int | None, parallelism: int, rows_only: bool = False) -> list[ReadTask]:
     """The plan's splits as tasks: exactly `wanted` or as many as suit the data; fewer when there are fewer groups. The
     plan's warnings are told."""
-    tell(plan)
+    report(plan)
     size = sum(split.size for split in plan.splits)
     schema = plain_rows(plan.schema) if rows_only else plan.schema
     wire = wire_schema(schema)

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -26,6 +25,7 @@ from lakebed.spark import worker
 from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.failures import speak_plainly
 from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, write_files
+from lakebed.spark.slow_start import despite_slow_start
 from lakebed.spark.types import arrow_schema
 from lakebed.verbs.write import Mode, finalized, swept
 
@@ -35,7 +35,6 @@ REPORTS_FOLDER = "lakebed-batches"
 """In the checkpoint folder: what the newest batches did, one small JSON file each."""
 _LOG = redacting_logger("lakebed.spark")
 _REPORTS_KEPT = 100
-_STARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +81,7 @@ def write_stream(
         writer = writer.trigger(**trigger)  # type: ignore[call-overload]  # the caller's, checked by Spark
     if name:
         writer = writer.queryName(name)
-    for _ in range(_STARTS - 1):
-        try:
-            return writer.start()
-        except PySparkException as error:
-            if not slow_start(error):
-                raise
-    return writer.start()
-
-
-def slow_start(error: BaseException) -> bool:
-    """Whether Spark gave up a Python process of its own that took more than 10 s to start: the machine was busy.
-
-    Spark has no setting for that time. Nothing was read or written, so the query may be started again.
-    """
-    return "worker failed to connect back" in str(error) or "waiting for the Python worker" in str(error)
+    return despite_slow_start(writer.start)
 
 
 @dataclass(frozen=True, slots=True)

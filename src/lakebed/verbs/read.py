@@ -36,11 +36,11 @@ class ReadPlan(Generic[S]):
 
 def run(plan: ReadPlan[S], threads: int) -> pa.RecordBatchReader:
     """The rows of a plan in this process, streamed; batches of one split stay in order. Its warnings are told first."""
-    tell(plan, 4)
+    report(plan, 4)
     return pa.RecordBatchReader.from_batches(plan.schema, interleave(plan.read, plan.splits, threads))
 
 
-def tell(plan: ReadPlan[S], level: int = 3) -> None:
+def report(plan: ReadPlan[S], level: int = 3) -> None:
     """Give a plan's warnings through Python's `warnings`, as of the caller `level` - 1 frames up."""
     for text in plan.warnings:
         warnings.warn(ReadWarning(text), stacklevel=level)

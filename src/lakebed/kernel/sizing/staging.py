@@ -79,20 +79,36 @@ class Staged:
     kept: tuple[pa.RecordBatch, ...] = ()
 
 
-class Stager:
-    """Takes the rows of one task. `group` says which bucket each row goes to, for some thousand rows at a time.
+@dataclass(frozen=True, slots=True)
+class StagingLimits:
+    """How much one task holds, in bytes."""
 
-    `path` is the file to make; with no more than `inline_bytes` of compressed chunks there is none. Where the rows stay
-    in this process, `memory_bytes` of Arrow data are kept as they are before anything goes there.
+    buffer: int = BUFFER_BYTES
+    """Arrow data that the task holds before it groups the rows and writes them to its file."""
+    inline: int = 0
+    """Compressed chunks that travel in the task's answer. There is a file only where they are more."""
+    memory: int = 0
+    """Arrow data that is kept as it is before anything is compressed: for rows that stay in this process."""
+    chunk: int = CHUNK_BYTES
+    """The greatest chunk, in Arrow data."""
+
+
+class Stager:
+    """Stages the rows of one task: groups them by bucket and appends them to the file `path` of `place`.
+
+    `group` gives the bucket of each row, for some thousand rows at a time.
     """
 
     def __init__(
-        self, place: Place, path: str, schema: pa.Schema, group: Callable[[pa.Table], Grouped],
-        buffer_bytes: int = BUFFER_BYTES, inline_bytes: int = 0, chunk_bytes: int = CHUNK_BYTES, memory_bytes: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        place: Place,
+        path: str,
+        schema: pa.Schema,
+        group: Callable[[pa.Table], Grouped],
+        limits: StagingLimits = StagingLimits(),
+    ) -> None:
         self._place, self._path, self._schema, self._group = place, path, schema, group
-        self._buffer_bytes, self._inline_bytes, self._chunk_bytes = buffer_bytes, inline_bytes, chunk_bytes
-        self._memory_left = memory_bytes
+        self._limits, self._memory_left = limits, limits.memory
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._codes: dict[Hashable, int] = {}
@@ -107,12 +123,12 @@ class Stager:
         """Take rows of exactly the schema."""
         batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
         for batch in batches:
-            most = _rows_of(batch, self._buffer_bytes)
+            most = _rows_of(batch, self._limits.buffer)
             for start in range(0, batch.num_rows, most):
                 piece = batch.slice(start, most)
                 self._held.append(piece)
                 self._held_bytes += piece.nbytes
-                if self._held_bytes >= self._buffer_bytes:
+                if self._held_bytes >= self._limits.buffer:
                     self._flush()
 
     def finish(self) -> Staged | None:
@@ -172,7 +188,7 @@ class Stager:
         with pa.ipc.new_stream(sink, self._schema, options=options) as stream:
             stream.write_batch(_no_rows(self._schema))  # the stream's head comes with it, and not with a chunk
             for code, run in runs:
-                for batch in run.to_batches(max_chunksize=_rows_of(run, self._chunk_bytes)):
+                for batch in run.to_batches(max_chunksize=_rows_of(run, self._limits.chunk)):
                     before = sink.tell()
                     stream.write_batch(batch)
                     place = (self._written + before, sink.tell() - before)
@@ -183,7 +199,7 @@ class Stager:
         self._written += data.size
         if self._file is None:
             self._inline.append(data)
-            if self._written <= self._inline_bytes:
+            if self._written <= self._limits.inline:
                 return
             self._file = self._open.enter_context(self._place.open_output(self._path))
             waiting, self._inline = self._inline, []

@@ -22,7 +22,7 @@ from lakebed.kernel.files.store import Store
 from lakebed.kernel.sizing.file_counts import in_bounds
 from lakebed.kernel.sizing.finalize import FileSize, finalize
 from lakebed.kernel.sizing.ranges import RangeSplitter
-from lakebed.kernel.sizing.staging import Grouped, Place, Run, Staged, StagedBuckets, Stager, grouped
+from lakebed.kernel.sizing.staging import Grouped, Place, Run, Staged, StagedBuckets, Stager, StagingLimits, grouped
 from lakebed.kernel.sort_keys import Direction, comparable, thinned, with_ties
 
 SCHEMA = pa.schema([("bucket", pa.int64()), ("id", pa.int64()), ("text", pa.string())])
@@ -88,7 +88,7 @@ def rows_of(count: int, seed: int, skew: float = 0.0) -> pa.Table:
 def stage(store: Store, parts: Iterable[pa.Table], inline: int = 0, buffer: int = 200_000) -> list[Staged]:
     found = []
     for number, part in enumerate(parts):
-        stager = Stager(store, f"staging/{number}.arrow", SCHEMA, group, buffer, inline, 20_000)
+        stager = Stager(store, f"staging/{number}.arrow", SCHEMA, group, StagingLimits(buffer, inline, chunk=20_000))
         for batch in part.to_batches(max_chunksize=1000):
             stager.write(batch)
         one = stager.finish()
@@ -165,7 +165,7 @@ def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
 
 def test_an_aborted_task_leaves_nothing(tmp_path: Path) -> None:
     store = open_store(tmp_path / "t")
-    stager = Stager(store, "staging/1.arrow", SCHEMA, group, 1000)
+    stager = Stager(store, "staging/1.arrow", SCHEMA, group, StagingLimits(1000))
     stager.write(rows_of(3000, 6))
     stager.abort()
     assert not list((tmp_path / "t" / "staging").glob("*"))
@@ -174,7 +174,7 @@ def test_an_aborted_task_leaves_nothing(tmp_path: Path) -> None:
 def test_rows_that_stay_in_memory_come_before_those_in_the_file(tmp_path: Path) -> None:
     store = open_store(tmp_path / "t")
     whole = rows_of(9000, 7).combine_chunks()
-    stager = Stager(store, "staging/1.arrow", SCHEMA, group, 50_000, memory_bytes=whole.nbytes // 2)
+    stager = Stager(store, "staging/1.arrow", SCHEMA, group, StagingLimits(50_000, memory=whole.nbytes // 2))
     stager.write(whole)  # one batch, many times the buffer
     staged = stager.finish()
     assert staged is not None

@@ -29,7 +29,7 @@ from lakebed.formats.iceberg.rewrite.task import (
 )
 from lakebed.formats.iceberg.write.files import RollingWriter
 from lakebed.kernel.engine import Engine
-from lakebed.kernel.sizing.staging import Grouped, Run, Staged, StagedBuckets, Stager, grouped
+from lakebed.kernel.sizing.staging import Grouped, Run, Staged, StagedBuckets, Stager, StagingLimits, grouped
 from lakebed.kernel.sort_keys import boundaries, range_codes, thinned, with_ties
 from lakebed.kernel.sorting import sorted_batches
 
@@ -132,7 +132,7 @@ class _Aside:
             return grouped(codes, ranges)
 
         path = f"{self.folder}/{uuid.uuid4()}.arrow"
-        stager = Stager(runner.target.files, path, runner.rows_schema, group, runner.memory // 2)
+        stager = Stager(runner.target.files, path, runner.rows_schema, group, StagingLimits(runner.memory // 2))
         try:
             for one in part.inputs:
                 for batch in runner.rows(one):

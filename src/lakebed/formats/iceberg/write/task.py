@@ -24,7 +24,7 @@ from lakebed.formats.iceberg.write.routing import Router
 from lakebed.kernel.arrays import Int8s, Int32s, UInt32s
 from lakebed.kernel.rows.conform import check_conformable, conform, one_chunk
 from lakebed.kernel.rows.row_kinds import RowKindRule
-from lakebed.kernel.sizing.staging import INLINE_BYTES, Grouped, Stager, grouped
+from lakebed.kernel.sizing.staging import INLINE_BYTES, Grouped, Stager, StagingLimits, grouped
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 
 KIND_COLUMN = "_lakebed_kind"
@@ -83,7 +83,8 @@ class TaskTarget:
     def stager(self, schema: pa.Schema, group: Callable[[pa.Table], Grouped], inline: int | None = None) -> Stager:
         """A new place for staged rows."""
         path = f"{self.staging}/{uuid.uuid4()}.arrow"
-        return Stager(self.files, path, schema, group, self.buffer, self.inline if inline is None else inline)
+        limits = StagingLimits(self.buffer, self.inline if inline is None else inline)
+        return Stager(self.files, path, schema, group, limits)
 
     def by_key(self, rows: pa.Table) -> Grouped:
         """The slot of each row: a hash of its key."""

@@ -42,6 +42,7 @@ from lakebed.kernel.sizing.staging import (
     Staged,
     StagedBuckets,
     Stager,
+    StagingLimits,
     grouped,
 )
 from lakebed.model.commit import CommitMessage
@@ -109,7 +110,7 @@ class StagingTaskWriter:
         buffer = limit // 2 if self._memory else min(BUFFER_BYTES, limit)  # half, so that what is kept has room too
         place = _place(self._target.store, self._scratch)
         inline = 0 if self._scratch else INLINE_BYTES
-        return Stager(place, path, schema, self._group, buffer, inline, memory_bytes=self._memory)
+        return Stager(place, path, schema, self._group, StagingLimits(buffer, inline, self._memory))
 
     def _group(self, rows: pa.Table) -> Grouped:
         """The partition of each row."""
