@@ -37,13 +37,13 @@ def commit(rows: list[dict[str, Any]], identifier: int) -> Callable[[Store], Non
     def operation(store: Store) -> None:
         sink = lakebed.open(store, QUICK).sink(Mode.APPEND, commit_user="job")
         assert isinstance(sink, PaimonSink)
-        data = pa.Table.from_pylist(rows, SCHEMA)
+        plan, data = sink.plan(), pa.Table.from_pylist(rows, SCHEMA)
         messages = []
         for part in (data.slice(0, len(data) // 2), data.slice(len(data) // 2)):
-            writer = sink.task_writer()
+            writer = plan.task_writer()
             writer.write(part)
             messages += writer.finish()
-        sink.filter_and_commit({identifier: sink.finalize(messages, LocalEngine(1))})
+        sink.filter_and_commit({identifier: sink.finalize(plan, messages, LocalEngine(1)).messages})
 
     return operation
 
@@ -78,17 +78,18 @@ def test_an_append_lands_once_or_not_at_all(make: Callable[[], Store]) -> None:
 KILLED = """
 import os, pickle, signal, sys
 import lakebed, pyarrow as pa
-from lakebed.formats.paimon.write import staged
+from lakebed.formats.paimon.write import staging
 from lakebed.verbs.write import Mode
-staged.INLINE_BYTES = 0
+staging.INLINE_BYTES = 0
 sink = lakebed.open(sys.argv[1]).sink(Mode.APPEND, commit_user="job")
-writer = sink.task_writer()
+plan = sink.plan()
+writer = plan.task_writer()
 writer.write(pa.table({"dt": ["a", "z"], "id": [98, 99], "v": ["lost", "lost"]}))
 messages = writer.finish()
 if sys.argv[2] == "made":
     from lakebed.kernel.engine import LocalEngine
-    staged.drop_staged = lambda store, messages: os.kill(os.getpid(), signal.SIGKILL)
-    sink.finalize(messages, LocalEngine(1))
+    staging.drop_staged = lambda store, messages: os.kill(os.getpid(), signal.SIGKILL)
+    sink.finalize(plan, messages, LocalEngine(1))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -16,7 +16,7 @@ import lakebed
 from lakebed.formats.paimon.codec.roaring64 import chunks_from_bytes, chunks_to_bytes
 from lakebed.formats.paimon.write import staging
 from lakebed.kernel.sizing.file_counts import in_bounds
-from lakebed.verbs.write import finalized
+from lakebed.verbs.write import finalize_and_commit
 from tests.golden import names, unpack
 from tests.interop.conftest import PaimonJvm, Pypaimon
 
@@ -190,13 +190,14 @@ def test_appends_routed_by_size(
     table = lakebed.create(folder, "paimon", schema, (), case.partition_by, case.options)
     data = orders(range(4000), 1).select(schema.names)
     sink = table.sink()
+    plan = sink.plan()
     messages: list[Any] = []
     for start in range(0, 4000, 1000):
-        writer = sink.task_writer()
+        writer = plan.task_writer()
         writer.write(data.slice(start, 1000).combine_chunks().to_batches()[0])
         messages += writer.finish()
-    sink.commit(1, finalized(sink, messages, lakebed.LocalEngine()))
-    dead = table.sink().task_writer()
+    finalize_and_commit(sink, plan, messages, lakebed.LocalEngine(), 1)
+    dead = table.sink().plan().task_writer()
     dead.write(data.to_batches()[0])
     assert dead.finish()
     assert list((folder / ".lakebed" / "staging").iterdir())

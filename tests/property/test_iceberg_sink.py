@@ -21,7 +21,7 @@ from pyiceberg.types import DateType, IntegerType, LongType, NestedField, String
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.engine import LocalEngine
 from lakebed.model.commit import BATCH_IDENTIFIER
-from lakebed.verbs.write import Mode
+from lakebed.verbs.write import Mode, finalize_and_commit
 from tests.tables.iceberg.create import make_table
 
 SCHEMA = Schema(
@@ -125,14 +125,15 @@ def write(table: IcebergTable, mode: str, given_rows: list[Row], more: Any, task
         table.write(data, mode, options)
         return
     sink = table.sink(Mode.parse(mode), options=options)
+    plan = sink.plan(tasks)
     messages: list[Any] = []
     size = max(1, -(-len(data) // tasks))
     for start in range(0, len(data), size):
-        writer = sink.task_writer()
+        writer = plan.task_writer()
         for batch in data.slice(start, size).to_batches(max_chunksize=2):
             writer.write(batch)
         messages += writer.finish()
-    sink.commit(BATCH_IDENTIFIER, sink.finalize(messages, LocalEngine(2)))
+    finalize_and_commit(sink, plan, messages, LocalEngine(2), BATCH_IDENTIFIER)
 
 
 def partition_of(spec: Sequence[tuple[str, str]]) -> Callable[[Row], Any]:

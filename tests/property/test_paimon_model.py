@@ -182,7 +182,7 @@ def test_first_row(writes: list[list[Row]], buffer: str, mode: Mode) -> None:
         table = lakebed.open(Path(folder) / "t")
         sink = table.sink()
         assert isinstance(sink, PaimonSink)
-        found = [key for _, some in sink._live_keys() for key in some["k"].to_pylist()]
+        found = [key for _, some in sink.plan().live_keys() for key in some["k"].to_pylist()]
     assert sorted(found) == sorted(state)
 
 

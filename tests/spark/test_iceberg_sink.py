@@ -24,7 +24,7 @@ from lakebed.kernel.sizing.file_counts import in_bounds
 from lakebed.spark.sink import SinkInput, write_task
 from lakebed.spark.slow_start import despite_slow_start
 from lakebed.spark.stream_sink import reports
-from lakebed.verbs.write import finalized
+from lakebed.verbs.write import finalize_and_commit
 from tests.spark.tables import as_bag, changes_of
 from tests.tables.iceberg.create import make_table
 
@@ -115,9 +115,10 @@ def test_a_column_that_is_not_given_takes_its_default(tmp_path: Path) -> None:
     given = pa.record_batch({"ID": pa.array([1, 2], pa.int64())})
     sink = table.sink()
     taken = SinkInput.of(given.schema, sink, table.location)
-    messages, rows = write_task(sink, iter([taken.take(given)]))
+    plan = sink.plan()
+    messages, rows = write_task(plan, iter([taken.take(given)]))
     assert rows == 2
-    sink.commit(1, finalized(sink, messages, lakebed.LocalEngine(1)))
+    finalize_and_commit(sink, plan, messages, lakebed.LocalEngine(1), 1)
     assert table.read().read_all().to_pylist() == [{"id": 1, "d": 6}, {"id": 2, "d": 6}]
 
 

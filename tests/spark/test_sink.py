@@ -183,7 +183,7 @@ def test_what_travels_to_workers_pickles(tmp_path: Path, hudi: Path) -> None:
     rows = pa.record_batch({"id": [1, 2], "dt": ["a", "b"]})
     taken = SinkInput.of(rows.schema, sink, table.location)
     assert unpack(pack(taken)) == taken
-    messages, count = write_task(unpack(pack(sink)), iter([unpack(pack(taken)).take(rows)]))
+    messages, count = write_task(unpack(pack(sink.plan())), iter([unpack(pack(taken)).take(rows)]))
     assert count == 2
     assert pickle.loads(pickle.dumps(list(messages))) == list(messages)
     assert sink.commit(1, pickle.loads(pickle.dumps(list(messages)))).outcome is Outcome.COMMITTED
@@ -206,7 +206,7 @@ def test_a_task_that_fails_removes_its_own_files(tmp_path: Path) -> None:
         raise RuntimeError("a lost worker")
 
     with pytest.raises(RuntimeError, match="a lost worker"):
-        write_task(sink, batches())
+        write_task(sink.plan(), batches())
     assert not list((tmp_path / "t").glob("**/data-*"))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 BATCH_IDENTIFIER = (1 << 63) - 1
@@ -40,3 +41,7 @@ class CommitResult:
     def snapshot_id(self) -> int | None:
         """The snapshot id, None when skipped or when the format counts in instants wider than a snapshot id."""
         return int(self.instant) if self.instant else None
+
+    def with_notes(self, notes: Sequence[str]) -> CommitResult:
+        """The same with more notes at the end. A skipped commit takes none: what they are about did not happen."""
+        return replace(self, notes=(*self.notes, *notes)) if notes and self.outcome is Outcome.COMMITTED else self

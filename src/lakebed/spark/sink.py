@@ -29,7 +29,7 @@ from lakebed.spark import worker
 from lakebed.spark.engine import SparkEngine, default_parallelism
 from lakebed.spark.failures import spoken_plainly
 from lakebed.spark.types import arrow_schema, conform, fits
-from lakebed.verbs.write import Mode, NarrowSink, Sink, finalized, swept
+from lakebed.verbs.write import Mode, Routing, Sink, WritePlan, finalize_and_commit, swept
 
 PARALLELISM_OPTION = "sink.parallelism"
 """How many tasks write (Flink's name for it); default: the session's parallelism."""
@@ -51,9 +51,10 @@ def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[s
     table = formats.open_table(location, {k: v for k, v in options.items() if k.lower() != PARALLELISM_OPTION})
     sink = table.sink(Mode.parse(mode))
     with swept(sink):
-        written = write_files(df, sink, table.location, parallelism)
-        made = finalized(sink, written.messages, SparkEngine(df.sparkSession, parallelism))
-        return sink.commit(BATCH_IDENTIFIER, made)
+        plan = sink.plan(parallelism)
+        written = write_files(df, plan, SinkInput.of(arrow_schema(df.schema), sink, table.location), parallelism)
+        engine = SparkEngine(df.sparkSession, parallelism)
+        return finalize_and_commit(sink, plan, written.messages, engine, BATCH_IDENTIFIER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +105,14 @@ class SinkInput:
         return conform(batch.select(range(len(self.names))).rename_columns(list(self.names)), self.schema)
 
 
-def write_files(df: DataFrame, sink: Sink, location: str, parallelism: int) -> Written:
+def write_files(df: DataFrame, plan: WritePlan, taken: SinkInput, parallelism: int) -> Written:
     """Route and write; nothing of it is visible yet. When a task fails it removes its own files, and the error is
     raised here."""
-    taken = SinkInput.of(arrow_schema(df.schema), sink, location)
-    empty = taken.schema.empty_table().to_batches() or [
-        pa.RecordBatch.from_arrays([pa.array([], field.type) for field in taken.schema], schema=taken.schema)
-    ]
     # Columns go by place from here on: mapInArrow finds none by a name with a dot.
     df = df.toDF(*(f"_{place}" for place in range(len(taken.names))))
-    if sink.channels(empty[0], parallelism) is not None:
-        df = _routed(df, sink, taken, parallelism)
-    writing = worker.over_batches(worker.pack(_WriteTask(sink, taken)))
+    if plan.routing is not None:
+        df = _routed(df, plan.routing, taken, parallelism)
+    writing = worker.over_batches(worker.pack(_WriteTask(plan, taken)))
     with spoken_plainly():
         written = df.mapInArrow(writing, _WRITTEN).toArrow()
     messages = [message for packed in written.column("messages") for message in pickle.loads(packed.as_buffer())]
@@ -132,9 +129,9 @@ def sink_parallelism(options: Mapping[str, str]) -> int | None:
     return int(text)
 
 
-def write_task(sink: Sink, batches: Iterator[pa.RecordBatch]) -> tuple[Sequence[CommitMessage], int]:
+def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> tuple[Sequence[CommitMessage], int]:
     """Write batches of the sink's form: (messages, rows). What was written is removed when that fails."""
-    writer = sink.task_writer()
+    writer = plan.task_writer()
     rows = 0
     try:
         for batch in batches:
@@ -146,15 +143,14 @@ def write_task(sink: Sink, batches: Iterator[pa.RecordBatch]) -> tuple[Sequence[
         raise
 
 
-def _routed(df: DataFrame, sink: Sink, taken: SinkInput, parallelism: int) -> DataFrame:
-    """The rows where their channels say. Python sees no more columns for it than the sink asks for."""
-    wanted = sink.routing_columns if isinstance(sink, NarrowSink) else tuple(taken.schema.names)
-    places = [place for place, name in enumerate(taken.names) if name in wanted]
+def _routed(df: DataFrame, routing: Routing, taken: SinkInput, parallelism: int) -> DataFrame:
+    """The rows where their channels say. Python sees only the columns that the routing needs."""
+    places = [place for place, name in enumerate(taken.names) if name in routing.columns]
     narrow = SinkInput(
         tuple(taken.names[place] for place in places),
-        pa.schema([field for field in taken.schema if field.name in wanted]),
+        pa.schema([field for field in taken.schema if field.name in routing.columns]),
     )
-    route = worker.over_columns(worker.pack(_Route(sink, narrow, parallelism)))
+    route = worker.over_columns(worker.pack(_Route(routing, narrow)))
     # Spark tells the kind of a function from the types of its arguments.
     route.__annotations__ = {"columns": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
     channel = f.arrow_udf(route, IntegerType())  # type: ignore[attr-defined]  # stubs lack it
@@ -166,24 +162,23 @@ def _routed(df: DataFrame, sink: Sink, taken: SinkInput, parallelism: int) -> Da
 class _Route:
     """The channel of each row, of arrays as Spark sends them."""
 
-    sink: Sink
+    routing: Routing
     taken: SinkInput
-    count: int
 
     def __call__(self, arrays: Sequence[pa.Array]) -> pa.Array:
         batch = pa.RecordBatch.from_arrays(list(arrays), names=list(self.taken.names))
-        return self.sink.channels(self.taken.take(batch), self.count)
+        return self.routing.channels(self.taken.take(batch))
 
 
 @dataclass(frozen=True, slots=True)
 class _WriteTask:
     """Writes one task's rows: one row of messages, none when nothing came."""
 
-    sink: Sink
+    plan: WritePlan
     taken: SinkInput
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filled = (self.taken.take(batch) for batch in batches if batch.num_rows)
-        messages, rows = write_task(self.sink, filled)
+        messages, rows = write_task(self.plan, filled)
         packed = pa.array([pickle.dumps(list(messages))], pa.binary())
         yield pa.RecordBatch.from_arrays([packed, pa.array([rows])], schema=_WRITTEN_ARROW)

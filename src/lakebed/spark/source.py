@@ -37,7 +37,7 @@ from lakebed.verbs.native_source import NativeSource, SourceRequest
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
-from lakebed.verbs.write import Mode, Sink, finalized, swept
+from lakebed.verbs.write import Mode, Sink, WritePlan, finalize_and_commit, swept
 
 _log = redacting_logger("lakebed.spark")
 
@@ -147,7 +147,8 @@ class Loaded:
         """The writer of one commit."""
         mode = Mode.OVERWRITE if overwrite else Mode.APPEND
         sink = self.table().sink(mode)
-        return WriteJob(sink, SinkInput.of(arrow_schema(schema), sink, self.location), self.location)
+        taken = SinkInput.of(arrow_schema(schema), sink, self.location)
+        return WriteJob(sink, sink.plan(), taken, self.location)
 
     def stream_sink(self) -> NoReturn:
         """Refuse: rows would not be routed, and nothing tells a source which checkpoint it belongs to."""
@@ -235,19 +236,20 @@ class WriteJob:
     together what is small. What it leaves is said in the log, since a DataFrame's writer gives nothing back."""
 
     sink: Sink
+    plan: WritePlan
     taken: SinkInput
     location: str
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> bytes:
         """A task's commit messages, packed."""
-        messages, _ = write_task(self.sink, (self.taken.take(batch) for batch in batches if batch.num_rows))
+        messages, _ = write_task(self.plan, (self.taken.take(batch) for batch in batches if batch.num_rows))
         return worker.pack(list(messages))
 
     def commit(self, messages: Sequence[Sequence[CommitMessage]]) -> None:
         """Publish all tasks' messages."""
         with swept(self.sink):
-            every = finalized(self.sink, [message for task in messages for message in task], LocalEngine())
-            notes = self.sink.commit(BATCH_IDENTIFIER, every).notes
+            written = [message for task in messages for message in task]
+            notes = finalize_and_commit(self.sink, self.plan, written, LocalEngine(), BATCH_IDENTIFIER).notes
         for note in notes:
             _log.warning("%s: %s", self.location, note)
 

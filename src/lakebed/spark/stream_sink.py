@@ -27,7 +27,7 @@ from lakebed.spark.failures import speak_plainly
 from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, write_files
 from lakebed.spark.slow_start import despite_slow_start
 from lakebed.spark.types import arrow_schema
-from lakebed.verbs.write import Mode, finalized, swept
+from lakebed.verbs.write import Mode, finalize_and_commit, swept
 
 USER_FILE = "lakebed-commit-user"
 """In the checkpoint folder: the commit user of the query."""
@@ -98,9 +98,11 @@ class StreamSink:
         """Write, commit, and leave a report beside the checkpoint."""
         sink = formats.open_table(self.location, self.options).sink(Mode.APPEND, commit_user=self.user)
         with swept(sink):
-            written = write_files(df, sink, self.location, self.parallelism)
-            made = finalized(sink, written.messages, SparkEngine(df.sparkSession, self.parallelism))
-            result = sink.commit(batch_id, made)
+            plan = sink.plan(self.parallelism)
+            taken = SinkInput.of(arrow_schema(df.schema), sink, self.location)
+            written = write_files(df, plan, taken, self.parallelism)
+            engine = SparkEngine(df.sparkSession, self.parallelism)
+            result = finalize_and_commit(sink, plan, written.messages, engine, batch_id)
         report = BatchReport(batch_id, written.rows, result.instant, str(result.outcome), result.notes)
         for note in afterwards("its report is not kept", lambda: self._keep(report)):
             _LOG.warning("%s, batch %d: %s", self.location, batch_id, note)

@@ -17,7 +17,7 @@ from lakebed.errors import UsageError
 from lakebed.kernel.engine import LocalEngine
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult
 from lakebed.redaction import redacting_logger
-from lakebed.verbs.write import TaskWriter, TwoPhaseSink, finalized
+from lakebed.verbs.write import TaskWriter, TwoPhaseSink, WritePlan
 
 _LOG = redacting_logger("lakebed.write")
 
@@ -29,8 +29,10 @@ class TableWriter:
     def __init__(self, sink: TwoPhaseSink, threads: int | None = None) -> None:
         self._sink = sink
         self._threads = threads or os.cpu_count() or 1
+        self._plan: WritePlan | None = None
         self._writer: TaskWriter | None = None
         self._prepared: list[CommitMessage] = []
+        self._notes: tuple[str, ...] = ()
 
     @property
     def commit_user(self) -> str:
@@ -40,16 +42,19 @@ class TableWriter:
     def write(self, data: Any) -> None:
         """Take rows: a pyarrow Table, RecordBatch or RecordBatchReader, or anything with `__arrow_c_stream__`."""
         if self._writer is None:
-            self._writer = self._sink.task_writer(self._threads)
+            self._plan = self._sink.plan()
+            self._writer = self._plan.task_writer(self._threads)
         for batch in batches_of(data):
             self._writer.write(batch)
 
     def prepare_commit(self) -> list[CommitMessage]:
         """Write all rows into files and say which; nothing is visible yet."""
-        finished = self._writer.finish() if self._writer is not None else ()
-        messages = list(finalized(self._sink, finished, LocalEngine(self._threads)))
-        self._prepared += messages
-        return messages
+        if self._writer is None:
+            return []
+        prepared = self._sink.finalize(self._plan, self._writer.finish(), LocalEngine(self._threads))
+        self._prepared += prepared.messages
+        self._notes += prepared.notes
+        return list(prepared.messages)
 
     def commit(
         self, identifier: int = BATCH_IDENTIFIER, messages: Sequence[CommitMessage] | None = None
@@ -58,7 +63,8 @@ class TableWriter:
         wanted = self._prepared if messages is None else _checked_messages(messages)
         result = self._sink.commit(_checked_identifier(identifier), wanted)
         self._forget(wanted)
-        return result
+        notes, self._notes = self._notes, ()
+        return result.with_notes(notes)
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
         """Commit those identifiers that this user has not committed yet, in their order; how many they were."""

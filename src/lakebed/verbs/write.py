@@ -1,15 +1,16 @@
-"""Write: the plan routes rows to buckets, the task writes files and says so, the commit publishes one snapshot.
+"""Write: the plan routes rows to buckets, tasks write files and report them, the commit publishes one snapshot.
 
-A *sink* is what a format gives: it says where rows go (`Routing`), makes a writer for one task, and commits messages
-under a commit user and an identifier, exactly once.
+A format gives a `Sink`. It plans a write (`WritePlan`: where rows go, and a writer for each task), prepares what the
+tasks wrote for the commit (`Prepared`), and commits messages under a commit user and an identifier, exactly once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -19,7 +20,7 @@ from lakebed.model.commit import CommitMessage, CommitResult
 
 
 class Mode(StrEnum):
-    """What a write does with the rows that are there."""
+    """What a write does with the rows that are in the table."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
@@ -28,7 +29,7 @@ class Mode(StrEnum):
 
     @classmethod
     def parse(cls, text: str) -> Mode:
-        """The mode of that name; UsageError names the four."""
+        """The mode with that name, in any case. Raises UsageError, which lists the four."""
         try:
             return cls(text.lower())
         except (ValueError, AttributeError):
@@ -37,103 +38,120 @@ class Mode(StrEnum):
 
 
 class TaskWriter(Protocol):
-    """Writes the rows of one task. It may die at any moment: what it wrote is invisible until committed."""
+    """Writes the rows of one task. It may die at any moment: what it wrote is invisible until it is committed."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch of the sink's input schema."""
         ...
 
     def finish(self) -> Sequence[CommitMessage]:
-        """Close all files and say what was written."""
+        """Close all files and report them. The writer may be used again."""
         ...
 
     def abort(self) -> None:
-        """Close and remove what was written."""
+        """Remove what was written since the last `finish`."""
         ...
 
 
+class Routing(Protocol):
+    """Which task takes each row. Frozen and picklable."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that decide it, in the table's order: `channels` needs no others."""
+        ...
+
+    def channels(self, batch: pa.RecordBatch) -> pa.Array:
+        """The int32 channel of each row, in [0, tasks). All rows of a (partition, bucket) get one channel, so that they
+        meet in one task."""
+        ...
+
+
+class WritePlan(Protocol):
+    """What the tasks of one write need, as the table was when the plan was made. Frozen and picklable: each task works
+    on a copy."""
+
+    @property
+    def routing(self) -> Routing | None:
+        """How to route rows before the tasks take them; None where any task may take any row."""
+        ...
+
+    def task_writer(self, threads: int | None = None) -> TaskWriter:
+        """A writer for one task, on the machine that runs it.
+
+        With `threads` it is the write's only task, in the process that finalizes: it writes files of so many buckets
+        at once.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a write is about to commit: its messages, and notes for the result of the commit."""
+
+    messages: tuple[CommitMessage, ...]
+    notes: tuple[str, ...] = ()
+
+
 class Sink(Protocol):
-    """A table as the target of one write. Picklable: workers get copies of it."""
+    """A table as the target of one write, on the driver. Picklable."""
 
     @property
     def input_schema(self) -> pa.Schema:
         """What rows must look like; a `_row_kind` column may be added where the table takes changes."""
         ...
 
-    def channels(self, batch: pa.RecordBatch, count: int) -> pa.Array | None:
-        """The int32 channel in [0, count) of each row, None when rows need no routing.
-
-        All rows of a (partition, bucket) get one channel, so that they meet in one task.
-        """
+    def plan(self, tasks: int = 1) -> WritePlan:
+        """Read the table's state, and plan a write whose rows are routed to so many tasks; 1 where nobody routes
+        them."""
         ...
 
-    def task_writer(self) -> TaskWriter:
-        """A writer for one task, on the machine that runs it."""
+    def finalize(self, plan: Any, messages: Sequence[CommitMessage], engine: Engine) -> Prepared:
+        """Turn what all tasks of a plan wrote into files of the right size, on an engine. Rows that tasks staged are
+        removed, also when it fails."""
         ...
 
     def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
-        """Publish; an identifier that this user committed before is skipped and its messages' files are removed."""
+        """Publish messages. An identifier that this user has committed before is skipped, and the files of its messages
+        are removed."""
         ...
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
-        """Remove files of messages that were certainly not committed."""
+        """Remove the files of messages that were certainly not committed."""
+        ...
+
+    def sweep(self) -> None:
+        """Remove all rows that tasks of this write have staged, also those that no message names: of attempts that
+        failed, or lost to a twin. Called when the write has ended."""
         ...
 
 
 class TwoPhaseSink(Sink, Protocol):
     """A sink whose commits the caller numbers, in one process."""
 
-    commit_user: str
-
-    def task_writer(self, threads: int = 1) -> TaskWriter:
-        """A writer that writes files of different buckets at once; it may be used on after `finish`."""
+    @property
+    def commit_user(self) -> str:
+        """The user of its commits."""
         ...
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
-        """Commit those identifiers that this user has not committed yet, in their order; how many they were."""
-        ...
-
-
-@runtime_checkable
-class NarrowSink(Protocol):
-    """A sink that routes rows by a few of their columns, so that only those need to be handed to it for that."""
-
-    @property
-    def routing_columns(self) -> tuple[str, ...]:
-        """What a batch given to `channels` must have."""
-        ...
-
-
-@runtime_checkable
-class FinalizingSink(Protocol):
-    """A sink whose tasks stage rows, which become files of the right size once all of them are known."""
-
-    def finalize(self, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
-        """Make files of what tasks have staged, on an engine; what was staged is removed, also when it fails."""
-        ...
-
-
-@runtime_checkable
-class StagingSink(Protocol):
-    """A sink whose tasks stage rows in places of this write alone."""
-
-    def sweep(self) -> None:
-        """Remove all that tasks of this write have staged, also those whose messages nobody has: attempts that failed,
-        or lost to a twin. Called when the write has ended."""
+        """Commit, in ascending order, the identifiers that this user has not committed yet; returns their number."""
         ...
 
 
 @contextmanager
 def swept(sink: Sink) -> Iterator[None]:
-    """Sweep when the block has ended, well or not. It is cleaning up: a failure of it fails nothing."""
+    """Sweep when the block ends, also by an error. A sweep that fails fails nothing."""
     try:
         yield
     finally:
-        if isinstance(sink, StagingSink):
-            with suppress(LakebedError, OSError):
-                sink.sweep()
+        with suppress(LakebedError, OSError):
+            sink.sweep()
 
 
-def finalized(sink: Sink, messages: Sequence[CommitMessage], engine: Engine) -> Sequence[CommitMessage]:
-    """The messages to commit, of what all tasks of a write have given: as they are, or once files are made of them."""
-    return sink.finalize(messages, engine) if isinstance(sink, FinalizingSink) else messages
+def finalize_and_commit(
+    sink: Sink, plan: WritePlan, messages: Sequence[CommitMessage], engine: Engine, identifier: int
+) -> CommitResult:
+    """The second half of a write, once all its tasks are done: files of the right size, then one commit."""
+    prepared = sink.finalize(plan, messages, engine)
+    return sink.commit(identifier, prepared.messages).with_notes(prepared.notes)

@@ -221,7 +221,7 @@ def test_tasks_of_a_catalog_table_travel_without_its_secrets(tmp_path: Path) -> 
     packed = pickle.dumps(table.sink(commit_user="job"))
     assert b"hush" not in packed
     sink = pickle.loads(packed)
-    writer = sink.task_writer()
+    writer = sink.plan().task_writer()
     writer.write(rows((2, "a", 20)).append_column("_row_kind", pa.array(["+U"])))
     sink.commit(1, pickle.loads(pickle.dumps(writer.finish())))
     assert held(table) == [(1, "a", 1), (2, "a", 20)]

@@ -26,7 +26,7 @@ from lakebed.formats.iceberg.write.files import RollingWriter
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.sizing.file_counts import in_bounds
 from lakebed.model.commit import BATCH_IDENTIFIER
-from lakebed.verbs.write import Mode
+from lakebed.verbs.write import Mode, finalize_and_commit
 from tests.tables.iceberg.create import make_table
 
 SCHEMA = Schema(
@@ -64,14 +64,15 @@ def files_of(table: IcebergTable) -> dict[tuple[Any, ...], list[DataFile]]:
 def write_by_tasks(table: IcebergTable, data: pa.Table, tasks: int, **options: object) -> None:
     """As an engine does it: so many tasks, and as many for the second half."""
     sink = table.sink(Mode.APPEND, options={"target-file-size-bytes": TARGET, **options})
+    plan = sink.plan(tasks)
     messages: list[Any] = []
     size = -(-len(data) // tasks)
     for start in range(0, len(data), size):
-        writer = sink.task_writer()
+        writer = plan.task_writer()
         for batch in data.slice(start, size).to_batches(max_chunksize=4000):
             writer.write(batch)
         messages += writer.finish()
-    sink.commit(BATCH_IDENTIFIER, sink.finalize(messages, LocalEngine(tasks)))
+    finalize_and_commit(sink, plan, messages, LocalEngine(tasks), BATCH_IDENTIFIER)
 
 
 @pytest.mark.parametrize("tasks", [2, 4, 8, 16])

@@ -91,8 +91,10 @@ def test_many_tasks_put_no_key_twice(make: Make, key: tuple[str, ...]) -> None:
         (batch,) = rows(
             *((f"p{random.randrange(2)}", random.randrange(400), "v", turn) for _ in range(300))
         ).to_batches()
-        channels = sink.channels(batch, tasks).to_pylist()
-        copy = pickle.dumps(sink)
+        plan = sink.plan(tasks)
+        assert plan.routing is not None
+        channels = plan.routing.channels(batch).to_pylist()
+        copy = pickle.dumps(plan)
         messages = []
         for channel in range(tasks):
             writer = pickle.loads(copy).task_writer()
@@ -196,6 +198,6 @@ def test_fewer_tasks_may_assign_than_there_are(make: Make) -> None:
     table = make(bucket="-1", dynamic__bucket_assigner__parallelism="2")
     assert isinstance(table, PaimonTable)
     batch = rows(*[("a", i, "v", i) for i in range(50)]).to_batches()[0]
-    channels = table.sink().channels(batch, 8)
-    assert channels is not None
-    assert len(set(channels.to_pylist())) == 2
+    routing = table.sink().plan(8).routing
+    assert routing is not None
+    assert len(set(routing.channels(batch).to_pylist())) == 2

@@ -263,17 +263,17 @@ def test_a_rescaled_partition_keeps_its_own_number(make: Make) -> None:
     assert len(counts) == 2
 
 
-def test_a_sink_travels_and_routes(make: Make) -> None:
+def test_a_plan_travels_and_routes(make: Make) -> None:
     table = make(bucket="4")
     data = rows(*((f"p{i % 3}", i, "v", i) for i in range(300)))
-    sink = pickle.loads(pickle.dumps(table.sink(Mode.UPSERT, "user")))
+    plan = pickle.loads(pickle.dumps(table.sink(Mode.UPSERT, "user").plan(5)))
     (batch,) = data.to_batches()
-    channels = sink.channels(batch, 5).to_pylist()
+    channels = plan.routing.channels(batch).to_pylist()
     assert set(channels) <= set(range(5))
-    assert sink.channels(batch.slice(0, 0), 5).to_pylist() == []
+    assert plan.routing.channels(batch.slice(0, 0)).to_pylist() == []
     messages = []
     for channel in range(5):
-        writer = pickle.loads(pickle.dumps(sink)).task_writer()
+        writer = pickle.loads(pickle.dumps(plan)).task_writer()
         writer.write(batch.filter(pa.array([c == channel for c in channels])))
         messages += pickle.loads(pickle.dumps(writer.finish()))
     assert len({(m.partition, m.bucket) for m in messages}) == len(messages) == 12

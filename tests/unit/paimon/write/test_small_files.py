@@ -19,7 +19,7 @@ from lakebed.formats.paimon.write import small_files as gather_module
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.kernel.engine import Engine
 from lakebed.model.commit import CommitMessage, CommitResult
-from lakebed.verbs.write import finalized
+from lakebed.verbs.write import WritePlan, finalize_and_commit
 from tests.tables.paimon.small import Make, contents, rows
 from tests.unit.paimon.write.test_spill import files
 
@@ -36,11 +36,11 @@ class OtherEngine:
         return (pickle.loads(pickle.dumps(fn))(pickle.loads(pickle.dumps(task))) for task in tasks)
 
 
-def tasks(sink: PaimonSink, parts: Iterable[pa.Table]) -> list[CommitMessage]:
+def tasks(plan: WritePlan, parts: Iterable[pa.Table]) -> list[CommitMessage]:
     """What tasks that know nothing of each other give."""
     made: list[CommitMessage] = []
     for part in parts:
-        writer = pickle.loads(pickle.dumps(sink)).task_writer()
+        writer = pickle.loads(pickle.dumps(plan)).task_writer()
         for batch in part.to_batches():
             writer.write(batch)
         made += writer.finish()
@@ -51,7 +51,8 @@ def unrouted(table: lakebed.Table, parts: Iterable[pa.Table], engine: Engine | N
     """A write whose tasks know nothing of each other."""
     sink = table.sink()
     assert isinstance(sink, PaimonSink)
-    return sink.commit(1, finalized(sink, tasks(sink, parts), engine or LocalEngine()))
+    plan = sink.plan()
+    return finalize_and_commit(sink, plan, tasks(plan, parts), engine or LocalEngine(), 1)
 
 
 def test_the_later_task_wins_and_each_bucket_gets_one_file(make: Make) -> None:

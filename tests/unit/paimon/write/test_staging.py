@@ -29,7 +29,7 @@ from lakebed.kernel.sizing import finalize
 from lakebed.kernel.sizing.file_counts import in_bounds
 from lakebed.model.commit import CommitMessage
 from lakebed.model.rowkind import ROW_KIND_COLUMN
-from lakebed.verbs.write import Mode
+from lakebed.verbs.write import Mode, finalize_and_commit
 from tests.tables.paimon.small import Make, contents, rows
 
 T, R = TypeVar("T"), TypeVar("R")
@@ -69,7 +69,7 @@ def staged_by_tasks(sink: PaimonSink, data: pa.Table, tasks: int) -> list[Commit
     messages: list[CommitMessage] = []
     size = -(-len(data) // tasks)
     for start in range(0, len(data), size):
-        writer = pickle.loads(pickle.dumps(sink)).task_writer()
+        writer = pickle.loads(pickle.dumps(sink.plan())).task_writer()
         for batch in data.slice(start, size).to_batches(max_chunksize=4000):
             writer.write(batch)
         messages += pickle.loads(pickle.dumps(list(writer.finish())))
@@ -120,7 +120,7 @@ def test_files_follow_the_bytes_at_any_number_of_tasks(
     messages = staged_by_tasks(sink, data, tasks)
     assert len(waiting(table)) == tasks
     assert list(Path(table.location).rglob("data-*")) == []
-    sink.commit(1, sink.finalize(messages, engine))
+    finalize_and_commit(sink, sink.plan(), messages, engine, 1)
     sizes = check(table, data)
     assert max(map(len, sizes.values())) > 4
     assert not by or sorted(map(len, sizes.values()))[:30] == [1] * 30
@@ -167,7 +167,7 @@ def test_rows_beyond_the_buffer_wait_on_disk(tmp_path: Path, spillable: str) -> 
 def test_rows_stay_in_their_order(tmp_path: Path) -> None:
     table, data = table_of(tmp_path / "t", ()), skewed()
     sink = sink_of(table)
-    sink.commit(1, sink.finalize(staged_by_tasks(sink, data, 5), LocalEngine()))
+    finalize_and_commit(sink, sink.plan(), staged_by_tasks(sink, data, 5), LocalEngine(), 1)
     assert table.read().read_all().equals(data)
 
 
@@ -180,7 +180,7 @@ def test_a_sample_that_misleads_is_put_right(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(AppendFileMaker, "measure", lie)
     table, data = table_of(tmp_path / "t"), skewed()
     sink = sink_of(table)
-    sink.commit(1, sink.finalize(staged_by_tasks(sink, data, 3), LocalEngine()))
+    finalize_and_commit(sink, sink.plan(), staged_by_tasks(sink, data, 3), LocalEngine(), 1)
     check(table, data)
 
 
@@ -191,7 +191,7 @@ def test_a_failed_or_aborted_write_leaves_nothing(tmp_path: Path, monkeypatch: p
     messages = staged_by_tasks(sink, data, 3)
     sink.abort(messages)
     assert waiting(table) == []
-    writer = pickle.loads(pickle.dumps(sink)).task_writer()
+    writer = pickle.loads(pickle.dumps(sink.plan())).task_writer()
     writer.write(data)
     writer.abort()
     assert waiting(table) == []
@@ -205,7 +205,7 @@ def test_a_failed_or_aborted_write_leaves_nothing(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(AppendFileMaker, "make", fail)
     with pytest.raises(RuntimeError, match="no"):
-        sink.finalize(staged_by_tasks(sink, data, 3), LocalEngine())
+        sink.finalize(sink.plan(), staged_by_tasks(sink, data, 3), LocalEngine())
     assert waiting(table) == []
     assert [path for path in Path(table.location).rglob("data-*") if path.is_file()] == []
     assert table.history() == []
@@ -225,7 +225,7 @@ def test_an_overwrite_replaces_the_partitions_of_its_rows(make: Make) -> None:
     table.write(rows(*((day, i, "old", i) for i, day in enumerate("aabbc"))))
     sink = sink_of(table, Mode.OVERWRITE)
     data = rows(("b", 8, "new", 1), ("d", 9, "new", 1))
-    sink.commit(1, sink.finalize(staged_by_tasks(sink, data, 2), LocalEngine()))
+    finalize_and_commit(sink, sink.plan(), staged_by_tasks(sink, data, 2), LocalEngine(), 1)
     assert [row[:3] for row in contents(table)] == [
         ("a", 0, "old"), ("a", 1, "old"), ("b", 8, "new"), ("c", 4, "old"), ("d", 9, "new"),
     ]  # fmt: skip
@@ -240,11 +240,11 @@ def test_what_cannot_be_written_is_refused_by_the_task(make: Make, tmp_path: Pat
     with pytest.raises(UsageError, match="only \\+I rows"):
         ignoring.write(rows(("a", 1, "v", 1), kinds=["-D"]))
     with pytest.raises(SchemaError, match="w"):
-        sink_of(table).task_writer().write(pa.table({"w": [1]}))
+        sink_of(table).plan().task_writer().write(pa.table({"w": [1]}))
     times = pa.schema([("at", pa.timestamp("ms"))])
     early = lakebed.create(tmp_path / "early", "paimon", times, options={"file.format": "orc"})
     with pytest.raises(UnsupportedError, match="before 1970"):
-        sink_of(early).task_writer().write(pa.table({"at": pa.array([-5], pa.timestamp("ms"))}))
+        sink_of(early).plan().task_writer().write(pa.table({"at": pa.array([-5], pa.timestamp("ms"))}))
     assert ROW_KIND_COLUMN not in table.schema.names
 
 

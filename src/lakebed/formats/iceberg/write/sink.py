@@ -28,8 +28,9 @@ from lakebed.formats.iceberg.write.commit import Committer
 from lakebed.formats.iceberg.write.file_maker import IcebergFileMaker
 from lakebed.formats.iceberg.write.files import WriteTarget
 from lakebed.formats.iceberg.write.options import Distribution, WriteSettings
+from lakebed.formats.iceberg.write.plan import IcebergWritePlan
 from lakebed.formats.iceberg.write.routing import Router, Sorter
-from lakebed.formats.iceberg.write.task import IcebergTaskWriter, TaskTarget
+from lakebed.formats.iceberg.write.task import TaskTarget
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
@@ -39,11 +40,11 @@ from lakebed.kernel.sizing.ranges import RangeSplitter
 from lakebed.kernel.sizing.staging import StagedBuckets
 from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.model.rowkind import RowKind
-from lakebed.verbs.write import Mode
+from lakebed.verbs.write import Mode, Prepared
 
 
 class IcebergSink:
-    """Implements `lakebed.verbs.write.Sink` and `FinalizingSink` for one table, branch, commit user and mode.
+    """Implements `lakebed.verbs.write.TwoPhaseSink` for one table, branch, commit user and mode.
 
     Picklable. It writes with the schema, spec and sort order that the table had when it was made.
     """
@@ -76,20 +77,15 @@ class IcebergSink:
         """The table's columns; rows may carry `_row_kind` where the table has a key."""
         return self._target().input_schema
 
-    def channels(self, batch: pa.RecordBatch, count: int) -> None:
-        """Rows need no routing on their way in: they are staged where they are, and sizes decide what is next."""
-        return
+    def plan(self, tasks: int = 1) -> IcebergWritePlan:
+        """What tasks need; the same for any number of them."""
+        return IcebergWritePlan(self._target(), self._scratch)
 
-    def task_writer(self, threads: int | None = None) -> IcebergTaskWriter:
-        """A writer for one task. With `threads` it is the only one, in the process that settles: rows wait in memory
-        as long as they fit into the buffer, then in the machine's temporary folder."""
-        target = self._target()
-        if threads is None:
-            return IcebergTaskWriter(target)
-        return IcebergTaskWriter(replace(target, staging=self._scratch, inline=target.buffer))
-
-    def finalize(self, messages: Sequence[CommitMessage], engine: Engine) -> list[IcebergMessage]:
+    def finalize(self, plan: object, messages: Sequence[CommitMessage], engine: Engine) -> Prepared:
         """Files of all rows that tasks staged. What they staged is removed, also when it fails."""
+        return Prepared(tuple(self._finalized(messages, engine)))
+
+    def _finalized(self, messages: Sequence[CommitMessage], engine: Engine) -> list[IcebergMessage]:
         ours = _ours(messages)
         waiting = [message for message in ours if message.is_staged]
         if not waiting:
@@ -132,7 +128,7 @@ class IcebergSink:
 
     def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
         """Publish messages, exactly once for this commit user and identifier."""
-        settled = self.finalize(messages, LocalEngine())
+        settled = self._finalized(messages, LocalEngine())
         result = self._committer().commit(identifier, settled)
         notes = afterwards("rows that were staged for it are left", lambda: self._drop_staged(settled))
         return replace(result, notes=(*result.notes, *notes)) if notes else result
