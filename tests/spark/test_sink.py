@@ -22,6 +22,7 @@ from lakebed.spark.read import pack_splits
 from lakebed.spark.sink import SinkInput, write_task
 from lakebed.spark.source import load
 from lakebed.spark.worker import pack, unpack
+from lakebed.verbs.write import Prepared
 from tests.spark.tables import ORDERS, ORDERS_SQL, as_bag, orders
 
 
@@ -35,12 +36,15 @@ def data_files(folder: Path) -> list[str]:
 
 
 @pytest.fixture
-def ungathered(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_files_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files stay as tasks wrote them, so that they show where rows went."""
-    monkeypatch.setattr("lakebed.spark.sink.finalized", lambda sink, messages, engine: messages)
+    monkeypatch.setattr(
+        "lakebed.formats.paimon.write.sink.merge_small_files",
+        lambda files, messages, engine: Prepared(tuple(messages)),
+    )
 
 
-@pytest.mark.usefixtures("ungathered")
+@pytest.mark.usefixtures("small_files_stay")
 @pytest.mark.parametrize("parallelism", [2, 8])
 def test_each_bucket_gets_one_file_a_commit(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
     table = orders(tmp_path / "t")
@@ -51,7 +55,7 @@ def test_each_bucket_gets_one_file_a_commit(spark: SparkSession, tmp_path: Path,
     assert as_bag(table.read()) == as_bag(frame.toArrow())
 
 
-@pytest.mark.usefixtures("ungathered")
+@pytest.mark.usefixtures("small_files_stay")
 def test_keys_of_every_kind_are_routed(spark: SparkSession, tmp_path: Path) -> None:
     """Whatever Spark makes of a key's type on its way to Python, all rows of a bucket meet in one task."""
     spark.range(0, 400, 1, 3).createOrReplaceTempView("numbers")
@@ -122,7 +126,7 @@ def test_a_value_that_does_not_fit_leaves_nothing_visible(spark: SparkSession, t
         lakebed.spark.write(some_orders(spark, 1), str(tmp_path / "t"), mode="upsrt")
 
 
-@pytest.mark.usefixtures("ungathered")
+@pytest.mark.usefixtures("small_files_stay")
 @pytest.mark.parametrize("parallelism", [2, 8])
 def test_a_bucket_gets_as_many_files_as_its_bytes_fill(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
     target = 40_000

@@ -29,7 +29,7 @@ from lakebed.formats.paimon.write.bucket import BucketFiles
 from lakebed.formats.paimon.write.defaults import check_defaults
 from lakebed.formats.paimon.write.plan import PaimonWritePlan, dynamic_settings
 from lakebed.formats.paimon.write.routing import Router
-from lakebed.formats.paimon.write.small_files import gather, refuse_scattered_keys
+from lakebed.formats.paimon.write.small_files import merge_small_files, refuse_scattered_keys
 from lakebed.formats.paimon.write.staging import (
     drop_staged,
     make_files,
@@ -138,8 +138,7 @@ class PaimonSink:
             return Prepared((*ours, *make_files(files, waiting, engine)))
         if not plan.is_routed and self.bucket_mode in (BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC):
             refuse_scattered_keys(self.store, ours, self.bucket_mode)
-        gathered = gather(files, ours, engine)
-        return Prepared(gathered.messages, (gathered.note,) if gathered.note else ())
+        return merge_small_files(files, ours, engine)
 
     def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
         """Publish messages, exactly once for this commit user and identifier."""

@@ -31,17 +31,10 @@ from lakebed.kernel.arrays import Int32s
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import Store
 from lakebed.kernel.sizing.finalize import HERE_BYTES
+from lakebed.verbs.write import Prepared
 
 _FILES_A_TASK = 4
 """Full files that one task writes of a bucket without an order, so that big ones are gathered by many tasks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """What is to be committed, and a sentence about files that stayed as they were ("" for none)."""
-
-    messages: tuple[PaimonMessage, ...]
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +54,19 @@ class _Group:
         return sum(file.file_size for message in self.messages for file in message.written_files())
 
 
-def gather(files: BucketFiles, messages: Sequence[PaimonMessage], engine: Engine) -> Gathered:
-    """Bring the files of each bucket together on an engine; those that were are removed.
+def merge_small_files(files: BucketFiles, messages: Sequence[PaimonMessage], engine: Engine) -> Prepared:
+    """Merge the files that several tasks wrote for one bucket, on an engine; the files merged are removed.
 
-    In this process no more bytes are read than `lakebed.gather.max-bytes` says, the smallest buckets first; what is
-    beyond stays as it is.
+    In this process it reads at most `lakebed.gather.max-bytes`, the smallest buckets first. Files beyond that stay as
+    they are, and a note says so.
     """
     target = FileFormat.of(files.options, bool(files.schema.primary_keys)).target_size
     groups = [group for group in _groups(files, messages, target) if _is_scattered(group, target)]
     local = isinstance(engine, LocalEngine)
     chosen, left = _within(groups, files.options[opt.GATHER_BYTES]) if local else (groups, [])
-    note = _note(left, files.options[opt.GATHER_BYTES]) if left else ""
+    notes = (_note(left, files.options[opt.GATHER_BYTES]),) if left else ()
     if not chosen:
-        return Gathered(tuple(messages), note)
+        return Prepared(tuple(messages), notes)
     if sum(group.size for group in chosen) <= HERE_BYTES:
         engine = LocalEngine()
     made = {id(group.messages[0]): one for group, one in zip(chosen, engine.map(_Task(files), chosen), strict=True)}
@@ -81,7 +74,7 @@ def gather(files: BucketFiles, messages: Sequence[PaimonMessage], engine: Engine
     remove_files(files.store, replaced)
     gone = {id(message) for message in replaced}
     kept = [made.get(id(message), message) for message in messages if id(message) in made or id(message) not in gone]
-    return Gathered(tuple(kept), note)
+    return Prepared(tuple(kept), notes)
 
 
 def refuse_scattered_keys(store: Store, messages: Sequence[PaimonMessage], mode: BucketMode) -> None:
