@@ -10,7 +10,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import lakebed
 from lakebed.errors import CommitConflictError, OptionError
-from lakebed.formats.iceberg.codec.updates import Words
+from lakebed.formats.iceberg.codec.updates import TableUpdate
 from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.rewrite import position_deletes
@@ -130,7 +130,7 @@ def test_without_position_deletes_nothing_is_done(version: int, tmp_path: Path) 
 
 def test_an_upgraded_table_gets_deletion_vectors(tmp_path: Path) -> None:
     made = lake(tmp_path / "t", 2)
-    upgrade: Words = {"action": "upgrade-format-version", "format-version": 3}
+    upgrade: TableUpdate = {"action": "upgrade-format-version", "format-version": 3}
     change_metadata(made.table.access, lambda metadata: ([], [upgrade]))
     rows = made.rows()
     hidden = next(task.data.path for task in made.tasks if task.data.partition == ("a",))

@@ -25,7 +25,7 @@ from lakebed.errors import (
 from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError, check, clean_log
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json, metadata_to_json
-from lakebed.formats.iceberg.codec.updates import Words, applied
+from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, applied
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
@@ -113,7 +113,7 @@ class HadoopTable:
         root, other = self._store.local_path(""), _spelled(location)
         return root is not None and other.startswith("/") and os.path.realpath(root) == os.path.realpath(other)
 
-    def commit(self, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
+    def commit(self, base: Loaded, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> Loaded:
         """Claim the next version. UnsupportedError for a table that belongs to a catalog, which would not see it."""
         self.refuse_changes(base)
         check(base, requirements)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
-from lakebed.formats.iceberg.codec.updates import Words, dropped_metadata, unmet
+from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, dropped_metadata, unmet
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import data_folder, is_metadata, metadata_folder, refuse_location_provider
 
@@ -59,7 +59,7 @@ class TableOperations(Protocol):
         """UnsupportedError for a table that may only be read; asked before the first file of a change is written."""
         ...
 
-    def commit(self, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
+    def commit(self, base: Loaded, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> Loaded:
         """Publish changes of `base`. Raises LostRaceError, when nothing is published, and OutcomeUnknownError."""
         ...
 
@@ -74,7 +74,7 @@ def refuse_writing(access: TableOperations, base: Loaded) -> None:
     access.files.place(metadata_folder(location, properties))
 
 
-def check(base: Loaded, requirements: Sequence[Words]) -> None:
+def check(base: Loaded, requirements: Sequence[TableRequirement]) -> None:
     """LostRaceError when a requirement does not hold on the metadata that the changes are made from."""
     reason = unmet(base.metadata, requirements)
     if reason is not None:

@@ -46,7 +46,7 @@ from lakebed.formats.iceberg.catalog.operations import (
     clean_log,
 )
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json, metadata_to_json
-from lakebed.formats.iceberg.codec.updates import Words, applied
+from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, applied
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.kernel import clock
 from lakebed.kernel.files import open_store
@@ -145,7 +145,7 @@ class CatalogTable:
                 todo="Restore the file, or register the table again from an older one",
             ) from error  # fmt: skip
 
-    def commit(self, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]) -> Loaded:
+    def commit(self, base: Loaded, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> Loaded:
         """Send the changes to a REST catalog, or swap the location of the metadata file in another one.
 
         Raises besides LostRaceError and OutcomeUnknownError a StorageError when the catalog refuses.
@@ -191,7 +191,11 @@ class CatalogTable:
             self.catalog.drop_table(self.identifier.table)
 
     def _send(
-        self, entry: CatalogEntry, base: Loaded, requirements: Sequence[Words], updates: Sequence[Words]
+        self,
+        entry: CatalogEntry,
+        base: Loaded,
+        requirements: Sequence[TableRequirement],
+        updates: Sequence[TableUpdate],
     ) -> Loaded:
         """The changes, to a catalog that makes the next metadata itself."""
         name = {"namespace": list(self.identifier.table[:-1]), "name": self.identifier.table[-1]}
@@ -212,7 +216,9 @@ class CatalogTable:
             return self._read(location)
         return Loaded(TableMetadata(applied(base.metadata, updates, clock.now_ms(), base.location)), location)
 
-    def _swap(self, catalog: MetastoreCatalog, entry: CatalogEntry, base: Loaded, updates: Sequence[Words]) -> Loaded:
+    def _swap(
+        self, catalog: MetastoreCatalog, entry: CatalogEntry, base: Loaded, updates: Sequence[TableUpdate]
+    ) -> Loaded:
         """The next metadata file, put in the place of the current one."""
         made: list[Loaded] = []
         try:
@@ -249,7 +255,7 @@ class CatalogTable:
         raise in_our_words(error, self.identifier.catalog) from error
 
     def _stage(
-        self, base: Loaded, current: CatalogEntry, updates: Sequence[Words], made: list[Loaded]
+        self, base: Loaded, current: CatalogEntry, updates: Sequence[TableUpdate], made: list[Loaded]
     ) -> tuple[Loaded, Any]:
         """Writes the next metadata file, unless the catalog has moved on since `base` was read."""
         if current.metadata_location != base.location:

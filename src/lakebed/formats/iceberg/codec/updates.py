@@ -15,21 +15,25 @@ from typing import Any
 from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 
-Words = Mapping[str, Any]
-"""One requirement or update, as JSON."""
+TableRequirement = Mapping[str, Any]
+"""A `TableRequirement` of the REST specification, as JSON."""
+TableUpdate = Mapping[str, Any]
+"""A `TableUpdate` of the REST specification, as JSON."""
+MetadataChange = tuple[Sequence[TableRequirement], Sequence[TableUpdate]]
+"""What must hold, and the updates to make then."""
 
 
-def same_table(metadata: TableMetadata) -> list[Words]:
+def same_table(metadata: TableMetadata) -> list[TableRequirement]:
     """The requirement that the table is still the same one."""
     return [{"type": "assert-table-uuid", "uuid": metadata.uuid}] if metadata.uuid else []
 
 
-def ref_is(name: str, snapshot_id: int | None) -> Words:
+def ref_is(name: str, snapshot_id: int | None) -> TableRequirement:
     """The requirement that a branch or tag is at a snapshot; None: that it is not there."""
     return {"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": snapshot_id}
 
 
-def unmet(metadata: TableMetadata, requirements: Sequence[Words]) -> str | None:
+def unmet(metadata: TableMetadata, requirements: Sequence[TableRequirement]) -> str | None:
     """The first requirement that does not hold, in words; None when all do."""
     for wanted in requirements:
         kind = wanted["type"]
@@ -59,7 +63,7 @@ _VALUES = {
 }
 
 
-def applied(metadata: TableMetadata, updates: Sequence[Words], now_ms: int, location: str) -> dict[str, Any]:
+def applied(metadata: TableMetadata, updates: Sequence[TableUpdate], now_ms: int, location: str) -> dict[str, Any]:
     """The document after some updates. `location` is that of the metadata file which it replaces."""
     document: dict[str, Any] = copy.copy(dict(metadata.document))
     before = int(document.get("last-updated-ms", now_ms))
@@ -107,7 +111,7 @@ class _Change:
         found: dict[str, Any] = self.document[key]
         return found
 
-    def add_snapshot(self, update: Words) -> None:
+    def add_snapshot(self, update: TableUpdate) -> None:
         snapshot = dict(update["snapshot"])
         version = self.document["format-version"]
         self.time = max(self.time, snapshot["timestamp-ms"])
@@ -124,7 +128,7 @@ class _Change:
             )
         self.items("snapshots").append(snapshot)
 
-    def set_ref(self, update: Words) -> None:
+    def set_ref(self, update: TableUpdate) -> None:
         given = {key: value for key, value in update.items() if key not in ("action", "ref-name") and value is not None}
         refs = self.table("refs")
         if MAIN not in refs and (self.document.get("current-snapshot-id") or -1) != -1:
@@ -138,10 +142,10 @@ class _Change:
                 self.items("snapshot-log").append({"timestamp-ms": time, "snapshot-id": snapshot_id})
             self.document["current-snapshot-id"] = snapshot_id
 
-    def remove_ref(self, update: Words) -> None:
+    def remove_ref(self, update: TableUpdate) -> None:
         self.table("refs").pop(update["ref-name"], None)
 
-    def remove_snapshots(self, update: Words) -> None:
+    def remove_snapshots(self, update: TableUpdate) -> None:
         gone = set(update["snapshot-ids"])
         self.removed |= gone
         self.document["snapshots"] = [s for s in self.items("snapshots") if s["snapshot-id"] not in gone]
@@ -153,10 +157,10 @@ class _Change:
                 name: ref for name, ref in self.document["refs"].items() if ref["snapshot-id"] not in gone
             }
 
-    def remove_schemas(self, update: Words) -> None:
+    def remove_schemas(self, update: TableUpdate) -> None:
         self._without("schemas", "schema-id", update["schema-ids"], "current-schema-id")
 
-    def remove_specs(self, update: Words) -> None:
+    def remove_specs(self, update: TableUpdate) -> None:
         self._without("partition-specs", "spec-id", update["spec-ids"], "default-spec-id")
 
     def _without(self, key: str, id: str, gone: Sequence[int], current: str) -> None:
@@ -166,15 +170,15 @@ class _Change:
         if self.document.get(key):
             self.document[key] = [one for one in self.document[key] if one.get(id, 0) not in gone]
 
-    def set_properties(self, update: Words) -> None:
+    def set_properties(self, update: TableUpdate) -> None:
         self.table("properties").update(update["updates"])
 
-    def remove_properties(self, update: Words) -> None:
+    def remove_properties(self, update: TableUpdate) -> None:
         properties = self.table("properties")
         for key in update["removals"]:
             properties.pop(key, None)
 
-    def upgrade(self, update: Words) -> None:
+    def upgrade(self, update: TableUpdate) -> None:
         version = update["format-version"]
         if version > 1:
             self.document.setdefault("last-sequence-number", 0)
@@ -196,7 +200,7 @@ class _Change:
         self.document["snapshot-log"] = log
 
 
-_MAKERS: Mapping[str, Callable[[_Change, Words], None]] = {
+_MAKERS: Mapping[str, Callable[[_Change, TableUpdate], None]] = {
     "add-snapshot": _Change.add_snapshot,
     "set-snapshot-ref": _Change.set_ref,
     "remove-snapshot-ref": _Change.remove_ref,

@@ -21,9 +21,8 @@ from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.codec.manifest import ADDED, COLUMNS, DELETED, EXISTING
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.manifest_write import UNASSIGNED, ManifestEncoder, assigned, encode_manifest_list
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import Document, Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import partition_type
-from lakebed.formats.iceberg.codec.updates import Words
 from lakebed.formats.iceberg.commit.added_entries import added_entries
 from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, data_files, delete_files
 from lakebed.formats.iceberg.files import Files
@@ -192,7 +191,7 @@ class Attempt:
         entries = _set(entries, "sequence_number", pc.if_else(unsaid, none, entries["sequence_number"]))
         return _set(entries, "first_row_id", pc.if_else(new, none, entries["first_row_id"]))
 
-    def snapshot(self, manifests: Sequence[ManifestFile], summary: dict[str, str], attempt: int) -> Words:
+    def snapshot(self, manifests: Sequence[ManifestFile], summary: dict[str, str], attempt: int) -> Document:
         """Writes the manifest list and gives the snapshot as the REST catalog's words have it.
 
         Data manifests without row ids get the next ones, and as many as they have rows (version 3).

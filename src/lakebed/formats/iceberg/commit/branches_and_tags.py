@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakebed.errors import NotInHistoryError, UsageError
 from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
-from lakebed.formats.iceberg.codec.updates import Words, ref_is
+from lakebed.formats.iceberg.codec.updates import MetadataChange, ref_is
 from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.snapshot import Position, snapshot_at
 
@@ -29,7 +29,7 @@ def delete_ref(access: TableOperations, name: str, is_branch: bool) -> None:
     if name == MAIN:
         raise UsageError("the branch 'main' cannot be removed", table=access.name)
 
-    def decide(metadata: TableMetadata) -> tuple[list[Words], list[Words]]:
+    def decide(metadata: TableMetadata) -> MetadataChange:
         ref = metadata.refs.get(name)
         if ref is None or ref.is_branch != is_branch:
             known = ", ".join(sorted(r.name for r in metadata.refs.values() if r.is_branch == is_branch)) or "none"
@@ -44,7 +44,7 @@ def delete_ref(access: TableOperations, name: str, is_branch: bool) -> None:
 def _create(access: TableOperations, name: str, position: Position, branch: str, word: str) -> int:
     found: list[int] = []
 
-    def decide(metadata: TableMetadata) -> tuple[list[Words], list[Words]]:
+    def decide(metadata: TableMetadata) -> MetadataChange:
         if name in metadata.refs:
             there = "branch" if metadata.refs[name].is_branch else "tag"
             raise UsageError(f"there is a {there} {name!r} already", table=access.name, todo="Delete it first")

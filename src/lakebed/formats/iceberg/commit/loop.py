@@ -18,8 +18,8 @@ from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError, TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
-from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
-from lakebed.formats.iceberg.codec.updates import Words, ref_is, same_table
+from lakebed.formats.iceberg.codec.metadata import MAIN, Document, TableMetadata
+from lakebed.formats.iceberg.codec.updates import MetadataChange, TableUpdate, ref_is, same_table
 from lakebed.formats.iceberg.commit.attempt import Attempt, Work, clean
 from lakebed.formats.iceberg.commit.summary import with_totals
 from lakebed.kernel.again import is_gone
@@ -42,11 +42,11 @@ Producer = Callable[[Attempt], Produced]
 """Makes a snapshot on top of an attempt's head; run again by each attempt. Raises CommitConflictError."""
 
 
-Also = Callable[[TableMetadata, Words], Sequence[Words]]
+Also = Callable[[TableMetadata, Document], Sequence[TableUpdate]]
 """From the metadata that a snapshot is added to, and the snapshot: more updates of the same commit."""
 
 
-def _nothing_more(metadata: TableMetadata, snapshot: Words) -> Sequence[Words]:
+def _nothing_more(metadata: TableMetadata, snapshot: Document) -> Sequence[TableUpdate]:
     return ()
 
 
@@ -66,7 +66,7 @@ def commit_snapshot(
 
 
 def change_metadata(
-    access: TableOperations, decide: Callable[[TableMetadata], tuple[Sequence[Words], Sequence[Words]]],
+    access: TableOperations, decide: Callable[[TableMetadata], MetadataChange],
     options: Mapping[str, str] = {},
 ) -> Loaded:  # fmt: skip
     """Changes of the metadata alone: `decide` gives requirements and updates for what it sees, anew for each attempt.
@@ -145,7 +145,7 @@ class _Commit:
             **with_totals(made.summary, head.summary if head is not None else None), **_engine(),
         }  # fmt: skip
         snapshot = attempt.snapshot(made.manifests, summary, number + 1)
-        updates: list[Words] = [{"action": "add-snapshot", "snapshot": snapshot}]
+        updates: list[TableUpdate] = [{"action": "add-snapshot", "snapshot": snapshot}]
         requirements = [*same_table(metadata)]
         if not self._stage_only:
             requirements.append(ref_is(self._branch, ref.snapshot_id if ref is not None else None))

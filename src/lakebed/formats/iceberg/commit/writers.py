@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from lakebed.formats.iceberg.codec.metadata import MAIN, Snapshot, TableMetadata
-from lakebed.formats.iceberg.codec.updates import Words
+from lakebed.formats.iceberg.codec.metadata import MAIN, Document, Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.updates import TableUpdate
 from lakebed.formats.iceberg.snapshot import ancestors
 from lakebed.model.commit import BATCH_IDENTIFIER
 
@@ -64,7 +64,9 @@ def is_committed(
     return identifier < last.identifier if rolled_back else identifier <= last.identifier
 
 
-def remembering(metadata: TableMetadata, branch: str, user: str, identifier: int, snapshot: Words) -> list[Words]:
+def remembering(
+    metadata: TableMetadata, branch: str, user: str, identifier: int, snapshot: Document
+) -> list[TableUpdate]:
     """The updates by which a new snapshot of a writer is remembered."""
     if identifier == BATCH_IDENTIFIER:
         return []
@@ -72,7 +74,7 @@ def remembering(metadata: TableMetadata, branch: str, user: str, identifier: int
     return _words(metadata, {_key(branch, user): last})
 
 
-def before_expiry(metadata: TableMetadata, gone: Collection[int]) -> list[Words]:
+def before_expiry(metadata: TableMetadata, gone: Collection[int]) -> list[TableUpdate]:
     """The updates by which writers stay known whose newest snapshot expires and which no property remembers, as those
     of earlier releases."""
     known, new = _remembered(metadata), dict[str, LastCommit]()
@@ -90,11 +92,11 @@ def before_expiry(metadata: TableMetadata, gone: Collection[int]) -> list[Words]
     return _words(metadata, new) if new else []
 
 
-def _words(metadata: TableMetadata, new: Mapping[str, LastCommit]) -> list[Words]:
+def _words(metadata: TableMetadata, new: Mapping[str, LastCommit]) -> list[TableUpdate]:
     known = {**_remembered(metadata), **new}
     oldest_first = sorted(known, key=lambda key: known[key].time_ms)
     forgotten = [key for key in oldest_first[: max(0, len(known) - MOST)] if key not in new]
-    updates: list[Words] = [
+    updates: list[TableUpdate] = [
         {"action": "set-properties", "updates": {key: last.text for key, last in new.items()}}
     ]  # fmt: skip
     return [*updates, {"action": "remove-properties", "removals": forgotten}] if forgotten else updates

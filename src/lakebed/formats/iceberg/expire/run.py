@@ -20,7 +20,7 @@ from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, Ref, Snapshot, TableMetadata
-from lakebed.formats.iceberg.codec.updates import Words, ref_is
+from lakebed.formats.iceberg.codec.updates import MetadataChange, TableRequirement, TableUpdate, ref_is
 from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.commit.writers import before_expiry
 from lakebed.formats.iceberg.expire import options as mine
@@ -66,7 +66,7 @@ def expire(access: TableOperations, options: Options, dry_run: bool) -> ExpireRe
         now = certain_ms(access.files, start)
     plans: list[tuple[TableMetadata, ExpirePlan]] = []
 
-    def decide(metadata: TableMetadata) -> tuple[Sequence[Words], Sequence[Words]]:
+    def decide(metadata: TableMetadata) -> MetadataChange:
         plan = plan_expiry(metadata, options, now, access.name)
         if options[mine.CLEAN_METADATA]:
             plan = with_unused(access.files, metadata, plan)
@@ -100,10 +100,10 @@ def certain_ms(files: Files, metadata: TableMetadata) -> int:
     return int(certain_now(store, folder) * 1000)
 
 
-def _words(metadata: TableMetadata, plan: ExpirePlan) -> tuple[list[Words], list[Words]]:
+def _words(metadata: TableMetadata, plan: ExpirePlan) -> tuple[list[TableRequirement], list[TableUpdate]]:
     """The plan as a change of metadata. Schemas and specs go only while no writer made one of them the current one."""
-    requirements: list[Words] = [ref_is(ref.name, ref.snapshot_id) for ref in metadata.refs.values()]
-    updates: list[Words] = [{"action": "remove-snapshot-ref", "ref-name": name} for name in plan.refs]
+    requirements: list[TableRequirement] = [ref_is(ref.name, ref.snapshot_id) for ref in metadata.refs.values()]
+    updates: list[TableUpdate] = [{"action": "remove-snapshot-ref", "ref-name": name} for name in plan.refs]
     if plan.snapshots:
         updates += before_expiry(metadata, set(plan.snapshots))
         updates.append({"action": "remove-snapshots", "snapshot-ids": list(plan.snapshots)})

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
 from lakebed.formats.iceberg.catalog.operations import TableOperations
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
-from lakebed.formats.iceberg.codec.updates import Words
+from lakebed.formats.iceberg.codec.metadata import Document, Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.updates import TableUpdate
 from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.commit.attempt import Attempt
 from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
@@ -67,7 +67,7 @@ class Committer:
         produce = _Produce(self, identifier, messages, added)
         summary = {**self.settings.summary, USER: self.user, IDENTIFIER: str(identifier)}
 
-        def remembered(metadata: TableMetadata, snapshot: Words) -> list[Words]:
+        def remembered(metadata: TableMetadata, snapshot: Document) -> list[TableUpdate]:
             return remembering(metadata, self.branch, self.user, identifier, snapshot)
 
         try:
