@@ -1,4 +1,13 @@
-"""lakebed: Apache Hudi, Apache Paimon and Apache Iceberg tables for PySpark, with pip install alone."""
+"""lakebed: Apache Hudi, Apache Paimon and Apache Iceberg tables for PySpark, with pip install alone.
+
+    import lakebed
+
+    table = lakebed.open("s3://bucket/orders")
+    table.read(columns=["id", "amount"], where="amount > 100").read_all()
+    table.write(rows, mode="upsert")
+
+`lakebed.open` and `lakebed.create` give a `Table`. `lakebed.spark` has the same tables as DataFrames.
+"""
 
 import importlib
 from typing import Any
@@ -19,7 +28,7 @@ _LAZY = ("callbacks", "hudi", "spark")
 
 
 def __getattr__(name: str) -> Any:
-    """`lakebed.callbacks`, `.hudi` and `.spark` are imported when first used: work without them starts at once."""
+    """Import `lakebed.callbacks`, `.hudi` and `.spark` when they are first used: other work then starts faster."""
     if name in _LAZY:
         return importlib.import_module(f"lakebed.{name}")
     raise AttributeError(f"module 'lakebed' has no attribute {name!r}")

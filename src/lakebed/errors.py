@@ -1,30 +1,37 @@
-"""The one tree of errors.
+"""The errors that lakebed raises, as one tree.
 
-Every error says what happened, where, why, and what to do next, and carries those as fields, so that a program
-can act on them and the command line can print one clear line.
+Every error says what happened, where, why, and what to do next. It carries each of these as a field, so a program can
+act on them and the command line can print one clear line.
 
     LakebedError
-    ├── UsageError                 the call is wrong; nothing was read or written        exit code 2
-    │   ├── OptionError            an option that is unknown, ill-typed or out of range
-    │   ├── PredicateError         a `where` that cannot be parsed or names no column
-    │   └── PipelineFileError      a pipeline file with a mistake: file, key, what was expected
-    ├── TableNotFoundError         no such path, or no table there
-    ├── TableExistsError           a table is there already
-    ├── NotInHistoryError          an instant, snapshot or tag that the table does not have
-    │   └── DataCleanedError       the history is known, but its files were cleaned away
-    ├── UnsupportedError           a thing of the format that lakebed refuses rather than guesses
-    ├── SchemaError                data that does not fit the table
-    ├── CorruptError               bytes that break the format's rules
+    ├── UsageError                 the call itself is wrong; nothing was read or written  (exit code 2, all others 1)
+    │   ├── OptionError            an option is unknown, of the wrong type, or out of range
+    │   ├── PredicateError         a `where` cannot be parsed, or names a column that the table does not have
+    │   └── PipelineFileError      a pipeline file has a mistake; the error has the file and the key
+    ├── TableNotFoundError         there is no such path, or no table at it
+    ├── TableExistsError           there is already a table
+    ├── NotInHistoryError          the table has no such instant, snapshot or tag
+    │   └── DataCleanedError       the table had it, but files that it needs were cleaned up
+    ├── UnsupportedError           the format allows it, and lakebed refuses it rather than guess
+    ├── SchemaError                data does not fit the table
+    ├── CorruptError               bytes break the format's rules
     ├── StorageError               the store failed
-    │   ├── RetryableError         ... in a way that a second try may heal
-    │   └── NotWrittenError        ... before anything of a write became visible
-    ├── CommitConflictError        another writer's commit stands in the way; nothing of ours is visible
-    ├── CommitUnknownError         the store did not say whether the commit landed; files are kept
-    ├── CallbackError              what a callback may raise; the commit stands, and its result has a note of it
-    └── RuntimeMissingError        Java, lakebed or a wheel is missing where the work runs
+    │   ├── RetryableError         ... but a second try may succeed
+    │   └── NotWrittenError        ... and nothing of the write became visible
+    ├── CommitConflictError        another writer's commit conflicts with ours; nothing of ours is visible
+    ├── CommitUnknownError         the store did not say whether the commit succeeded; its files are kept
+    ├── CallbackError              for callbacks to raise; the commit stands, and its result has a note
+    └── RuntimeMissingError        Java, lakebed or one of its wheels is missing where the work runs
 
-What a read tells that is no error is a ReadWarning: how far a stream has fallen behind, rows that are missing from a
-range, and (CorruptBlocksWarning) torn bytes that were passed over.
+Catch the type that you can handle, and read its fields:
+
+    try:
+        table.write(rows)
+    except lakebed.errors.CommitConflictError as error:
+        log.info("%s: %s. %s", error.table, error.why, error.todo)
+
+A read warns about what is not an error with a ReadWarning: a stream has fallen behind, rows are missing from a range,
+or (CorruptBlocksWarning) a file has torn bytes that were skipped.
 """
 
 from __future__ import annotations
@@ -37,11 +44,11 @@ from lakebed.redaction import HIDDEN, names_secret, redacted
 
 
 class LakebedError(Exception):
-    """Base of all errors that lakebed raises on purpose.
+    """The base of all errors that lakebed raises on purpose.
 
-    Fields, each empty when unknown: `what` happened, `table` (location), `instant` (instant time, snapshot id or tag),
-    `file` (path inside the table, or of the pipeline file), `why`, and `todo`: what to do next. Secrets in them are
-    hidden as they are set (`lakebed.redaction`).
+    Each field is a text, empty when unknown. `what` says what happened and `why` the reason, `table` is the table's
+    location, `instant` an instant time, snapshot id or tag, `file` a path inside the table or that of the pipeline
+    file, and `todo` says what to do next. Setting a field hides the secrets in it (`lakebed.redaction`).
     """
 
     exit_code = 1
@@ -78,13 +85,16 @@ def _rebuild(kind: type[LakebedError], fields: dict[str, Any], args: tuple[Any, 
 
 
 class UsageError(LakebedError):
-    """The call itself is wrong; nothing was read or written."""
+    """The call itself is wrong. Nothing was read or written."""
 
     exit_code = 2
 
 
 class OptionError(UsageError):
-    """An option that is unknown, ill-typed or out of range; `key` names it, `nearest` the known key most like it."""
+    """An option is unknown, of the wrong type, or out of range.
+
+    `key` is the option. `nearest` is the known key that is spelled most like it, "" when none is close.
+    """
 
     def __init__(self, what: str, *, key: str, nearest: str = "", **fields: str) -> None:
         super().__init__(what, **fields)
@@ -92,7 +102,7 @@ class OptionError(UsageError):
 
     @classmethod
     def unknown(cls, key: str, known: Iterable[str], *, where: str = "", **fields: str) -> OptionError:
-        """The error for a key that nobody knows, naming the nearest known one."""
+        """The error for a key that is not among the `known` ones of `where`; it suggests the nearest of them."""
         known = sorted(set(known))
         by_lower = {name.lower(): name for name in known}
         near = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.5)
@@ -103,17 +113,18 @@ class OptionError(UsageError):
 
     @classmethod
     def ill_typed(cls, key: str, value: object, expected: str, **fields: str) -> OptionError:
-        """The error for a value that is not of the option's type or range."""
+        """The error for a value that is not what the option expects. The value of a secret is not shown."""
         shown = HIDDEN if names_secret(key) else repr(value)
         return cls(f"option {key!r} is {shown}", key=key, why=f"expected {expected}", **fields)
 
 
 class PredicateError(UsageError):
-    """A `where` that cannot be parsed, names no column, or compares what cannot be compared."""
+    """A `where` cannot be parsed, names a column that the table does not have, or compares values of types that cannot
+    be compared."""
 
 
 class PipelineFileError(UsageError):
-    """A pipeline file with a mistake; `file` names it, `key` the place in it."""
+    """A pipeline file has a mistake. `file` is its path, `key` the place in it, such as `sink.format`."""
 
     def __init__(self, what: str, *, key: str = "", **fields: str) -> None:
         super().__init__(what, **fields)
@@ -121,31 +132,31 @@ class PipelineFileError(UsageError):
 
 
 class TableNotFoundError(LakebedError):
-    """Nothing lies at the location, or what lies there is no table of a known format."""
+    """There is nothing at the location, or no Hudi, Paimon or Iceberg table."""
 
 
 class TableExistsError(LakebedError):
-    """A table lies at the location already."""
+    """There is already a table at the location."""
 
 
 class NotInHistoryError(LakebedError):
-    """The instant, snapshot, tag or time asked for is not in the table's history."""
+    """The table's history has no such instant, snapshot, tag or time."""
 
 
 class DataCleanedError(NotInHistoryError):
-    """The history knows the instant, but the files that it needs were cleaned away."""
+    """The table had the instant or snapshot, but files that it needs were cleaned up."""
 
 
 class UnsupportedError(LakebedError):
-    """A thing of the format that lakebed refuses rather than answer wrongly."""
+    """The format allows it, but lakebed refuses it, because its answer could be wrong."""
 
 
 class SchemaError(LakebedError):
-    """Data, or a column asked for, that does not fit the table's schema."""
+    """Data does not fit the table's schema, or a column was asked for that the schema does not have."""
 
 
 class CorruptError(LakebedError):
-    """Bytes that break the format's rules."""
+    """Bytes break the format's rules: a file is damaged, cut short or not what its name says."""
 
 
 class StorageError(LakebedError):
@@ -153,34 +164,37 @@ class StorageError(LakebedError):
 
 
 class RetryableError(StorageError):
-    """The store failed in a way that a second try may heal."""
+    """The store failed, but a second try may succeed."""
 
 
 class NotWrittenError(StorageError):
-    """The store refused a write; nothing of it is visible, so that what it was to publish is known not to stand."""
+    """The store refused a write, and nothing of it became visible: a commit that needed it did not happen."""
 
 
 class CommitConflictError(LakebedError):
-    """Another writer's commit stands in the way of ours. Nothing of ours is visible; plan again."""
+    """Another writer's commit conflicts with ours. Nothing of ours is visible: read the table again and start over."""
 
 
 class CommitUnknownError(LakebedError):
-    """The store did not say whether the commit landed. Its files are kept; `todo` says how to find out."""
+    """The store did not say whether the commit succeeded. Its files are kept; `todo` says how to find out."""
 
 
 class CallbackError(LakebedError):
-    """For callbacks to raise. No commit raises it: the commit stands, so a failing callback is a note of its result,
-    and the next commit calls it again. An error would make the caller write the same rows twice."""
+    """For callbacks to raise. No commit raises it.
+
+    The commit stands when its callback fails, and an error would make the caller write the same rows twice. So the
+    failure is a note of the commit's result, and the next commit calls the callback again.
+    """
 
 
 class RuntimeMissingError(LakebedError):
-    """Java, lakebed itself, or a wheel that it needs is missing where the work runs."""
+    """Java, lakebed itself or a wheel that it needs is missing on the machine where the work runs."""
 
 
 class ReadWarning(UserWarning):
-    """What a reader should know besides the rows, given through Python's `warnings` by the process that reads.
+    """Something that a reader should know beside the rows. The process that reads gives it through Python's `warnings`.
 
-    `table` is the location, "" when unknown.
+    `table` is the table's location, "" when unknown.
     """
 
     def __init__(self, what: str, *, table: str = "") -> None:
@@ -189,10 +203,10 @@ class ReadWarning(UserWarning):
 
 
 class CorruptBlocksWarning(ReadWarning):
-    """Torn bytes in a file that a read passed over: `ranges` places, `size` bytes of `file` in all. A log file that
-    holds no block at all has 0 ranges.
+    """A read skipped torn bytes in a log file: `size` bytes of `file`, in `ranges` places.
 
-    What dying writers leave; no row is lost with them, and none of the blocks around them.
+    Writers that die leave such bytes. No row is lost with them, and the blocks around them are read. A log file that
+    holds no block at all has 0 ranges.
     """
 
     def __init__(self, what: str, *, table: str, file: str, ranges: int, size: int) -> None:

@@ -1,8 +1,8 @@
-"""Secrets kept out of what lakebed says: errors, warnings, logs, reprs.
+"""Keep secrets out of errors, warnings, logs and reprs.
 
-One function decides. It knows secrets by where they stand (user and password of a URL, parameters and settings whose
-names say that they unlock something, in clear and percent-encoded), by their looks (access key ids, bearer tokens), and
-by heart: those that a caller handed in.
+`redacted` decides what is a secret. It recognises one by its place (the user and password of a URL, and the values of
+parameters and settings whose names say that they grant access, in clear and percent-encoded), by its form (access key
+ids, bearer tokens), or because a caller handed it in (`keep_secret`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 from urllib.parse import quote, quote_plus
 
 HIDDEN = "..."
-"""What stands where a secret stood."""
+"""What replaces a secret in a text."""
 _LEAST_CHARACTERS = 6
-"""Shorter values are no secrets: hiding them everywhere would hide words."""
+"""Shorter values are not taken for secrets: hiding them everywhere would hide ordinary words."""
 _HARMLESS = ("ship-secrets",)
-"""Settings that sound like secrets and are none."""
-_known: set[str] = set()
+"""Endings of settings whose names sound like secrets but are not."""
+_secrets: set[str] = set()
 
 _WORDS = r"sig(?:nature)?|[\w.\-]{0,60}(?:signature|secret|token|passw(?:or)?d|pwd|key|credential|authorization|sas)"
 _END = r"(?:=|%3D|%253D)"
@@ -36,36 +36,36 @@ _LOOKS = re.compile(
     r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*|(?i:(?<=bearer )[\w.\-~+/]{8,}=*)"
 )
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
-"""Their URLs name a container before the @, which is no user."""
+"""In their URLs the part before the @ is a container, not a user."""
 
 
 def redacted(text: str) -> str:
-    """The text without the secrets in it."""
-    for secret in sorted(_known, key=len, reverse=True):
+    """The text with each secret in it replaced by `HIDDEN`."""
+    for secret in sorted(_secrets, key=len, reverse=True):
         if secret in text:
             text = text.replace(secret, HIDDEN)
     if "@" in text or "%40" in text or "%2540" in text:
-        text = _USER.sub(_without_user, text)
+        text = _USER.sub(_hide_user, text)
     text = _PARAMETER.sub(rf"\g<1>{HIDDEN}", text)
     text = _SETTING.sub(rf"\g<1>{HIDDEN}", text)
     return _LOOKS.sub(HIDDEN, text)
 
 
 def keep_secret(value: str) -> None:
-    """Hide a value, in clear and percent-encoded, wherever it should turn up."""
+    """Hide a value from now on, in clear and percent-encoded, in every text that is redacted."""
     if len(value) >= _LEAST_CHARACTERS:
-        _known.update((value, quote(value, safe=""), quote(value), quote_plus(value), quote(quote(value, safe=""))))
+        _secrets.update((value, quote(value, safe=""), quote(value), quote_plus(value), quote(quote(value, safe=""))))
 
 
 def names_secret(key: str) -> bool:
-    """Whether a setting of that name unlocks something."""
+    """Whether a setting of that name holds a secret."""
     return _SETTING.search(f"{key}=value") is not None and not key.lower().endswith(_HARMLESS)
 
 
 def redacting_logger(name: str) -> logging.Logger:
-    """The logger of a name, whose records are redacted before any handler sees them."""
+    """The logger of that name. Its records are redacted before any handler sees them."""
     logger = logging.getLogger(name)
-    if not any(isinstance(known, _Redacting) for known in logger.filters):
+    if not any(isinstance(present, _Redacting) for present in logger.filters):
         logger.addFilter(_Redacting())
     return logger
 
@@ -76,9 +76,9 @@ class _Redacting(logging.Filter):
         return True
 
 
-def _without_user(found: re.Match[str]) -> str:
-    scheme, colon, user, at = found.groups()
+def _hide_user(match: re.Match[str]) -> str:
+    scheme, colon, user, at = match.groups()
     has_password = ":" in user or "%3a" in user.lower() or "%253a" in user.lower()
     if scheme.lower() in _CONTAINER_SCHEMES and not has_password:
-        return found[0]
+        return match[0]
     return f"{scheme}{colon}{HIDDEN}{at}"

@@ -57,7 +57,7 @@ def test_no_call_tells(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_handed_in_is_known_by_heart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redaction, "_known", set())
+    monkeypatch.setattr(redaction, "_secrets", set())
     value = "a+b/c d=Odd?Value"
     found = Credentials(secret={"aws_secret_access_key": value})
     assert value not in repr(found)

@@ -1,1 +1,1 @@
-"""Frozen, picklable values that travel between plan, do and commit. No I/O, no format, no Spark."""
+"""Frozen, picklable values that pass between plan, do and commit, or to the caller. No I/O, no format, no Spark."""

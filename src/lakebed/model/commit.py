@@ -1,4 +1,4 @@
-"""What a task tells the commit, and what the commit tells the caller."""
+"""What a task hands to the commit, and what the commit hands to the caller."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 BATCH_IDENTIFIER = (1 << 63) - 1
-"""The identifier of a commit that no stream numbers, as Paimon's BatchWriteBuilder has it."""
+"""The identifier of a commit that does not belong to a stream (Paimon: BatchWriteBuilder)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitMessage:
-    """What one task wrote, small and picklable; a format's own message adds the files. Invisible before commit."""
+    """What one task wrote: small and picklable. Each format has its own message, which names the files.
+
+    Nothing that a message names is visible before the commit.
+    """
 
 
 class Outcome(StrEnum):
@@ -20,17 +23,19 @@ class Outcome(StrEnum):
 
     COMMITTED = "committed"
     SKIPPED = "skipped"
-    """Nothing to do: no data, or this identifier was committed before."""
+    """There was nothing to commit: no data, or this user had committed this identifier before."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """The outcome of one commit.
+    """How one commit ended.
 
-    `instant` is the instant time or snapshot id as text, "" when skipped. A conflict or an unknown outcome is an error
-    (`CommitConflictError`, `CommitUnknownError`), never a result that could be overlooked. `notes` are sentences for
-    people: what was left out, what will be invisible until compaction, which callback is still owed, and whatever
-    failed after the commit stood (old snapshots that were not expired, leftovers that were not removed).
+    `instant` is the instant time or snapshot id as text, "" when the commit was skipped. A conflict or an unknown
+    outcome is an error (`CommitConflictError`, `CommitUnknownError`), never a result that could be overlooked.
+
+    `notes` are sentences for people: rows that were left out or stay invisible until a compaction, callbacks that are
+    still to be called, and what failed after the commit was published (old snapshots that did not expire, files that
+    were not removed).
     """
 
     instant: str
@@ -39,7 +44,7 @@ class CommitResult:
 
     @property
     def snapshot_id(self) -> int | None:
-        """The snapshot id, None when skipped or when the format counts in instants wider than a snapshot id."""
+        """`instant` as a number: the snapshot id of Paimon and Iceberg. None when the commit was skipped."""
         return int(self.instant) if self.instant else None
 
     def with_notes(self, notes: Sequence[str]) -> CommitResult:

@@ -1,4 +1,4 @@
-"""One point of a table's history, whatever the format calls it."""
+"""One point in a table's history, the same value for every format."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 class Instant:
     """A Hudi instant, a Paimon snapshot or an Iceberg snapshot.
 
-    `time` is the name that orders it and that `as_of`, `after` and `until` take: Hudi's requested time
-    (yyyyMMddHHmmssSSS in the table's time zone), else the snapshot id as text. `completed` is when it became visible:
-    Hudi's completion time in the same form ("" while pending or not recorded), else ISO 8601 in UTC. `action` and
-    `state` are the format's words in lower case; a snapshot is always "completed". `summary` holds what the format
-    itself recorded, as text.
+    | field | Hudi | Paimon, Iceberg |
+    |---|---|---|
+    | `time` | requested time, yyyyMMddHHmmssSSS in the table's time zone | snapshot id, as text |
+    | `completed` | completion time in that form, "" while pending or not recorded | ISO 8601 in UTC |
+    | `action` | commit, deltacommit, clean, ... in lower case | kind of commit, in lower case |
+    | `state` | requested, inflight or completed | completed |
+
+    `time` is the instant's name, which `as_of`, `after` and `until` take. `archived` says that it is in Hudi's archived
+    timeline. `summary` is what the format itself recorded about it, as text.
     """
 
     time: str

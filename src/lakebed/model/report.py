@@ -1,4 +1,4 @@
-"""One report of a table's health, the same for every format: figures, what holds things back, what to do."""
+"""The report of a table's health, the same for every format: figures, findings, blockers and advice."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Figure = int | float | str | None
 
 
 class Health(StrEnum):
-    """How a table does, the worst of its findings; ordered by `Health.rank`."""
+    """How healthy a table is. `rank` orders the values."""
 
     GOOD = "good"
     ATTENTION = "attention"
-    """Upkeep is due or held back; reads are right, but cost more than they need."""
+    """Maintenance is due or held back. Reads are right, but cost more than they need to."""
     BROKEN = "broken"
-    """Something is lost, unreadable or about to be."""
+    """Something is lost or unreadable, or soon will be."""
 
     @property
     def rank(self) -> int:
-        """0 for good, growing with trouble."""
+        """0 for good, higher for worse."""
         return list(Health).index(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something worth knowing: `what` is so, `why` it is so or matters, and the `remedy`, "" when nothing is to do."""
+    """One observation: `what` was seen, `why` it is so or matters, and the `remedy`, "" when there is nothing to do."""
 
     health: Health
     what: str
@@ -39,10 +39,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """What `table.inspect()` gives.
+    """What `table.inspect()` returns.
 
-    `figures` are named numbers and texts by section ("table", "timeline", "files", ...), sizes in bytes and times as
-    the format writes them. `blockers` name each instant or snapshot that upkeep cannot take, why, and what frees it.
+    `figures` are named numbers and texts by section ("table", "timeline", "files", ...). Sizes are in bytes, times as
+    the format writes them. Each of `blockers` is an instant or snapshot that maintenance cannot remove yet, with the
+    reason and what frees it.
     """
 
     table: str
@@ -56,11 +57,11 @@ class TableReport:
 
     @property
     def health(self) -> Health:
-        """The worst of the findings; good without any."""
+        """The worst health among the findings; good when there are none."""
         return max((finding.health for finding in self.findings), key=lambda health: health.rank, default=Health.GOOD)
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """The remedies of findings and blockers, each once, the findings' first."""
+        """The remedies of findings and blockers, without repeats. Those of findings come first."""
         remedies = [finding.remedy for finding in self.findings] + [blocker.remedy for blocker in self.blockers]
         return tuple(dict.fromkeys(remedy for remedy in remedies if remedy))

@@ -1,4 +1,4 @@
-"""Row kinds: what a row says of its key. Codes and short names are those of Flink and Paimon."""
+"""Row kinds: what a row of changes does to its key. Codes and short names are those of Flink and Paimon."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import IntEnum
 import pyarrow as pa
 
 ROW_KIND_COLUMN = "_row_kind"
-"""The string column that changes, streams and change-data input carry the kind in: +I -U +U -D."""
+"""The string column that holds the kind (+I -U +U -D) in changes, in streams and in change data that is written."""
 
 
 class RowKind(IntEnum):
-    """The kind of one row; the value is the byte that the formats store."""
+    """The kind of one row. The value is the byte that files store."""
 
     INSERT = 0
     UPDATE_BEFORE = 1

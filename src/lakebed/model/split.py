@@ -1,4 +1,4 @@
-"""A piece of a read: what one task reads alone, in order."""
+"""A split: a part of a read that one task reads alone."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What every format's split has; the format adds what its reader needs.
+    """What the splits of all formats have in common. Each format adds what its reader needs.
 
-    `group` is the file group (Hudi), partition and bucket (Paimon) or data file (Iceberg): splits of one group are read
-    in order by one task. `size` is the bytes of the files named, for packing splits into tasks.
+    `group` names the file group (Hudi), the partition and bucket (Paimon) or the data file (Iceberg). One task reads
+    all splits of a group, in order. `size` is the bytes of the split's files, by which splits are packed into tasks.
     """
 
     group: str

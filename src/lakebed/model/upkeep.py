@@ -1,4 +1,4 @@
-"""Results of rewrite, expire and archive: what was done, what was left, and why."""
+"""The results of the verbs that maintain a table: what was done, what was left, and why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something an upkeep verb left alone: `what` (file, group, partition, snapshot) and the `reason`."""
+    """Something that a run left as it was: `what` (a file, group, partition or snapshot) and the `reason`."""
 
     what: str
     reason: str
@@ -16,9 +16,9 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class RewriteGroup:
-    """Files that are rewritten together: of which partition (`what`), how many, and why they are.
+    """Files that are rewritten together: `what` is their partition, `reason` why they are chosen.
 
-    Sizes are bytes on disk; `files_after` and `size_after` are predicted.
+    `files` is how many there are, `size` their bytes on disk. `files_after` and `size_after` are predictions.
     """
 
     what: str
@@ -31,10 +31,12 @@ class RewriteGroup:
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """Sizes are bytes on disk. With `dry_run` the `_after` figures are the plan's prediction; nothing was written.
+    """What a rewrite did, in files and bytes on disk. After a dry run nothing is written, and the `_after` figures are
+    predictions.
 
-    `plan` holds the groups, each with why it is in; `failed` those that failed, each with the reason, where the others
-    were committed all the same; `instants` the commits made, `removed_deletes` the delete files that went with them.
+    `plan` holds the groups that were chosen and `skipped` what was not. `failed` are groups that failed, each with the
+    reason; the other groups were committed nevertheless. `instants` are the commits that were made, `removed_deletes`
+    is how many delete files they removed.
     """
 
     files_before: int
@@ -53,8 +55,10 @@ class RewriteResult:
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """`expired` are instants or snapshot ids, `deleted_files` paths inside the table, `kept` what stays and why,
-    `notes` what else went."""
+    """What an expiry removed: `expired` are instants or snapshot ids, `deleted_files` paths inside the table.
+
+    `kept` is what stays, each with the reason; `notes` say what else was removed.
+    """
 
     expired: tuple[str, ...]
     deleted_files: tuple[str, ...]
@@ -65,8 +69,10 @@ class ExpireResult:
 
 @dataclass(frozen=True, slots=True)
 class RelocateResult:
-    """`moved_from` is where the metadata said that the table lies, `location` where it lies now; `manifests` and
-    `delete_files` are how many of each were written anew."""
+    """What a relocation did. `moved_from` is the location that the metadata named, `location` the one it names now.
+
+    `manifests` and `delete_files` are how many of each were rewritten.
+    """
 
     moved_from: str
     location: str
@@ -78,7 +84,7 @@ class RelocateResult:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """What holds an instant in the active timeline, and what would free it."""
+    """Why an instant or snapshot cannot be archived or expired yet, and what would free it."""
 
     instant: str
     reason: str
@@ -87,10 +93,11 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveResult:
-    """`archived` and `kept` are instant times; `settings` the values really used, each with its reason.
+    """What an archival did. `archived` and `kept` are instant times; each of `blockers` says what holds one.
 
-    `dropped` are archived instants that the retention of the archive removed, `dropped_files` the archive files that it
-    removed or wrote anew without them. `notes` say what failed once the instants were archived: the next run does it.
+    `settings` are the values that were really used, each with its reason. `dropped` are archived instants that the
+    archive's retention removed, `dropped_files` the archive files that it removed or rewrote for that. `notes` say what
+    failed after the instants were archived: the next run does it.
     """
 
     archived: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Read: the plan gives splits, the task gives Arrow batches, a stream commits the position it has reached."""
+"""Read: a plan of splits, made on the driver, and a function that reads one split as Arrow batches."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ S = TypeVar("S", bound=Split)
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan(Generic[S]):
-    """A read, decided.
+    """Everything that a read needs, decided: tasks do not look at the table's metadata again.
 
-    `read` is a picklable function of one split that gives its batches, each of exactly `schema`; a worker calls it as
-    it is. `warnings` are sentences for people: how far a reader has fallen behind, which rows are missing; `tell` gives
-    them. What only shows when files are read, as torn bytes do, the reading process tells itself. Closing the batches
-    early is safe.
+    `read` is a picklable function that takes one split and yields its batches, each of exactly `schema`. Any process
+    may call it, more than once, and may stop before the last batch. `warnings` are sentences for people, for example
+    how far a reader has fallen behind or which rows are missing; `report` shows them. What only shows when a file is
+    read, such as torn bytes, the process that reads it reports itself.
     """
 
     schema: pa.Schema
@@ -35,21 +35,24 @@ class ReadPlan(Generic[S]):
 
 
 def run(plan: ReadPlan[S], threads: int) -> pa.RecordBatchReader:
-    """The rows of a plan in this process, streamed; batches of one split stay in order. Its warnings are told first."""
+    """Read a plan in this process with so many threads, streaming. Batches of one split stay in order.
+
+    The plan's warnings are reported first.
+    """
     report(plan, 4)
     return pa.RecordBatchReader.from_batches(plan.schema, interleave(plan.read, plan.splits, threads))
 
 
 def report(plan: ReadPlan[S], level: int = 3) -> None:
-    """Give a plan's warnings through Python's `warnings`, as of the caller `level` - 1 frames up."""
-    for text in plan.warnings:
-        warnings.warn(ReadWarning(text), stacklevel=level)
+    """Give a plan's warnings through Python's `warnings`, as coming from the caller `level` - 1 frames up."""
+    for sentence in plan.warnings:
+        warnings.warn(ReadWarning(sentence), stacklevel=level)
 
 
 def filtered(
     batches: Iterator[pa.RecordBatch], predicate: pc.Expression | None, columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that a predicate keeps, then only `columns`; empty batches are left out."""
+    """Filter batches by a predicate and then keep only `columns`. Batches without a row are left out."""
     for batch in batches:
         kept = batch if predicate is None else keep(batch, predicate)
         if kept.num_rows:

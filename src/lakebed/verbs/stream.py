@@ -1,7 +1,7 @@
-"""Stream: a read that goes on from a position, batch by batch.
+"""Stream: a read that continues from a position, batch by batch.
 
-The positions are small JSON texts: all that a later process needs to plan the same batch again, with nothing kept in
-memory. Whoever drives the stream (Spark's streaming source, the command line) stores them.
+A position is a small JSON text. It is all that a later process needs to plan the same batch again; nothing is kept in
+memory. Whoever drives the stream (Spark's streaming source, the command line) stores the positions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from lakebed.verbs.read import ReadPlan
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one batch may take; None is no bound. A batch takes at least one commit: a stream never stands still."""
+    """The most that one batch takes, in commits, files and bytes. None is no bound.
+
+    A batch takes at least one commit, whatever the bounds, so that a stream always advances.
+    """
 
     commits: int | None = None
     files: int | None = None
@@ -25,7 +28,10 @@ class Limits:
 
 
 class StreamReader(Protocol):
-    """The driver's half of a stream. All methods only read; positions are opaque texts, compared only by the reader."""
+    """The driver's half of a stream.
+
+    All methods only read. Positions are opaque texts that only the reader that gave them can compare.
+    """
 
     @property
     def schema(self) -> pa.Schema:
@@ -37,18 +43,21 @@ class StreamReader(Protocol):
         ...
 
     def latest(self, start: str, limits: Limits) -> str:
-        """The position to read up to from `start`; `start` itself when there is nothing new."""
+        """The position at which the batch that begins at `start` ends; `start` itself when there is nothing new."""
         ...
 
     def plan(self, start: str, end: str) -> ReadPlan[Any]:
-        """The rows after `start` up to and with `end`. The same answer however often and wherever it is asked."""
+        """The rows after `start` up to and including `end`: the same rows in every process and at every call."""
         ...
 
 
 def drain(
     reader: StreamReader, start: str | None = None, limits: Limits = Limits()
 ) -> Iterator[tuple[str, ReadPlan[Any]]]:
-    """Every batch from `start` (None: the initial position) until nothing is new: (the position after it, its plan)."""
+    """Every batch from `start` (None: the initial position) until there is nothing new.
+
+    Yields the position after each batch, and its plan.
+    """
     position = reader.initial() if start is None else start
     while (end := reader.latest(position, limits)) != position:
         yield end, reader.plan(position, end)

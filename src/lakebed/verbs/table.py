@@ -1,7 +1,7 @@
-"""The face of a table, the same for every format.
+"""A table's public face, the same for every format.
 
-A format overrides what it has; what it has not answers with one clear error. Planning is apart from doing: `dry_run`
-stops after the plan.
+A format overrides the methods that it serves. The others raise one clear UnsupportedError. Every verb that changes a
+table plans first, and `dry_run` stops after the plan.
 """
 
 from __future__ import annotations
@@ -29,15 +29,28 @@ from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.write import Mode, Sink
 
 Position = str | int | Instant | None
-"""An instant, an int snapshot id, an ISO timestamp (UTC unless it says otherwise) or "tag:NAME"."""
+"""A point in a table's history: an `Instant` of `history`, its `time`, a snapshot id, an ISO timestamp (UTC unless it
+names a zone) or "tag:NAME". None means the newest."""
 
 
 class Table(ABC):
-    """One table, opened. Metadata is read again by each call, so an open table never goes stale."""
+    """An open table. `lakebed.open` and `lakebed.create` give one.
+
+        table = lakebed.open("s3://bucket/orders")
+        table.read(columns=["id", "amount"], where="amount > 100").read_all()
+        table.changes(after="2026-11-01").read_all()
+        table.expire(dry_run=True).expired
+
+    Each call reads the metadata again, so an open table never goes stale. `location` and `options` are those it was
+    opened with.
+
+    Every method may raise StorageError, CorruptError for damaged files, and UnsupportedError for what lakebed does not
+    serve of the format. OptionError says that an option is unknown or has a wrong value.
+    """
 
     format: ClassVar[str]
     unknown_to_format: ClassVar[Mapping[str, str]] = {}
-    """Verbs that the format itself does not have, each with what to do instead."""
+    """Verbs that the format itself does not have, each with what to do instead. They are refused with that advice."""
 
     def __init__(self, store: Store, options: Mapping[str, str]) -> None:
         self.store, self.options = store, dict(options)
@@ -47,13 +60,13 @@ class Table(ABC):
 
     @property
     def location(self) -> str:
-        """The absolute path or URL."""
+        """The absolute path or URL of the table's folder."""
         return self.store.location
 
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """The schema that `read` gives with no projection."""
+        """The schema of the rows that `read` gives when it is not asked for certain columns."""
 
     def newest(self) -> Instant | None:
         """The instant that `read` reads as of when it is given none.
@@ -61,17 +74,30 @@ class Table(ABC):
         Hand it to `plan_read`, and plans that are made at different times read the same rows. None for an empty table,
         and where the table's options name the snapshot to read.
         """
-        done = [instant for instant in self.history() if instant.state == "completed"]
-        return done[-1] if done else None
+        completed = [instant for instant in self.history() if instant.state == "completed"]
+        return completed[-1] if completed else None
 
     @abstractmethod
     def history(self, archived: bool = False) -> list[Instant]:
-        """Instants or snapshots, oldest first; with `archived` those of an archived timeline too."""
+        """The table's instants or snapshots, oldest first.
+
+        A Hudi table's active timeline has pending instants too. `archived` adds those of its archived timeline.
+        """
 
     def read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position | datetime.date = None
     ) -> pa.RecordBatchReader:
-        """A snapshot, streamed. Only needed columns are decoded, and files that `where` rules out are not opened."""
+        """Read a snapshot as a stream of Arrow batches.
+
+            table.read(["id", "amount"], "amount > 100 and dt = '2026-11-01'", as_of="tag:month-end")
+
+        Only the columns that are needed are decoded, and files that `where` rules out are not opened. `where` is a SQL
+        condition (docs/where.md) or a pyarrow expression. `as_of` names an older snapshot: an instant of `history`, a
+        snapshot id, a timestamp, or "tag:NAME". Rows come in no defined order.
+
+        Raises SchemaError for a column that the table does not have, PredicateError for a mistake in `where`,
+        NotInHistoryError when there is no such snapshot, and DataCleanedError when its files are gone.
+        """
         return run(self.plan_read(columns, where, checked_position(as_of)), self._threads)
 
     def changes(
@@ -81,9 +107,13 @@ class Table(ABC):
         after: Position | datetime.date = None,
         until: Position | datetime.date = None,
     ) -> pa.RecordBatchReader:
-        """Rows changed in (after, until], plus the string column `_row_kind`: +I -U +U -D.
+        """Read the rows that changed in the range (after, until], with their kinds in the string column `_row_kind`.
 
-        None is the start of history, or now.
+            table.changes(after=table.history()[-2])            # what the newest commit changed
+
+        The kinds are +I (inserted), -U and +U (a row before and after an update) and -D (deleted). `after` is
+        exclusive, None is the start of history; `until` is inclusive, None is now. Both take what `as_of` of `read`
+        takes, and `columns` and `where` mean what they mean there. The same errors are raised.
         """
         ends = checked_position(after), checked_position(until)
         return run(self.plan_changes(columns, where, *ends), self._threads)
@@ -92,28 +122,42 @@ class Table(ABC):
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
     ) -> ReadPlan[Any]:
-        """The splits of a snapshot; what `read` and `lakebed.spark.read` run."""
+        """The plan that `read` and `lakebed.spark.read` run: the splits of a snapshot."""
 
     def plan_changes(
         self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
     ) -> ReadPlan[Any]:
-        """The splits of the changes in (after, until]."""
+        """The plan that `changes` runs: the splits of the changes in (after, until]."""
         raise self._lacks("changes")
 
     def stream(self, columns: Sequence[str] | None = None, where: Where = None) -> StreamReader:
-        """The driver's half of a stream, started where the table's options say."""
+        """The driver's half of a stream of changes. It starts where the table's options say."""
         raise self._lacks("streaming reads")
 
     def sink(self, mode: Mode = Mode.APPEND, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> Sink:
-        """The table as the target of writes by many tasks."""
+        """The table as the target of a write by many tasks."""
         raise self._lacks("writes")
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
-        """Write a pyarrow Table, RecordBatch or Reader as one commit; `mode` is append, overwrite, upsert or delete."""
+        """Write rows as one commit.
+
+            table.write(pyarrow.table({"id": [1, 2], "amount": [10, 20]}), mode="upsert")
+
+        `data` is a pyarrow Table, RecordBatch or RecordBatchReader, or anything with `__arrow_c_stream__`. `mode` is
+        "append", "overwrite", "upsert" (rows replace those of the same key; a column `_row_kind` makes them changes)
+        or "delete" (rows name the keys to remove). `options` are table options for this write.
+
+        Raises SchemaError when rows do not fit and CommitConflictError when another writer's commit conflicts. Nothing
+        is visible after an error, except after CommitUnknownError, which says how to find out.
+        """
         raise self._lacks("writes")
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> Any:
-        """The two-phase form: write, prepare_commit, commit or filter_and_commit, abort."""
+        """A writer whose caller decides when to commit (`lakebed.verbs.two_phase.TableWriter`).
+
+        `commit_user` identifies the caller over restarts: a user and an identifier are committed once. `callbacks` run
+        after each commit (`lakebed.callbacks`).
+        """
         raise self._lacks("two-phase writes")
 
     def rewrite(
@@ -123,36 +167,46 @@ class Table(ABC):
         engine: Engine | None = None,
         options: Mapping[str, object] = {},
     ) -> RewriteResult:
-        """Compact, cluster or bin-pack data files."""
+        """Rewrite data files: bin-pack, sort or compact them, as the format and its options say.
+
+        `where` restricts the files. A dry run changes nothing and says which files would be rewritten, and why. Pass an
+        engine, such as `lakebed.spark.SparkEngine(spark)`, to run the tasks elsewhere than in this process.
+        """
         raise self._lacks("rewrite")
 
     def expire(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
     ) -> ExpireResult:
-        """Remove old versions and the files that only they need."""
+        """Remove old snapshots, and the files that only they need. A dry run says what would go, and what stays and
+        why."""
         raise self._lacks("expire")
 
     def archive(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
     ) -> ArchiveResult:
-        """Move old instants of the active timeline to the archived one."""
+        """Move old instants from a Hudi table's active timeline to its archived one.
+
+        A dry run says what would move, what stays, and what holds it.
+        """
         raise self._lacks("archive")
 
     def tag(self, name: str, snapshot: Position = None) -> None:
-        """Name a snapshot so that it is kept (a Hudi savepoint)."""
+        """Give a snapshot a name, under which it is kept and can be read (`as_of="tag:NAME"`). Default: the newest."""
         raise self._lacks("tags")
 
     def delete_tag(self, name: str) -> None:
-        """Remove such a name."""
+        """Remove a tag. NotInHistoryError when there is none of that name."""
         raise self._lacks("tags")
 
     def relocate(self, dry_run: bool = False) -> RelocateResult:
-        """Make the folder where the table was opened its place, after it was moved or copied."""
+        """After a table was moved or copied: make its metadata name the folder where it was opened."""
         raise self._lacks("relocation")
 
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
-        """Health, blockers and advice. `options` are the settings of whoever writes the table and keeps it up, where
-        they differ from the table's own."""
+        """Report the table's health: figures, findings with advice, and what holds maintenance back.
+
+        `options` are the settings of the jobs that write and maintain the table, where these differ from the table's.
+        """
         raise self._lacks("inspect")
 
     @property
@@ -161,18 +215,18 @@ class Table(ABC):
 
     def _lacks(self, what: str) -> UnsupportedError:
         if what in self.unknown_to_format:
-            why, todo = f"the {self.format} format has no such thing", self.unknown_to_format[what]
+            why, todo = f"the {self.format} format does not have it", self.unknown_to_format[what]
             return UnsupportedError(f"{self.format} tables have no {what}", table=self.location, why=why, todo=todo)
         return UnsupportedError(
-            f"lakebed has no {what} for {self.format} tables",
+            f"lakebed has no {what} for {self.format} tables yet",
             table=self.location,
             todo="The support grid of the README says what works",
         )
 
 
 def checked_position(position: object) -> Position:
-    """A position as the formats take it: a `datetime` or `date` becomes its ISO text, which is UTC unless it says
-    otherwise. UsageError for what names no moment at all."""
+    """A position in the form that the formats take: a `datetime` or `date` becomes its ISO text (UTC unless it names a
+    zone). UsageError for a value that cannot name a moment."""
     if isinstance(position, datetime.date):
         return position.isoformat()
     if position is None or isinstance(position, str | Instant):
@@ -186,7 +240,7 @@ def checked_position(position: object) -> Position:
 
 
 def checked_name(name: object, what: str) -> str:
-    """A tag's or branch's name; UsageError for what is no text."""
+    """The name of a tag or branch. UsageError for an empty one, and for what is not a text."""
     if not isinstance(name, str) or not name:
         given = "an empty text" if name == "" else f"a {type(name).__name__}"
         raise UsageError(f"{given} cannot name a {what}", todo="Give a text")
@@ -194,23 +248,26 @@ def checked_name(name: object, what: str) -> str:
 
 
 def project(columns: Iterable[str] | None, schema: pa.Schema, *, table: str) -> list[str]:
-    """The columns asked for in the schema's spelling, all when None; SchemaError names one unknown or doubled."""
+    """The columns that were asked for, in the schema's spelling; all of them for None.
+
+    SchemaError names a column that is unknown or asked for twice.
+    """
     if columns is None:
         return list(schema.names)
     if isinstance(columns, str):
         raise SchemaError(f"columns is the text {columns!r}", table=table, todo="Give a list of column names")
     if not isinstance(columns, Iterable):
         raise SchemaError(f"columns is a {type(columns).__name__}", table=table, todo="Give a list of column names")
-    found: list[str] = []
-    for name in columns:
-        if not isinstance(name, str):
+    names: list[str] = []
+    for column in columns:
+        if not isinstance(column, str):
             raise SchemaError(
-                f"columns has a value of type {type(name).__name__}", table=table, todo="Give a list of column names"
+                f"columns has a value of type {type(column).__name__}", table=table, todo="Give a list of column names"
             )
-        known = find_column(name, schema.names)
-        if known is None:
-            raise SchemaError(f"unknown column {name!r}", table=table, todo=f"Columns: {', '.join(schema.names)}")
-        if known in found:
-            raise SchemaError(f"column {known!r} is asked for twice", table=table, todo="Name each column once")
-        found.append(known)
-    return found
+        name = find_column(column, schema.names)
+        if name is None:
+            raise SchemaError(f"unknown column {column!r}", table=table, todo=f"Columns: {', '.join(schema.names)}")
+        if name in names:
+            raise SchemaError(f"column {name!r} is asked for twice", table=table, todo="Name each column once")
+        names.append(name)
+    return names

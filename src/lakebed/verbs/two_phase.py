@@ -1,6 +1,6 @@
-"""The two-phase write of one process: rows to files, messages to a snapshot, each when the caller says so.
+"""The two-phase write, in one process: the caller says when rows become files and when files become a snapshot.
 
-Counterpart of Paimon's StreamTableWrite and StreamTableCommit in one object.
+One object for what Paimon has as StreamTableWrite and StreamTableCommit.
 """
 
 from __future__ import annotations
@@ -23,8 +23,16 @@ _LOG = redacting_logger("lakebed.write")
 
 
 class TableWriter:
-    """Write rows, take the commit messages, commit them under an identifier. Also a context manager that aborts what
-    was not committed."""
+    """Writes rows, gives the commit messages, and commits them under an identifier.
+
+        with table.writer(commit_user="load-orders") as writer:
+            writer.write(rows)
+            messages = writer.prepare_commit()
+        writer.commit(42, messages)
+
+    As a context manager it removes the files of rows that were written and not prepared. Messages that
+    `prepare_commit` gave stay valid until they are committed or aborted.
+    """
 
     def __init__(self, sink: TwoPhaseSink, threads: int | None = None) -> None:
         self._sink = sink
@@ -36,11 +44,11 @@ class TableWriter:
 
     @property
     def commit_user(self) -> str:
-        """The commit user: give the same one to a later writer, and its replays are recognised."""
+        """The commit user. Give it to a later writer, and that writer recognises what this one has committed."""
         return self._sink.commit_user
 
     def write(self, data: Any) -> None:
-        """Take rows: a pyarrow Table, RecordBatch or RecordBatchReader, or anything with `__arrow_c_stream__`."""
+        """Write rows: a pyarrow Table, RecordBatch or RecordBatchReader, or anything with `__arrow_c_stream__`."""
         if self._writer is None:
             self._plan = self._sink.plan()
             self._writer = self._plan.task_writer(self._threads)
@@ -48,7 +56,7 @@ class TableWriter:
             self._writer.write(batch)
 
     def prepare_commit(self) -> list[CommitMessage]:
-        """Write all rows into files and say which; nothing is visible yet."""
+        """Finish the files of all rows so far and return their messages. Nothing is visible yet."""
         if self._writer is None:
             return []
         prepared = self._sink.finalize(self._plan, self._writer.finish(), LocalEngine(self._threads))
@@ -59,7 +67,7 @@ class TableWriter:
     def commit(
         self, identifier: int = BATCH_IDENTIFIER, messages: Sequence[CommitMessage] | None = None
     ) -> CommitResult:
-        """Publish messages (all prepared ones when not given), exactly once for this commit user and identifier."""
+        """Publish messages, by default all that are prepared, exactly once for this commit user and identifier."""
         wanted = self._prepared if messages is None else _checked_messages(messages)
         result = self._sink.commit(_checked_identifier(identifier), wanted)
         self._forget(wanted)
@@ -67,19 +75,24 @@ class TableWriter:
         return result.with_notes(notes)
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
-        """Commit those identifiers that this user has not committed yet, in their order; how many they were."""
+        """Commit those identifiers that this user has not committed yet, in ascending order, and return how many there
+        were.
+
+        This is what to call after a restart, with all messages whose commit may not have happened.
+        """
         if not isinstance(commits, Mapping):
             raise UsageError(
-                f"the commits are a {type(commits).__name__}", todo="Give a dict of identifiers with their messages"
+                f"commits must be a dict, not a {type(commits).__name__}",
+                todo="Give a dict that maps each identifier to its messages",
             )
         commits = {_checked_identifier(key): _checked_messages(messages) for key, messages in commits.items()}
-        done = self._sink.filter_and_commit(commits)
+        count = self._sink.filter_and_commit(commits)
         for messages in commits.values():
             self._forget(messages)
-        return done
+        return count
 
     def abort(self, messages: Sequence[CommitMessage] | None = None) -> None:
-        """Remove the files of messages (all that were not committed, when not given)."""
+        """Remove the files of messages, by default of everything that was not committed."""
         unwanted = self._prepared if messages is None else _checked_messages(messages)
         if messages is None and self._writer is not None:
             self._writer.abort()
@@ -87,8 +100,8 @@ class TableWriter:
         self._forget(unwanted)
 
     def _forget(self, messages: Sequence[CommitMessage]) -> None:
-        done = {id(message) for message in messages}
-        self._prepared = [message for message in self._prepared if id(message) not in done]
+        forgotten = {id(message) for message in messages}
+        self._prepared = [message for message in self._prepared if id(message) not in forgotten]
 
     def __enter__(self) -> TableWriter:
         return self
@@ -101,29 +114,32 @@ class TableWriter:
         try:
             self._writer.abort()
         except Exception as failure:  # noqa: BLE001 - it must neither hide an error nor make a commit look failed
-            _LOG.warning("files of a writer could not be removed: %s", failure)
+            _LOG.warning("cannot remove the files of a writer: %s", failure)
 
 
 def _checked_identifier(identifier: object) -> int:
     if isinstance(identifier, bool) or not isinstance(identifier, numbers.Integral):
-        raise UsageError(f"the commit identifier is a {type(identifier).__name__}", todo="Give a whole number")
+        raise UsageError(
+            f"the commit identifier must be a whole number, not a {type(identifier).__name__}",
+            todo="Give a whole number",
+        )
     return int(identifier)
 
 
 def _checked_messages(messages: object) -> Sequence[CommitMessage]:
-    given: list[Any] = (
+    checked: list[Any] = (
         list(messages) if isinstance(messages, Iterable) and not isinstance(messages, str | bytes) else [messages]
     )
-    for message in given:
+    for message in checked:
         if not isinstance(message, CommitMessage):
             raise UsageError(
-                f"{type(message).__name__} is no commit message", todo="Give a list of what prepare_commit returned"
+                f"{type(message).__name__} is not a commit message", todo="Give a list of what prepare_commit returned"
             )
-    return given
+    return checked
 
 
 def batches_of(data: Any) -> Sequence[pa.RecordBatch] | pa.RecordBatchReader | Sequence[pa.Table]:
-    """Rows as a sequence of pieces; UsageError for what is no Arrow data."""
+    """Rows as a sequence of batches or tables. UsageError for what is not Arrow data."""
     if isinstance(data, pa.Table):
         return [data]
     if isinstance(data, pa.RecordBatch):

@@ -98,7 +98,7 @@ class Sink(Protocol):
 
     @property
     def input_schema(self) -> pa.Schema:
-        """What rows must look like; a `_row_kind` column may be added where the table takes changes."""
+        """The schema that rows must have. Where the table takes changes, a `_row_kind` column may be added to it."""
         ...
 
     def plan(self, tasks: int = 1) -> WritePlan:
@@ -121,8 +121,10 @@ class Sink(Protocol):
         ...
 
     def sweep(self) -> None:
-        """Remove all rows that tasks of this write have staged, also those that no message names: of attempts that
-        failed, or lost to a twin. Called when the write has ended."""
+        """Remove all rows that tasks of this write staged. Called when the write has ended.
+
+        This includes rows that no message names: of attempts that failed, and of the slower of two that Spark ran.
+        """
         ...
 
 
@@ -141,7 +143,7 @@ class TwoPhaseSink(Sink, Protocol):
 
 @contextmanager
 def swept(sink: Sink) -> Iterator[None]:
-    """Sweep when the block ends, also by an error. A sweep that fails fails nothing."""
+    """Sweep when the block ends, also with an error. A sweep that fails is ignored: it only leaves files behind."""
     try:
         yield
     finally:
