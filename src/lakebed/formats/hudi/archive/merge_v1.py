@@ -19,7 +19,7 @@ from contextlib import suppress
 import fastavro
 
 from lakebed.errors import CorruptError
-from lakebed.formats.hudi.archive.claim import claim, taken
+from lakebed.formats.hudi.archive.conflicts import claim_name, overtaken
 from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.archive.options import BATCH_BYTES, MERGE_BATCH, MERGE_ENABLE, MERGE_SMALL
 from lakebed.formats.hudi.archive.write_v1 import State, archive_files, archive_name, next_number, put_archive
@@ -94,8 +94,8 @@ def _merge(store: Store, folder: str, candidates: Sequence[FileInfo], most: int,
     held()
     merged = archive_name(next_number(store, folder))
     plan, path = _plan([store.url(info.path) for info in candidates], merged), f"{folder}/{merged}"
-    if not claim(store, f"{folder}/{PLAN}", plan, "the plan of a merge"):
-        raise taken(store, f"{folder}/{PLAN}", "it merges archive files")
+    if not claim_name(store, f"{folder}/{PLAN}", plan, "the plan of a merge"):
+        raise overtaken(store, f"{folder}/{PLAN}", "it merges archive files")
     data = b"".join(_merged_blocks(store, candidates, most))
     held()
     put_archive(store, path, data)
@@ -111,7 +111,7 @@ def _check_stands(store: Store, plan_path: str, plan: bytes, path: str, size: in
     with suppress(FileNotFoundError):
         if store.size(path) == size and store.read(plan_path) == plan:
             return
-    raise taken(store, path, "what was merged here is not there any more")
+    raise overtaken(store, path, "what was merged here is not there any more")
 
 
 def _states(store: Store, path: str, scratch: Scratch) -> set[State] | None:

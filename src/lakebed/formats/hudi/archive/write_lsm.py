@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.errors import CorruptError
-from lakebed.formats.hudi.archive.claim import claim, taken
+from lakebed.formats.hudi.archive.conflicts import claim_name, overtaken
 from lakebed.formats.hudi.archive.encode import Row
 from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.archive.plan import Key
@@ -47,19 +47,19 @@ def publish(store: Store, folder: str, before: History, files: Sequence[LsmFile]
     held()
     version = before.version + 1
     path, data = f"{folder}/{MANIFEST_PREFIX}{version}", manifest_json(files)
-    if not claim(store, path, data, "the archive's manifest"):
+    if not claim_name(store, path, data, "the archive's manifest"):
         if load_history(store, folder).version != before.version:
-            raise taken(store, path, "it published its manifest first")
+            raise overtaken(store, path, "it published its manifest first")
         store.write(path, data)  # a torn one, or one whose files are gone: nobody can go by it
     elif any((manifest_version(info.name) or 0) > version for info in store.list(folder).files):
         store.delete(path)  # others were here for so long that ours was free again
-        raise taken(store, path, "it published many manifests meanwhile")
+        raise overtaken(store, path, "it published many manifests meanwhile")
     store.write(f"{folder}/{VERSION_FILE}", str(version).encode())
     after = load_history(store, folder)
     if after.version > version:  # another archiver went on from ours, and we may have named ours after its own
         store.write(f"{folder}/{VERSION_FILE}", str(after.version).encode())
     elif set(after.files) != set(files):
-        raise taken(store, path, "what was published here is not there any more")
+        raise overtaken(store, path, "what was published here is not there any more")
     return History(version, tuple(files))
 
 
@@ -146,4 +146,4 @@ class LsmWriter:
         with suppress(FileNotFoundError):
             if self.store.size(path) == new.length:
                 return history
-        raise taken(self.store, path, "what was archived here is not there any more")
+        raise overtaken(self.store, path, "what was archived here is not there any more")

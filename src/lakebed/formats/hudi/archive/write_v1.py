@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lakebed.errors import CorruptError
-from lakebed.formats.hudi.archive.claim import claim, taken
+from lakebed.formats.hudi.archive.conflicts import claim_name, overtaken
 from lakebed.formats.hudi.archive.encode import Record
 from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.archive.state_files import ActiveInstant
@@ -112,7 +112,7 @@ class V1Writer:
             with suppress(FileNotFoundError):
                 size = self.store.size(info.path)
             if size != info.size:
-                raise taken(self.store, info.path, "what was archived here is not there any more")
+                raise overtaken(self.store, info.path, "what was archived here is not there any more")
 
     def _cut(self) -> None:
         if self._records:
@@ -130,8 +130,8 @@ def next_number(store: Store, folder: str) -> int:
 def put_archive(store: Store, path: str, data: bytes) -> None:
     """Puts a whole archive file. CommitConflictError when another archiver was faster, CommitUnknownError when the
     store does not say."""
-    if not claim(store, path, data, "the archive file"):
-        raise taken(store, path, "it took the next number")
+    if not claim_name(store, path, data, "the archive file"):
+        raise overtaken(store, path, "it took the next number")
 
 
 def archived_states(store: Store, folder: str, instants: Sequence[ActiveInstant], scratch: Scratch) -> set[State]:

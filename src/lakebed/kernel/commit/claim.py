@@ -1,0 +1,56 @@
+"""Claim a name: put a file only if the name is free, and find out for sure whether it holds our bytes.
+
+A commit of every format ends here, for whoever creates the next file of the table's history has committed. The bytes
+must be unique to the attempt: a put whose answer was lost may have landed, and only the bytes tell whose file it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from lakebed.errors import NotWrittenError, StorageError
+from lakebed.kernel.files import PutOutcome, Store
+
+TRIES = 5
+"""How often the put is tried while the store does not answer."""
+_WAIT_SECONDS = 0.05
+
+
+def claim(store: Store, path: str, data: bytes, wait: Callable[[float], None] = time.sleep) -> PutOutcome:
+    """Put `data` under the name `path` if the name is free.
+
+    CREATED: the name holds our bytes. EXISTS: it holds the bytes of another writer. UNKNOWN: the store could not tell,
+    however often it was asked; our bytes may be there or may appear later.
+
+    A put without a clear answer is followed by a look at the name and, if that shows nothing either, by another put
+    after a wait: `wait` is called with 0.1 seconds and twice as many before each further put. Raises NotWrittenError
+    when the store refuses the first put, as it does without permission or on a full disk: nothing is visible then.
+    """
+    for attempt in range(TRIES):
+        if attempt:
+            wait(_WAIT_SECONDS * 2**attempt)
+        outcome = _put(store, path, data, first=attempt == 0)
+        if outcome is PutOutcome.UNKNOWN or (outcome is PutOutcome.EXISTS and attempt):
+            outcome = _look(store, path, data)  # after a put without an answer the bytes there may be ours
+        if outcome is not PutOutcome.UNKNOWN:
+            return outcome
+    return PutOutcome.UNKNOWN
+
+
+def _put(store: Store, path: str, data: bytes, first: bool) -> PutOutcome:
+    try:
+        return store.put_if_absent(path, data)
+    except NotWrittenError:
+        if first:
+            raise
+    except StorageError:
+        pass
+    return PutOutcome.UNKNOWN
+
+
+def _look(store: Store, path: str, data: bytes) -> PutOutcome:
+    try:
+        return PutOutcome.CREATED if store.read(path) == data else PutOutcome.EXISTS
+    except (FileNotFoundError, StorageError):
+        return PutOutcome.UNKNOWN
