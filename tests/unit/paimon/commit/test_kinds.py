@@ -161,7 +161,7 @@ def test_an_unknown_end_keeps_the_files_and_can_be_committed_again(
     make: Make, monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:
     table = make()
-    monkeypatch.setattr("lakebed.formats.paimon.commit.claim._WAIT_SECONDS", 0)
+    monkeypatch.setattr("lakebed.kernel.commit.claim._WAIT_SECONDS", 0)
     kind = Kind.UNKNOWN_AFTER if landed else Kind.UNKNOWN_BEFORE
     store = FaultyStore(table.store, *(Fault(n, kind, PUTS) for n in range(1, 6)))
     writer = PaimonTable(store).writer("u")

@@ -8,7 +8,6 @@ never changed. Neither is one whose metadata says that it lies elsewhere: it is 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 from lakebed.errors import (
     CorruptError,
     LakebedError,
-    NotWrittenError,
     RetryableError,
     StorageError,
     TableNotFoundError,
@@ -28,12 +26,13 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_
 from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, applied
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.kernel import clock
+from lakebed.kernel.commit.claim import claim
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.files.credentials import credentials_from
 from lakebed.kernel.files.places import named_places
 
-_ATTEMPTS = 5
-_WAIT_SECONDS = 0.05
+_LOADS = 5
+"""How often the current metadata is looked up anew when a clean-up was faster."""
 
 
 class HadoopTable:
@@ -61,7 +60,7 @@ class HadoopTable:
     def load(self) -> Loaded:
         """The current metadata: the version that the hint names or the newest after it, else the newest there is."""
         name: str | None = None
-        for _ in range(_ATTEMPTS):
+        for _ in range(_LOADS):
             name = self._current()
             if name is None:
                 break
@@ -72,7 +71,7 @@ class HadoopTable:
         if name is not None:
             raise RetryableError(
                 "the table's metadata changes faster than it can be read", table=self.name, file=f"metadata/{name}",
-                why=f"each of {_ATTEMPTS} files that were the newest was gone when it was read", todo="Try again",
+                why=f"each of {_LOADS} files that were the newest was gone when it was read", todo="Try again",
             )  # fmt: skip
         raise TableNotFoundError(
             "this is no Iceberg table", table=self.name, why="it has no metadata/*.metadata.json",
@@ -145,32 +144,12 @@ class HadoopTable:
         return Loaded(metadata, f"{metadata.location}/metadata/{name}")
 
     def _claim(self, name: str, data: bytes) -> None:
-        """Put a version if absent; after an unknown outcome the bytes there tell, for they are unique to the commit."""
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                time.sleep(_WAIT_SECONDS * 2**attempt)
-            try:
-                outcome = self._store.put_if_absent(f"metadata/{name}", data)
-            except NotWrittenError:
-                if not attempt:  # a full disk, no permission: nothing of the commit is visible
-                    raise
-                outcome = PutOutcome.UNKNOWN
-            except StorageError:
-                outcome = PutOutcome.UNKNOWN
-            if outcome is PutOutcome.UNKNOWN or attempt:
-                outcome = self._look(name, data)
-            if outcome is PutOutcome.CREATED:
-                return
-            if outcome is PutOutcome.EXISTS:
+        """Put a version if its name is free; the bytes are unique to the commit. LostRaceError, OutcomeUnknownError."""
+        match claim(self._store, f"metadata/{name}", data):
+            case PutOutcome.EXISTS:
                 raise LostRaceError(f"{name} is there already")
-        raise OutcomeUnknownError(f"the store does not say whether {name} was written")
-
-    def _look(self, name: str, data: bytes) -> PutOutcome:
-        try:
-            there = self._store.read(f"metadata/{name}")
-        except (FileNotFoundError, StorageError):
-            return PutOutcome.UNKNOWN
-        return PutOutcome.CREATED if there == data else PutOutcome.EXISTS
+            case PutOutcome.UNKNOWN:
+                raise OutcomeUnknownError(f"the store does not say whether {name} was written")
 
     def _current(self) -> str | None:
         hint: int | None = None
