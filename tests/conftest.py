@@ -1,4 +1,10 @@
-"""What holds for every test: one JVM for all that start Spark, and property tests that a slow machine does not fail."""
+"""What holds for every test: which ones are slow, one JVM for all that start Spark, and property tests that a slow
+machine doesn't fail.
+
+A test is slow (marker `slow`, left out by `./run test --fast`) when it is marked so, when it lies in one of the folders
+of `SLOW_FOLDERS`, when it checks a promise of a verb with many examples (`SLOW_PROMISES`), or when it is the same test
+on one more golden table (all but those of `tests.golden.DAILY`).
+"""
 
 import os
 from typing import Any
@@ -7,8 +13,22 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.golden import DAILY, names
+
 SPARK = "tests/spark/"
 """The folder of the tests that start Spark."""
+RARELY = frozenset(name for table_format in ("hudi", "paimon", "iceberg") for name in names(table_format)) - DAILY
+SLOW_FOLDERS = (SPARK, "tests/crash/", "tests/property/", "tests/interop/")
+SLOW_PROMISES = {
+    "test_where_keeps_what_a_filter_keeps",
+    "test_many_writes_are_a_dict",
+    "test_each_range_leads_from_snapshot_to_snapshot",
+    "test_both_ends_are_exact",
+    "test_columns_and_where",
+    "test_a_batch_planned_again_is_the_same",
+    "test_it_goes_on_from_each_position_in_another_process",
+}
+"""Tests of the public conformance suites, which carry no marker of ours."""
 
 hypothesis.settings.register_profile("any-machine", deadline=None, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("any-machine")
@@ -32,3 +52,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(SPARK):
             item.add_marker(pytest.mark.timeout(900), append=False)  # a busy machine takes minutes to start a JVM
+        if is_slow(item):
+            item.add_marker(pytest.mark.slow)
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Whether a test is slow though nobody marked it."""
+    if item.nodeid.startswith(SLOW_FOLDERS) or getattr(item, "originalname", "") in SLOW_PROMISES:
+        return True
+    values = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+    return any(isinstance(value, str) and value in RARELY for value in values)

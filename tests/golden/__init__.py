@@ -23,6 +23,12 @@ from tests.tables.iceberg import place as iceberg_place
 
 HERE = Path(__file__).parent
 DATABASE = "golden.db"
+DAILY = frozenset({
+    "mor_v6", "mor_v9", "cow_v9", "evo_v9", "merge_event_v9", "cdc_mor_v9", "archived_v6", "archived_v9",
+    "pk_fixed", "append_unaware", "me_partial_update", "evolve", "types_parquet",
+    "hadoop_v2", "schema_evolution", "pos_deletes", "eq_deletes", "dv_v3", "transforms",
+})  # fmt: skip
+"""Tables that `./run test --fast` reads: one of each kind."""
 
 _unpacking = threading.RLock()
 

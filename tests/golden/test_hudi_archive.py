@@ -52,6 +52,7 @@ def records(archive: Path) -> list[tuple[str, str, str, str, int]]:
     return sorted(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPLAYED)
 def test_the_same_instants_leave_into_the_same_files(name: str, tmp_path: Path) -> None:
     replay = replay_of(name, tmp_path)
@@ -80,6 +81,7 @@ def test_the_same_history_files_stay_on_disk(name: str, tmp_path: Path) -> None:
     assert {path.name for path in replay.archive.iterdir()} == golden
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPLAYED)
 def test_archived_metadata_reads_as_before(name: str, tmp_path: Path) -> None:
     """Commits of the archive have the operation, schema and files that the JVM's archive gives."""

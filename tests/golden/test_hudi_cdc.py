@@ -156,6 +156,7 @@ def _keys(rows: list[Row]) -> dict[str, str]:
     return {row["_hoodie_record_key"]: _text(row) for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
 def test_every_change_starts_from_the_row_that_was_there(name: str, tmp_path: Path) -> None:
     """Any table, change log or not: each row before is the row of its key then, and the last ones are the snapshot."""
@@ -171,6 +172,7 @@ def test_every_change_starts_from_the_row_that_was_there(name: str, tmp_path: Pa
     assert state == {(row["_hoodie_partition_path"], row["_hoodie_record_key"]): _text(row) for row in snapshot}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in READ if name not in WHOLE])
 def test_each_range_leads_to_its_end_or_says_what_was_cleaned(name: str) -> None:
     folder, table = unpack("hudi", name), lakebed.open(unpack("hudi", name), {"cdc.enabled": "true"})

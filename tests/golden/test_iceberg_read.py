@@ -68,6 +68,7 @@ def test_lineage(name: str) -> None:
     assert diff("iceberg", rows, load(expected(unpack("iceberg", name)) / "rows_lineage.jsonl")) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "snapshot", "digest", "count"), MOMENTS, ids=lambda v: str(v)[:24])
 def test_each_snapshot(name: str, snapshot: int, digest: str, count: int) -> None:
     table = opened(name)
@@ -120,6 +121,7 @@ def test_where_each_row_lies() -> None:
     assert len({(row["_file"], row["_pos"]) for row in rows}) == len(rows) and {r["_spec_id"] for r in rows} == {0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_changes_lead_from_snapshot_to_snapshot(name: str) -> None:
     table = opened(name)
@@ -141,6 +143,7 @@ def test_changes_lead_from_snapshot_to_snapshot(name: str) -> None:
         assert {key: n for key, n in found.items() if n} == wanted, f"({after}, {until}]"
 
 
+@pytest.mark.slow
 def test_a_rewrite_changes_nothing() -> None:
     for name in ("many_small_rewritten", "dv_v3_rewritten", "sorted_zorder", "pos_deletes_dangling"):
         table = opened(name)

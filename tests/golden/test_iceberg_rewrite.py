@@ -37,6 +37,7 @@ def tasks(table: Any) -> list[Any]:
     return list(scan_tasks(table.access.files, metadata, metadata.head()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in names("iceberg") if name != "variant_v3"])
 def test_rows_and_row_ids_stay(name: str, tmp_path: Path) -> None:
     table, _ = opened(name, tmp_path)
@@ -66,6 +67,7 @@ def test_rows_and_row_ids_stay(name: str, tmp_path: Path) -> None:
     assert second.groups == 0 and second.instants == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in names("iceberg") if name not in NOT_FOR_PYICEBERG])
 def test_pyiceberg_reads_what_was_rewritten(name: str, tmp_path: Path) -> None:
     """pyiceberg refuses equality deletes and deletion vectors of some tables: after a rewrite it reads them all."""
@@ -79,6 +81,7 @@ def test_pyiceberg_reads_what_was_rewritten(name: str, tmp_path: Path) -> None:
     assert sorted(map(str, found.select(names_of).to_pylist())) == sorted(map(str, ours.to_pylist()))
 
 
+@pytest.mark.slow
 def test_many_small_files_become_one_a_partition_as_the_reference_engine_made_them(tmp_path: Path) -> None:
     table, _ = opened("many_small", tmp_path)
     theirs, _ = opened("many_small_rewritten", tmp_path / "theirs")
@@ -88,6 +91,7 @@ def test_many_small_files_become_one_a_partition_as_the_reference_engine_made_th
     assert sorted((task.data.partition, task.data.spec_id) for task in tasks(table)) == of_theirs
 
 
+@pytest.mark.slow
 def test_the_plan_of_the_reference_engine_is_ours(tmp_path: Path) -> None:
     """Before its rewrite, `many_small_rewritten` had 80 files; Spark made 8 of them."""
     table, _ = opened("many_small_rewritten", tmp_path)
@@ -99,6 +103,7 @@ def test_the_plan_of_the_reference_engine_is_ours(tmp_path: Path) -> None:
     assert rows(table) == rows(table, as_of=first.snapshot_id)
 
 
+@pytest.mark.slow
 def test_files_of_older_specs_go_to_the_new_one(tmp_path: Path) -> None:
     table, _ = opened("spec_evolution", tmp_path)
     before = rows(table)
@@ -111,6 +116,7 @@ def test_files_of_older_specs_go_to_the_new_one(tmp_path: Path) -> None:
     assert not table.rewrite(options={"lakebed.rewrite.other-specs": True}).groups
 
 
+@pytest.mark.slow
 def test_an_older_spec_can_be_written_again(tmp_path: Path) -> None:
     table, _ = opened("spec_evolution", tmp_path)
     before = rows(table)
@@ -119,6 +125,7 @@ def test_an_older_spec_can_be_written_again(tmp_path: Path) -> None:
     assert rows(table) == before
 
 
+@pytest.mark.slow
 def test_a_branch_is_rewritten_alone(tmp_path: Path) -> None:
     table, _ = opened("branches_tags", tmp_path)
     branch = next(name for name, ref in table.metadata.refs.items() if ref.is_branch and name != "main")
@@ -144,6 +151,7 @@ def test_variants_stay_variants(tmp_path: Path) -> None:
     assert table.read(columns=names).read_all().sort_by("id") == before
 
 
+@pytest.mark.slow
 def test_orc_and_avro_tables_stay_what_they_are(tmp_path: Path) -> None:
     for kind in ("orc", "avro"):
         table, folder = opened("mixed_formats", tmp_path / kind)

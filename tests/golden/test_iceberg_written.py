@@ -41,6 +41,7 @@ def rows(access: HadoopTable, metadata: Any, files: list[DataFile]) -> pa.Table:
     return pa.Table.from_batches(batches) if batches else pa.table({})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("name", names("iceberg"))
 def test_rows_come_back(name: str, kind: str, tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     time.tzset()
 
 
+@pytest.mark.slow
 def test_every_pair_gives_what_the_engine_gives(zone: Any) -> None:
     count, wrong = 0, []
     for pair in pairs():
@@ -130,6 +131,7 @@ def test_every_pair_gives_what_the_engine_gives(zone: Any) -> None:
     assert count > 1200
 
 
+@pytest.mark.slow
 def test_values_that_have_no_counterpart_are_refused_by_name(zone: Any) -> None:
     seen, count = set(), 0
     for pair in pairs():
@@ -145,6 +147,7 @@ def test_values_that_have_no_counterpart_are_refused_by_name(zone: Any) -> None:
     assert count > 1000
 
 
+@pytest.mark.slow
 def test_pairs_that_alter_table_refuses_are_refused_by_name() -> None:
     count = 0
     for line in VECTORS.read_text(encoding="utf-8").splitlines():
@@ -175,6 +178,7 @@ def test_a_slice_is_cast_by_its_own_rows() -> None:
     assert cast_values(decimals, kinds[0], type_from_json("DOUBLE")).to_pylist() == [1.25, None, -0.05]
 
 
+@pytest.mark.slow
 def test_digits_without_end_are_cast_in_bounded_time() -> None:
     texts = pa.array(["1" * size + ".5" for size in range(1, 5000)] + ["0." + "0" * size + "6" for size in range(5000)])
     made = cast_values(texts, type_from_json("STRING"), type_from_json("DECIMAL(38, 1)"))

@@ -67,6 +67,7 @@ def cuts_of(path: Path) -> list[int]:
     return [cut for cut in found if 0 < cut < len(whole)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["avro", "orc", "parquet"])
 @pytest.mark.parametrize("make", [iceberg, paimon])
 def test_data_files_cut_short(make: Any, kind: str, tmp_path: Path) -> None:
@@ -83,6 +84,7 @@ def test_data_files_cut_short(make: Any, kind: str, tmp_path: Path) -> None:
     assert table.read().read_all().num_rows == count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["avro", "orc", "parquet"])
 def test_delete_files_cut_short(kind: str, tmp_path: Path) -> None:
     table = iceberg(tmp_path, kind, **{"write.delete.mode": "merge-on-read"})
@@ -95,6 +97,7 @@ def test_delete_files_cut_short(kind: str, tmp_path: Path) -> None:
     assert table.read().read_all().num_rows == 1000
 
 
+@pytest.mark.slow
 def test_manifests_and_lists_with_a_flipped_bit_never_hang(tmp_path: Path) -> None:
     table = lakebed.create(tmp_path / "t", "iceberg", SCHEMA)
     table.write(rows_from(0, 1))

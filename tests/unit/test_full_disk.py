@@ -34,6 +34,7 @@ for number in range(3):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["iceberg", "paimon"])
 def test_a_full_disk_is_storage_error(kind: str, tmp_path: Path) -> None:
     done = subprocess.run(

@@ -43,6 +43,7 @@ def test_the_package_has_its_names() -> None:
         lakebed.nothing_such  # noqa: B018
 
 
+@pytest.mark.slow
 def test_work_without_spark_does_not_load_it() -> None:
     heavy = "{'pyspark', 'datafusion', 'sqlglot', 'fastavro'}"
     code = f"import sys, lakebed; print(sorted({heavy} & set(sys.modules)))"

@@ -38,6 +38,7 @@ def refused_or_served(call: Callable[[], Any]) -> None:
         assert "\n" not in str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20])
 def test_the_verbs_of_a_table(table: Table, odd: Any) -> None:
     calls: list[Callable[[], Any]] = [

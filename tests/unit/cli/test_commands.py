@@ -125,6 +125,7 @@ def test_history_lists_archived_instants_on_request(lake: Command, archived: str
     assert f"{len(both)} instants" in one_line(err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -35,6 +35,7 @@ def test_a_dry_run_says_what_would_be_done_and_why(
     assert "200 files" in shown.err and "would become 8" in shown.err
 
 
+@pytest.mark.slow
 def test_json_of_a_rewrite_and_of_one_that_finds_nothing(
     table: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,6 +66,7 @@ def test_paimon_tables_are_rewritten_too(tmp_path: Path, capsys: pytest.CaptureF
     assert json.loads(capsys.readouterr().out)["files_after"] == 1
 
 
+@pytest.mark.slow
 def test_groups_that_fail_are_told_and_leave_with_1(
     table: tuple[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,6 +82,7 @@ def test_groups_that_fail_are_told_and_leave_with_1(
     assert "error: 1 of 8 groups failed" in shown.err and lost.name in shown.err
 
 
+@pytest.mark.slow
 def test_expire_says_what_goes_and_then_does_it(
     table: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,6 +40,7 @@ def ids(table: Any) -> list[int]:
     return sorted(table.read().read_all()["k"].to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("specs", [False, True], ids=["schema", "schema and spec"])
 @pytest.mark.parametrize("by", [["reg"], ["n"], ["bucket(4, n)", "reg"], ["truncate(1, reg)"]], ids=str)
 def test_it_is_read_and_changed(by: list[str], specs: bool, tmp_path: Path) -> None:
@@ -60,6 +61,7 @@ def test_it_is_read_and_changed(by: list[str], specs: bool, tmp_path: Path) -> N
     assert ids(table) == rows
 
 
+@pytest.mark.slow
 def test_cleaning_keeps_the_schema_that_partitions_need(tmp_path: Path) -> None:
     table = forgotten(tmp_path / "t", ["reg"], schemas=False)
     table.write(pa.table({"k": pa.array([4], pa.int32())}))

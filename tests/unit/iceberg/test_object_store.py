@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 import lakebed
 from lakebed.formats.iceberg.commit import kinds
 from tests.tables.iceberg.small import create, data_file, ids
@@ -10,6 +12,7 @@ from tests.unit.kernel.conftest import bucket, s3_endpoint, s3_options
 __all__ = ["bucket", "s3_endpoint", "s3_options"]
 
 
+@pytest.mark.slow
 def test_a_path_table(bucket: str, s3_options: dict[str, str]) -> None:
     table = create(f"{bucket}/lake/t", 3, **s3_options)
     kinds.append(table.access, [data_file(table, [1])])
@@ -21,6 +24,7 @@ def test_a_path_table(bucket: str, s3_options: dict[str, str]) -> None:
     assert table.expire(options={"expire-snapshots": False, "remove-orphan-files": True}).deleted_files == ()
 
 
+@pytest.mark.slow
 def test_a_catalogs_table(tmp_path: Path, bucket: str, s3_options: dict[str, str]) -> None:
     options = {
         **s3_options, "lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/c.db",

@@ -29,6 +29,7 @@ def entries(table: IcebergTable) -> set[tuple[object, ...]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_many_manifests_become_one(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
@@ -82,6 +83,7 @@ def test_wrong_options_of_a_rewrite_of_manifests(tmp_path: Path) -> None:
         table.rewrite(where="id = 1", options=MANIFESTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names("iceberg"))
 def test_golden_tables_with_fewer_manifests(name: str, tmp_path: Path) -> None:
     folder = unpack("iceberg", name, into=tmp_path)
@@ -111,6 +113,7 @@ def test_a_new_table_is_well(tmp_path: Path) -> None:
     assert report.figures["files"]["data files"] == 0
 
 
+@pytest.mark.slow
 def test_small_files_deletes_and_manifests_are_told(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
     for number in range(60):

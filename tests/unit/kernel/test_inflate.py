@@ -58,6 +58,7 @@ def test_members_of_gzip_count_together() -> None:
         inflated(gzip.compress(PLAIN) * 3, "gzip", most=2 * len(PLAIN))
 
 
+@pytest.mark.slow
 def test_bombs_stop_at_the_documented_bound() -> None:
     page = Path("docs/security.md").read_text(encoding="utf-8")
     assert f"{INFLATED_BYTES >> 20} MiB" in page

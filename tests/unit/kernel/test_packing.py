@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from lakebed.kernel.packing import even_runs, next_fit
 _ITEMS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=60)
 
 
+@pytest.mark.slow
 @given(_ITEMS, st.integers(1, 80), st.integers(1, 9))
 def test_a_bin_closes_at_the_first_item_that_does_not_fit(
     items: list[tuple[int, int]], max_bytes: int, max_items: int

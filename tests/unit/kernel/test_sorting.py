@@ -15,6 +15,7 @@ class Keys:
         return comparable([rows["a"], rows["b"]], [Direction(True, False), Direction(False, True)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [1 << 30, 100_000])
 def test_rows_in_order_whatever_fits_into_memory(memory: int) -> None:
     chance = np.random.default_rng(3)

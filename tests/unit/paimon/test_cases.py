@@ -192,6 +192,7 @@ def test_a_partition_is_registered_when_its_commit_is_there(
     assert len(table.history()) == 1
 
 
+@pytest.mark.slow
 def test_a_compaction_touches_the_partitions_that_were_asked_for(tmp_path: Path) -> None:
     schema = pa.schema([("day", pa.int32()), ("hour", pa.int32()), ("id", pa.int64()), ("v", pa.string())])
     keys = ["day", "hour", "id"]

@@ -80,6 +80,7 @@ def held(location: str) -> list[int]:
     return sorted(lakebed.open(location).read().read_all()["id"].to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_a_write_stands(tmp_path: Path, format: str, error: Exception) -> None:

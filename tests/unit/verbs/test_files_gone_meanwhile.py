@@ -48,6 +48,7 @@ def at_each_call(
         found.append(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [6, 8])
 def test_history_beside_an_archiver(tmp_path: Path, version: int) -> None:
     def make(folder: Path) -> Callable[[], Any]:
@@ -69,6 +70,7 @@ def test_history_beside_an_archiver(tmp_path: Path, version: int) -> None:
         assert len({i.time for i in instants}) == len(instants)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [6, 8])
 def test_plans_and_reports_beside_an_archiver(tmp_path: Path, version: int) -> None:
     def make(folder: Path) -> Callable[[], Any]:
@@ -110,6 +112,7 @@ FORMATS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_plans_and_reports_beside_an_expiry(tmp_path: Path, format: str) -> None:
     def act(table: lakebed.Table) -> Any:
@@ -122,6 +125,7 @@ def test_plans_and_reports_beside_an_expiry(tmp_path: Path, format: str) -> None
     assert not [f for report in seen for f in report.findings if "cannot be read" in f.what]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_rows_beside_an_expiry_are_those_of_one_snapshot_or_an_error_by_name(tmp_path: Path, format: str) -> None:
     def act(table: lakebed.Table) -> Any:
@@ -135,6 +139,7 @@ def test_rows_beside_an_expiry_are_those_of_one_snapshot_or_an_error_by_name(tmp
     assert ["new"] in seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_writes_and_expiries_beside_an_expiry(tmp_path: Path, format: str) -> None:
     """A commit whose base expires is tried again; two expiries at once do not fail each other."""
@@ -148,6 +153,7 @@ def test_writes_and_expiries_beside_an_expiry(tmp_path: Path, format: str) -> No
     assert all(rows in (["mine", "new"], ["new"], ["mine", "old", "old"]) for rows in seen), seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_snapshot_that_expires_under_its_reader_is_told_by_name(tmp_path: Path, format: str) -> None:
     def act(table: lakebed.Table) -> Any:

@@ -36,6 +36,7 @@ def waiting(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["iceberg", "paimon"])
 def test_a_loser_leaves_neither_file_nor_folder(tmp_path: Path, format: str) -> None:
     table, sink = sink_of(tmp_path, format)
@@ -70,6 +71,7 @@ def test_another_write_keeps_what_it_staged(tmp_path: Path, format: str) -> None
     assert table.read().read_all().num_rows == ROWS
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_leaves_no_folder(tmp_path: Path) -> None:
     _, sink = sink_of(tmp_path, "iceberg")
     writer = sink.plan().task_writer()

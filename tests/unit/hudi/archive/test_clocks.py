@@ -169,6 +169,7 @@ def archived_beside(folder: Path, version: int, number: int) -> bool:
     return store.done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [6, 8])
 def test_two_archivers_without_a_lock_lose_no_history(tmp_path: Path, version: int) -> None:
     """At every single change of one the other runs; whatever each says, every instant is still there."""
@@ -199,6 +200,7 @@ def test_a_merge_is_ended_by_whoever_finds_it(tmp_path: Path) -> None:
     assert lake.history() == [(time, "commit") for time in times(range(1, 19))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torn", ["lacks records", "unreadable", "missing"])
 def test_a_merged_file_that_lacks_something_replaces_nothing(tmp_path: Path, torn: str) -> None:
     """As Hudi's engine can leave it when it dies."""

@@ -51,6 +51,7 @@ def counted(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FaultyStore
     return store, commits
 
 
+@pytest.mark.slow
 def test_no_archive_file_is_read_twice_and_files_out_of_range_not_again(
     counted: tuple[FaultyStore, Callable[[int, int], list[str]]],
 ) -> None:
@@ -68,6 +69,7 @@ def test_no_archive_file_is_read_twice_and_files_out_of_range_not_again(
     assert not opens(store)
 
 
+@pytest.mark.slow
 def test_a_file_that_was_forgotten_is_read_again_only_for_what_it_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +87,7 @@ def test_a_file_that_was_forgotten_is_read_again_only_for_what_it_holds(
         assert [*opens(store).values()] == [1]
 
 
+@pytest.mark.slow
 def test_what_an_archival_adds_is_all_that_is_read_then(tmp_path: Path) -> None:
     make(tmp_path, 6)
     store = FaultyStore(open_store(tmp_path))

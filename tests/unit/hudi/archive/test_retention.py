@@ -18,6 +18,7 @@ def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
     return Lake(tmp_path, request.node.callspec.params.get("version", 6))
 
 
+@pytest.mark.slow
 @BOTH
 def test_the_oldest_archived_instants_can_be_dropped(lake: Lake, version: int) -> None:
     for number in range(10, 240, 10):

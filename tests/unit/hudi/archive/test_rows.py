@@ -77,6 +77,7 @@ def test_files_of_an_inflight_write_stay_invisible_beside_archived_commits(tmp_p
     assert rows(table.open(), "x") == wanted and "uncommitted" not in wanted
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_range_across_the_archives_border_is_that_of_one_timeline(tmp_path: Path, version: int) -> None:
     table = table_of(tmp_path, version)

@@ -160,6 +160,7 @@ def test_a_pending_instant_is_not_ended_by_post_commit(tmp_path: Path) -> None:
 # ---- many files, large files -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_small_archive_files_are_merged(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     number = 0
@@ -176,6 +177,7 @@ def test_small_archive_files_are_merged(tmp_path: Path) -> None:
     assert not (tmp_path / ".hoodie/archived/mergeArchivePlan").exists()
 
 
+@pytest.mark.slow
 def test_a_large_archive_file_ends_the_run_of_small_ones(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     small = {"hoodie.archive.merge.enable": True, "hoodie.archive.merge.files.batch.size": 2,
@@ -204,6 +206,7 @@ print(len(result.archived), kilobytes() - before)
 """
 
 
+@pytest.mark.slow
 @BOTH
 def test_memory_is_bounded_by_bytes_whatever_the_count(lake: Lake, version: int) -> None:
     """Commits of 20 MB of metadata each, of which a block could take ten, within 100 MB."""
@@ -223,6 +226,7 @@ def test_memory_is_bounded_by_bytes_whatever_the_count(lake: Lake, version: int)
         assert sum(len(parse_log((lake.folder / info.path).read_bytes()).blocks) for info in files) > 1
 
 
+@pytest.mark.slow
 def test_a_run_reads_no_more_of_the_archive_however_old_the_table(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     costs = []

@@ -87,6 +87,7 @@ def test_values_of_another_class_are_refused_by_its_name(release: str, name: str
         decode_deletes(VECTORS[release, name], SCRATCH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("release", "name"), VECTORS)
 def test_damage_to_objects_is_told_or_stays_inside_a_value(release: str, name: str) -> None:
     content = VECTORS[release, name]

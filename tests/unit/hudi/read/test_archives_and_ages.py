@@ -111,6 +111,8 @@ def _long_archive(folder: Path, version: int) -> HudiFolder:
     return table
 
 
+# Archived commits are what the test is about.
+@pytest.mark.filterwarnings("ignore:the reader has fallen behind:lakebed.errors.ReadWarning")
 @BOTH
 def test_each_archive_file_is_read_once_and_none_for_nothing(
     tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
@@ -156,6 +158,7 @@ def test_a_large_archive_is_searched_in_windows(tmp_path: Path, monkeypatch: pyt
 # ---- damage ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_log_cut_or_doubled_anywhere_gives_the_rows_of_its_whole_blocks(tmp_path: Path, version: int) -> None:
     """At each of its bytes: the rows are those of the blocks that are whole, and whatever is passed over is told."""
@@ -192,6 +195,7 @@ def test_a_log_cut_or_doubled_anywhere_gives_the_rows_of_its_whole_blocks(tmp_pa
 # ---- object stores ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mor_v6", "mor_v9", "cdc_cow_v8", "archived_mor_v8"])
 def test_a_table_on_an_object_store_reads_the_same(
     name: str,

@@ -159,6 +159,8 @@ def test_a_key_that_moved_to_another_group_is_not_deleted(tmp_path: Path) -> Non
     assert changed(table.open(), "x", after=t(1)) == {"a": "back"}
 
 
+# The full scan warns of what it cannot see.
+@pytest.mark.filterwarnings("ignore:files that this read needs were cleaned:lakebed.errors.ReadWarning")
 def test_cleaned_files_are_an_error_or_a_full_scan(tmp_path: Path) -> None:
     table = _cow(tmp_path, 6)
     _clean(table, 7, [f"g-0_0-1-1_{t(n)}.parquet" for n in (1, 2, 3)], retained=5)

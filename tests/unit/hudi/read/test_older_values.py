@@ -76,6 +76,7 @@ def _expected(versions: list[tuple[int, Any]], by_event_time: bool, gap: str | N
     return None if found == "delete" else (found,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_every_order_of_three_versions_is_that_of_one_row_after_another(mode: str, tmp_path: Path) -> None:
     """Base row, two versions in logs: each late or not, a gap or not, a delete or not."""

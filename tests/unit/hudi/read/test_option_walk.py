@@ -103,6 +103,7 @@ def _valued(value: object, folder: Path) -> object:
     return str(folder) if value == "SCRATCH" else value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [option.key for option in READ.options])
 def test_keys_of_a_table(place: Path, tmp_path: Path, key: str) -> None:
     value, *wanted = TABLE[key]
@@ -120,6 +121,7 @@ def test_keys_of_a_table(place: Path, tmp_path: Path, key: str) -> None:
     assert found == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [option.key for option in SPARK.options])
 def test_keys_of_hudis_own_source(place: Path, tmp_path: Path, key: str) -> None:
     value, *wanted = NATIVE.get(key, ("x", S, S, S))  # all others are declared as accepted

@@ -96,6 +96,7 @@ def test_retries_of_amazons_clients_are_numbers() -> None:
     assert open_catalog("cat", {f"lakebed.catalog.{key}": value for key, value in options.items()}).name == "cat"
 
 
+@pytest.mark.slow
 def test_a_catalog_of_pyicebergs_own_configuration(rest: RestCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     create("cat:db.t", 2, **options_of(rest))
     monkeypatch.setenv("PYICEBERG_CATALOG__MINE__URI", rest.url)

@@ -31,6 +31,7 @@ def by_path(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
     return {version: story(made(folder / f"v{version}", version, {}), version) for version in (1, 2, 3)}
 
 
+@pytest.mark.slow
 @VERSIONS
 def test_a_tables_life(by_path: dict[int, list[Any]], catalog: dict[str, str], version: int) -> None:
     table = made(f"cat:db.t{secrets.token_hex(4)}", version, catalog)
@@ -43,6 +44,7 @@ def test_a_tables_life(by_path: dict[int, list[Any]], catalog: dict[str, str], v
     assert sorted(map(str, again.read().read_all().to_pylist())) == told[-2][0] and len(told[-2][0]) > 5
 
 
+@pytest.mark.slow
 def test_what_is_there_or_not(catalog: dict[str, str]) -> None:
     name = f"cat:db.t{secrets.token_hex(4)}"
     with pytest.raises(TableNotFoundError, match=r"has no table .*Check the spelling"):
@@ -54,6 +56,7 @@ def test_what_is_there_or_not(catalog: dict[str, str]) -> None:
         table.delete_tag("none")
 
 
+@pytest.mark.slow
 def test_a_commit_on_what_is_no_longer_current(catalog: dict[str, str]) -> None:
     table = create(f"cat:db.t{secrets.token_hex(4)}", 3, **catalog)
     base = table.access.load()
@@ -66,6 +69,7 @@ def test_a_commit_on_what_is_no_longer_current(catalog: dict[str, str]) -> None:
     assert ids(table) == [1, 2] and "a" not in table.metadata.properties
 
 
+@pytest.mark.slow
 def test_writers_at_the_same_time(catalog: dict[str, str]) -> None:
     table = create(f"cat:db.t{secrets.token_hex(4)}", 3, **catalog, **{"commit.retry.num-retries": "60"})
     files = [data_file(table, [number]) for number in range(8)]
@@ -88,6 +92,7 @@ def test_writers_at_the_same_time(catalog: dict[str, str]) -> None:
     assert table.metadata.next_row_id == 8
 
 
+@pytest.mark.slow
 def test_glue_with_tables_on_s3(
     by_path: dict[int, list[Any]], glue: Glue, bucket: str, s3_options: dict[str, str]
 ) -> None:

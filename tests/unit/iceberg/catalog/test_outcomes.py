@@ -146,6 +146,7 @@ def test_a_swap_that_the_metastore_does_not_make(hive: Metastore) -> None:
     assert ids(table) == [1] and not hive.locks
 
 
+@pytest.mark.slow
 def test_a_change_that_is_carried_out_twice(glue: Glue) -> None:
     """Amazon's client repeats a request whose answer was lost: the second is told of a conflict with the first."""
     table = started(glue)
@@ -155,6 +156,7 @@ def test_a_change_that_is_carried_out_twice(glue: Glue) -> None:
     assert ids(table) == [1, 2] and len(table.history()) == 2
 
 
+@pytest.mark.slow
 def test_a_change_that_is_not_allowed(glue: Glue) -> None:
     table = started(glue)
     file = data_file(table, [2])

@@ -50,6 +50,7 @@ def test_code_and_keys_are_not_the_tables_to_choose(tmp_path: Path, monkeypatch:
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_catalog_names_the_places_of_its_tables(tmp_path: Path) -> None:
     places = {"write.data.path": str(tmp_path / "data"), "write.metadata.path": f"file://{tmp_path}/meta"}
     table: Any = lakebed.create("ice:db.t", "iceberg", ROWS, options={**sql(tmp_path), **places})

@@ -66,6 +66,7 @@ def test_nothing_to_append_commits_nothing(tmp_path: Path) -> None:
     assert table.history() == []
 
 
+@pytest.mark.slow
 @VERSIONS
 def test_overwrites_replace_all_or_partitions(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
@@ -133,6 +134,7 @@ def elsewhere_rewritten(table: IcebergTable, old: list[DataFile]) -> None:
     kinds.replace(table.access, head and head.snapshot_id, other, [data_file(table, [99], "z")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rival", "starting", "conflict"),
     [
@@ -171,6 +173,7 @@ def test_a_start_that_is_gone_is_a_conflict(tmp_path: Path) -> None:
         kinds.replace(table.access, 17, live_data(table), [data_file(table, [1])])
 
 
+@pytest.mark.slow
 def test_a_replace_of_files_with_vectors(tmp_path: Path) -> None:
     table = lakebed.open(unpack("iceberg", "dv_v3", into=tmp_path))
     assert isinstance(table, IcebergTable)
@@ -208,6 +211,7 @@ def test_a_second_vector_for_a_file_is_a_conflict(tmp_path: Path) -> None:
     assert summary(table)["added-dvs"] == summary(table)["removed-dvs"] == "1"
 
 
+@pytest.mark.slow
 @VERSIONS
 def test_manifests_are_merged_when_enough_have_gathered(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version, **{"commit.manifest.min-count-to-merge": "4"})
@@ -264,6 +268,7 @@ def commit_many(path: str, options: dict[str, str], start: int, count: int) -> N
         kinds.append(table.access, [data_file(table, [number])], options={"commit.retry.num-retries": "200"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["path", "catalog"])
 def test_threads_that_commit_at_once_all_land(tmp_path: Path, place: str) -> None:
     options = {
@@ -287,6 +292,7 @@ def test_threads_that_commit_at_once_all_land(tmp_path: Path, place: str) -> Non
     assert names == lists  # no lost attempt left its list behind
 
 
+@pytest.mark.slow
 def test_processes_that_commit_at_once_all_land(tmp_path: Path) -> None:
     create(tmp_path / "t")
     context: Any = multiprocessing.get_context("spawn")

@@ -185,6 +185,7 @@ def test_nothing_goes_without_garbage_collection(tmp_path: Path) -> None:
         table.expire(options={"expire-snapshots": False, "remove-orphan-files": True})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names("iceberg"))
 def test_golden_tables_keep_their_rows(name: str, tmp_path: Path) -> None:
     folder = unpack("iceberg", name, into=tmp_path)
@@ -215,6 +216,7 @@ def aged(path: Path, days: float) -> None:
     os.utime(path, (then, then))
 
 
+@pytest.mark.slow
 def test_old_files_that_no_snapshot_knows_go(tmp_path: Path) -> None:
     table = history(tmp_path / "t")
     root = tmp_path / "t"

@@ -85,6 +85,7 @@ def test_rows_in_order_and_row_groups_as_they_were() -> None:
     assert data.count(b"ARROW:schema") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{}, {"compression": "snappy", "data_page_version": "2.0"}, {"use_dictionary": False}])
 def test_page_indexes_and_bloom_filters_are_right(tmp_path: Path, how: dict[str, Any]) -> None:
     """DataFusion skips row groups by Bloom filters and pages by page indexes; any that is wrong loses rows."""
@@ -156,6 +157,7 @@ def test_damage_is_named(keep: int) -> None:
         joined([data[-keep:] if keep else b""])
 
 
+@pytest.mark.slow
 def test_a_large_footer_is_read_whole() -> None:
     data = written(rows(0, 4000), row_group_size=20)
     found, join = joined([data, data])
@@ -199,6 +201,7 @@ def shape_of(struct: Struct) -> Any:
     return shape
 
 
+@pytest.mark.slow
 @given(_STRUCTS)
 def test_structs_of_any_shape_pass_through(struct: Struct) -> None:
     data = encode(struct)
@@ -231,6 +234,7 @@ def test_fields_of_every_type_are_passed_over(field: str) -> None:
     assert end == len(data) and len(found) == 1 and encode(found) == data
 
 
+@pytest.mark.slow
 @given(_STRUCTS, st.data())
 def test_a_cut_struct_is_refused(struct: Struct, draw: st.DataObject) -> None:
     data = encode(struct)

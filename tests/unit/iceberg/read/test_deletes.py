@@ -188,6 +188,7 @@ def _equality(lake: Lake, keys: list[dict[str, int]], number: int) -> DeleteFile
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_many_small_delete_files(tmp_path: Path) -> None:
     """One file of 100,000 rows, 500 delete files of 10 keys: each delete file is read once, however many splits."""
     lake = many(tmp_path, 100_000, 500, 10)
@@ -212,6 +213,7 @@ def test_a_set_larger_than_its_memory_is_tried_in_parts(
     assert found["id"].to_pylist() == list(range(10_000, 20_000))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_delete_files(tmp_path: Path) -> None:
     lake = many(tmp_path, 1000, 40, 20_000)
     context = ReadContext.of(lake.table.metadata, delete_memory=1 << 20)

@@ -87,6 +87,7 @@ PREDICATES: list[tuple[Any, int]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("predicate", "most"), PREDICATES, ids=str)
 def test_files_are_ruled_out_and_no_row_is_lost(lake: Lake, predicate: Any, most: int) -> None:
     whole = lake.table.read().read_all()
@@ -98,6 +99,7 @@ def test_files_are_ruled_out_and_no_row_is_lost(lake: Lake, predicate: Any, most
     assert sorted(map(str, found.to_pylist())) == sorted(map(str, wanted.to_pylist()))
 
 
+@pytest.mark.slow
 def test_partitions_alone_rule_out_manifests_and_files(tmp_path: Path) -> None:
     """Without any metrics, by the partition's values; a manifest whose summary rules it out is not read."""
     off = {"write.metadata.metrics.default": "none", "commit.manifest-merge.enabled": "false"}

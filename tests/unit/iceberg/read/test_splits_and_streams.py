@@ -42,6 +42,7 @@ def large(tmp_path: Path, version: int = 2) -> tuple[Lake, FileTask]:
     return lake, task
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_splits_are_the_whole_file_and_positions_stay_right(tmp_path: Path, version: int) -> None:
     lake, task = large(tmp_path, version)
@@ -77,6 +78,7 @@ def test_lineage_columns_of_files_count_first(tmp_path: Path) -> None:
     assert with_where == [{"_row_id": 2}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["1 kb", "64 mb"])
 @pytest.mark.parametrize("version", [2, 3])
 def test_copy_on_write_carries_rows_over(tmp_path: Path, version: int, memory: str) -> None:
@@ -124,6 +126,7 @@ def lake(tmp_path: Path) -> Lake:
     return made
 
 
+@pytest.mark.slow
 def test_where_streams_start(lake: Lake) -> None:
     history = lake.table.history()
     assert drained(opened(lake)) == [["+I4"]]

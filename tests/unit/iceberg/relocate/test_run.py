@@ -52,6 +52,7 @@ def states(table: Any) -> list[list[dict[str, Any]]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_every_state_is_read_without_the_old_place(tmp_path: Path, version: int) -> None:
     original = lived(tmp_path / "old", version)
@@ -92,6 +93,7 @@ def test_every_state_is_read_without_the_old_place(tmp_path: Path, version: int)
     assert table.relocate().notes  # it lies where it says
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", ["data", "manifest"])
 def test_a_table_that_did_not_come_along_whole_is_refused_and_stays_as_it_is(tmp_path: Path, gone: str) -> None:
     lived(tmp_path / "old", 2)
@@ -111,6 +113,7 @@ def test_formats_with_relative_paths_have_nothing_to_relocate(tmp_path: Path) ->
         lakebed.open("examples/orders_hudi").relocate()
 
 
+@pytest.mark.slow
 def test_killed_at_any_change_it_is_the_old_or_the_new(tmp_path: Path) -> None:
     original = lakebed.create(tmp_path / "old", "iceberg", SCHEMA, ["id"])
     original.write(rows(0))

@@ -212,6 +212,7 @@ def test_an_empty_table_has_no_plan() -> None:
     assert plan_groups(PLAN_SCHEMA.empty_table(), rules()) == Plan((), ())
 
 
+@pytest.mark.slow
 def test_a_million_files_are_planned_in_seconds() -> None:
     count = 1_000_000
     random = np.random.default_rng(7)

@@ -38,6 +38,7 @@ def only_positions(made: Lake) -> list[Any]:
     return list(made.deletes.values())
 
 
+@pytest.mark.slow
 def test_many_delete_files_become_one(tmp_path: Path) -> None:
     made = lake(tmp_path / "t")
     rows, numbers = made.rows(), {one.sequence_number for one in only_positions(made)}
@@ -61,6 +62,7 @@ def test_many_delete_files_become_one(tmp_path: Path) -> None:
     assert len(made.rows()) == 27
 
 
+@pytest.mark.slow
 def test_a_data_file_keeps_delete_files_of_its_own_where_that_is_asked_for(tmp_path: Path) -> None:
     made = lake(tmp_path / "t", 3)
     rows = made.rows()
@@ -74,6 +76,7 @@ def test_a_data_file_keeps_delete_files_of_its_own_where_that_is_asked_for(tmp_p
     assert again.files_before == 0 and "only one of their data file" in again.skipped[0].reason
 
 
+@pytest.mark.slow
 def test_rows_that_delete_nothing_go(tmp_path: Path) -> None:
     made = lake(tmp_path / "t")
     gone = next(task.data for task in made.tasks if task.data.partition == ("a",))
@@ -87,6 +90,7 @@ def test_rows_that_delete_nothing_go(tmp_path: Path) -> None:
     assert made.rows() == rows
 
 
+@pytest.mark.slow
 def test_targets_roll_and_partitions_can_be_chosen(tmp_path: Path) -> None:
     made = lake(tmp_path / "t")
     size = max(one.size for one in only_positions(made))
@@ -128,6 +132,7 @@ def test_without_position_deletes_nothing_is_done(version: int, tmp_path: Path) 
     assert len(made.table.history()) == 1 + (version == 3)
 
 
+@pytest.mark.slow
 def test_an_upgraded_table_gets_deletion_vectors(tmp_path: Path) -> None:
     made = lake(tmp_path / "t", 2)
     upgrade: TableUpdate = {"action": "upgrade-format-version", "format-version": 3}
@@ -145,6 +150,7 @@ def test_an_upgraded_table_gets_deletion_vectors(tmp_path: Path) -> None:
     assert len(made.rows()) == len(rows) - 1
 
 
+@pytest.mark.slow
 def test_another_rewrite_meanwhile_is_a_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = lake(tmp_path / "t")
     rows, tasks = made.rows(), position_deletes._tasks
@@ -162,6 +168,7 @@ def test_another_rewrite_meanwhile_is_a_conflict(tmp_path: Path, monkeypatch: py
     assert {str(path) for path in (tmp_path / "t").rglob("*-deletes.parquet") if path.stat().st_mtime_ns} >= live
 
 
+@pytest.mark.slow
 def test_deletes_and_appends_meanwhile_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = lake(tmp_path / "t")
     tasks, target = position_deletes._tasks, made.tasks[0].data.path
@@ -176,6 +183,7 @@ def test_deletes_and_appends_meanwhile_are_none(tmp_path: Path, monkeypatch: pyt
     assert len(made.rows()) == 28 and len(made.deletes) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pos_deletes", "pos_deletes_dangling", "v2_upgraded_v3", "dv_v3", "eq_deletes_part"])
 @pytest.mark.parametrize("granularity", ["file", "partition"])
 def test_golden_tables_keep_their_rows(name: str, granularity: str, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def key(row: dict[str, Any], name: str) -> tuple[bool, float]:
     return row[name] is not None, row[name] or 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [2, 4])
 @pytest.mark.parametrize("memory", [rewrite_tasks.MEMORY, 1 << 20])
 def test_files_are_in_order_and_even(
@@ -104,6 +105,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_files_are_those_of_a_single_task_but_for_their_edges(tmp_path: Path) -> None:
     one, many = lake(tmp_path / "one"), lake(tmp_path / "many")
     for made, threads in ((one, 1), (many, 4)):
@@ -115,6 +117,7 @@ def test_the_files_are_those_of_a_single_task_but_for_their_edges(tmp_path: Path
     assert sum(a == b for a, b in zip(*flat, strict=True)) > ROWS * 0.99  # rows of equal z-values may change places
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_deletes_are_applied_and_rows_keep_their_ids(tmp_path: Path, version: int) -> None:
     made = lake(tmp_path, version)
@@ -133,6 +136,7 @@ def test_deletes_are_applied_and_rows_keep_their_ids(tmp_path: Path, version: in
     assert lineage() == before and not made.deletes and not staged(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["_Sampled", "_Aside", "_Written"])
 def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     made = lake(tmp_path)
@@ -158,6 +162,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not made.orphans and not staged(made)
 
 
+@pytest.mark.slow
 def test_lost_rows_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = lake(tmp_path)
     real = ranges.sorted_batches

@@ -53,6 +53,7 @@ def lake(folder: Path, **how: Any) -> Lake:
 # ---- how many files --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2, 8])
 @pytest.mark.parametrize("way", [{}, ENCODE], ids=["joined", "encoded"])
 def test_files_a_partition_do_not_depend_on_parallelism(tmp_path: Path, threads: int, way: dict[str, Any]) -> None:
@@ -66,6 +67,7 @@ def test_files_a_partition_do_not_depend_on_parallelism(tmp_path: Path, threads:
     assert made.rows() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2, 8])
 def test_a_partition_of_five_targets_becomes_five_files_of_about_that_size(tmp_path: Path, threads: int) -> None:
     """The target is bytes on disk, at any parallelism, however well rows compress."""
@@ -109,6 +111,7 @@ def test_a_large_file_is_split(tmp_path: Path) -> None:
     assert made.table.read(["id"]).read_all().num_rows == 200_000
 
 
+@pytest.mark.slow
 def test_a_second_run_plans_nothing_and_time_travel_works(tmp_path: Path) -> None:
     made = lake(tmp_path)
     made.append(some(0, 200), files=200)
@@ -257,6 +260,7 @@ def test_orders_that_cannot_be(tmp_path: Path, given: dict[str, Any], why: str) 
         made.table.rewrite(options=given)
 
 
+@pytest.mark.slow
 def test_overlap_is_measured_and_chooses_until_a_sort_has_ended_it(tmp_path: Path) -> None:
     made = lake(tmp_path)
     for number in range(6):
@@ -278,6 +282,7 @@ def test_overlap_is_measured_and_chooses_until_a_sort_has_ended_it(tmp_path: Pat
     assert not made.table.rewrite(options=options).groups
 
 
+@pytest.mark.slow
 def test_each_partition_has_its_own_count_in_a_sort(tmp_path: Path) -> None:
     made = lake(tmp_path, **BY_PART)
     for number in range(8):
@@ -289,6 +294,7 @@ def test_each_partition_has_its_own_count_in_a_sort(tmp_path: Path) -> None:
     assert counts.count("large") in (3, 4) and counts.count("small") == 1  # sorted rows compress a little better
 
 
+@pytest.mark.slow
 def test_a_sort_beyond_memory_is_the_same_sort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = lake(tmp_path)
     for number in range(6):
@@ -307,6 +313,7 @@ def test_a_sort_beyond_memory_is_the_same_sort(tmp_path: Path, monkeypatch: pyte
 # ---- deletes and lineage ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_deleted_rows_and_their_deletes_are_gone(tmp_path: Path, version: int) -> None:
     made = lake(tmp_path, version=version)
@@ -324,6 +331,7 @@ def test_deleted_rows_and_their_deletes_are_gone(tmp_path: Path, version: int) -
     assert head.summary["total-records"] == "36"
 
 
+@pytest.mark.slow
 def test_survivors_keep_their_ids_and_last_changes(tmp_path: Path) -> None:
     made = lake(tmp_path, version=3)
     files = [made.append(some(6 * n, 6))[0] for n in range(3)]
@@ -343,6 +351,7 @@ def test_survivors_keep_their_ids_and_last_changes(tmp_path: Path) -> None:
     assert len({row[1] for row in lineage()}) == 18
 
 
+@pytest.mark.slow
 def test_files_that_hold_their_lineage_are_joined(tmp_path: Path) -> None:
     made = lake(tmp_path, version=3, **BY_PART)
     for number in range(3):
@@ -355,6 +364,7 @@ def test_files_that_hold_their_lineage_are_joined(tmp_path: Path) -> None:
     assert sorted(map(str, made.table.read(columns).read_all().to_pylist())) == before
 
 
+@pytest.mark.slow
 def test_dead_equality_deletes_go_without_a_rewrite(tmp_path: Path) -> None:
     """A delete is dead when no live file of its partition is older."""
     made = lake(tmp_path, **BY_PART)
@@ -384,6 +394,7 @@ def test_deletes_that_are_still_needed_stay(tmp_path: Path) -> None:
     assert {delete.partition for delete in made.deletes.values()} == {("b",)}
 
 
+@pytest.mark.slow
 def test_global_equality_deletes_are_held_by_any_older_file(tmp_path: Path) -> None:
     made = lake(tmp_path)
     for number in range(4):
@@ -459,6 +470,7 @@ MATRIX: list[tuple[Callable[[Lake], None], bool, bool]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("starting", [True, False], ids=["starting-number", "new-number"])
 @pytest.mark.parametrize(("other", "passes", "passes_with_new_number"), MATRIX)
@@ -527,6 +539,7 @@ def of_parts(folder: Path, parts: str, **how: Any) -> Lake:
 PARTIAL = {"partial-progress.enabled": True}
 
 
+@pytest.mark.slow
 def test_only_the_touched_group_fails(tmp_path: Path) -> None:
     made = of_parts(tmp_path, "abcd")
     run = planned(made, **PARTIAL)
@@ -538,6 +551,7 @@ def test_only_the_touched_group_fails(tmp_path: Path) -> None:
     assert made.rows() == expected and not made.orphans
 
 
+@pytest.mark.slow
 def test_only_the_touched_group_of_a_commit_fails(tmp_path: Path) -> None:
     made = of_parts(tmp_path, "abcd")
     run = planned(made, **PARTIAL, **{"partial-progress.max-commits": 1})
@@ -548,12 +562,14 @@ def test_only_the_touched_group_of_a_commit_fails(tmp_path: Path) -> None:
     assert made.rows() == expected
 
 
+@pytest.mark.slow
 def test_commits_of_a_rewrite_do_not_meet_each_other(tmp_path: Path) -> None:
     made = of_parts(tmp_path, "abcdefgh")
     result = made.table.rewrite(engine=LocalEngine(4), options={**SMALL, **PARTIAL})
     assert (result.groups, len(result.instants), result.failed) == (8, 8, ())
 
 
+@pytest.mark.slow
 def test_groups_are_shared_out_over_the_commits_allowed(tmp_path: Path) -> None:
     made = of_parts(tmp_path, "abcdefg")
     result = made.table.rewrite(options={**SMALL, **PARTIAL, "partial-progress.max-commits": 4})
@@ -635,6 +651,7 @@ def test_after_an_unknown_outcome_files_are_kept(tmp_path: Path, monkeypatch: py
     assert len(made.orphans) == 2
 
 
+@pytest.mark.slow
 def test_no_more_groups_at_a_time_than_allowed(tmp_path: Path) -> None:
     made = of_parts(tmp_path, "abcdefgh")
     sizes: list[int] = []
@@ -649,6 +666,7 @@ def test_no_more_groups_at_a_time_than_allowed(tmp_path: Path) -> None:
     assert sizes == [3, 3, 2]
 
 
+@pytest.mark.slow
 def test_a_repartition_has_one_file_a_partition_and_few_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of two hundred partitions in one group: writers are open one after the other."""
     made = Lake(tmp_path / "table", SCHEMA, partition_by=[("x", "identity")])

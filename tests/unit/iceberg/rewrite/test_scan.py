@@ -51,6 +51,7 @@ def test_a_plan_holds_numbers_and_no_path(lake: Lake) -> None:
     assert sum(table["deleted_rows"].to_pylist()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [None, "part = 'p1'", "id >= 200 and id < 420"])
 def test_chosen_files_are_those_of_their_rows(lake: Lake, where: str | None) -> None:
     planned = live(lake, where)

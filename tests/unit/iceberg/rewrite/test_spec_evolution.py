@@ -60,6 +60,7 @@ def rows(table: Any) -> list[str]:
     return sorted(map(str, table.read().read_all().to_pylist()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("old", ["reg", "bucket(3, k)"])
 @pytest.mark.parametrize("name", SPECS)
 def test_every_evolution(old: str, name: str, tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ def test_counts_without_bounds(tmp_path: Path) -> None:
     assert {one.path_in_schema for one in found if one.statistics is None} == {"place", "globe"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least", [1, 1 << 40])
 def test_a_rewrite_keeps_them(least: int, tmp_path: Path) -> None:
     """Decoded and encoded first, which puts row ids into the files, then joined or encoded once more."""

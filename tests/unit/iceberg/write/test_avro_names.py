@@ -22,6 +22,7 @@ def test_names_are_those_of_the_reference_engine(name: str) -> None:
     assert avro_name(name) == NAMES[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["名称", "1st", 'q"t', "a.b", "😎"])
 def test_rows_deletes_and_nested_fields_come_back(name: str, tmp_path: Path) -> None:
     inner = pa.list_(pa.struct([(name, pa.int32())]))

@@ -57,6 +57,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> IcebergTable:
     return make_table(tmp_path / "t", SCHEMA, [("part", "identity")], request.param)
 
 
+@pytest.mark.slow
 def test_pyiceberg_reads_what_was_replaced_and_removed(table: IcebergTable) -> None:
     table.write(rows((1, "a", 1), (2, "a", 2), (3, "b", 3), (4, None, 4)))
     table.write(rows((2, "a", 20), (3, "c", 30), (5, "b", 5)), "upsert")
@@ -149,6 +150,7 @@ def test_a_write_to_a_branch_leaves_main_alone(table: IcebergTable) -> None:
     assert sorted(r["number"] for r in audit.read().read_all().to_pylist()) == [2]
 
 
+@pytest.mark.slow
 def test_overwrites(table: IcebergTable) -> None:
     table.write(rows((1, "a", 1), (2, "b", 2), (3, "b", 3), (4, None, 4)))
     table.write(rows((5, "b", 5), (6, None, 6)), "overwrite")

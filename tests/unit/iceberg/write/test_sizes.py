@@ -75,6 +75,7 @@ def write_by_tasks(table: IcebergTable, data: pa.Table, tasks: int, **options: o
     finalize_and_commit(sink, plan, messages, LocalEngine(tasks), BATCH_IDENTIFIER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tasks", [2, 4, 8, 16])
 @pytest.mark.parametrize("by", [[("part", "identity")], []], ids=["partitioned", "one bucket"])
 def test_files_a_bucket_follow_its_bytes(tmp_path: Path, by: list[tuple[str, str]], tasks: int) -> None:
@@ -97,6 +98,7 @@ def test_one_process_writes_by_the_same_rule(tmp_path: Path) -> None:
         assert in_bounds(len(files), sum(file.size for file in files), TARGET, int(1.4 * TARGET))
 
 
+@pytest.mark.slow
 def test_many_partitions_have_one_file_each_and_one_is_open_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +125,7 @@ def test_many_partitions_have_one_file_each_and_one_is_open_at_a_time(
     assert most == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["range", "none"])
 def test_a_sort_order_is_followed(tmp_path: Path, mode: str) -> None:
     table = make_table(tmp_path / "t", SCHEMA, [("part", "identity")], sort_by=[BY_VALUE])

@@ -20,6 +20,7 @@ def store(bucket: str, s3_options: dict[str, str]) -> RemoteStore:
     return open_store(f"{bucket}/table", s3_options)
 
 
+@pytest.mark.slow
 def test_nothing_is_visible_before_the_block_ends(store: RemoteStore) -> None:
     with store.open_output("small") as small, store.open_output("large") as large:
         small.write(b"abc")

@@ -118,6 +118,7 @@ def test_many_files_are_read_in_the_order_asked(store: Store) -> None:
         store.read_many(["m/0", "m/x"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a\0b"])
 @pytest.mark.parametrize(
     "verb", ["list", "size", "read", "open_input", "write", "put_if_absent", "delete", "delete_folder"]

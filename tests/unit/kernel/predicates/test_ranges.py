@@ -36,6 +36,7 @@ def test_names_and_constants_of_every_kind_survive() -> None:
     assert isinstance(found, Call) and found.options["value_set"].values.to_pylist() == ["x", None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_no_row_is_ever_lost(seed: int) -> None:
     """Random predicates over random groups of rows whose facts are true, and as wide as facts may be."""

@@ -104,6 +104,7 @@ def bag(store: Store) -> pa.Table:
     return pa.concat_tables([pq.read_table(path, partitioning=None) for path in files]).sort_by("id")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [2, 8])
 @pytest.mark.parametrize("lie", [1.0, 0.3, 4.0])
 @pytest.mark.parametrize("ranges", [False, True])

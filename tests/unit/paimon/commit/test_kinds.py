@@ -101,6 +101,7 @@ def test_an_empty_commit_of_a_stream_leaves_its_identifier(make: Make) -> None:
     assert contents(table) == []
 
 
+@pytest.mark.slow
 def test_writers_at_once_lose_nothing(make: Make) -> None:
     table = make(commit_max__retries="100")
     failures: list[BaseException] = []

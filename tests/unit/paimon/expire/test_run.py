@@ -281,6 +281,7 @@ def as_text(reader: pa.RecordBatchReader) -> list[str]:
     return sorted(map(repr, reader.read_all().to_pylist()))
 
 
+@pytest.mark.slow
 def test_a_level_change_deletes_no_file(tmp_path: Path) -> None:
     """A compaction that only lifts a file to another level names it as deleted and as added."""
     folder = unpack("paimon", "pk_universal", into=tmp_path)

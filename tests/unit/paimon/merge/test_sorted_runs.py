@@ -22,6 +22,7 @@ def batches(keys: list[Key], run: int, rows: int) -> Iterator[pa.RecordBatch]:
     yield from table.to_batches(max_chunksize=rows)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(
     st.lists(

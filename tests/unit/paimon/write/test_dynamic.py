@@ -51,6 +51,7 @@ def buckets(table: lakebed.Table) -> dict[Any, int]:
 hashes = st.integers(-4, 4) | st.integers(-(2**31), 2**31 - 1)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(hashes, max_size=40), max_size=6), st.lists(hashes, unique=True, max_size=300))
 def test_hashes_one_by_one_and_all_at_once_get_the_same_buckets(batches: list[list[int]], had: list[int]) -> None:
     """Whether the index is sorted whole or only what is near the asked ones."""
@@ -71,6 +72,7 @@ def test_hashes_one_by_one_and_all_at_once_get_the_same_buckets(batches: list[li
         assert places.tolist() == [model[key] for key in fresh]
 
 
+@pytest.mark.slow
 def test_keys_keep_their_bucket(make: Make) -> None:
     table = make(**SMALL)
     table.write(rows(*(("a", i, "v", 1) for i in range(300))))
@@ -83,6 +85,7 @@ def test_keys_keep_their_bucket(make: Make) -> None:
     assert len(contents(table)) == 290
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [("dt", "id"), ("id",)], ids=["HASH_DYNAMIC", "KEY_DYNAMIC"])
 def test_many_tasks_put_no_key_twice(make: Make, key: tuple[str, ...]) -> None:
     table = make(primary_key=key, **SMALL)
@@ -136,6 +139,7 @@ def test_one_writer_may_prepare_many_commits(make: Make) -> None:
         assert len(contents(table)) == 90
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grows", [True, False])
 def test_a_first_write_holds_an_eighth_of_a_buffer_while_it_looks_up(
     make: Make, grows: bool, monkeypatch: pytest.MonkeyPatch
@@ -160,6 +164,7 @@ def test_a_first_write_holds_an_eighth_of_a_buffer_while_it_looks_up(
     assert len(live_files(table.store, History(table.store).latest())) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["deduplicate", "first-row", "partial-update", "aggregation"])
 def test_a_key_that_changes_its_partition(make: Make, engine: str) -> None:
     random.seed(7)

@@ -34,6 +34,7 @@ def files(table: lakebed.Table) -> list[DataFileMeta]:
     return [entry.file for entry in live_files(table.store, History(table.store).latest())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [True, False], ids=["key", "no key"])
 @pytest.mark.parametrize("buffer", ["256 mb", "500 kb"])
 @pytest.mark.parametrize("file_format", ["parquet", "avro"])

@@ -47,6 +47,7 @@ def facts(file: DataFileMeta) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_spilled_rows_become_the_same_files(tmp_path: Path, engine: str) -> None:
     made = []
@@ -69,6 +70,7 @@ def test_without_leave_to_spill_each_full_buffer_becomes_files(make: Make) -> No
     assert len(files(table)) > 8
 
 
+@pytest.mark.slow
 def test_a_full_spill_disk_is_emptied_into_files(make: Make) -> None:
     spelled = {"write-buffer-size": "2 kb", "write-buffer-spill.max-disk-size": "20 kb", "spill-compression": "none"}
     table = make()

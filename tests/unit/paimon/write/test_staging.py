@@ -108,6 +108,7 @@ def waiting(table: lakebed.Table) -> list[str]:
     return [info.path for info in table.store.list(STAGING_FOLDER).files]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tasks", [2, 4, 8, 16])
 @pytest.mark.parametrize("by", [("dt",), ()], ids=["partitioned", "one"])
 def test_files_follow_the_bytes_at_any_number_of_tasks(
@@ -130,6 +131,7 @@ def test_files_follow_the_bytes_at_any_number_of_tasks(
     assert len(shares) < sum(map(len, sizes.values())) or not by  # and small ones share a task
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["parquet", "avro", "orc"])
 @pytest.mark.parametrize("buffer", ["256 mb", "300 kb"])
 def test_one_process_writes_by_the_same_rule(
@@ -144,6 +146,7 @@ def test_one_process_writes_by_the_same_rule(
     assert os.listdir(tmp_path / "scratch") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spillable", ["true", "false"])
 def test_rows_beyond_the_buffer_wait_on_disk(tmp_path: Path, spillable: str) -> None:
     (tmp_path / "scratch").mkdir()
@@ -171,6 +174,7 @@ def test_rows_stay_in_their_order(tmp_path: Path) -> None:
     assert table.read().read_all().equals(data)
 
 
+@pytest.mark.slow
 def test_a_sample_that_misleads_is_put_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured = AppendFileMaker.measure
 
