@@ -14,7 +14,7 @@ from lakebed.formats.hudi.codec.avro import decode_blocks, decode_records
 from lakebed.formats.hudi.codec.delete import decode_deletes
 from lakebed.formats.hudi.codec.delete_rows import OrderingBranch
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, parse_log
-from lakebed.formats.hudi.read.log_blocks import parquet_rows
+from lakebed.formats.hudi.read.log_reader import parquet_rows
 from lakebed.kernel.scratch import Scratch
 from lakebed.testing.hudi_log import Delete, avro_content, avro_data_block, delete_block, delete_content, rollback_block
 

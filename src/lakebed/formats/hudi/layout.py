@@ -17,13 +17,8 @@ HASHING_METADATA = f"{HOODIE}/.bucket_index/consistent_hashing_metadata"
 METADATA_BOOTSTRAP = "00000000000001"
 """The instant of a bootstrap that wrote skeletons: base files with the meta columns alone, whose other columns stand in
 files of another table. A bootstrap of full records has 00000000000002."""
-META_COLUMNS = (
-    "_hoodie_commit_time",
-    "_hoodie_commit_seqno",
-    "_hoodie_record_key",
-    "_hoodie_partition_path",
-    "_hoodie_file_name",
-)
+COMMIT_TIME, RECORD_KEY, PARTITION_PATH = "_hoodie_commit_time", "_hoodie_record_key", "_hoodie_partition_path"
+META_COLUMNS = (COMMIT_TIME, "_hoodie_commit_seqno", RECORD_KEY, PARTITION_PATH, "_hoodie_file_name")
 """The meta columns, in the order in which they stand before the user's."""
 PARTITION_METADATA = ".hoodie_partition_metadata"
 """A folder that holds this file (or the same with a data file's suffix) is a partition."""

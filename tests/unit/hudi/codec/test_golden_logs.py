@@ -17,7 +17,7 @@ from lakebed.formats.hudi.codec.delete_rows import natural_order
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
 from lakebed.formats.hudi.codec.lsm import parse_manifest, parse_version, read_instants, read_payloads
 from lakebed.formats.hudi.codec.schema import arrow_schema
-from lakebed.formats.hudi.read.log_blocks import parquet_rows
+from lakebed.formats.hudi.read.log_reader import parquet_rows
 from lakebed.kernel.scratch import Scratch
 from tests.golden import names, unpack
 

@@ -15,7 +15,7 @@ from lakebed.formats.hudi.codec.schema import arrow_schema
 from lakebed.formats.hudi.codec.timestamps import mended_units, units_of_block
 from lakebed.formats.hudi.merge.rules import MergeRules, with_defaults
 from lakebed.formats.hudi.read.conform import conform
-from lakebed.formats.hudi.read.log_blocks import parquet_rows
+from lakebed.formats.hudi.read.log_reader import parquet_rows
 from lakebed.testing.hudi_log import write_block
 from tests.golden import unpack
 from tests.tables.hudi.writing import HudiFolder, rows

@@ -104,6 +104,11 @@ def with_defaults(rules: MergeRules, schema: str) -> MergeRules:
     return replace(rules, defaults=found)
 
 
+def known_rules(rules: MergeRules) -> MergeRules:
+    """The rules for a read that merges nothing: those that lakebed does not know count as none."""
+    return MergeRules() if rules.refused else rules
+
+
 def check_known(rules: MergeRules, table: str) -> None:
     """Raise UnsupportedError, naming it, when the table merges by something that lakebed does not know."""
     if rules.refused:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.formats.hudi.layout import COMMIT_TIME
 from lakebed.formats.hudi.read.cdc_task import RowChanges
 from lakebed.formats.hudi.read.split import HudiSplit
-from lakebed.formats.hudi.read.state import COMMIT_TIME
 from lakebed.kernel.predicates.where import keep
 
 CDC_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in ("op", "ts_ms", "before", "after")])

@@ -22,11 +22,11 @@ from lakebed.formats.hudi.codec.cdc import CdcMode, cdc_mode
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
 from lakebed.formats.hudi.codec.record_keys import row_keys
 from lakebed.formats.hudi.codec.timestamps import Units, units_of_block
+from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.merge.log import MergedLog
 from lakebed.formats.hudi.read.files import fitted
 from lakebed.formats.hudi.read.missing_files import needed
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
-from lakebed.formats.hudi.read.state import COMMIT_TIME, META, PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.kernel.predicates.where import keep
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
@@ -129,7 +129,7 @@ class RowChanges:
 
     def _image(self, change: FileGroupChange, rows: pa.StructArray, units: Units) -> pa.RecordBatch:
         """The rows of one side of a change log, whose records are written with one schema on both."""
-        wanted = [name for name in dict.fromkeys([*self.columns, *self.log_keys]) if name not in META]
+        wanted = [name for name in dict.fromkeys([*self.columns, *self.log_keys]) if name not in META_COLUMNS]
         fields = [self.reader.table_schema.field(name).with_nullable(True) for name in wanted]
         flat = pa.RecordBatch.from_arrays(rows.flatten(), schema=pa.schema(list(rows.type)))
         target = pa.schema(fields)
@@ -159,7 +159,7 @@ class RowChanges:
     def _brought(self, change: FileGroupChange, batch: pa.RecordBatch, back: list[MergedLog]) -> pa.Array:
         """Which rows the commit wrote, or brought back."""
         written = pc.equal(batch.column(COMMIT_TIME), change.instant)
-        return pc.or_(written, pa.array(self.reader.came_back(batch, back))) if back else written
+        return pc.or_(written, pa.array(self.reader.reappeared(batch, back))) if back else written
 
     def _held_against(
         self, change: FileGroupChange, before: SlicePaths, new: list[pa.RecordBatch], there: list[pa.Array]
@@ -189,7 +189,7 @@ class RowChanges:
         if paths is None:
             return
         fixed = (*self.reader.keys, *(self.reader.rules.ordering if change.revives else ()))
-        given = (COMMIT_TIME, *fixed, *(name for name in self.columns if name not in META))
+        given = (COMMIT_TIME, *fixed, *(name for name in self.columns if name not in META_COLUMNS))
         narrow = None if every or not change.instant else pc.field(COMMIT_TIME) == change.instant
         only = None if paths is not change.after or not change.instant else frozenset([change.instant])
         yield from self.reader.open(paths, tuple(dict.fromkeys(given)), narrow=narrow, instants=only).rows()
@@ -203,7 +203,7 @@ class RowChanges:
         commit = pa.repeat(pa.scalar(change.instant, text), count) if change.instant else rows.column(COMMIT_TIME)
         meta = {COMMIT_TIME: commit, RECORD_KEY: keys, PARTITION_PATH: pa.repeat(pa.scalar(change.partition), count)}
         arrays = [
-            (meta.get(name) if name in meta else pa.nulls(count, text)) if name in META else rows.column(name)
+            (meta.get(name) if name in meta else pa.nulls(count, text)) if name in META_COLUMNS else rows.column(name)
             for name in self.columns
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)

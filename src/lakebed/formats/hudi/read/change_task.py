@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from lakebed.formats.hudi.codec.record_keys import KeyForm, row_keys
 from lakebed.formats.hudi.codec.timestamps import bare_unit
+from lakebed.formats.hudi.layout import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.merge.log import MergedLog
 from lakebed.formats.hudi.read.split import HudiSplit
-from lakebed.formats.hudi.read.state import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.kernel.predicates.where import keep
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
@@ -82,7 +82,7 @@ class ChangesTask:
             return batch
         within = self._within(batch.column(COMMIT_TIME))
         if back:
-            within = pc.or_(within, pa.array(self.reader.came_back(batch, back)))
+            within = pc.or_(within, pa.array(self.reader.reappeared(batch, back)))
         return batch if pc.all(within).as_py() else batch.filter(within)
 
     def _missing(self, split: HudiSplit, alive: list[pa.Array], known: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -9,24 +9,24 @@ base files, then the logs beside them. A file that a commit of the range wrote m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
-from lakebed.formats.hudi.layout import parse_log_name
-from lakebed.formats.hudi.merge.rules import MergeRules
+from lakebed.formats.hudi.layout import COMMIT_TIME, parse_log_name
+from lakebed.formats.hudi.merge.log_entries import LogDeletes
+from lakebed.formats.hudi.merge.rules import known_rules
 from lakebed.formats.hudi.read.change_task import ChangesTask
 from lakebed.formats.hudi.read.changes import Range, changes_task, check_tellable, fallen_behind, stats_by_group
 from lakebed.formats.hudi.read.completeness import Completeness, check_lost
-from lakebed.formats.hudi.read.log_blocks import LogReader, scan_logs
 from lakebed.formats.hudi.read.moves import Placed, Touch, group_name, joined_splits
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
 from lakebed.formats.hudi.read.plan import complete_slices, reader_of
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
-from lakebed.formats.hudi.read.state import COMMIT_TIME, TableState
-from lakebed.formats.hudi.read.unmerged import log_order, row_kinds, with_operation
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.read.unmerged import row_kinds, with_operation
 from lakebed.formats.hudi.timeline.active import View
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.where import Where
@@ -151,27 +151,27 @@ class ChangelogTask:
     def _log(self, change: FileGroupChange, paths: SlicePaths) -> Iterator[pa.RecordBatch]:
         """The rows and deletes of the log, of a commit those that it wrote."""
         reader = self.changes.reader
-        rules = MergeRules() if reader.rules.refused else reader.rules
         target = with_operation(reader.target(self.changes.decoded, merging=True))
-        counted = replace(reader.blocks, until=paths.until)
-        blocks = scan_logs(reader.store, paths.logs, counted, change.instant).blocks
-        decoding = LogReader(target, reader.keys, rules, reader.scratch, None, reader.schemas, reader.key_form)
-        entries = decoding.entries(blocks)
-        rows = reader.filled(entries.rows, paths.partition, target)
-        gone = entries.keys.slice(rows.num_rows)
-        known = pa.array(~entries.natural)
-        ordering = [pc.if_else(known, column.slice(rows.num_rows), None) for column in entries.ordering]
-        deletes = pa.Table.from_batches([self.changes.deleted(paths.partition, gone, ordering)])
-        if COMMIT_TIME in deletes.column_names:
-            at = deletes.column_names.index(COMMIT_TIME)
-            deletes = deletes.set_column(at, deletes.schema.field(at), entries.delete_instants)
-        kinds = pa.concat_arrays([row_kinds(entries), pa.repeat(pa.scalar(RowKind.DELETE.short), len(gone))])
+        blocks = reader.log_blocks(paths, change.instant)
+        entries = reader.log_reader(target, known_rules(reader.rules)).entries(blocks)
         names = list(self.changes.decoded)
-        both = pa.concat_tables([_nullable(rows.select(names)), _nullable(deletes.select(names))])
-        order = pa.array(log_order(entries))
-        full = both.append_column(ROW_KIND_COLUMN, kinds).take(order).combine_chunks()
-        for batch in full.to_batches():
+        rows = _nullable(reader.filled(entries.rows.table, paths.partition, target).select(names))
+        rows = rows.append_column(ROW_KIND_COLUMN, row_kinds(entries.rows))
+        deletes = self._deletes(entries.deletes, paths.partition).select(names)
+        kinds = pa.repeat(pa.scalar(RowKind.DELETE.short), deletes.num_rows)
+        deletes = _nullable(deletes).append_column(ROW_KIND_COLUMN, kinds)
+        for batch in entries.in_log_order(rows, deletes).combine_chunks().to_batches():
             yield from self.changes.out(batch.select(names), batch.column(ROW_KIND_COLUMN))
+
+    def _deletes(self, deletes: LogDeletes, partition: str) -> pa.Table:
+        """Rows of delete blocks with what is known of a delete, and the commit times of the deletes."""
+        with_value = pa.array(~deletes.natural)
+        ordering = [pc.if_else(with_value, column, None) for column in deletes.ordering]
+        rows = pa.Table.from_batches([self.changes.deleted(partition, deletes.keys, ordering)])
+        if COMMIT_TIME not in rows.column_names:
+            return rows
+        at = rows.column_names.index(COMMIT_TIME)
+        return rows.set_column(at, rows.schema.field(at), deletes.instants)
 
 
 def _nullable(table: pa.Table) -> pa.Table:

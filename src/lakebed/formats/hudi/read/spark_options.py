@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import OptionError
+from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS
 from lakebed.formats.hudi.options import (
     AS_OF,
     BEGIN,
@@ -40,7 +41,7 @@ from lakebed.formats.hudi.read.cdc_json import CDC_SCHEMA, CdcRows
 from lakebed.formats.hudi.read.changes import Range, plan_range, range_of
 from lakebed.formats.hudi.read.plan import plan_snapshot
 from lakebed.formats.hudi.read.split import HudiSplit
-from lakebed.formats.hudi.read.state import COMMIT_TIME, META, TableState
+from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.kernel.options import Option, Options
 from lakebed.kernel.predicates.where import Where, parse_where
@@ -146,7 +147,7 @@ def plan_cdc_rows(
 ) -> ReadPlan[HudiSplit]:
     """Full changes in the columns op, ts_ms, before and after; `columns` and `where` speak of these."""
     names = project(columns, CDC_SCHEMA, table=state.store.location)
-    user = tuple(name for name in state.schema().names if name not in META)
+    user = tuple(name for name in state.schema().names if name not in META_COLUMNS)
     changes = row_changes(state, options, wanted, (COMMIT_TIME, *user))
     task = CdcRows(changes, pa.schema([CDC_SCHEMA.field(name) for name in names]), parse_where(where, CDC_SCHEMA))
     return full_plan(state, options, wanted, task, as_it_stands)

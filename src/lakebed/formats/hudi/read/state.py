@@ -25,6 +25,7 @@ from lakebed.formats.hudi.layout import (
     HASHING_METADATA,
     HOODIE,
     META_COLUMNS,
+    RECORD_KEY,
     WRITES,
     parse_base_name,
     parse_log_name,
@@ -39,8 +40,6 @@ from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
 from lakebed.verbs.table import Position
 
-META = META_COLUMNS
-COMMIT_TIME, _, RECORD_KEY, PARTITION_PATH, _ = META
 _FORMATS = {8: "%Y%m%d", 14: "%Y%m%d%H%M%S", 17: "%Y%m%d%H%M%S%f"}
 """How a day, and the instants that Hudi writes, look by the number of their digits."""
 
@@ -128,8 +127,8 @@ class TableState:
         entries = self.timeline.commits if view is None else view.entries
         text = self._schema_text(entries)
         found = list(arrow_schema(text)) if text else self._fields_of_a_file()
-        fields = [field for field in found if field.name not in META]
-        meta = [pa.field(name, pa.string()) for name in META] if self.config.meta_fields else []
+        fields = [field for field in found if field.name not in META_COLUMNS]
+        meta = [pa.field(name, pa.string()) for name in META_COLUMNS] if self.config.meta_fields else []
         if found and self.config.drops_partition_columns:
             there = {field.name for field in fields}
             lacking = [name for name in self.config.partition_fields if name not in there]

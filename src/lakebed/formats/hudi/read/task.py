@@ -16,16 +16,19 @@ import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.codec.internal_schema import NO_HISTORY, Renames, SchemaHistory
-from lakebed.formats.hudi.codec.log import BlockKind
+from lakebed.formats.hudi.codec.log import BlockKind, LogBlock
 from lakebed.formats.hudi.codec.record_keys import KeyForm, row_keys
-from lakebed.formats.hudi.layout import META_COLUMNS, parse_base_name
-from lakebed.formats.hudi.merge.log import BaseMerge, MergedLog, came_back, log_rows, merge_base, merge_log, overlaid
-from lakebed.formats.hudi.merge.rules import MergeRules
+from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS, parse_base_name
+from lakebed.formats.hudi.merge.base_rows import BaseMerge, BaseRows, combine, merge_base, reappeared
+from lakebed.formats.hudi.merge.log import MergedLog, merge_log
+from lakebed.formats.hudi.merge.rules import MergeRules, known_rules
+from lakebed.formats.hudi.read.delete_markers import marked_deletes
 from lakebed.formats.hudi.read.files import base_batches, fitted, row_groups
-from lakebed.formats.hudi.read.log_blocks import LogReader, deleting, scan_logs
+from lakebed.formats.hudi.read.log_blocks import read_blocks
+from lakebed.formats.hudi.read.log_reader import LogReader
 from lakebed.formats.hudi.read.partitions import PartitionColumns
 from lakebed.formats.hudi.read.split import SlicePaths
-from lakebed.formats.hudi.read.unmerged import rows_as_they_stand, with_operation
+from lakebed.formats.hudi.read.unmerged import rows_in_log_order, with_operation
 from lakebed.formats.hudi.timeline.active import Blocks
 from lakebed.kernel.arrays import Bools
 from lakebed.kernel.files import Store
@@ -79,17 +82,22 @@ class SliceReader:
         alone.
         """
         self._check_bootstrap(paths, self.target(columns, self.merge and bool(paths.logs)))
-        if not paths.logs:
-            return MergedSlice(self, paths, self.target(columns, False), None, _both(prune, narrow))
-        scanned = scan_logs(self.store, paths.logs, replace(self.blocks, until=paths.until))
-        if not scanned.blocks:
+        blocks = self.log_blocks(paths) if paths.logs else []
+        if not blocks:
             return MergedSlice(self, paths, self.target(columns, False), None, _both(prune, narrow))
         if not self.combine:
-            return self._open_unmerged(paths, columns)
+            return self._open_unmerged(paths, columns, blocks)
         target = self.target(columns, True)
-        decoding = LogReader(target, self.keys, self.rules, self.scratch, instants, self.schemas, self.key_form)
-        entries = decoding.entries(scanned.blocks)
+        entries = self.log_reader(target, self.rules, instants).entries(blocks)
         return MergedSlice(self, paths, target, merge_log(entries, self.rules), prune, narrow)
+
+    def log_blocks(self, paths: SlicePaths, instant: str = "") -> list[LogBlock]:
+        """The blocks of a slice's log that count, only those of one `instant` where it is given."""
+        return read_blocks(self.store, paths.logs, replace(self.blocks, until=paths.until), instant)
+
+    def log_reader(self, target: pa.Schema, rules: MergeRules, instants: frozenset[str] | None = None) -> LogReader:
+        """How log blocks are decoded into the columns of `target`."""
+        return LogReader(target, self.keys, rules, self.scratch, instants, self.schemas, self.key_form)
 
     def _check_bootstrap(self, paths: SlicePaths, target: pa.Schema) -> None:
         """Raise UnsupportedError for columns that the skeleton of a bootstrap leaves in its source file."""
@@ -108,30 +116,31 @@ class SliceReader:
             )
 
     def merged_log(self, paths: SlicePaths) -> MergedLog:
-        """What the slice's log makes of its versions, before it meets the base file."""
-        scanned = scan_logs(self.store, paths.logs, replace(self.blocks, until=paths.until))
-        target = self.target(("_hoodie_commit_time",), True)
-        decoding = LogReader(target, self.keys, self.rules, self.scratch, None, self.schemas, self.key_form)
-        return merge_log(decoding.entries(scanned.blocks), self.rules)
+        """The slice's log merged, before it meets the base file."""
+        target = self.target((COMMIT_TIME,), True)
+        entries = self.log_reader(target, self.rules).entries(self.log_blocks(paths))
+        return merge_log(entries, self.rules)
 
-    def came_back(self, batch: pa.RecordBatch, earlier: Sequence[MergedLog]) -> Bools:
-        """Which rows of a later state the logs of earlier slices had hidden; see `merge.came_back`."""
-        keys = row_keys(batch, self.keys).combine_chunks()
-        ordering = [batch.column(name) for name in self.rules.ordering]
+    def reappeared(self, batch: pa.RecordBatch, earlier: Sequence[MergedLog]) -> Bools:
+        """Which rows of a later state the logs of earlier slices had hidden; see `base_rows.reappeared`."""
+        rows = self.base_rows(batch)
         back = np.zeros(batch.num_rows, bool)
         for merged in earlier:
-            back |= came_back(merged, keys, batch.column("_hoodie_commit_time"), ordering, self.rules)
+            back |= reappeared(merged, rows, batch.column(COMMIT_TIME), self.rules)
         return back
 
-    def _open_unmerged(self, paths: SlicePaths, columns: tuple[str, ...]) -> MergedSlice:
-        """Every data row of the log as it stands: all that can be had of a table whose rules are not known."""
+    def base_rows(self, batch: pa.RecordBatch) -> BaseRows:
+        """The keys and ordering values of a batch."""
+        ordering = tuple(batch.column(name) for name in self.rules.ordering)
+        return BaseRows(row_keys(batch, self.keys).combine_chunks(), ordering)
+
+    def _open_unmerged(self, paths: SlicePaths, columns: tuple[str, ...], blocks: Sequence[LogBlock]) -> MergedSlice:
+        """Every data row of the log, unmerged: the only way to read a table whose merge rules are not known."""
         target = self.target(columns, False)
-        scanned = scan_logs(self.store, paths.logs, replace(self.blocks, until=paths.until))
-        data = [block for block in scanned.blocks if block.kind is not BlockKind.DELETE]
+        data = [block for block in blocks if block.kind is not BlockKind.DELETE]
         wide = with_operation(self.target(columns, True))
-        rules = MergeRules() if self.rules.refused else self.rules
-        decoding = LogReader(wide, self.keys, rules, self.scratch, None, self.schemas, self.key_form)
-        rows = rows_as_they_stand(decoding.entries(data)).select(target.names)
+        entries = self.log_reader(wide, known_rules(self.rules)).entries(data)
+        rows = rows_in_log_order(entries.rows).select(target.names)
         return MergedSlice(self, paths, target, None, None, None, rows)
 
     def filled(self, table: pa.Table, partition: str, target: pa.Schema) -> pa.Table:
@@ -154,7 +163,7 @@ class MergedSlice:
     prune: pc.Expression | None
     narrow: pc.Expression | None = None
     unmerged: pa.Table | None = None
-    _taken: Bools = field(default_factory=lambda: np.zeros(0, bool))
+    _used: Bools = field(default_factory=lambda: np.zeros(0, bool))
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Live rows: those of the base file in its order, then those of the log."""
@@ -165,7 +174,7 @@ class MergedSlice:
                 yield from self._filled(self.unmerged).to_batches()
             return
         merged = self.merged
-        self._taken = np.zeros(merged.count, bool)
+        self._used = np.zeros(merged.count, bool)
         size = min(max(merged.count, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
         for batch in self._plain(self._base(self.target, groups, size)):
             if self.reader.merge:
@@ -174,34 +183,21 @@ class MergedSlice:
                 yield batch
         if self.reader.merge and self.reader.rules.ordering:
             for batch in self._plain(self._base(self.reader.target((), True), others, size)):
-                self._held_against(batch, merged)
-        places = np.flatnonzero(~merged.gone & ~self._taken)
-        if len(places):
-            yield from self._filled(log_rows(merged, places, self.target.names)).to_batches()
+                self._merge_keys(batch, merged)
+        left = np.flatnonzero(~merged.deleted & ~self._used)
+        if len(left):
+            yield from self._filled(merged.rows(left, self.target.names)).to_batches()
 
     def deleted(self) -> tuple[pa.Array, pa.Array, tuple[pa.Array, ...]]:
         """Keys whose newest version is a delete that a log holds, the instants of those deletes, and their ordering
         values; call it after `rows`."""
         if self.merged is None:
             return pa.array([], pa.string()), pa.array([], pa.string()), ()
-        merged, entries = self.merged, self.merged.entries
-        places = np.flatnonzero(merged.gone & ~self._taken)
-        winners = merged.winner[places]
-        n_rows = len(entries.row_at)
-        instants = pa.concat_arrays([self._row_instants(), entries.delete_instants]).take(pa.array(winners))
-        lowest = np.zeros(len(winners), bool)
-        in_delete = winners >= n_rows
-        lowest[in_delete] = entries.natural[winners[in_delete] - n_rows]
-        ordering = tuple(column.take(pa.array(winners, mask=lowest)) for column in entries.ordering)
-        return merged.keys.take(pa.array(places)), instants, ordering
-
-    def _row_instants(self) -> pa.Array:
-        assert self.merged is not None
-        rows = self.merged.entries.rows
-        if "_hoodie_commit_time" not in rows.column_names:
-            return pa.nulls(rows.num_rows, pa.string())
-        found = rows.column("_hoodie_commit_time").combine_chunks()
-        return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
+        merged = self.merged
+        keys = np.flatnonzero(merged.deleted & ~self._used)
+        winners = merged.winner[keys]
+        entries = merged.entries
+        return merged.keys.take(pa.array(keys)), entries.instants(winners), entries.ordering_values(winners)
 
     def _row_groups(self) -> tuple[list[int] | None, list[int]]:
         """The row groups to read, None for all, and those of which keys and ordering values are enough."""
@@ -225,7 +221,7 @@ class MergedSlice:
     def _that_could_win(self, merged: MergedLog, groups: list[int]) -> list[int]:
         """The row groups whose statistics do not rule out that a base row beats one of the log."""
         ordering = self.reader.rules.ordering
-        open_winners = pa.array(merged.winner[~merged.final])
+        open_winners = pa.array(merged.winner[~merged.beats_base])
         if not groups or not ordering or not len(open_winners):
             return []
         if self._renames():
@@ -255,27 +251,23 @@ class MergedSlice:
     def _plain(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Base rows, less those that say of themselves that they are deletes."""
         for batch in batches:
-            gone = deleting(batch, self.reader.rules) if self.reader.rules.marker_column else None
+            gone = marked_deletes(batch, self.reader.rules) if self.reader.rules.marker_column else None
             yield batch if gone is None else batch.filter(pa.array(~gone))
 
-    def _held_against(self, batch: pa.RecordBatch, merged: MergedLog) -> BaseMerge:
-        """What becomes of base rows; the log's rows of keys that lose or are merged into one are marked as taken."""
-        keys = row_keys(batch, self.reader.keys).combine_chunks()
-        ordering = [batch.column(name) for name in self.reader.rules.ordering]
-        found = merge_base(merged, keys, ordering, self.reader.rules)
-        self._taken[found.taken] = True
-        return found
+    def _merge_keys(self, batch: pa.RecordBatch, merged: MergedLog) -> BaseMerge:
+        """Hold base rows against the log, and mark the keys of the log that need no row of their own any more."""
+        merge = merge_base(merged, self.reader.base_rows(batch), self.reader.rules)
+        self._used[merge.used_keys] = True
+        return merge
 
     def _merge(self, batch: pa.RecordBatch, merged: MergedLog) -> Iterator[pa.RecordBatch]:
-        found = self._held_against(batch, merged)
-        kept = batch if found.keep.all() else batch.filter(pa.array(found.keep))
+        merge = self._merge_keys(batch, merged)
+        kept = batch if merge.keep.all() else batch.filter(pa.array(merge.keep))
         if kept.num_rows:
             yield kept
-        if len(found.updated):
-            rules, rows = self.reader.rules, pa.array(found.updated)
-            base = pa.Table.from_batches([batch.take(rows)])
-            ordering = [batch.column(name).take(rows) for name in rules.ordering]
-            yield from overlaid(merged, base, found, ordering, rules).combine_chunks().to_batches()
+        if len(merge.combined):
+            rows = pa.Table.from_batches([batch.take(pa.array(merge.combined))])
+            yield from combine(merged, rows, merge, self.reader.rules).combine_chunks().to_batches()
 
     def _filled(self, table: pa.Table) -> pa.Table:
         return self.reader.filled(table, self.paths.partition, self.target)
