@@ -212,3 +212,9 @@ class CorruptBlocksWarning(ReadWarning):
     def __init__(self, what: str, *, table: str, file: str, ranges: int, size: int) -> None:
         self.file, self.ranges, self.size = file, ranges, size
         super().__init__(what, table=table)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text; the name of its type when it has no text."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

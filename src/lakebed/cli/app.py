@@ -23,7 +23,7 @@ from lakebed.cli.inspect import inspect
 from lakebed.cli.read import read
 from lakebed.cli.rewrite import rewrite
 from lakebed.cli.run import run
-from lakebed.errors import LakebedError, ReadWarning
+from lakebed.errors import LakebedError, ReadWarning, first_line
 
 INTERRUPTED = 130
 """What shells say of a program that Ctrl-C ended."""
@@ -102,5 +102,6 @@ def _failed(error: Exception, as_json: bool) -> int:
         context = getattr(error, "ctx", None)
         see = f". See {context.command_path} --help" if context is not None else ""
         return output.fail(wrong_use().rstrip(".") + see, 2, as_json)
-    lines = str(error).strip().splitlines() or ["no message"]
-    return output.fail(f"{type(error).__name__}: {lines[0]}. Run again with --debug for the traceback", 1, as_json)
+    text, kind = first_line(error), type(error).__name__
+    said = kind if text == kind else f"{kind}: {text}"
+    return output.fail(f"{said}. Run again with --debug for the traceback", 1, as_json)

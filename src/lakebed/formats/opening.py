@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import SchemaError, TableExistsError, TableNotFoundError, UnsupportedError, UsageError
+from lakebed.errors import SchemaError, TableExistsError, TableNotFoundError, UnsupportedError, UsageError, first_line
 from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.files.location import REMOTE_SCHEMES
 from lakebed.kernel.options import option_texts
@@ -140,7 +140,7 @@ def _schema_of(given: pa.Schema | Mapping[str, pa.DataType | str]) -> pa.Schema:
             fields.append(pa.field(name, kind))
         except (TypeError, ValueError, pa.ArrowException) as error:
             raise SchemaError(
-                f"column {name!r} has no known type", why=str(error).splitlines()[0],
+                f"column {name!r} has no known type", why=first_line(error),
                 todo='Give a pyarrow type, or the name of a plain one such as "int64", "string" or "date32"',
             ) from error  # fmt: skip
     return pa.schema(fields)

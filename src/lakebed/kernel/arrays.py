@@ -1,4 +1,4 @@
-"""Numpy arrays by element type: one name for each, for annotations."""
+"""Arrays: one name per numpy element type, for annotations, and an Arrow column as a single array."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
@@ -17,3 +18,12 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 Float64s: TypeAlias = npt.NDArray[np.float64]
 Objects: TypeAlias = npt.NDArray[np.object_]
 AnyArray: TypeAlias = npt.NDArray[Any]
+
+
+def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column as one array. It is copied only when it has several chunks."""
+    if isinstance(column, pa.Array):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

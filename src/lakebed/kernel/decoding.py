@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakebed.errors import CorruptError, LakebedError, StorageError, UnsupportedError
+from lakebed.errors import CorruptError, LakebedError, StorageError, UnsupportedError, first_line
 
 _REMEDIES = {
     errno.EMFILE: "Raise the limit of open files (ulimit -n), or use fewer threads",
@@ -146,10 +146,10 @@ def machine_trouble(error: BaseException) -> tuple[str, str] | None:
 
 def reason(error: BaseException) -> str:
     """What an error says, in one line of bounded length; with its name where its text says little alone."""
-    text = (str(error).splitlines() or [""])[0][:_WHY_CHARACTERS]
-    if isinstance(error, (ValueError, OSError)) and text and not isinstance(error, UnicodeError):
+    text, kind = first_line(error)[:_WHY_CHARACTERS], type(error).__name__
+    if text == kind or (isinstance(error, (ValueError, OSError)) and not isinstance(error, UnicodeError)):
         return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{kind}: {text}"
 
 
 def _is_panic(error: BaseException) -> bool:

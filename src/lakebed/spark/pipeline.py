@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import lakebed.formats as formats
-from lakebed.errors import LakebedError, PipelineFileError, TableNotFoundError, UnsupportedError, UsageError
+from lakebed.errors import LakebedError, PipelineFileError, TableNotFoundError, UnsupportedError, UsageError, first_line
 from lakebed.kernel.files import Store, open_store
 from lakebed.model.commit import Outcome
 from lakebed.spark.failures import spoken_plainly
@@ -184,7 +184,7 @@ def _source(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
                 "[transform] sql does not fit the source",
                 key="transform.sql",
                 file=pipeline.file,
-                why=str(error).strip().splitlines()[0],
+                why=first_line(error),
                 todo=f"The source's columns: {', '.join(rows.columns)}",
             ) from error
 

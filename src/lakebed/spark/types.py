@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as spark
 
-from lakebed.errors import SchemaError
+from lakebed.errors import SchemaError, first_line
 
 _PLAIN: dict[pa.DataType, spark.DataType] = {
     pa.null(): spark.NullType(),
@@ -85,7 +85,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             arrays.append(_cast(array, field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise SchemaError(
-                f"a value of column {field.name!r} does not fit {field.type}", why=str(error).splitlines()[0]
+                f"a value of column {field.name!r} does not fit {field.type}", why=first_line(error)
             ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError
-from lakebed.kernel.arrays import Bools, Int32s
+from lakebed.kernel.arrays import Bools, Int32s, one_chunk
 from lakebed.kernel.keys.distinct import distinct
 
 DELETE_FILE_PATH = 2147483546
@@ -222,8 +222,7 @@ def distinct_partitions(partitions: pa.ChunkedArray | pa.Array) -> tuple[Int32s,
     count = len(partitions)
     if not partitions.type.num_fields or not count:
         return np.zeros(count, np.int32), [()] if count else []
-    chunks = partitions.chunks if isinstance(partitions, pa.ChunkedArray) else [partitions]
-    whole = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+    whole = one_chunk(partitions)
     codes, first = distinct([_bits(column) for column in whole.flatten()])
     return codes, partition_values(whole.take(pa.array(first)))
 

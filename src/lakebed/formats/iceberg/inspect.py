@@ -24,6 +24,7 @@ from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
 from lakebed.kernel import clock
 from lakebed.kernel.again import is_gone
+from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.options import Option, Options, OptionSet, at_least
 from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
@@ -237,7 +238,7 @@ class _Files:
         self._kinds(entries)
         spec_id = entries["spec_id"][0].as_py()
         keys = [f"k{n}" for n in range(entries.schema.field("partition").type.num_fields)]
-        parts = pa.concat_arrays(entries["partition"].chunks).flatten() if keys else []
+        parts = one_chunk(entries["partition"]).flatten() if keys else []
         table = pa.table({**dict(zip(keys, parts, strict=True)), "small": (sizes < small).astype(np.int64)})
         grouped = table.group_by(keys).aggregate([("small", "sum")])
         for *place, few in zip(*(grouped[name].to_pylist() for name in (*keys, "small_sum")), strict=True):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lakebed.errors import first_line
+
 
 def afterwards(what: str, act: Callable[[], object]) -> tuple[str, ...]:
     """Runs `act`; the note that says how it failed, none when it did not. `what` says what is so when it fails:
@@ -21,5 +23,5 @@ def afterwards(what: str, act: Callable[[], object]) -> tuple[str, ...]:
 
 def _said(error: Exception) -> str:
     """What an error says; of one that is not ours its kind too."""
-    text = str(error).splitlines()[0] if str(error) else ""
-    return text if type(error).__module__.startswith("lakebed.") and text else f"{type(error).__name__} {text}".strip()
+    text, kind = first_line(error), type(error).__name__
+    return text if type(error).__module__.startswith("lakebed.") or text == kind else f"{kind} {text}"

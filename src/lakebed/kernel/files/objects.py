@@ -14,7 +14,7 @@ from obstore.exceptions import BaseError, InvalidPathError, PermissionDeniedErro
 from obstore.store import ObjectStore as Client
 from obstore.store import from_url
 
-from lakebed.errors import NotWrittenError, RetryableError, StorageError, UsageError
+from lakebed.errors import NotWrittenError, RetryableError, StorageError, UsageError, first_line
 from lakebed.kernel.files.credentials import Credentials
 from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, failed, inside
 
@@ -43,7 +43,7 @@ class RemoteStore(Store):
             try:
                 self._opened = from_url(_escaped(self._location), **settings)
             except (BaseError, ValueError, TypeError) as error:
-                raise UsageError(f"cannot reach {self._location}", why=str(error).splitlines()[0]) from error
+                raise UsageError(f"cannot reach {self._location}", why=first_line(error)) from error
         return self._opened
 
     def list(self, folder: str = "") -> Listing:

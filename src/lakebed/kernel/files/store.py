@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from lakebed.errors import StorageError, UnsupportedError
+from lakebed.errors import StorageError, UnsupportedError, first_line
 from lakebed.redaction import redacted
 
 _THREADS = 16
@@ -185,7 +185,7 @@ def failed(
     verb: str, location: str, path: str, error: Exception, kind: type[StorageError] = StorageError, todo: str = ""
 ) -> StorageError:
     """A store's error in our words. The error itself, which is shown as their cause, loses its secrets too."""
-    why = str(error).splitlines()[0] if str(error) else type(error).__name__
+    why = first_line(error)
     if not isinstance(error, OSError) or error.errno is None:
         error.args = tuple(redacted(arg) if isinstance(arg, str) else arg for arg in error.args)
     return kind(f"cannot {verb} {path or 'the folder'}", table=location, file=path, why=why, todo=todo)

@@ -20,7 +20,7 @@ import sqlglot
 from sqlglot import expressions as sql
 from sqlglot.errors import ParseError, SqlglotError
 
-from lakebed.errors import PredicateError
+from lakebed.errors import PredicateError, first_line
 from lakebed.kernel.predicates.literals import both_zeros, exactly, of_hex, typed
 from lakebed.kernel.predicates.where import find_column
 
@@ -284,7 +284,7 @@ class _Translation:
         try:
             return typed(text, quoted, kind)
         except (ValueError, pa.ArrowNotImplementedError) as error:
-            raise self._error(f"{text!r} is no {kind} ({str(error).splitlines()[0]})") from error
+            raise self._error(f"{text!r} is no {kind} ({first_line(error)})") from error
 
     def _unsupported(self, node: sql.Expr) -> PredicateError:
         return self._error(f"{node.sql(dialect='spark')} is not supported in where")

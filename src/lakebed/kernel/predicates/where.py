@@ -11,7 +11,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import PredicateError
+from lakebed.errors import PredicateError, first_line
 from lakebed.kernel.predicates.arrow import fields_of, tree_of, with_decimal_constants
 
 Where: TypeAlias = str | pc.Expression | None
@@ -39,7 +39,7 @@ def parse_where(where: Where, schema: pa.Schema) -> pc.Expression | None:
     try:
         _try_out(predicate, schema)
     except (pa.ArrowException, TypeError) as error:
-        raise PredicateError(f"where {where!s} does not fit the table", why=str(error).splitlines()[0]) from error
+        raise PredicateError(f"where {where!s} does not fit the table", why=first_line(error)) from error
     return predicate
 
 
@@ -67,7 +67,7 @@ def keep(batch: pa.RecordBatch, predicate: pc.Expression) -> pa.RecordBatch:
         found = (pa.RecordBatch.from_arrays(plain, names=batch.schema.names) if extended else batch).filter(predicate)
     except pa.ArrowInvalid as error:
         raise PredicateError(
-            f"where {predicate!s} fails for a row", why=str(error).splitlines()[0],
+            f"where {predicate!s} fails for a row", why=first_line(error),
             todo="Compare the column itself, without arithmetic, or cast it to a wider type first",
         ) from error  # fmt: skip
     if not extended:

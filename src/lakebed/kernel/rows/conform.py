@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import SchemaError
+from lakebed.errors import SchemaError, first_line
+from lakebed.kernel.arrays import one_chunk
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 
 _KIND_EXTRA = {ROW_KIND_COLUMN: pa.string()}
@@ -69,19 +70,6 @@ def describe_row(columns: Sequence[pa.Array], names: Sequence[str], row: int) ->
     return ", ".join(f"{name}={column[row].as_py()!r}" for name, column in zip(names, columns, strict=True))
 
 
-def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column as one array."""
-    if isinstance(column, pa.Array):
-        return column
-    return (
-        column.chunk(0)
-        if column.num_chunks == 1
-        else pa.concat_arrays(column.chunks)
-        if column.num_chunks
-        else pa.array([], column.type)
-    )
-
-
 def _fit_column(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.Array:
     given = one_chunk(column)
     if not field.nullable and given.null_count:
@@ -108,7 +96,7 @@ def _fit_column(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.Arra
         raise SchemaError(
             f"column {field.name!r} holds values that do not fit {field.type}",
             table=table,
-            why=str(error).splitlines()[0],
+            why=first_line(error),
             todo=f"Cast the column to {field.type}, which says what to do with such values",
         ) from error
 

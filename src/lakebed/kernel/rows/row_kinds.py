@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import SchemaError
-from lakebed.kernel.arrays import Bools, Int8s
-from lakebed.kernel.rows.conform import describe_row, one_chunk
+from lakebed.kernel.arrays import Bools, Int8s, one_chunk
+from lakebed.kernel.rows.conform import describe_row
 from lakebed.model.rowkind import ROW_KIND_COLUMN, SHORT_NAMES, RowKind
 
 _TEXTS = {"+I": 0, "I": 0, "-U": 1, "+U": 2, "U": 2, "-D": 3, "D": 3}

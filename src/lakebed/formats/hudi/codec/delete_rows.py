@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.kernel.arrays import one_chunk
+
 
 class OrderingBranch(IntEnum):
     """The kind of an ordering value; the numbers are those on disk."""
@@ -71,4 +73,4 @@ def natural_order(deletes: pa.Table) -> pa.BooleanArray:
     if ordering_column(OrderingBranch.INT) in deletes.column_names:
         zero = pc.fill_null(pc.equal(deletes[ordering_column(OrderingBranch.INT)], 0), False)
         natural = pc.or_(natural, zero)
-    return natural.combine_chunks() if isinstance(natural, pa.ChunkedArray) else natural
+    return one_chunk(natural)

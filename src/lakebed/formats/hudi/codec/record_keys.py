@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import UnsupportedError, first_line
 from lakebed.formats.hudi.keygen import GeneratorKind, KeyGenerator
 
 _NULL, _EMPTY = "__null__", "__empty__"
@@ -56,7 +56,7 @@ class KeyForm:
             try:
                 found = self._typed(plain, field.type, unit)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise _untold(field, str(error).splitlines()[0]) from error
+                raise _untold(field, first_line(error)) from error
             if found.null_count > (pc.sum(pc.equal(text, _NULL)).as_py() or 0 if composite else 0):
                 raise _untold(field, f"{keys[found.is_null().index(True).as_py()].as_py()!r} is a key of another form")
             arrays.append(found)

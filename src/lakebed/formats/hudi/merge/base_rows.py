@@ -17,8 +17,7 @@ from lakebed.formats.hudi.layout import COMMIT_TIME
 from lakebed.formats.hudi.merge.log import MergedLog
 from lakebed.formats.hudi.merge.ordering import is_greater
 from lakebed.formats.hudi.merge.rules import MergeRules
-from lakebed.kernel.arrays import Bools, Int64s
-from lakebed.kernel.rows.conform import one_chunk
+from lakebed.kernel.arrays import Bools, Int64s, one_chunk
 
 
 @dataclass(frozen=True, slots=True)

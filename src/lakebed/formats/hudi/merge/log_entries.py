@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.formats.hudi.layout import COMMIT_TIME
-from lakebed.kernel.arrays import Bools, Int64s
-from lakebed.kernel.rows.conform import one_chunk
+from lakebed.kernel.arrays import Bools, Int64s, one_chunk
 
 
 @dataclass(frozen=True, slots=True)

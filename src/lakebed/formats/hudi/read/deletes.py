@@ -14,13 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import UnsupportedError, first_line
 from lakebed.formats.hudi.codec.delete import decode_deletes
 from lakebed.formats.hudi.codec.delete_rows import OrderingBranch, natural_order, ordering_column
 from lakebed.formats.hudi.codec.log import LogBlock
 from lakebed.formats.hudi.merge.log_entries import LogDeletes
-from lakebed.kernel.arrays import Bools
-from lakebed.kernel.rows.conform import one_chunk
+from lakebed.kernel.arrays import Bools, one_chunk
 from lakebed.kernel.scratch import Scratch
 
 _SINGLE = tuple(branch for branch in OrderingBranch if branch not in (OrderingBranch.NULL, OrderingBranch.ARRAY))
@@ -48,7 +47,7 @@ def read_deletes(block: LogBlock, types: Sequence[OrderingType], scratch: Scratc
         raise UnsupportedError(
             "a delete has an ordering value that does not fit the ordering columns",
             instant=block.instant_time,
-            why=str(error).splitlines()[0],
+            why=first_line(error),
             todo="Compact the table with its own engine, then read it again",
         ) from error
     natural: Bools = natural_order(deletes).to_numpy(zero_copy_only=False)

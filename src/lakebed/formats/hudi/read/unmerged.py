@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakebed.formats.hudi.merge.log_entries import LogRows
 from lakebed.formats.hudi.read.delete_markers import OPERATION
-from lakebed.kernel.rows.conform import one_chunk
+from lakebed.kernel.arrays import one_chunk
 from lakebed.model.rowkind import RowKind
 
 _KINDS = {

@@ -33,6 +33,7 @@ from lakebed.errors import (
     TableNotFoundError,
     UnsupportedError,
     UsageError,
+    first_line,
 )
 from lakebed.formats.iceberg.catalog.file_io import IMPLEMENTATION, StoreFileIO, of_storage
 from lakebed.redaction import keep_secret, names_secret
@@ -162,8 +163,3 @@ def _status(error: Exception) -> int | None:
     if found is None and isinstance(response, dict):
         found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     return found if isinstance(found, int) else None
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's text, its type when it has none."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -25,12 +25,11 @@ from pyiceberg.table import CommitTableRequest, StagedTable
 from pyiceberg.table import Table as CatalogEntry
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from lakebed.errors import CorruptError, LakebedError, StorageError, TableExistsError, UsageError
+from lakebed.errors import CorruptError, LakebedError, StorageError, TableExistsError, UsageError, first_line
 from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg.catalog.client import (
     CATALOG_OPTIONS,
     asking,
-    first_line,
     in_our_words,
     open_catalog,
     published_nothing,

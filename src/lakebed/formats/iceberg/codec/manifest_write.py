@@ -31,6 +31,7 @@ from lakebed.formats.iceberg.codec.manifest_fields import (
 from lakebed.formats.iceberg.codec.manifest_list import FieldSummary, ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import partition_types
+from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.avro.container import avro_long, header
 from lakebed.kernel.avro.encode import encoded
 from lakebed.kernel.engine import LocalEngine
@@ -114,7 +115,7 @@ class ManifestEncoder:
     def _encoded(self, entries: pa.Table) -> bytes:
         rows = len(entries)
         part = entries.combine_chunks()
-        columns: dict[str, pa.Array] = {name: _one(part[name]) for name in part.column_names}
+        columns: dict[str, pa.Array] = {name: one_chunk(part[name]) for name in part.column_names}
         columns["partition"] = _physical_partition(columns["partition"], self._types, self._partition, rows)
         columns["block_size_in_bytes"] = pa.array(np.full(rows, 64 << 20, np.int64))
         inner = [f.arrow(self._partition) for f in self._fields if f.in_file]
@@ -247,10 +248,6 @@ def _retyped(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], -1, column.offset, [pairs])
     values = column.values.cast(kind.value_type)
     return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], -1, column.offset, [values])
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _deflated(data: bytes) -> bytes:

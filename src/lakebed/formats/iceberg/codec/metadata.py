@@ -20,7 +20,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortOrder
 
-from lakebed.errors import NotInHistoryError, UnsupportedError
+from lakebed.errors import NotInHistoryError, UnsupportedError, first_line
 from lakebed.formats.iceberg.codec.encryption import refuse_encrypted
 from lakebed.formats.iceberg.codec.schema import with_variants
 from lakebed.kernel.decoding import decoding
@@ -323,7 +323,7 @@ def _model(kind: Any, document: Document) -> Any:
     try:
         return kind.model_validate(document)
     except (ValidationError, ValueError, TypeError) as error:
-        why = str(error).splitlines()[0]
+        why = first_line(error)
         raise UnsupportedError(
             f"a {kind.__name__} of the table cannot be understood", why=why,
             todo="It may use a type or transform of a later version of the format",

@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema
 from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.schema import with_variants
+from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.decoding import decoding
 
 _ARROW: Mapping[type[Any], pa.DataType] = {
@@ -107,14 +108,10 @@ def partition_structs(
     lack are null."""
     found = [columns.get(field.field_id) for field in spec.fields]
     whole = [
-        pa.nulls(rows, wanted.type) if column is None else _value(_one(column), wanted.type)
+        pa.nulls(rows, wanted.type) if column is None else _value(one_chunk(column), wanted.type)
         for column, wanted in zip(found, kind, strict=True)
     ]
     return pa.chunked_array([pa.Array.from_buffers(kind, rows, [None], 0, 0, whole)])
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _value(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, one_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,8 @@ def distinct_rows(table: pa.Table) -> pa.Table:
 
 def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """One array of a type that kernels know."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    return column.storage if isinstance(column, pa.ExtensionArray) else column
+    whole = one_chunk(column)
+    return whole.storage if isinstance(whole, pa.ExtensionArray) else whole
 
 
 def _distinct(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -6,13 +6,11 @@ equality of numbers never hides a change. Null equals null, NaN equals NaN; 0.0 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import Bools, Int64s, UInt64s
+from lakebed.kernel.arrays import Bools, Int64s, UInt64s, one_chunk
 from lakebed.kernel.keys.murmur import hash_bytes
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
@@ -34,7 +32,7 @@ def row_numbers(rows: pa.Table | pa.RecordBatch) -> UInt64s:
     """A number for each row, equal for equal rows."""
     found = np.zeros(len(rows), np.uint64)
     for place, column in enumerate(rows.columns):
-        found = _mixed(found ^ _mixed(_numbers(_one(column)) + np.uint64(place)))
+        found = _mixed(found ^ _mixed(_numbers(one_chunk(column)) + np.uint64(place)))
     return found
 
 
@@ -56,7 +54,7 @@ def rows_equal(left: pa.Table, right: pa.Table) -> Bools:
     """Row by row, whether two tables of one length have the same values."""
     same = np.ones(len(left), np.bool_)
     for one, other in zip(left.columns, right.columns, strict=True):
-        same &= _equal(_one(one), _one(other))
+        same &= _equal(one_chunk(one), one_chunk(other))
     return same
 
 
@@ -147,13 +145,6 @@ def _mixed(numbers: UInt64s) -> UInt64s:
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))
-
-
-def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    chunks: Sequence[pa.Array] = column.chunks
-    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
 
 
 def _plain(array: pa.Array) -> pa.Array:

@@ -39,7 +39,7 @@ from lakebed.formats.iceberg.codec.schema import VariantType, arrow_type
 from lakebed.formats.iceberg.codec.transforms import source_bounds, transformed
 from lakebed.formats.iceberg.read.conform import fitted
 from lakebed.formats.iceberg.read.formats import ParquetData
-from lakebed.kernel.arrays import Bools, UInt8s
+from lakebed.kernel.arrays import Bools, UInt8s, one_chunk
 from lakebed.kernel.predicates.arrow import Node, tree_of
 from lakebed.kernel.predicates.ranges import Facts, can_hold
 
@@ -126,7 +126,7 @@ def _metric_facts(field: NestedField, entries: pa.Table) -> Iterator[Facts]:
 
 def figures_of(maps: pa.ChunkedArray, id: int) -> pa.Array:
     """The value of one key in each map, null where it is not there."""
-    whole = _whole(maps)
+    whole = one_chunk(maps)
     offsets = np.frombuffer(whole.buffers()[1], np.int32)[whole.offset : whole.offset + len(whole) + 1]
     first, last = (int(offsets[0]), int(offsets[-1])) if len(whole) else (0, 0)
     keys = whole.keys.slice(first, last - first).to_numpy()
@@ -134,12 +134,6 @@ def figures_of(maps: pa.ChunkedArray, id: int) -> pa.Array:
     places = np.full(len(whole), -1, np.int64)
     places[np.searchsorted(offsets, found, side="right") - 1] = found
     return whole.items.take(pa.array(places, mask=places < 0))
-
-
-def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    return pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
 
 
 def _nans(kind: IcebergType, count: int) -> Bools:
@@ -215,7 +209,7 @@ def _decimals(rows: Rows, places: Mapping[int, Any], count: int, target: pa.Data
 def _partition_facts(field: NestedField, partitions: pa.ChunkedArray, spec: PartitionSpec) -> Iterator[Facts]:
     for number, part in enumerate(spec.fields):
         if part.source_id == field.field_id and not isinstance(part.transform, VoidTransform | UnknownTransform):
-            column = _whole(pc.struct_field(partitions, [number]))
+            column = one_chunk(pc.struct_field(partitions, [number]))
             null = column.is_null().to_numpy(zero_copy_only=False)
             yield from _transform_facts(part.transform, field.field_type, column, column, null, ~null)
 

@@ -25,7 +25,7 @@ from lakebed.formats.iceberg.data_files import (
     partition_key,
 )
 from lakebed.formats.iceberg.read.pruning import figures_of
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, one_chunk
 
 DELETE_COLUMNS = (
     "content", "file_path", "file_format", "spec_id", "partition", "record_count", "sequence_number",
@@ -105,7 +105,7 @@ class _Kinds:
         vectors = pc.equal(entries["file_format"], "PUFFIN").to_numpy() & ~equality
         low, high = (figures_of(entries[name], DELETE_FILE_PATH) for name in ("lower_bounds", "upper_bounds"))
         only = pc.if_else(pc.equal(low, high), low, pa.scalar(None, pa.binary())).cast(pa.string())
-        path = _one(pc.coalesce(entries["referenced_data_file"], only))
+        path = one_chunk(pc.coalesce(entries["referenced_data_file"], only))
         return cls(entries, entries["spec_id"][0].as_py(), equality, ~equality & ~vectors, vectors, _Paths(path))
 
 
@@ -192,12 +192,6 @@ def _found(entries: pa.Table, paths: pa.StringArray) -> Int64s:
 def _places(values: pa.Array | pa.ChunkedArray, among: pa.StringArray) -> Int64s:
     found: Int64s = pc.fill_null(pc.index_in(values, value_set=among), -1).to_numpy().astype(np.int64)
     return found
-
-
-def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _check_vectors(kinds: Sequence[_Kinds]) -> None:

@@ -23,6 +23,7 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.commit.attempt import Attempt
 from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
+from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, one_of, option_text
 from lakebed.model.upkeep import RewriteResult, Skipped
 
@@ -161,7 +162,7 @@ def _by_partition(entries: pa.Table) -> pa.Table:
     kind = entries.schema.field("partition").type
     if not kind.num_fields:
         return entries
-    partition = pa.concat_arrays(entries["partition"].chunks)
+    partition = one_chunk(entries["partition"])
     columns = {f"k{n}": column for n, column in enumerate(partition.flatten()) if not pa.types.is_null(column.type)}
     order = pa.table({**columns, "at": np.arange(len(entries))})
     if not columns:

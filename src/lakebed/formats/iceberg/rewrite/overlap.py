@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from pyiceberg.types import IcebergType
 
 from lakebed.formats.iceberg.read.pruning import decoded_bounds, figures_of
-from lakebed.kernel.arrays import Int32s, Int64s
+from lakebed.kernel.arrays import Int32s, Int64s, one_chunk
 
 
 def ranges_of(entries: pa.Table, column: int, kind: IcebergType) -> pa.Table:
@@ -24,7 +24,7 @@ def overlap_depths(ranges: pa.Table, groups: Int64s) -> Int32s:
 
     `ranges` are as `ranges_of` gives them; `groups` tells which files are compared.
     """
-    low, high = (_one(ranges[name]) for name in ("low", "high"))
+    low, high = (one_chunk(ranges[name]) for name in ("low", "high"))
     known = pc.and_(pc.is_valid(low), pc.is_valid(high)).to_numpy(zero_copy_only=False)
     depths = np.ones(len(ranges), np.int32)
     if not known.any():
@@ -70,7 +70,3 @@ def _ranks(low: pa.Array, high: pa.Array) -> Int64s:
         both = both.cast(pa.binary())
     found: Int64s = pc.rank(both, tiebreaker="dense").to_numpy().astype(np.int64)
     return found
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from lakebed.formats.iceberg.commit.message import IcebergMessage
 from lakebed.formats.iceberg.write.task import KIND_COLUMN, TaskTarget
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int64s, one_chunk
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.keys.distinct import distinct
-from lakebed.kernel.rows.conform import conform, one_chunk
+from lakebed.kernel.rows.conform import conform
 from lakebed.kernel.sizing.file_counts import share_out
 from lakebed.kernel.sizing.staging import Run, Staged, StagedBuckets
 from lakebed.model.rowkind import RowKind

@@ -22,8 +22,8 @@ from pyiceberg.types import IcebergType
 from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.codec.transforms import transformed
 from lakebed.formats.iceberg.data_files import Partition, partition_key
+from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.keys.distinct import distinct
-from lakebed.kernel.rows.conform import one_chunk
 from lakebed.kernel.sizing.staging import Grouped, grouped
 from lakebed.kernel.sort_keys import Direction, comparable, sort_order
 

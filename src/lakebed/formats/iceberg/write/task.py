@@ -21,8 +21,8 @@ from lakebed.formats.iceberg.codec.transforms import hashed
 from lakebed.formats.iceberg.commit.message import IcebergMessage
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.write.routing import Router
-from lakebed.kernel.arrays import Int8s, Int32s, UInt32s
-from lakebed.kernel.rows.conform import check_conformable, conform, one_chunk
+from lakebed.kernel.arrays import Int8s, Int32s, UInt32s, one_chunk
+from lakebed.kernel.rows.conform import check_conformable, conform
 from lakebed.kernel.rows.row_kinds import RowKindRule
 from lakebed.kernel.sizing.staging import INLINE_BYTES, Grouped, Stager, StagingLimits, grouped
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import UnsupportedError, first_line
 from lakebed.formats.paimon.casts import decimals, numbers, parsing, printing, times
 from lakebed.formats.paimon.casts.columns import longs
 from lakebed.formats.paimon.codec.types import MAX_LENGTH, DataType
@@ -31,7 +31,7 @@ def cast_values(column: pa.Array, source: DataType, wanted: DataType) -> pa.Arra
     except pa.ArrowException as error:  # as texts padded beyond what a column holds
         raise UnsupportedError(
             f"a column was changed from {source} to {wanted}, which lakebed cannot follow",
-            why=str(error).splitlines()[0],
+            why=first_line(error),
         ) from error
     if made is None:
         raise UnsupportedError(

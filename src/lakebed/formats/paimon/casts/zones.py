@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import UnsupportedError, first_line
 from lakebed.formats.paimon.casts.columns import column_of, flags, longs, present
 
 _FOLDER = "zoneinfo/"
@@ -72,6 +72,6 @@ def _assumed(column: pa.Array, zone: str, nonexistent: str) -> pa.Array:
 
 def _unknown(zone: str, error: Exception) -> UnsupportedError:
     return UnsupportedError(
-        f"times of the local time zone {zone!r} cannot be told", why=str(error).splitlines()[0],
+        f"times of the local time zone {zone!r} cannot be told", why=first_line(error),
         todo="Set TZ to a name of the time zone database, as in TZ=Europe/Berlin",
     )  # fmt: skip

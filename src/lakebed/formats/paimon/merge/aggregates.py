@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import OptionError, UnsupportedError, UsageError
+from lakebed.errors import OptionError, UnsupportedError, UsageError, first_line
 from lakebed.formats.paimon.codec.types import DataType
 from lakebed.formats.paimon.merge.nested import collect, merge_map, nested_update
 from lakebed.formats.paimon.merge.ordering import Runs
 from lakebed.formats.paimon.merge.products import decimal_product, divided_product
 from lakebed.formats.paimon.merge.sets import SET_FUNCTIONS, unions
 from lakebed.formats.paimon.merge.texts import listagg
-from lakebed.kernel.arrays import Bools, Int64s
+from lakebed.kernel.arrays import Bools, Int64s, one_chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +153,12 @@ def _folded(values: pa.Array, runs: Runs, name: str, how: Aggregate) -> pa.Array
     table = pa.table({"run": pa.array(runs.ids()), "value": values})
     options = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
     made = table.group_by("run", use_threads=False).aggregate([("value", name, options)])
-    found = pa.concat_arrays(made.column(f"value_{name}").chunks)
+    found = one_chunk(made.column(f"value_{name}"))
     try:
         return found.cast(values.type, safe=pa.types.is_decimal(values.type))
     except pa.ArrowInvalid as error:
         raise UsageError(
-            f"the {name} of column {how.column!r} does not fit {values.type}", why=str(error).splitlines()[0],
+            f"the {name} of column {how.column!r} does not fit {values.type}", why=first_line(error),
             todo="Give the column more digits",
         ) from error  # fmt: skip
 

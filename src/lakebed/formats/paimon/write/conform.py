@@ -12,6 +12,7 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.write.defaults import with_defaults
 from lakebed.formats.paimon.write.lengths import held_to_length
+from lakebed.kernel.arrays import one_chunk
 
 
 def check_conformable(given: pa.Schema, schema: TableSchema, table: str, names: Sequence[str] | None = None) -> None:
@@ -30,7 +31,7 @@ def conform(data: pa.Table, schema: TableSchema, table: str, names: Sequence[str
     rows = with_defaults(verbs.conform(data, arrow_schema(fields), table), fields, table)
     keys = {*schema.partition_keys, *schema.primary_keys, *schema.bucket_keys}
     for place, field in enumerate(fields):
-        given = verbs.one_chunk(rows.column(place))
+        given = one_chunk(rows.column(place))
         column = held_to_length(given, field, table)
         if field.name in keys and pa.types.is_floating(column.type):
             column = _one_nan(column)

@@ -24,9 +24,8 @@ from lakebed.formats.paimon.merge import Runs
 from lakebed.formats.paimon.write.assigners import MOST_BUCKETS, Assigned, Bucket, fill_buckets
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings
 from lakebed.formats.paimon.write.routing import Partitions, Router, absolute_mod
-from lakebed.kernel.arrays import Int8s, Int32s, Int64s
+from lakebed.kernel.arrays import Int8s, Int32s, Int64s, one_chunk
 from lakebed.kernel.keys.distinct import distinct
-from lakebed.kernel.rows.conform import one_chunk
 from lakebed.kernel.scratch import SpillingTables
 from lakebed.model.rowkind import RowKind
 

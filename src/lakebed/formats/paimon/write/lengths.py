@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import SchemaError
+from lakebed.errors import SchemaError, first_line
 from lakebed.formats.paimon.codec.types import MAX_LENGTH, DataField, DataType
 
 _TEXTS, _BYTES = ("CHAR", "VARCHAR"), ("BINARY", "VARBINARY")
@@ -24,7 +24,7 @@ def held_to_length(column: pa.Array, field: DataField, table: str) -> pa.Array:
     except pa.ArrowInvalid as error:
         raise SchemaError(
             f"column {field.name!r} cannot be padded to the length of its type {field.type}",
-            table=table, why=str(error).splitlines()[0], todo="Write fewer rows at a time",
+            table=table, why=first_line(error), todo="Write fewer rows at a time",
         ) from error  # fmt: skip
 
 

@@ -18,9 +18,8 @@ from lakebed.formats.paimon.codec.row_columns import encode_rows, hash_rows
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import BucketMode
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET
-from lakebed.kernel.arrays import Int32s
+from lakebed.kernel.arrays import Int32s, one_chunk
 from lakebed.kernel.keys.distinct import distinct
-from lakebed.kernel.rows.conform import one_chunk
 
 MIN_VALUE, MAX_VALUE = -(2**31), 2**31 - 1
 
