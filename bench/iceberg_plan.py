@@ -108,9 +108,9 @@ def write(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
             counts = {"added-data-files": str(files), "added-records": str(files * 1000)}
             return Produced("append", manifests, counts)
 
-        commit_snapshot(table.access, produce)
-        commit_snapshot(table.access, lambda attempt: Produced("append", [*attempt.existing] * 2), "twice")
-        commit_snapshot(table.access, lambda attempt: with_deletes(attempt, files), "deletes")
+        commit_snapshot(table.operations, produce)
+        commit_snapshot(table.operations, lambda attempt: Produced("append", [*attempt.existing] * 2), "twice")
+        commit_snapshot(table.operations, lambda attempt: with_deletes(attempt, files), "deletes")
         size = sum(f.stat().st_size for f in (path / "metadata").iterdir())
         return {"manifest_mb": size >> 20, "manifests": len(list((path / "metadata").glob("*-m*.avro")))}
 
@@ -193,7 +193,7 @@ def scanning(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any
     def work() -> dict[str, Any]:
         table = opened(path)
         metadata = table.metadata
-        found = scan(table.access.files, metadata, metadata.head())
+        found = scan(table.operations.files, metadata, metadata.head())
         assert len(found.data[0]) == files
         return {"files": files, "result_mb": found.data[0].nbytes >> 20}
 

@@ -148,7 +148,7 @@ def make(folder: Path, count: int, tasks: int) -> None:
             for number in (0, 1):
                 some = data.filter(pa.array((regions == region) & (buckets == number)))
                 made += lake.write(some, (region, number))
-    kinds.append(lake.table.access, made)
+    kinds.append(lake.table.operations, made)
     shutil.copytree(folder / "table" / "metadata", folder / "metadata-plain")
     random = np.random.default_rng(1)
     lake.delete_positions({one.path: np.flatnonzero(random.random(one.record_count) < 0.05).tolist() for one in made})
@@ -221,7 +221,7 @@ def partitions(table: IcebergTable) -> Iterator[list[str]]:
     """The paths of each partition's files."""
     metadata = table.metadata
     found: dict[Any, list[str]] = {}
-    for task in scan_tasks(table.access.files, metadata, metadata.head()):
+    for task in scan_tasks(table.operations.files, metadata, metadata.head()):
         found.setdefault(task.data.partition, []).append(task.data.path)
     yield from found.values()
 

@@ -150,7 +150,7 @@ def with_lakebed(folder: str, parallelism: list[int]) -> Iterator[dict[str, Any]
         figures = measured(lambda f=frame, t=table, o=options: lakebed.spark.write(f, t.location, options=o))
         sizes: dict[str, list[int]] = {}
         metadata = table.metadata
-        for task in scan_tasks(table.access.files, metadata, metadata.head()):
+        for task in scan_tasks(table.operations.files, metadata, metadata.head()):
             sizes.setdefault(task.data.partition[0], []).append(task.data.size)
         if warm:
             yield report(tasks, figures, sizes)

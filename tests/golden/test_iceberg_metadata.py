@@ -23,8 +23,8 @@ WITH_FILES = [name for name in TABLES if name not in ("uuid_time_fixed",)]  # Sp
 
 def opened(name: str) -> tuple[Path, Files, Loaded]:
     table = unpack("iceberg", name)
-    access = HadoopTable(open_store(table))
-    return table, access.files, access.load()
+    operations = HadoopTable(open_store(table))
+    return table, operations.files, operations.load()
 
 
 def answers(name: str, file: str) -> Any:
@@ -70,15 +70,15 @@ def test_the_current_metadata_is_found_by_path_and_by_catalog(name: str) -> None
     meta = answers(name, "meta.json")
     assert loaded.location.endswith(meta["metadata_file"])
     assert loaded.metadata.format_version == meta.get("format_version", 2)
-    access = CatalogTable(
+    operations = CatalogTable(
         parse_identifier(f"ice:db.{name}"),
         {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{table.parent}/catalog.db"},
     )
     if name == "variant_v3":
         with pytest.raises(UnsupportedError, match="pyiceberg cannot read"):
-            access.load()
+            operations.load()
     else:
-        assert access.load().metadata.document == loaded.metadata.document
+        assert operations.load().metadata.document == loaded.metadata.document
 
 
 @pytest.mark.parametrize("name", WITH_FILES)

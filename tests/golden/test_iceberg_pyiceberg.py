@@ -22,7 +22,7 @@ def test_the_same_rows(name: str) -> None:
     folder = unpack("iceberg", name)
     table = lakebed.open(folder, opening(folder))
     assert isinstance(table, IcebergTable)
-    place = table.access.load().location
+    place = table.operations.load().location
     theirs = StaticTable.from_metadata(Path(place).as_uri() if place.startswith("/") else place)
     assert _bag(theirs.scan().to_arrow()) == _bag(table.read().read_all())
 

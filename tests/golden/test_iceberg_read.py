@@ -133,7 +133,7 @@ def test_changes_lead_from_snapshot_to_snapshot(name: str) -> None:
         before: Counter[str] = Counter()
         if after is not None:
             context = table._context(metadata, schema_at(metadata, until))
-            plan = plan_snapshot(table.access.files, metadata, metadata.snapshot(after), context, None, None)
+            plan = plan_snapshot(table.operations.files, metadata, metadata.snapshot(after), context, None, None)
             before = _bag(run(plan, 2).read_all())
         found = before.copy()
         for row in table.changes(after=after, until=until).read_all().to_pylist():

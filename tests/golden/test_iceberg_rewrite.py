@@ -34,7 +34,7 @@ def rows(table: Any, columns: list[str] | None = None, as_of: Any = None) -> lis
 
 def tasks(table: Any) -> list[Any]:
     metadata = table.metadata
-    return list(scan_tasks(table.access.files, metadata, metadata.head()))
+    return list(scan_tasks(table.operations.files, metadata, metadata.head()))
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_the_plan_of_the_reference_engine_is_ours(tmp_path: Path) -> None:
     table, _ = opened("many_small_rewritten", tmp_path)
     first = next(s for s in table.metadata.snapshots.values() if s.operation == "append")
     metadata = table.metadata
-    before = list(scan_tasks(table.access.files, metadata, first))
+    before = list(scan_tasks(table.operations.files, metadata, first))
     after = tasks(table)
     assert (len(before), len(after)) == (80, 8)
     assert rows(table) == rows(table, as_of=first.snapshot_id)

@@ -20,24 +20,24 @@ from tests.golden import expected, names, unpack
 
 def opened(name: str, place: Path) -> tuple[HadoopTable, Any, list[DataFile]]:
     folder = unpack("iceberg", name)
-    access = HadoopTable(open_store(folder), named=[str(folder.with_name("raw")), str(place)])
-    metadata = access.load().metadata
-    found = scan(access.files, metadata, metadata.head(), stats=True)
-    return access, metadata, [file for entries in found.data.values() for file in data_files(entries)]
+    operations = HadoopTable(open_store(folder), named=[str(folder.with_name("raw")), str(place)])
+    metadata = operations.load().metadata
+    found = scan(operations.files, metadata, metadata.head(), stats=True)
+    return operations, metadata, [file for entries in found.data.values() for file in data_files(entries)]
 
 
-def again(access: HadoopTable, metadata: Any, file: DataFile, folder: Path, **properties: str) -> list[DataFile]:
+def again(operations: HadoopTable, metadata: Any, file: DataFile, folder: Path, **properties: str) -> list[DataFile]:
     held = {"write.data.path": str(folder), **properties}
-    target = WriteTarget.of(access.files, metadata, file.spec_id, properties=held)
+    target = WriteTarget.of(operations.files, metadata, file.spec_id, properties=held)
     writer = RollingWriter(target, "w", 1 << 40)
-    for batch in read_task(access.files, ReadContext.of(metadata), FileTask(file)):
+    for batch in read_task(operations.files, ReadContext.of(metadata), FileTask(file)):
         writer.write(batch, file.partition)
     return writer.finish()
 
 
-def rows(access: HadoopTable, metadata: Any, files: list[DataFile]) -> pa.Table:
+def rows(operations: HadoopTable, metadata: Any, files: list[DataFile]) -> pa.Table:
     context = ReadContext.of(metadata)
-    batches = [b for file in files for b in read_task(access.files, context, FileTask(file))]
+    batches = [b for file in files for b in read_task(operations.files, context, FileTask(file))]
     return pa.Table.from_batches(batches) if batches else pa.table({})
 
 
@@ -45,26 +45,26 @@ def rows(access: HadoopTable, metadata: Any, files: list[DataFile]) -> pa.Table:
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("name", names("iceberg"))
 def test_rows_come_back(name: str, kind: str, tmp_path: Path) -> None:
-    access, metadata, files = opened(name, tmp_path)
+    operations, metadata, files = opened(name, tmp_path)
     for file in files[:3]:
         try:
-            made = again(access, metadata, file, tmp_path, **{"write.format.default": kind})
+            made = again(operations, metadata, file, tmp_path, **{"write.format.default": kind})
         except UnsupportedError as refused:
             assert kind != "parquet", refused
             assert "write.format.default=parquet" in refused.todo
             continue
         assert {one.format for one in made} == {kind.upper()}
         assert sum(one.record_count for one in made) == file.record_count
-        assert str(rows(access, metadata, made).to_pylist()) == str(rows(access, metadata, [file]).to_pylist())
-        assert all(access.files.size(one.path) == one.size for one in made)
+        assert str(rows(operations, metadata, made).to_pylist()) == str(rows(operations, metadata, [file]).to_pylist())
+        assert all(operations.files.size(one.path) == one.size for one in made)
 
 
 @pytest.mark.parametrize("name", names("iceberg"))
 def test_figures_are_those_of_the_reference_engine(name: str, tmp_path: Path) -> None:
     """Counts and bounds of columns that are in the file and in today's schema."""
-    access, metadata, files = opened(name, tmp_path)
+    operations, metadata, files = opened(name, tmp_path)
     for file in [one for one in files if one.format == "PARQUET" and one.metrics][:4]:
-        (made,) = again(access, metadata, file, tmp_path)
+        (made,) = again(operations, metadata, file, tmp_path)
         theirs, ours = file.metrics, made.metrics
         assert theirs is not None and ours is not None
         both = set(theirs.value_counts) & set(ours.value_counts)

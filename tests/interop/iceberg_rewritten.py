@@ -70,7 +70,7 @@ def _rewrite(folder: Path, name: str) -> Rewritten:
         if options is not None:
             notes = table.rewrite(options={"rewrite-all": True, **options}).notes
             story.joined |= {step for note in notes if "joined without decoding" in note}
-        story.states[step] = table.access.load().location
+        story.states[step] = table.operations.load().location
 
     state("before")
     state("first", _JOIN)

@@ -58,9 +58,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
         assert isinstance(table, IcebergTable)
         table.write(rows(list(range(60))))
         change(table, 10)
-        written[name], places[f"sink {name}"] = table, table.access.load().location
+        written[name], places[f"sink {name}"] = table, table.operations.load().location
         table.rewrite(options={"rewrite-all": True, "remove-dangling-deletes": True})
-        places[f"sink {name} rewritten"] = table.access.load().location
+        places[f"sink {name} rewritten"] = table.operations.load().location
     asked = [{"name": name, "metadata": place, "to": str(answers / name)} for name, place in places.items()]
     found = ask("LAKEBED_INTEROP_PYTHON", "duckdb_peer.py", [], [json.dumps(request) for request in asked])
     return Told(answers, tables, written, {answer["name"]: answer["error"] for answer in found})

@@ -40,7 +40,7 @@ def location(folder: Path, place: str, version: int) -> tuple[str, dict[str, str
 
 def live(table: IcebergTable) -> list[DataFile]:
     metadata = table.metadata
-    found = scan(table.access.files, metadata, metadata.head())
+    found = scan(table.operations.files, metadata, metadata.head())
     return [file for entries in found.data.values() for file in data_files(entries)]
 
 
@@ -48,19 +48,19 @@ def write(folder: Path, place: str, version: int) -> None:
     """Every kind of commit, with merges of manifests."""
     path, options = location(folder, place, version)
     table = create(path, version, **options, **{"commit.manifest.min-count-to-merge": "3"})
-    kinds.append(table.access, [data_file(table, [1, 2, 3]), data_file(table, [4, 5], "b")])
-    kinds.append(table.access, [data_file(table, [6])])
-    kinds.append(table.access, [data_file(table, [7], "c"), data_file(table, [8], "b/%é")])
+    kinds.append(table.operations, [data_file(table, [1, 2, 3]), data_file(table, [4, 5], "b")])
+    kinds.append(table.operations, [data_file(table, [6])])
+    kinds.append(table.operations, [data_file(table, [7], "c"), data_file(table, [8], "b/%é")])
     table.tag("three")
     if version > 1:
         first = next(f for f in live(table) if f.record_count == 3)
         if version == 2:
-            kinds.row_delta(table.access, [], [position_deletes(table, first, [1])])  # 2
-        kinds.row_delta(table.access, [data_file(table, [9])], [equality_deletes(table, [6])])
+            kinds.row_delta(table.operations, [], [position_deletes(table, first, [1])])  # 2
+        kinds.row_delta(table.operations, [data_file(table, [9])], [equality_deletes(table, [6])])
         head = table.metadata.head()
         of_b = [f for f in live(table) if f.partition == ("b",)]
-        kinds.replace(table.access, head and head.snapshot_id, of_b, [data_file(table, [4, 5], "b")])
-    kinds.overwrite(table.access, [data_file(table, [70], "c")], [(0, ("c",))], dynamic=True)
+        kinds.replace(table.operations, head and head.snapshot_id, of_b, [data_file(table, [4, 5], "b")])
+    kinds.overwrite(table.operations, [data_file(table, [70], "c")], [(0, ("c",))], dynamic=True)
 
 
 def queries(table: str) -> list[str]:
@@ -125,7 +125,7 @@ def test_spark_goes_on_and_lakebed_after_it(told: Any, place: str, version: int)
     assert [row[0] for row in answers[f"{name(place, version)} written"][-1]] == expected
     table = opened(folder, place, version)
     assert ids(table) == expected
-    kinds.append(table.access, [data_file(table, [200])])
+    kinds.append(table.operations, [data_file(table, [200])])
     assert ids(table) == [*expected, 200]
     if version == 3:
         lineage = answers[f"{name(place, version)} lineage"][0]

@@ -92,7 +92,7 @@ def test_spark_goes_on_and_lakebed_after_it(told: Told, version: int) -> None:
     table.rewrite(options={"rewrite-all": True, "remove-dangling-deletes": True})
     table.write(rows([950]))
     assert ids(table) == [*told.keys[version], 901, 950]
-    scanned: pa.Table = StaticTable.from_metadata(table.access.load().location).scan().to_arrow()
+    scanned: pa.Table = StaticTable.from_metadata(table.operations.load().location).scan().to_arrow()
     assert sorted(scanned["id"].to_pylist()) == ids(table)
 
 
@@ -102,10 +102,10 @@ def test_what_the_server_refuses(told: Told) -> None:
     table = create("rest:db.once", 3, **told.options)
     with pytest.raises(TableExistsError):
         create("rest:db.once", 3, **told.options)
-    base = table.access.load()
-    kinds.append(table.access, [data_file(table, [1])])
+    base = table.operations.load()
+    kinds.append(table.operations, [data_file(table, [1])])
     with pytest.raises(LostRaceError):
-        table.access.commit(base, [ref_is("main", None)], [{"action": "set-properties", "updates": {"a": "b"}}])
+        table.operations.commit(base, [ref_is("main", None)], [{"action": "set-properties", "updates": {"a": "b"}}])
 
 
 def test_writers_at_the_same_time(told: Told) -> None:
@@ -115,7 +115,7 @@ def test_writers_at_the_same_time(told: Told) -> None:
 
     def write(number: int) -> None:
         try:
-            kinds.append(table.access, [files[number]])
+            kinds.append(table.operations, [files[number]])
         except Exception as error:
             failures.append(error)
 
@@ -125,4 +125,4 @@ def test_writers_at_the_same_time(told: Told) -> None:
     for thread in threads:
         thread.join()
     assert not failures and ids(table) == list(range(6)) and table.metadata.next_row_id == 6
-    assert Path(table.access.load().location).exists() and table.schema.names == SCHEMA.names
+    assert Path(table.operations.load().location).exists() and table.schema.names == SCHEMA.names

@@ -142,5 +142,5 @@ def test_both_go_on_in_turn(told: tuple[Path, Told, Told, Told], name: str) -> N
 
 @pytest.mark.parametrize("name", TABLES)
 def test_pyiceberg_reads_the_end(told: tuple[Path, Told, Told, Told], name: str) -> None:
-    location = opened(told[0], name).access.load().location
+    location = opened(told[0], name).operations.load().location
     assert plain(StaticTable.from_metadata(location).scan().to_arrow()) == told[1][name][2]

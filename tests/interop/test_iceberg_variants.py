@@ -89,7 +89,7 @@ def text(value: dict[str, bytes] | None) -> str | None:
 
 def schemas(table: Any) -> list[str]:
     metadata = table.metadata
-    tasks = scan_tasks(table.access.files, metadata, metadata.head())
+    tasks = scan_tasks(table.operations.files, metadata, metadata.head())
     return [str(pq.ParquetFile(task.data.path.removeprefix("file:")).schema) for task in tasks]
 
 

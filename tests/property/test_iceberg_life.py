@@ -194,7 +194,7 @@ class Life:
         if chance.random() < 0.3:
             options["use-starting-sequence-number"] = False
         before = self.lineage()
-        planned = IcebergRewrite.planned(table.access, "main", None, options, {}, 1 << 20)
+        planned = IcebergRewrite.planned(table.operations, "main", None, options, {}, 1 << 20)
         meanwhile = chance.random() < 0.4
         if meanwhile:
             chance.choice([self.append, self.upsert, self.equal] if self.version > 1 else [self.append])()

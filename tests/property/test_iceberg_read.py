@@ -182,7 +182,7 @@ def _check_changes(history: History) -> None:
         found: Counter[str] = Counter()
         if after is not None:
             context = table._context(metadata, schema_at(metadata, until))
-            plan = plan_snapshot(table.access.files, metadata, metadata.snapshot(after), context, None, None)
+            plan = plan_snapshot(table.operations.files, metadata, metadata.snapshot(after), context, None, None)
             found = _bag(run(plan, 1).read_all())
         for row in table.changes(after=after, until=until).read_all().to_pylist():
             kind = row.pop(ROW_KIND_COLUMN)

@@ -55,7 +55,7 @@ def check_sizes(table: IcebergTable) -> dict[str, int]:
     """The number of files of each partition, which must suit its bytes."""
     metadata = table.metadata
     sizes: dict[str, list[int]] = defaultdict(list)
-    for task in scan_tasks(table.access.files, metadata, metadata.head()):
+    for task in scan_tasks(table.operations.files, metadata, metadata.head()):
         sizes[task.data.partition[0]].append(task.data.size)
     for found in sizes.values():
         assert in_bounds(len(found), sum(found), TARGET, int(1.4 * TARGET)), found

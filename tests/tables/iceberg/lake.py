@@ -53,7 +53,7 @@ class Lake:
         data = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), schema)
         made = []
         for part in np.array_split(np.arange(len(data)), files):
-            target = WriteTarget.of(self.table.access.files, metadata, spec_id, properties=properties)
+            target = WriteTarget.of(self.table.operations.files, metadata, spec_id, properties=properties)
             writer = RollingWriter(target, str(uuid.uuid4()), 1 << 40)
             stored = data.take(pa.array(part)).select([field.name for field in target.fields])
             try:
@@ -70,14 +70,14 @@ class Lake:
     ) -> list[DataFile]:
         """The same, committed."""
         made = self.write(rows, partition, files, **how)
-        kinds.append(self.table.access, made)
+        kinds.append(self.table.operations, made)
         return made
 
     @property
     def tasks(self) -> list[FileTask]:
         """The live data files, each with its deletes."""
         metadata = self.table.metadata
-        return list(scan_tasks(self.table.access.files, metadata, metadata.head()))
+        return list(scan_tasks(self.table.operations.files, metadata, metadata.head()))
 
     @property
     def sizes(self) -> list[int]:
@@ -93,7 +93,7 @@ class Lake:
     def metrics_of(lake: Lake) -> dict[str, Metrics]:
         """The figures of the live data files, by path."""
         metadata = lake.table.metadata
-        found = scan(lake.table.access.files, metadata, metadata.head(), stats=True)
+        found = scan(lake.table.operations.files, metadata, metadata.head(), stats=True)
         files = [file for entries in found.data.values() for file in data_files(entries)]
         return {file.path: file.metrics for file in files if file.metrics is not None}
 
@@ -110,11 +110,11 @@ class Lake:
         for task in self.tasks:
             if task.data.path in positions:
                 numbers = np.array(sorted(positions[task.data.path]), np.int64)
-                before = deleted_positions(self.table.access.files, task) if metadata.format_version > 2 else None
+                before = deleted_positions(self.table.operations.files, task) if metadata.format_version > 2 else None
                 found.append((task, numbers if before is None else np.union1d(before, numbers)))
-        made = DeleteWriter.of(self.table.access.files, metadata, granularity).write(found)
+        made = DeleteWriter.of(self.table.operations.files, metadata, granularity).write(found)
         kinds.row_delta(
-            self.table.access, (), made.added, removed=made.replaced, referenced=made.data_files,
+            self.table.operations, (), made.added, removed=made.replaced, referenced=made.data_files,
             start_snapshot_id=start,
         )  # fmt: skip
 
@@ -133,7 +133,7 @@ class Lake:
             equality_ids=tuple(field.field_id for field in fields),
             metrics=self._metrics(path, fields) if bounds else None,
         )  # fmt: skip
-        kinds.row_delta(self.table.access, (), (file,))
+        kinds.row_delta(self.table.operations, (), (file,))
 
     @staticmethod
     def _metrics(path: Path, fields: Sequence[NestedField]) -> Metrics:
@@ -148,7 +148,7 @@ class Lake:
         metadata = self.table.metadata
         known: set[str] = set()
         for snapshot in metadata.snapshots.values():
-            for task in scan_tasks(self.table.access.files, metadata, snapshot):
+            for task in scan_tasks(self.table.operations.files, metadata, snapshot):
                 known |= {task.data.path, *(delete.path for delete in task.deletes)}
         there = {str(path) for path in (self.folder / "data").rglob("*") if path.is_file()}
         return {path for path in there - known if "-deletes." not in path and "-equality." not in path}

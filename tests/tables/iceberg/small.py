@@ -29,13 +29,14 @@ def data_file(table: IcebergTable, ids: list[int], p: str = "a") -> DataFile:
     metadata = table.metadata
     path = f"{metadata.location}/data/p={p}/{uuid.uuid4()}.parquet"
     rows = pa.table({"id": ids, "p": [p] * len(ids)}, schema=arrow_schema(metadata.schema, ids=True))
-    with table.access.files.open_output(path) as sink:
+    with table.operations.files.open_output(path) as sink:
         pq.write_table(rows, sink)
     low, high = (number.to_bytes(8, "little", signed=True) for number in (min(ids), max(ids)))
     partition: tuple[Any, ...] = (p,) if metadata.spec.fields else ()
+    size = table.operations.files.size(path)
     return DataFile(
-        path, "PARQUET", metadata.default_spec_id, partition, len(ids), table.access.files.size(path), sort_order_id=0,
-        split_offsets=(4,), metrics=Metrics({}, {1: len(ids)}, {1: 0}, {}, {1: low}, {1: high}),
+        path, "PARQUET", metadata.default_spec_id, partition, len(ids), size, sort_order_id=0, split_offsets=(4,),
+        metrics=Metrics({}, {1: len(ids)}, {1: 0}, {}, {1: low}, {1: high}),
     )  # fmt: skip
 
 
@@ -46,11 +47,11 @@ def position_deletes(table: IcebergTable, target: DataFile, positions: list[int]
         pa.field("file_path", pa.string(), False, {"PARQUET:field_id": "2147483546"}),
         pa.field("pos", pa.int64(), False, {"PARQUET:field_id": "2147483545"}),
     ])  # fmt: skip
-    with table.access.files.open_output(path) as sink:
+    with table.operations.files.open_output(path) as sink:
         pq.write_table(pa.table([[target.path] * len(positions), positions], schema=schema), sink)
     return DeleteFile(
         path, "PARQUET", Content.POSITION_DELETES, target.spec_id, target.partition, len(positions),
-        table.access.files.size(path), referenced_data_file=target.path,
+        table.operations.files.size(path), referenced_data_file=target.path,
     )  # fmt: skip
 
 
@@ -58,11 +59,11 @@ def equality_deletes(table: IcebergTable, ids: list[int], p: str = "a") -> Delet
     """An equality delete file on `id` in partition p."""
     path = f"{table.metadata.location}/data/{uuid.uuid4()}-eq.parquet"
     schema = pa.schema([pa.field("id", pa.int64(), False, {"PARQUET:field_id": "1"})])
-    with table.access.files.open_output(path) as sink:
+    with table.operations.files.open_output(path) as sink:
         pq.write_table(pa.table([ids], schema=schema), sink)
     return DeleteFile(
         path, "PARQUET", Content.EQUALITY_DELETES, table.metadata.default_spec_id, (p,), len(ids),
-        table.access.files.size(path), equality_ids=(1,),
+        table.operations.files.size(path), equality_ids=(1,),
     )  # fmt: skip
 
 

@@ -138,7 +138,7 @@ def test_unknown_fields_of_the_metadata_outlive_a_change(tmp_path: Path) -> None
     from lakebed.formats.iceberg.commit.loop import change_metadata
 
     change_metadata(
-        table.access,
+        table.operations,
         lambda _: ([], [{"action": "set-properties", "updates": {"a": "b"}}]),  # type: ignore[attr-defined]
     )
     after = document(lakebed.open(tmp_path / "t"))

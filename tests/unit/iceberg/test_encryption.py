@@ -72,17 +72,17 @@ def test_a_file_that_has_a_key(what: str, version: str, tmp_path: Path) -> None:
     metadata = table.metadata
     head = metadata.head()
     if what == "manifest":
-        manifests = [replace(one, key_metadata=b"k") for one in read_manifest_list(table.access.files, head)]
+        manifests = [replace(one, key_metadata=b"k") for one in read_manifest_list(table.operations.files, head)]
         data = encode_manifest_list(
             int(version), manifests, head.snapshot_id, head.parent_id, head.sequence_number, head.first_row_id
         )
-        table.access.files.write(head.manifest_list, data)
+        table.operations.files.write(head.manifest_list, data)
     else:
         (file,) = (tmp_path / "t" / "data").glob("*.parquet")
         copy = file.with_name("copy.parquet")
         copy.write_bytes(file.read_bytes())
         added = DataFile(str(copy), "PARQUET", 0, (), 1, copy.stat().st_size, key_metadata=b"k")
-        kinds.append(table.access, [added])
+        kinds.append(table.operations, [added])
     for use in uses(table)[: 6 if what == "manifest" else 2]:
         with pytest.raises(UnsupportedError, match="is encrypted"):
             use()

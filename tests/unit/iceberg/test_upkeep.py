@@ -23,8 +23,8 @@ def entries(table: IcebergTable) -> set[tuple[object, ...]]:
     head = metadata.head()
     assert head is not None
     found = set()
-    for manifest in read_manifest_list(table.access.files, head):
-        for row in read_entries(table.access.files, metadata, [manifest]).to_pylist():
+    for manifest in read_manifest_list(table.operations.files, head):
+        for row in read_entries(table.operations.files, metadata, [manifest]).to_pylist():
             found.add((*(row[name] for name in COLUMNS), row["content_offset"]))
     return found
 
@@ -34,9 +34,9 @@ def entries(table: IcebergTable) -> set[tuple[object, ...]]:
 def test_many_manifests_become_one(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
     for number in range(6):
-        kinds.append(table.access, [data_file(table, [number], "ab"[number % 2])])
+        kinds.append(table.operations, [data_file(table, [number], "ab"[number % 2])])
     if version > 1:
-        kinds.row_delta(table.access, [], [equality_deletes(table, [0])])
+        kinds.row_delta(table.operations, [], [equality_deletes(table, [0])])
     before, rows = entries(table), ids(table)
     planned = table.rewrite(dry_run=True, options=MANIFESTS)
     assert (planned.files_before, planned.files_after, planned.dry_run) == (6, 1, True)
@@ -51,20 +51,20 @@ def test_many_manifests_become_one(tmp_path: Path, version: int) -> None:
     assert newest.summary["total-records"] == "6"
     assert table.rewrite(options=MANIFESTS).files_before == 0  # nothing is left to do
     assert len(table.history()) == (8 if version > 1 else 7)
-    kinds.append(table.access, [data_file(table, [9])])
+    kinds.append(table.operations, [data_file(table, [9])])
     assert ids(table) == [*rows, 9]
 
 
 def test_small_targets_make_more_manifests_in_the_order_of_partitions(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.access, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
-    kinds.append(table.access, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
+    kinds.append(table.operations, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
+    kinds.append(table.operations, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
     table.rewrite(options={**MANIFESTS, "commit.manifest.target-size-bytes": 100})
     head = table.metadata.head()
     assert head is not None
-    manifests = read_manifest_list(table.access.files, head)
+    manifests = read_manifest_list(table.operations.files, head)
     found = [
-        p for m in manifests for p in read_entries(table.access.files, table.metadata, [m])["partition"].to_pylist()
+        p for m in manifests for p in read_entries(table.operations.files, table.metadata, [m])["partition"].to_pylist()
     ]
     assert [p["p"] for p in found] == sorted(p["p"] for p in found)
     assert ids(table) == sorted([*range(8), *range(8)])
@@ -72,7 +72,7 @@ def test_small_targets_make_more_manifests_in_the_order_of_partitions(tmp_path: 
 
 def test_wrong_options_of_a_rewrite_of_manifests(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.access, [data_file(table, [1])])
+    kinds.append(table.operations, [data_file(table, [1])])
     with pytest.raises(OptionError, match="spec-id"):
         table.rewrite(options={**MANIFESTS, "spec-idd": 1})
     with pytest.raises(UsageError, match="no partition spec 7"):
@@ -117,8 +117,8 @@ def test_a_new_table_is_well(tmp_path: Path) -> None:
 def test_small_files_deletes_and_manifests_are_told(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
     for number in range(60):
-        kinds.append(table.access, [data_file(table, [number], "ab"[number % 2])])
-    kinds.row_delta(table.access, [], [equality_deletes(table, [0])])
+        kinds.append(table.operations, [data_file(table, [number], "ab"[number % 2])])
+    kinds.row_delta(table.operations, [], [equality_deletes(table, [0])])
     report = table.inspect()
     files = report.figures["files"]
     assert (files["data files"], files["small files"], files["partitions worth a rewrite"]) == (60, 60, 2)
@@ -133,10 +133,10 @@ def test_small_files_deletes_and_manifests_are_told(tmp_path: Path) -> None:
 
 def test_what_is_lost_is_told(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.access, [data_file(table, [1])])
+    kinds.append(table.operations, [data_file(table, [1])])
     head = table.metadata.head()
     assert head is not None
-    (manifest,) = read_manifest_list(table.access.files, head)
+    (manifest,) = read_manifest_list(table.operations.files, head)
     Path(manifest.path).unlink()
     report = table.inspect()
     assert report.health is Health.BROKEN

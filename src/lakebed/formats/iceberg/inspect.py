@@ -36,34 +36,34 @@ _MANY_MANIFESTS = 50
 _LARGE_METADATA = 16 << 20
 
 
-def inspect(access: TableOperations, branch: str, options: Mapping[str, str] = {}) -> TableReport:
+def inspect(operations: TableOperations, branch: str, options: Mapping[str, str] = {}) -> TableReport:
     """The report of one branch. A file of the metadata that is missing or damaged is a finding, no error.
 
     `options` are those of `expire`, and table properties that lie over the table's own. OptionError for others.
     """
     asked = _OPTIONS.parse(options)
-    loaded = access.load()
-    report = _Report(access, loaded, branch, asked, opt.properties(loaded.metadata.properties, asked.raw))
+    loaded = operations.load()
+    report = _Report(operations, loaded, branch, asked, opt.properties(loaded.metadata.properties, asked.raw))
     report.table()
     report.snapshots()
     try:
         report.files()
     except (LakebedError, FileNotFoundError) as error:
-        if is_gone(error) and access.load().location != loaded.location:
+        if is_gone(error) and operations.load().location != loaded.location:
             raise DataCleanedError(
-                "the snapshot that is looked at has expired", table=access.name, why=str(error), todo="Look again"
+                "the snapshot that is looked at has expired", table=operations.name, why=str(error), todo="Look again"
             ) from error
         report.findings.append(Finding(
             Health.BROKEN, "the newest snapshot cannot be read whole", str(error),
             "Restore the file, or roll back to a snapshot that is whole",
         ))  # fmt: skip
     report.metadata_files()
-    return TableReport(access.name, "iceberg", report.figures, tuple(report.findings), tuple(report.blockers))
+    return TableReport(operations.name, "iceberg", report.figures, tuple(report.findings), tuple(report.blockers))
 
 
 @dataclass(slots=True)
 class _Report:
-    access: TableOperations
+    operations: TableOperations
     loaded: Loaded
     branch: str
     asked: Options
@@ -75,7 +75,7 @@ class _Report:
     def followable(self, remedy: str) -> str:
         """A remedy that can be followed: a table that may not be changed as it was opened is first opened elsewhere."""
         try:
-            self.access.refuse_changes(self.loaded)
+            self.operations.refuse_changes(self.loaded)
         except UnsupportedError as error:
             return f"{error.todo}, then: {remedy}"
         return remedy
@@ -93,9 +93,9 @@ class _Report:
             "columns": len(metadata.schema.fields), "schemas": len(metadata.schemas), "partition-spec": spec or "none",
             "partition-specs": len(metadata.specs), "branch": self.branch, "next-row-id": metadata.next_row_id,
         }  # fmt: skip
-        if self.access.moved_from:
+        if self.operations.moved_from:
             self.findings.append(Finding(
-                Health.ATTENTION, f"the metadata says that the table lies at {self.access.moved_from}",
+                Health.ATTENTION, f"the metadata says that the table lies at {self.operations.moved_from}",
                 "it is a copy or was moved; its files are read from where it was opened, and it cannot be changed here",
                 "Open it at that place, or make this its place with table.relocate()",
             ))  # fmt: skip
@@ -113,7 +113,7 @@ class _Report:
         in_history = {s.snapshot_id for ref in metadata.refs.values() for s in _line(metadata, ref.snapshot_id)}
         staged = [s for s in found if s.snapshot_id not in in_history]
         now = clock.now_ms()
-        plan = plan_expiry(metadata, self.asked, now, self.access.name)
+        plan = plan_expiry(metadata, self.asked, now, self.operations.name)
         self.figures["snapshots"] = {
             "snapshots": len(found), "oldest": iso_time(found[0].timestamp_ms) if found else None,
             "newest": iso_time(found[-1].timestamp_ms) if found else None, "in no branch": len(staged),
@@ -146,7 +146,7 @@ class _Report:
         """Data files, delete files and manifests of the branch's head."""
         metadata = self._metadata
         head = metadata.head(self.branch)
-        manifests = manifests_of(self.access.files, metadata, head) if head is not None else []
+        manifests = manifests_of(self.operations.files, metadata, head) if head is not None else []
         data, deletes = _Files(), _Files()
         stated = metadata.properties.get(_TARGET.key, str(_TARGET.default))
         target = self.asked[_TARGET] if self.asked.given(_TARGET) else _TARGET.read(stated)
@@ -196,7 +196,7 @@ class _Report:
     def metadata_files(self) -> None:
         """The metadata file itself, which every commit writes anew."""
         metadata = self._metadata
-        size = self.access.files.size(self.loaded.location)
+        size = self.operations.files.size(self.loaded.location)
         properties = metadata.properties
         self.figures["metadata"] = {
             "file": self.loaded.location.rpartition("/")[2], "bytes": size,
@@ -210,7 +210,7 @@ class _Report:
         columns = ("partition", "spec_id", "content", "file_format", "record_count", "file_size_in_bytes")
         for spec_id in {m.spec_id for m in manifests}:
             some = [m for m in manifests if m.spec_id == spec_id and m.has_live]
-            yield from iter_entries(self.access.files, self._metadata, some, columns)
+            yield from iter_entries(self.operations.files, self._metadata, some, columns)
 
     def _attention(self, what: str, why: str, remedy: str) -> None:
         self.findings.append(Finding(Health.ATTENTION, what, why, self.followable(remedy)))

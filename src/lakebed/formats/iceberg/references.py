@@ -21,20 +21,20 @@ from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 _LOOKS = 5
 
 
-def held_files(access: TableOperations, paths: Collection[str]) -> set[str]:
+def held_files(operations: TableOperations, paths: Collection[str]) -> set[str]:
     """Those of the paths that are live data or delete files of any snapshot.
 
     Raises what reading the metadata raises; then nothing is known and nothing may be removed.
     """
-    metadata = access.load().metadata
+    metadata = operations.load().metadata
     for _ in range(_LOOKS):
         try:
-            return _held(access.files, metadata, paths)
+            return _held(operations.files, metadata, paths)
         except (CorruptError, NotInHistoryError):
-            before, metadata = metadata, access.load().metadata
+            before, metadata = metadata, operations.load().metadata
             if before.snapshots.keys() <= metadata.snapshots.keys():
                 raise  # nothing expired meanwhile: a file is missing
-    return _held(access.files, metadata, paths)
+    return _held(operations.files, metadata, paths)
 
 
 def _held(files: Files, metadata: TableMetadata, paths: Collection[str]) -> set[str]:

@@ -74,10 +74,12 @@ class IcebergTable(Table):
     format: ClassVar[str] = "iceberg"
     unknown_to_format: ClassVar[Mapping[str, str]] = {"archive": "Its history is bounded by expiring snapshots"}
 
-    def __init__(self, store: Store, options: Mapping[str, str] = {}, access: TableOperations | None = None) -> None:
+    def __init__(
+        self, store: Store, options: Mapping[str, str] = {}, operations: TableOperations | None = None
+    ) -> None:
         super().__init__(store, options)
         self.branch = _OPTIONS.parse(options)[opt.BRANCH]
-        self.access = access or HadoopTable(store, options)
+        self.operations = operations or HadoopTable(store, options)
         self.metadata.head(self.branch)
 
     @classmethod
@@ -87,8 +89,8 @@ class IcebergTable(Table):
         Options `lakebed.catalog.*` are properties of the catalog, over pyiceberg's own configuration.
         """
         _OPTIONS.parse(options)
-        access = CatalogTable(parse_identifier(name), options)
-        return cls(access.files.home, options, access)
+        operations = CatalogTable(parse_identifier(name), options)
+        return cls(operations.files.home, options, operations)
 
     @classmethod
     def create(
@@ -103,9 +105,9 @@ class IcebergTable(Table):
         version, properties = table_properties(options)
         columns = new_schema(schema, primary_key, version, store.location)
         spec = new_spec(columns, partition_by, store.location)
-        access = HadoopTable(store, options, places_of(properties))  # the caller names them, here and now
+        operations = HadoopTable(store, options, places_of(properties))  # the caller names them, here and now
         try:
-            access.create(new_metadata(store.location, columns, spec, version, properties))
+            operations.create(new_metadata(store.location, columns, spec, version, properties))
         except LostRaceError as error:
             raise TableExistsError(
                 "an iceberg table is there already", table=store.location, todo="Open it with lakebed.open"
@@ -115,7 +117,7 @@ class IcebergTable(Table):
                 "the store does not say whether the table was made", table=store.location,
                 todo="Look with lakebed.open, then try again",
             ) from error  # fmt: skip
-        return cls(store, _opening(options), access)
+        return cls(store, _opening(options), operations)
 
     @classmethod
     def create_in_catalog(
@@ -125,19 +127,19 @@ class IcebergTable(Table):
         """A new table `catalog:namespace.table`; its place is the catalog's choice."""
         version, properties = table_properties(options)
         columns = new_schema(schema, primary_key, version, name)
-        access = CatalogTable(parse_identifier(name), options)
-        access.create(columns, new_spec(columns, partition_by, name), version, properties)
-        return cls(access.files.home, _opening(options), access)
+        operations = CatalogTable(parse_identifier(name), options)
+        operations.create(columns, new_spec(columns, partition_by, name), version, properties)
+        return cls(operations.files.home, _opening(options), operations)
 
     def leave_catalog(self) -> None:
         """Take the table out of its catalog, where it has one. Its files stay."""
-        if isinstance(self.access, CatalogTable):
-            self.access.drop()
+        if isinstance(self.operations, CatalogTable):
+            self.operations.drop()
 
     @property
     def metadata(self) -> TableMetadata:
         """The current metadata, read anew."""
-        return self.access.load().metadata
+        return self.operations.load().metadata
 
     @property
     def schema(self) -> pa.Schema:
@@ -151,19 +153,19 @@ class IcebergTable(Table):
     def tag(self, name: str, snapshot: Position = None) -> None:
         """Name a snapshot, the newest of the branch when none is given. UsageError for a name that is taken,
         NotInHistoryError without a snapshot."""
-        create_tag(self.access, checked_name(name, "tag"), checked_position(snapshot), self.branch)
+        create_tag(self.operations, checked_name(name, "tag"), checked_position(snapshot), self.branch)
 
     def delete_tag(self, name: str) -> None:
         """Remove a tag; NotInHistoryError when there is none."""
-        delete_ref(self.access, checked_name(name, "tag"), is_branch=False)
+        delete_ref(self.operations, checked_name(name, "tag"), is_branch=False)
 
     def branch_off(self, name: str, snapshot: Position = None) -> None:
         """Start a branch at a snapshot, the newest of this one when none is given; open it with the option `branch`."""
-        create_branch(self.access, checked_name(name, "branch"), checked_position(snapshot), self.branch)
+        create_branch(self.operations, checked_name(name, "branch"), checked_position(snapshot), self.branch)
 
     def delete_branch(self, name: str) -> None:
         """Remove a branch; its snapshots stay until they are expired."""
-        delete_ref(self.access, checked_name(name, "branch"), is_branch=True)
+        delete_ref(self.operations, checked_name(name, "branch"), is_branch=True)
 
     @looks_again
     def plan_read(
@@ -188,8 +190,8 @@ class IcebergTable(Table):
         context = self._context(metadata, schema)
         predicate = parse_where(where, predicate_schema(context))
         if start is not None:
-            return plan_appends(self.access.files, metadata, start, end, context, columns, predicate, split_size)
-        return plan_snapshot(self.access.files, metadata, end, context, columns, predicate, split_size)
+            return plan_appends(self.operations.files, metadata, start, end, context, columns, predicate, split_size)
+        return plan_snapshot(self.operations.files, metadata, end, context, columns, predicate, split_size)
 
     @looks_again
     def plan_changes(
@@ -204,7 +206,7 @@ class IcebergTable(Table):
         start, end = range_of(metadata, after, until, self.branch)
         context = self._context(metadata, schema_at(metadata, until, self.branch))
         predicate = parse_where(where, predicate_schema(context))
-        return plan_difference(self.access.files, metadata, start, end, context, columns, predicate)
+        return plan_difference(self.operations.files, metadata, start, end, context, columns, predicate)
 
     def stream(
         self, columns: Sequence[str] | None = None, where: Where = None, appends_only: bool = False
@@ -218,7 +220,7 @@ class IcebergTable(Table):
         options, names = _OPTIONS.parse(self.options), None if columns is None else tuple(columns)
         opt.refuse_positions(options, "a stream", f"Start it with {opt.START_COMMIT.key} or {opt.STREAM_FROM.key}")
         return IcebergStream(
-            self.access.files, lambda: self.metadata, options, self.branch, names, where, appends_only
+            self.operations.files, lambda: self.metadata, options, self.branch, names, where, appends_only
         )  # fmt: skip
 
     def sink(
@@ -233,7 +235,7 @@ class IcebergTable(Table):
         metadata = self._to_write()
         given = {**self.options, **option_texts(options)}
         made = WriteSettings.of(metadata, given, opt.OPTIONS)
-        return IcebergSink(self.access, metadata, made, mode, self.branch, commit_user, callbacks)
+        return IcebergSink(self.operations, metadata, made, mode, self.branch, commit_user, callbacks)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
         """Write rows as one commit: append, overwrite, upsert or delete by key (see docs/iceberg-sink.md).
@@ -263,7 +265,7 @@ class IcebergTable(Table):
         given = option_texts(options)
         callbacks = named({**self.options, **given})
         done = self._rewrite(where, dry_run, engine, without(given))
-        return told(done, self.access.name, () if dry_run else callbacks)
+        return told(done, self.operations.name, () if dry_run else callbacks)
 
     def _rewrite(
         self, where: Where, dry_run: bool, engine: Engine | None, options: Mapping[str, object]
@@ -274,11 +276,11 @@ class IcebergTable(Table):
         if what == "manifests":
             if where is not None:
                 raise UsageError("a rewrite of manifests takes no `where`", todo="Rewrite those of a spec with spec-id")
-            return rewrite_manifests(self.access, self.branch, {**commit, **options}, dry_run)
+            return rewrite_manifests(self.operations, self.branch, {**commit, **options}, dry_run)
         if what == "position-deletes":
-            return rewrite_position_deletes(self.access, self.branch, where, options, commit, dry_run, engine)
+            return rewrite_position_deletes(self.operations, self.branch, where, options, commit, dry_run, engine)
         memory = _OPTIONS.parse(self.options)[opt.DELETE_MEMORY]
-        return IcebergRewrite.planned(self.access, self.branch, where, options, commit, memory).run(dry_run, engine)
+        return IcebergRewrite.planned(self.operations, self.branch, where, options, commit, memory).run(dry_run, engine)
 
     def expire(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
@@ -289,13 +291,13 @@ class IcebergTable(Table):
         arguments of Iceberg's procedures (see docs/iceberg-upkeep.md). Raises UnsupportedError where `gc.enabled` is
         false.
         """
-        self.access.refuse_changes(self.access.load())
+        self.operations.refuse_changes(self.operations.load())
         asked = parsed({**_properties(self.options), **option_texts(options)})
         done: list[ExpireResult] = []
         if asked[EXPIRE_SNAPSHOTS]:
-            done.append(expire(self.access, asked, dry_run))
+            done.append(expire(self.operations, asked, dry_run))
         if asked[REMOVE_ORPHANS]:
-            done.append(remove_orphans(self.access, asked, dry_run))
+            done.append(remove_orphans(self.operations, asked, dry_run))
         return ExpireResult(
             tuple(id for one in done for id in one.expired),
             tuple(path for one in done for path in one.deleted_files),
@@ -311,12 +313,12 @@ class IcebergTable(Table):
         snapshots, and the next metadata version names them. UnsupportedError for a catalog's table, and where files did
         not come along; CommitConflictError when another change was faster.
         """
-        if not isinstance(self.access, HadoopTable):
+        if not isinstance(self.operations, HadoopTable):
             raise UnsupportedError(
-                "the place of a catalog's table is the catalog's", table=self.access.name,
+                "the place of a catalog's table is the catalog's", table=self.operations.name,
                 todo="Register the metadata file of the new place with the catalog",
             )  # fmt: skip
-        return relocate(self.access, dry_run)
+        return relocate(self.operations, dry_run)
 
     @looks_again
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
@@ -324,7 +326,7 @@ class IcebergTable(Table):
 
         `options` are those of `expire`, and table properties that a writer sets for itself.
         """
-        return inspect(self.access, self.branch, {**_properties(self.options), **option_texts(options)})
+        return inspect(self.operations, self.branch, {**_properties(self.options), **option_texts(options)})
 
     def newest(self) -> Instant | None:
         """The head of the branch, to be read with the schema that the table has now; None where options name the
@@ -343,11 +345,12 @@ class IcebergTable(Table):
     def _to_read(self) -> TableMetadata:
         """The current metadata, with a warning where it says that the table lies elsewhere."""
         metadata = self.metadata
-        if self.access.moved_from:
+        moved_from = self.operations.moved_from
+        if moved_from:
             warnings.warn(
                 ReadWarning(
-                    f"the metadata of {self.location} says that the table lies at {self.access.moved_from}: it is a "
-                    "copy or was moved. Files are read from where it was opened, and it cannot be changed there",
+                    f"the metadata of {self.location} says that the table lies at {moved_from}: it is a copy or was "
+                    "moved. Files are read from where it was opened, and it cannot be changed there",
                     table=self.location,
                 ),
                 stacklevel=3,
@@ -356,8 +359,8 @@ class IcebergTable(Table):
 
     def _to_write(self) -> TableMetadata:
         """The current metadata of a table that may be changed and whose files go where it may touch them."""
-        loaded = self.access.load()
-        refuse_writing(self.access, loaded)
+        loaded = self.operations.load()
+        refuse_writing(self.operations, loaded)
         return loaded.metadata
 
     def _at(self, metadata: TableMetadata, position: Position) -> tuple[Snapshot | None, Schema]:

@@ -71,17 +71,17 @@ def test_a_catalog_that_stops_answering(rest: RestCatalog, monkeypatch: pytest.M
     table = create("cat:db.t", 2, **options_of(rest))
     monkeypatch.setattr(rest, "answer", lambda *_: (0, None))
     with pytest.raises(StorageError, match=r"'cat' did not answer as it should.*try again"):
-        table.access.load()
+        table.operations.load()
     monkeypatch.setattr(rest, "answer", lambda *_: problem(403, "no"))
     with pytest.raises(StorageError, match=r"refused: Problem: no\. Give credentials"):
-        table.access.load()
+        table.operations.load()
 
 
 def test_metadata_that_is_gone(rest: RestCatalog) -> None:
     table = create("cat:db.t", 2, **options_of(rest))
-    Path(table.access.load().location).unlink()
+    Path(table.operations.load().location).unlink()
     with pytest.raises(CorruptError, match="the catalog names this file, and it is not there"):
-        table.access.load()
+        table.operations.load()
 
 
 def test_only_settings_of_storage_go_to_the_catalog(rest: RestCatalog) -> None:
@@ -105,5 +105,5 @@ def test_a_catalog_of_pyicebergs_own_configuration(rest: RestCatalog, monkeypatc
 
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
     table = lakebed.open("mine:db.t")
-    kinds.append(table.access, [data_file(table, [5])])  # type: ignore[attr-defined, arg-type]
+    kinds.append(table.operations, [data_file(table, [5])])  # type: ignore[attr-defined, arg-type]
     assert ids(table) == [5]  # type: ignore[arg-type]

@@ -40,7 +40,7 @@ def test_a_tables_life(by_path: dict[int, list[Any]], catalog: dict[str, str], v
     assert not any(key.startswith("lakebed.catalog") for key in table.metadata.properties)
     told = story(table, version)
     assert told == by_path[version]
-    again = lakebed.open(table.access.name, catalog)
+    again = lakebed.open(table.operations.name, catalog)
     assert sorted(map(str, again.read().read_all().to_pylist())) == told[-2][0] and len(told[-2][0]) > 5
 
 
@@ -59,13 +59,13 @@ def test_what_is_there_or_not(catalog: dict[str, str]) -> None:
 @pytest.mark.slow
 def test_a_commit_on_what_is_no_longer_current(catalog: dict[str, str]) -> None:
     table = create(f"cat:db.t{secrets.token_hex(4)}", 3, **catalog)
-    base = table.access.load()
-    kinds.append(lakebed.open(table.access.name, catalog).access, [data_file(table, [1])])  # type: ignore[attr-defined]
+    base = table.operations.load()
+    kinds.append(lakebed.open(table.operations.name, catalog).operations, [data_file(table, [1])])  # type: ignore[attr-defined]
     files = set(Path(table.location, "metadata").iterdir())
     with pytest.raises(LostRaceError):
-        table.access.commit(base, [ref_is("main", None)], [{"action": "set-properties", "updates": {"a": "b"}}])
+        table.operations.commit(base, [ref_is("main", None)], [{"action": "set-properties", "updates": {"a": "b"}}])
     assert set(Path(table.location, "metadata").iterdir()) == files
-    kinds.append(table.access, [data_file(table, [2])])
+    kinds.append(table.operations, [data_file(table, [2])])
     assert ids(table) == [1, 2] and "a" not in table.metadata.properties
 
 
@@ -75,14 +75,14 @@ def test_writers_at_the_same_time(catalog: dict[str, str]) -> None:
     files = [data_file(table, [number]) for number in range(8)]
     failures: list[Exception] = []
 
-    def write(access: Any, number: int) -> None:
+    def write(operations: Any, number: int) -> None:
         try:
-            kinds.append(access, [files[number]])
+            kinds.append(operations, [files[number]])
         except Exception as error:
             failures.append(error)
 
-    other: Any = lakebed.open(table.access.name, catalog)
-    threads = [threading.Thread(target=write, args=([table, other][n % 2].access, n)) for n in range(8)]
+    other: Any = lakebed.open(table.operations.name, catalog)
+    threads = [threading.Thread(target=write, args=([table, other][n % 2].operations, n)) for n in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -105,18 +105,18 @@ def test_glue_with_tables_on_s3(
 def test_a_deleted_table_is_told(rest: RestCatalog) -> None:
     table = create("cat:db.t", 2, **options_of(rest))
     file = data_file(table, [1])
-    base = table.access.load()
+    base = table.operations.load()
     del rest.tables["db.t"]
     with pytest.raises(TableNotFoundError):
-        kinds.append(table.access, [file])
+        kinds.append(table.operations, [file])
     with pytest.raises(TableNotFoundError):
-        table.access.commit(base, (), [{"action": "set-properties", "updates": {"a": "b"}}])
+        table.operations.commit(base, (), [{"action": "set-properties", "updates": {"a": "b"}}])
 
 
 def test_what_is_sent_to_a_rest_catalog(rest: RestCatalog) -> None:
     table = create("cat:db.t", 3, **options_of(rest))
-    kinds.append(table.access, [data_file(table, [1, 2])])
-    kinds.append(table.access, [data_file(table, [3])])
+    kinds.append(table.operations, [data_file(table, [1, 2])])
+    kinds.append(table.operations, [data_file(table, [3])])
     table.tag("two")
     first, second, tag = rest.commits
     uuid = {"type": "assert-table-uuid", "uuid": table.metadata.uuid}
@@ -138,8 +138,8 @@ def test_conflicts_run_out(rest: RestCatalog) -> None:
     table = create("cat:db.t", 2, **options_of(rest), **{"commit.retry.num-retries": "2"})
     rest.failures = [Failure(409)] * 3
     with pytest.raises(CommitConflictError, match="other writers won"):
-        kinds.append(table.access, [data_file(table, [1])])
+        kinds.append(table.operations, [data_file(table, [1])])
     assert not list(Path(table.location, "metadata").glob("*.avro"))
     rest.failures = [Failure(409)] * 2
-    kinds.append(table.access, [data_file(table, [1])])
+    kinds.append(table.operations, [data_file(table, [1])])
     assert ids(table) == [1]

@@ -39,13 +39,13 @@ def test_code_and_keys_are_not_the_tables_to_choose(tmp_path: Path, monkeypatch:
     options = sql(tmp_path)
     made: Any = lakebed.create("ice:db.t", "iceberg", ROWS, options=options)
     made.write(pa.table({"id": [1]}))
-    base = made.access.load()
-    made.access.commit(base, (), [{"action": "set-properties", "updates": told}])
+    base = made.operations.load()
+    made.operations.commit(base, (), [{"action": "set-properties", "updates": told}])
     table: Any = lakebed.open("ice:db.t", {**options, "lakebed.storage.setting.aws_region": "mine"})
     table.write(pa.table({"id": [2]}))
     assert ids(table) == [1, 2]
     assert table.metadata.properties["py-io-impl"] == "evil_io.FileIO"
-    credentials = table.access.files.credentials
+    credentials = table.operations.files.credentials
     assert credentials.provider == "environment" and dict(credentials.plain) == {"aws_region": "mine"}
     assert not (tmp_path / "ran").exists()
 
@@ -71,7 +71,7 @@ def test_files_that_lie_elsewhere_need_the_callers_word(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     pq.write_table(pa.table({"id": [7]}), tmp_path / "raw" / "f.parquet")
     path = tmp_path / "raw" / "f.parquet"
-    kinds.append(table.access, [DataFile(str(path), "PARQUET", 0, (), 1, path.stat().st_size)])
+    kinds.append(table.operations, [DataFile(str(path), "PARQUET", 0, (), 1, path.stat().st_size)])
     with pytest.raises(UnsupportedError, match=r"lakebed\.storage\.places"):
         ids(lakebed.open("ice:db.t", options))
     named: Any = lakebed.open("ice:db.t", {**options, "lakebed.storage.places": str(tmp_path / "raw")})

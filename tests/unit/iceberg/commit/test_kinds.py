@@ -29,12 +29,12 @@ def summary(table: IcebergTable) -> dict[str, str]:
 
 def live_data(table: IcebergTable) -> list[DataFile]:
     metadata = table.metadata
-    found = scan(table.access.files, metadata, metadata.head())
+    found = scan(table.operations.files, metadata, metadata.head())
     return [file for entries in found.data.values() for file in data_files(entries)]
 
 
 def by_pyiceberg(table: IcebergTable) -> list[int]:
-    location = table.access.load().location
+    location = table.operations.load().location
     rows: list[int] = sorted(StaticTable.from_metadata(location).scan().to_arrow()["id"].to_pylist())
     return rows
 
@@ -42,8 +42,10 @@ def by_pyiceberg(table: IcebergTable) -> list[int]:
 @VERSIONS
 def test_append_adds_rows_that_pyiceberg_reads(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
-    first = kinds.append(table.access, [data_file(table, [1, 2]), data_file(table, [3], "b")], properties={"k": "v"})
-    second = kinds.append(table.access, [data_file(table, [4])])
+    first = kinds.append(
+        table.operations, [data_file(table, [1, 2]), data_file(table, [3], "b")], properties={"k": "v"}
+    )
+    second = kinds.append(table.operations, [data_file(table, [4])])
     assert (first.outcome, second.outcome) == (Outcome.COMMITTED, Outcome.COMMITTED)
     assert ids(table) == by_pyiceberg(table) == [1, 2, 3, 4]
     assert ids(table, as_of=first.snapshot_id) == [1, 2, 3]
@@ -62,7 +64,7 @@ def test_append_adds_rows_that_pyiceberg_reads(tmp_path: Path, version: int) -> 
 
 def test_nothing_to_append_commits_nothing(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    assert kinds.append(table.access, []).outcome is Outcome.SKIPPED
+    assert kinds.append(table.operations, []).outcome is Outcome.SKIPPED
     assert table.history() == []
 
 
@@ -70,30 +72,30 @@ def test_nothing_to_append_commits_nothing(tmp_path: Path) -> None:
 @VERSIONS
 def test_overwrites_replace_all_or_partitions(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
-    kinds.append(table.access, [data_file(table, [1, 2]), data_file(table, [3], "b")])
-    kinds.overwrite(table.access, [data_file(table, [9], "b")], [(0, ("b",))], dynamic=True)
+    kinds.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3], "b")])
+    kinds.overwrite(table.operations, [data_file(table, [9], "b")], [(0, ("b",))], dynamic=True)
     assert ids(table) == by_pyiceberg(table) == [1, 2, 9]
     said = summary(table)
     assert said["replace-partitions"] == "true" and said["deleted-data-files"] == "1"
     assert (said["deleted-records"], said["total-records"]) == ("1", "3")
-    kinds.overwrite(table.access, [data_file(table, [7])])
+    kinds.overwrite(table.operations, [data_file(table, [7])])
     assert ids(table) == by_pyiceberg(table) == [7]
-    kinds.overwrite(table.access, [])
+    kinds.overwrite(table.operations, [])
     assert ids(table) == [] and table.history()[-1].action == "delete"
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_replace_keeps_the_starting_sequence_number(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
-    kinds.append(table.access, [data_file(table, [1, 2])])
-    kinds.append(table.access, [data_file(table, [3])])
+    kinds.append(table.operations, [data_file(table, [1, 2])])
+    kinds.append(table.operations, [data_file(table, [3])])
     start = table.metadata.head()
     assert start is not None
     old = live_data(table)
     rewritten = data_file(table, [1, 2, 3])
-    kinds.row_delta(table.access, [], [equality_deletes(table, [2])])  # a writer in between
-    kinds.append(table.access, [data_file(table, [2])])
-    kinds.replace(table.access, start.snapshot_id, old, [rewritten])
+    kinds.row_delta(table.operations, [], [equality_deletes(table, [2])])  # a writer in between
+    kinds.append(table.operations, [data_file(table, [2])])
+    kinds.replace(table.operations, start.snapshot_id, old, [rewritten])
     assert ids(table) == [1, 2, 3]  # the new row 2 is younger than the delete
     (mine,) = [f for f in live_data(table) if f.path == rewritten.path]
     assert (mine.sequence_number, mine.file_sequence_number) == (2, 5)
@@ -103,35 +105,35 @@ def test_replace_keeps_the_starting_sequence_number(tmp_path: Path, version: int
 
 
 def appended(table: IcebergTable, old: list[DataFile]) -> None:
-    kinds.append(table.access, [data_file(table, [50])])
+    kinds.append(table.operations, [data_file(table, [50])])
 
 
 def position_deleted(table: IcebergTable, old: list[DataFile]) -> None:
-    kinds.row_delta(table.access, [], [position_deletes(table, old[0], [0])])
+    kinds.row_delta(table.operations, [], [position_deletes(table, old[0], [0])])
 
 
 def elsewhere_deleted(table: IcebergTable, old: list[DataFile]) -> None:
     other = next(f for f in live_data(table) if f.partition == ("z",))
-    kinds.row_delta(table.access, [], [position_deletes(table, other, [0])])
+    kinds.row_delta(table.operations, [], [position_deletes(table, other, [0])])
 
 
 def equality_deleted(table: IcebergTable, old: list[DataFile]) -> None:
-    kinds.row_delta(table.access, [], [equality_deletes(table, [1])])
+    kinds.row_delta(table.operations, [], [equality_deletes(table, [1])])
 
 
 def overwritten(table: IcebergTable, old: list[DataFile]) -> None:
-    kinds.overwrite(table.access, [data_file(table, [60])], [(0, ("a",))])
+    kinds.overwrite(table.operations, [data_file(table, [60])], [(0, ("a",))])
 
 
 def rewritten(table: IcebergTable, old: list[DataFile]) -> None:
     head = table.metadata.head()
-    kinds.replace(table.access, head and head.snapshot_id, old[:1], [data_file(table, [1, 2])])
+    kinds.replace(table.operations, head and head.snapshot_id, old[:1], [data_file(table, [1, 2])])
 
 
 def elsewhere_rewritten(table: IcebergTable, old: list[DataFile]) -> None:
     head = table.metadata.head()
     other = [f for f in live_data(table) if f.partition == ("z",)]
-    kinds.replace(table.access, head and head.snapshot_id, other, [data_file(table, [99], "z")])
+    kinds.replace(table.operations, head and head.snapshot_id, other, [data_file(table, [99], "z")])
 
 
 @pytest.mark.slow
@@ -148,7 +150,7 @@ def test_conflicts_of_a_rewrite(
     tmp_path: Path, rival: Callable[[IcebergTable, list[DataFile]], None], starting: bool, conflict: bool
 ) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.access, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [99], "z")])
+    kinds.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [99], "z")])
     start = table.metadata.head()
     assert start is not None
     old = [f for f in live_data(table) if f.partition == ("a",)]
@@ -157,20 +159,20 @@ def test_conflicts_of_a_rewrite(
     before, files = ids(table), metadata_files(table)
     if conflict:
         with pytest.raises(CommitConflictError):
-            kinds.replace(table.access, start.snapshot_id, old, [new], starting_sequence_number=starting)
+            kinds.replace(table.operations, start.snapshot_id, old, [new], starting_sequence_number=starting)
         assert metadata_files(table) == files  # nothing of it stays
         assert table.history()[-1].action != "replace" or rival is rewritten
     else:
-        kinds.replace(table.access, start.snapshot_id, old, [new], starting_sequence_number=starting)
+        kinds.replace(table.operations, start.snapshot_id, old, [new], starting_sequence_number=starting)
         assert table.history()[-1].action == "replace"
     assert ids(table) == before
 
 
 def test_a_start_that_is_gone_is_a_conflict(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.access, [data_file(table, [1])])
+    kinds.append(table.operations, [data_file(table, [1])])
     with pytest.raises(CommitConflictError, match="history since snapshot 17"):
-        kinds.replace(table.access, 17, live_data(table), [data_file(table, [1])])
+        kinds.replace(table.operations, 17, live_data(table), [data_file(table, [1])])
 
 
 @pytest.mark.slow
@@ -180,16 +182,16 @@ def test_a_replace_of_files_with_vectors(tmp_path: Path) -> None:
     metadata = table.metadata
     head = metadata.head()
     assert head is not None
-    found = scan(table.access.files, metadata, head)
+    found = scan(table.operations.files, metadata, head)
     deletes = [f for entries in found.deletes.values() for f in delete_files(entries)]
     target = next(f for f in live_data(table) if f.path == deletes[0].referenced_data_file)
     options = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/catalog.db"}
     named = lakebed.open("ice:db.dv_v3", options)
     assert isinstance(named, IcebergTable)
-    kinds.replace(named.access, head.snapshot_id, [target], [])
+    kinds.replace(named.operations, head.snapshot_id, [target], [])
     said = summary(named)
     assert (said["removed-dvs"], said["removed-delete-files"], said["deleted-data-files"]) == ("1", "1", "1")
-    after = scan(named.access.files, named.metadata, named.metadata.head())
+    after = scan(named.operations.files, named.metadata, named.metadata.head())
     left = [f for entries in after.deletes.values() for f in delete_files(entries)]
     assert target.path not in {f.referenced_data_file for f in left} and len(left) == len(deletes) - 1
     before_ids = {f.path: f.first_row_id for f in live_data(table)}
@@ -203,11 +205,11 @@ def test_a_second_vector_for_a_file_is_a_conflict(tmp_path: Path) -> None:
     options = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/catalog.db"}
     table = lakebed.open("ice:db.dv_v3", options)
     assert isinstance(table, IcebergTable)
-    found = scan(table.access.files, table.metadata, table.metadata.head())
+    found = scan(table.operations.files, table.metadata, table.metadata.head())
     vector = next(f for entries in found.deletes.values() for f in delete_files(entries))
     with pytest.raises(CommitConflictError, match="deleted rows of the same data file"):
-        kinds.row_delta(table.access, [], [vector])
-    kinds.row_delta(table.access, [], [vector], removed=[vector])
+        kinds.row_delta(table.operations, [], [vector])
+    kinds.row_delta(table.operations, [], [vector], removed=[vector])
     assert summary(table)["added-dvs"] == summary(table)["removed-dvs"] == "1"
 
 
@@ -217,10 +219,10 @@ def test_manifests_are_merged_when_enough_have_gathered(tmp_path: Path, version:
     table = create(tmp_path / "t", version, **{"commit.manifest.min-count-to-merge": "4"})
     counts = []
     for number in range(9):
-        kinds.append(table.access, [data_file(table, [number])])
+        kinds.append(table.operations, [data_file(table, [number])])
         head = table.metadata.head()
         assert head is not None
-        counts.append(len(read_manifest_list(table.access.files, head)))
+        counts.append(len(read_manifest_list(table.operations.files, head)))
     assert counts == [1, 2, 3, 1, 2, 3, 1, 2, 3]
     assert ids(table) == by_pyiceberg(table) == [*range(9)]
     if version > 1:
@@ -232,21 +234,21 @@ def test_manifests_are_merged_when_enough_have_gathered(tmp_path: Path, version:
 
 def test_deletes_older_than_all_data_are_dropped(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.access, [data_file(table, [1, 2])])
-    kinds.row_delta(table.access, [], [equality_deletes(table, [1])])
-    kinds.overwrite(table.access, [data_file(table, [5])], [(0, ("a",))])
-    kinds.append(table.access, [data_file(table, [6])])
+    kinds.append(table.operations, [data_file(table, [1, 2])])
+    kinds.row_delta(table.operations, [], [equality_deletes(table, [1])])
+    kinds.overwrite(table.operations, [data_file(table, [5])], [(0, ("a",))])
+    kinds.append(table.operations, [data_file(table, [6])])
     assert summary(table)["total-delete-files"] == "0"
     assert ids(table) == [5, 6]
 
 
 def test_a_branch_of_its_own(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.access, [data_file(table, [1])])
+    kinds.append(table.operations, [data_file(table, [1])])
     table.tag("one")
     table.branch_off("audit")
-    kinds.append(table.access, [data_file(table, [2])], branch="audit")
-    kinds.append(table.access, [data_file(table, [3])])
+    kinds.append(table.operations, [data_file(table, [2])], branch="audit")
+    kinds.append(table.operations, [data_file(table, [3])])
     audit = lakebed.open(tmp_path / "t", {"branch": "audit"})
     assert (ids(table), ids(audit), ids(table, as_of="tag:one")) == ([1, 3], [1, 2], [1])  # type: ignore[arg-type]
     table.delete_branch("audit")
@@ -265,7 +267,7 @@ def commit_many(path: str, options: dict[str, str], start: int, count: int) -> N
     table = lakebed.open(path, options)
     assert isinstance(table, IcebergTable)
     for number in range(start, start + count):
-        kinds.append(table.access, [data_file(table, [number])], options={"commit.retry.num-retries": "200"})
+        kinds.append(table.operations, [data_file(table, [number])], options={"commit.retry.num-retries": "200"})
 
 
 @pytest.mark.slow
@@ -313,7 +315,7 @@ def test_old_metadata_files_go_where_the_table_wants_it(tmp_path: Path) -> None:
         **{"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"},
     )
     for number in range(5):
-        kinds.append(table.access, [data_file(table, [number])])
+        kinds.append(table.operations, [data_file(table, [number])])
     left = {path.name for path in (tmp_path / "t/metadata").glob("*.json")}
     assert left == {"v4.metadata.json", "v5.metadata.json", "v6.metadata.json"}
     assert ids(table) == [0, 1, 2, 3, 4]
@@ -322,7 +324,7 @@ def test_old_metadata_files_go_where_the_table_wants_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("limit", "told"), [("0", False), ("1", False), ("2", True)])
 def test_counts_of_each_partition_where_few_changed(limit: str, told: bool, tmp_path: Path) -> None:
     table = create(tmp_path / "t", **{"write.summary.partition-limit": limit})
-    kinds.append(table.access, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [4], "b c")])
+    kinds.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [4], "b c")])
     summary = table.history()[-1].summary
     assert summary["changed-partition-count"] == "2"
     assert ("partition-summaries-included" in summary) is told

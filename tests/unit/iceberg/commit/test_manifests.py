@@ -28,10 +28,10 @@ TABLES = names("iceberg")
 
 
 def all_manifests(name: str) -> tuple[Files, TableMetadata, list[ManifestFile]]:
-    access = HadoopTable(open_store(unpack("iceberg", name)))
-    metadata = access.load().metadata
-    found = {m.path: m for s in metadata.snapshots.values() for m in read_manifest_list(access.files, s)}
-    return access.files, metadata, list(found.values())
+    operations = HadoopTable(open_store(unpack("iceberg", name)))
+    metadata = operations.load().metadata
+    found = {m.path: m for s in metadata.snapshots.values() for m in read_manifest_list(operations.files, s)}
+    return operations.files, metadata, list(found.values())
 
 
 def records(data: bytes) -> tuple[dict[str, Any], list[Any]]:
@@ -81,13 +81,13 @@ def test_a_manifest_written_again_says_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_manifest_list_written_again_says_the_same(name: str) -> None:
-    access = HadoopTable(open_store(unpack("iceberg", name)))
-    metadata = access.load().metadata
+    operations = HadoopTable(open_store(unpack("iceberg", name)))
+    metadata = operations.load().metadata
     for snapshot in metadata.snapshots.values():
-        header, theirs = records(access.files.read(snapshot.manifest_list))
+        header, theirs = records(operations.files.read(snapshot.manifest_list))
         if int(header["format-version"]) != metadata.format_version:
             continue
-        manifests = read_manifest_list(access.files, snapshot)
+        manifests = read_manifest_list(operations.files, snapshot)
         data = encode_manifest_list(
             metadata.format_version, manifests, snapshot.snapshot_id, snapshot.parent_id, snapshot.sequence_number,
             snapshot.first_row_id,

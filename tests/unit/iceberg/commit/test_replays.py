@@ -39,13 +39,13 @@ def others_expire(table: IcebergTable) -> None:
         gone = [id for id in metadata.snapshots if id not in heads]
         return [], [{"action": "remove-snapshots", "snapshot-ids": gone}] if gone else []
 
-    change_metadata(table.access, decide)
+    change_metadata(table.operations, decide)
 
 
 def without_properties(table: IcebergTable) -> None:
     """As an earlier release left the table: only the snapshots tell who committed what."""
     names = [key for key in table.metadata.properties if key.startswith(PREFIX)]
-    change_metadata(table.access, lambda _: ([], [{"action": "remove-properties", "removals": names}]))
+    change_metadata(table.operations, lambda _: ([], [{"action": "remove-properties", "removals": names}]))
 
 
 @pytest.mark.parametrize("expire", [lambda table: table.expire(options=ALL), others_expire])
@@ -90,7 +90,7 @@ def test_a_commit_that_was_rolled_back_is_no_replay(table: IcebergTable) -> None
     assert before is not None
     commit(table, "job", 5, (2, "a", 2))
     back = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": before.snapshot_id}
-    change_metadata(table.access, lambda _: ([], [back]))
+    change_metadata(table.operations, lambda _: ([], [back]))
     assert commit(table, "job", 5, (2, "a", 2))[0] is Outcome.COMMITTED
     assert held(table) == [(1, "a", 1), (2, "a", 2)]
 
@@ -98,7 +98,7 @@ def test_a_commit_that_was_rolled_back_is_no_replay(table: IcebergTable) -> None
 def test_a_table_remembers_no_more_writers_than_it_says(table: IcebergTable) -> None:
     known = {f"{PREFIX}w{n}": json.dumps({"identifier": 1, "snapshot-id": n, "timestamp-ms": n}) for n in range(MOST)}
     update = {"action": "set-properties", "updates": {**known, f"{PREFIX}not ours": "text"}}
-    change_metadata(table.access, lambda _: ([], [update]))
+    change_metadata(table.operations, lambda _: ([], [update]))
     commit(table, "job", 4, (1, "a", 1))
     left = {key for key in table.metadata.properties if key.startswith(PREFIX)}
     assert left == ({*known} - {f"{PREFIX}w0"}) | {f"{PREFIX}job", f"{PREFIX}not ours"}
@@ -137,7 +137,7 @@ def test_an_abort_that_cannot_see_removes_nothing(table: IcebergTable, monkeypat
         raise StorageError("cannot read")
 
     with monkeypatch.context() as patched:
-        patched.setattr(writer._sink.access, "load", fail)  # type: ignore[attr-defined]
+        patched.setattr(writer._sink.operations, "load", fail)  # type: ignore[attr-defined]
         with pytest.raises(StorageError):
             writer.abort(messages)
     assert held(table) == [(1, "a", 1)]

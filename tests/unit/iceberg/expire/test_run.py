@@ -35,10 +35,10 @@ def files(table: IcebergTable) -> set[str]:
 def history(path: Path) -> IcebergTable:
     """Append, delete, overwrite, append."""
     table = create(path)
-    kinds.append(table.access, [data_file(table, [1, 2]), data_file(table, [3], "b")])
-    kinds.row_delta(table.access, [], [equality_deletes(table, [1])])
-    kinds.overwrite(table.access, [data_file(table, [9])], [(0, ("a",))])
-    kinds.append(table.access, [data_file(table, [10])])
+    kinds.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3], "b")])
+    kinds.row_delta(table.operations, [], [equality_deletes(table, [1])])
+    kinds.overwrite(table.operations, [data_file(table, [9])], [(0, ("a",))])
+    kinds.append(table.operations, [data_file(table, [10])])
     return table
 
 
@@ -54,7 +54,7 @@ def test_only_what_the_newest_snapshot_needs_stays(tmp_path: Path) -> None:
     assert set(done.deleted_files) == before - files(table)
     assert sum(name.endswith(".parquet") for name in done.deleted_files) == 2  # rows 1 and 2, and their delete
     assert len(table.metadata.snapshot_log) == 1
-    kinds.append(table.access, [data_file(table, [11])])
+    kinds.append(table.operations, [data_file(table, [11])])
     assert ids(table) == [3, 9, 10, 11]
 
 
@@ -71,7 +71,7 @@ def test_numbers_ages_and_refs_keep_snapshots(tmp_path: Path) -> None:
     table.delete_tag("first")
     table.branch_off("side", old[0])
     assert table.expire(options=ALL).expired == ()  # D20: the head of a branch stays, however old
-    change_metadata(table.access, lambda m: ([], [{
+    change_metadata(table.operations, lambda m: ([], [{
         "action": "set-snapshot-ref", "ref-name": "side", "type": "branch", "snapshot-id": old[0], "max-ref-age-ms": 1,
     }]))  # fmt: skip
     time.sleep(0.01)
@@ -117,7 +117,7 @@ def rows_of(table: IcebergTable, id: int) -> pa.Table:
 
 def edit(table: IcebergTable, change: Any) -> None:
     """The next metadata file of a path table, changed by hand."""
-    base = table.access.load()
+    base = table.operations.load()
     document = json.loads(json.dumps(base.metadata.document))
     change(document)
     number = int(Path(base.location).name[1:].partition(".")[0]) + 1
@@ -128,7 +128,7 @@ def edit(table: IcebergTable, change: Any) -> None:
 
 def test_schemas_and_specs_go_with_the_last_snapshot_that_used_them(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.access, [data_file(table, [1], "a")])
+    kinds.append(table.operations, [data_file(table, [1], "a")])
     table.tag("old")
     evolved(table)
     rows = ids(table)
@@ -142,7 +142,7 @@ def test_schemas_and_specs_go_with_the_last_snapshot_that_used_them(tmp_path: Pa
     table.expire(options=clean)
     assert [*table.metadata.schemas] == [1, 2] and [*table.metadata.specs] == [0, 1]  # a manifest of spec 0 is in use
     assert ids(table) == rows
-    kinds.overwrite(table.access, [], [(0, ("a",))])
+    kinds.overwrite(table.operations, [], [(0, ("a",))])
     table.write(rows_of(table, 30))  # the manifest that recorded the removal is gone with it
     done = table.expire(options=clean)
     assert [note.partition(":")[0] for note in done.notes] == ["schema 1 goes", "partition spec 0 goes"]
@@ -171,10 +171,10 @@ def test_the_current_schema_never_goes(tmp_path: Path) -> None:
         {"action": "remove-partition-specs", "spec-ids": [0]},
     ):
         with pytest.raises(UsageError, match="in use"):
-            change_metadata(table.access, lambda m, w=words: ([], [w]))
+            change_metadata(table.operations, lambda m, w=words: ([], [w]))
     unmet = {"type": "assert-current-schema-id", "current-schema-id": 7}
     with pytest.raises(CommitConflictError):
-        change_metadata(table.access, lambda m: ([unmet], [{"action": "remove-schemas", "schema-ids": [1]}]))
+        change_metadata(table.operations, lambda m: ([unmet], [{"action": "remove-schemas", "schema-ids": [1]}]))
 
 
 def test_nothing_goes_without_garbage_collection(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_files_of_writers_at_work_are_safe(tmp_path: Path) -> None:
         table.expire(options={**ORPHANS, "orphan-files-older-than": "2100-01-01"})
     waiting = data_file(table, [77])
     assert table.expire(options=ORPHANS).deleted_files == ()
-    kinds.append(table.access, [waiting])
+    kinds.append(table.operations, [waiting])
     assert 77 in ids(table)
 
 

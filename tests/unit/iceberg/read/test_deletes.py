@@ -175,7 +175,7 @@ def many(tmp_path: Path, rows: int, files: int, keys: int) -> Lake:
     for number in range(files):
         some = [{"id": int(n)} for n in range(number * keys, number * keys + keys)]
         made.append(_equality(lake, some, number))
-    kinds.row_delta(lake.table.access, (), made)
+    kinds.row_delta(lake.table.operations, (), made)
     return lake
 
 
@@ -206,10 +206,10 @@ def test_a_set_larger_than_its_memory_is_tried_in_parts(
     (task,) = lake.tasks
     context = ReadContext.of(lake.table.metadata, delete_memory=memory)
     (group,) = deletes.equality_groups(context, task)
-    sets = list(deletes.key_sets(lake.table.access.files, context, group))
+    sets = list(deletes.key_sets(lake.table.operations.files, context, group))
     assert sum(one.rows for one in sets) >= 10_000 and (len(sets) > 1) == (memory < 1 << 20)
     assert all(one.nbytes <= max(memory, 16_000) for one in sets)
-    found = pa.Table.from_batches(read_task(lake.table.access.files, context, task, ["id"]))
+    found = pa.Table.from_batches(read_task(lake.table.operations.files, context, task, ["id"]))
     assert found["id"].to_pylist() == list(range(10_000, 20_000))
 
 
@@ -221,7 +221,7 @@ def test_memory_does_not_grow_with_the_delete_files(tmp_path: Path) -> None:
     tracemalloc.start()
     before = pa.total_allocated_bytes()
     most = 0
-    for batch in read_task(lake.table.access.files, context, task):
+    for batch in read_task(lake.table.operations.files, context, task):
         most = max(most, pa.total_allocated_bytes() - before)
         assert batch.num_rows == 0
     tracemalloc.stop()

@@ -55,7 +55,7 @@ def test_splits_are_the_whole_file_and_positions_stay_right(tmp_path: Path, vers
             number
             for split in splits
             for batch in read_task(
-                lake.table.access.files, ReadContext.of(lake.table.metadata), task, ["id", "_pos"], part=split.part
+                lake.table.operations.files, ReadContext.of(lake.table.metadata), task, ["id", "_pos"], part=split.part
             )
             for number, position in zip(*(c.to_pylist() for c in batch.columns), strict=True)
             if number == position or pytest.fail(f"row {number} at {position}")
@@ -87,7 +87,7 @@ def test_copy_on_write_carries_rows_over(tmp_path: Path, version: int, memory: s
     (old,) = lake.append([*rows(*range(500)), *rows(1, 1, 1)])
     kept = [*rows(*range(2, 500)), *rows(1, 1), *rows(0, name="new")]
     made = lake.write(kept)
-    publish.row_delta(lake.table.access, made, (), removed=[old])
+    publish.row_delta(lake.table.operations, made, (), removed=[old])
     table = lakebed.open(lake.folder, {"lakebed.read.equality-delete-memory": memory})
     first = table.history()[0]
     changes = table.changes(after=first).read_all().to_pylist()
@@ -159,11 +159,11 @@ def test_appends_only_refuses_deletes_unless_told(lake: Lake) -> None:
 def test_a_branch_that_was_rolled_back(lake: Lake) -> None:
     stream = opened(lake)
     (position, _), *_ = drain(stream, None, Limits())
-    access = lake.table.access
+    operations = lake.table.operations
     second = int(lake.table.history()[1].time)
-    base = access.load()
+    base = operations.load()
     ref = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": second}
-    access.commit(base, [], [ref])
+    operations.commit(base, [], [ref])
     assert drained(stream, position) == [["+I1", "-D4"]]
     lake.append(rows(9))
     assert [sorted(b) for b in drained(stream, position)] == [["+I1", "+I9", "-D4"]]
@@ -175,9 +175,9 @@ def test_a_branch_that_was_rolled_back(lake: Lake) -> None:
 def test_an_expired_position_says_so(lake: Lake) -> None:
     stream = opened(lake)
     start = stream.initial()
-    access = lake.table.access
+    operations = lake.table.operations
     third = int(lake.table.history()[2].time)
-    access.commit(access.load(), [], [{"action": "remove-snapshots", "snapshot-ids": [third]}])
+    operations.commit(operations.load(), [], [{"action": "remove-snapshots", "snapshot-ids": [third]}])
     with pytest.raises(DataCleanedError, match="expired"):
         drained(stream, start)
     with pytest.raises(UsageError, match="no position"):

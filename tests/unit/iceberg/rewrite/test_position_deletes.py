@@ -54,7 +54,7 @@ def test_many_delete_files_become_one(tmp_path: Path) -> None:
     newest = made.table.history()[-1]
     assert newest.action == "replace"
     assert newest.summary["removed-position-delete-files"] == "12" and newest.summary["total-position-deletes"] == "12"
-    static = StaticTable.from_metadata(made.table.access.load().location)
+    static = StaticTable.from_metadata(made.table.operations.load().location)
     assert static.scan().to_arrow().num_rows == 28
     again = made.table.rewrite(options=DELETES)
     assert again.files_before == 0 and "one small file alone" in again.skipped[0].reason
@@ -81,7 +81,7 @@ def test_rows_that_delete_nothing_go(tmp_path: Path) -> None:
     made = lake(tmp_path / "t")
     gone = next(task.data for task in made.tasks if task.data.partition == ("a",))
     kinds.replace(
-        made.table.access, int(made.table.history()[-1].time), [gone], made.write([{"id": 1, "part": "a"}], ("a",))
+        made.table.operations, int(made.table.history()[-1].time), [gone], made.write([{"id": 1, "part": "a"}], ("a",))
     )  # fmt: skip
     rows = made.rows()
     made.table.rewrite(options={**DELETES, "rewrite-all": True})
@@ -136,7 +136,7 @@ def test_without_position_deletes_nothing_is_done(version: int, tmp_path: Path) 
 def test_an_upgraded_table_gets_deletion_vectors(tmp_path: Path) -> None:
     made = lake(tmp_path / "t", 2)
     upgrade: TableUpdate = {"action": "upgrade-format-version", "format-version": 3}
-    change_metadata(made.table.access, lambda metadata: ([], [upgrade]))
+    change_metadata(made.table.operations, lambda metadata: ([], [upgrade]))
     rows = made.rows()
     hidden = next(task.data.path for task in made.tasks if task.data.partition == ("a",))
     done = made.table.rewrite(options={**DELETES, "max-files-to-rewrite": 1})

@@ -54,7 +54,7 @@ def target(made: Lake, files: int) -> dict[str, Any]:
 
 def rows_of(made: Lake, task: FileTask) -> pa.Table:
     context = ReadContext.of(made.table.metadata)
-    return pa.Table.from_batches(read_task(made.table.access.files, context, task))
+    return pa.Table.from_batches(read_task(made.table.operations.files, context, task))
 
 
 def staged(made: Lake) -> list[Path]:

@@ -300,7 +300,7 @@ def test_a_sort_beyond_memory_is_the_same_sort(tmp_path: Path, monkeypatch: pyte
     for number in range(6):
         made.append(some(20_000 * number, 20_000))
     before = made.rows()
-    planned = IcebergRewrite.planned(made.table.access, "main", None, {"sort-order": "x, id"})
+    planned = IcebergRewrite.planned(made.table.operations, "main", None, {"sort-order": "x, id"})
     real = rewrite_tasks.sorted_batches
     monkeypatch.setattr(rewrite_tasks, "sorted_batches", lambda batches, keys, memory: real(batches, keys, 1 << 20))
     planned.run()
@@ -373,7 +373,7 @@ def test_dead_equality_deletes_go_without_a_rewrite(tmp_path: Path) -> None:
     made.delete_equal([{"id": 99}], ("p",), bounds=False)  # 3: after the file of 2
     metadata = made.table.metadata
     old = [task.data for task in made.tasks if task.data.partition == ("p",)]
-    kinds.replace(made.table.access, metadata.head().snapshot_id, old, made.write(some(10, 2, "p"), ("p",)))  # type: ignore[union-attr]
+    kinds.replace(made.table.operations, metadata.head().snapshot_id, old, made.write(some(10, 2, "p"), ("p",)))  # type: ignore[union-attr]
     made.append(some(20, 2, "p"), ("p",))  # 5
     made.delete_equal([{"id": 99}], ("p",), bounds=False)  # 6: needed by the file of 5
     result = made.table.rewrite(options={"remove-dangling-deletes": True, "rewrite-all": False})
@@ -411,7 +411,7 @@ def test_global_equality_deletes_are_held_by_any_older_file(tmp_path: Path) -> N
 
 
 def planned(made: Lake, **options: Any) -> IcebergRewrite:
-    return IcebergRewrite.planned(made.table.access, "main", None, {**SMALL, **options})
+    return IcebergRewrite.planned(made.table.operations, "main", None, {**SMALL, **options})
 
 
 def test_an_equality_delete_made_meanwhile_holds(tmp_path: Path) -> None:
@@ -442,11 +442,11 @@ def _equality_delete(made: Lake) -> None:
 
 
 def _overwrite(made: Lake) -> None:
-    kinds.overwrite(made.table.access, made.write(some(500, 2)))
+    kinds.overwrite(made.table.operations, made.write(some(500, 2)))
 
 
 def _remove(made: Lake) -> None:
-    kinds.row_delta(made.table.access, (), (), removed=[made.tasks[0].data])
+    kinds.row_delta(made.table.operations, (), (), removed=[made.tasks[0].data])
 
 
 def _rewrite(made: Lake) -> None:
@@ -638,13 +638,13 @@ def test_lost_rows_are_found_before_the_commit(tmp_path: Path, monkeypatch: pyte
 
 def test_after_an_unknown_outcome_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = of_parts(tmp_path, "ab", properties={"commit.status-check.num-retries": "0"})
-    access = made.table.access
+    operations = made.table.operations
 
     def lost(*arguments: Any) -> Any:
         raise OutcomeUnknownError
 
     run = planned(made)
-    monkeypatch.setattr(type(access), "commit", lost)
+    monkeypatch.setattr(type(operations), "commit", lost)
     with pytest.raises(CommitUnknownError):
         run.run()
     monkeypatch.undo()

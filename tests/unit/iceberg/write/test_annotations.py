@@ -169,7 +169,7 @@ def shredded(made: Lake, first: int) -> DataFile:
     values = [{"metadata": b"\x01\0\0", "value": None, "typed_value": number} for number in range(100)]
     ids = list(range(first, first + 100))
     path = f"{made.table.location}/data/{first}.parquet"
-    with made.table.access.files.open_output(path) as out:
+    with made.table.operations.files.open_output(path) as out:
         file = AnnotatedFile(out, {2: variant()})
         with pq.ParquetWriter(file, schema, store_schema=False, compression="zstd") as writer:
             writer.write_table(pa.table([ids, values, ids, [1] * 100], schema=schema))
@@ -177,14 +177,14 @@ def shredded(made: Lake, first: int) -> DataFile:
         file.finish()
     counts = dict.fromkeys((1, 2, ROW_ID.field_id, LAST_UPDATED.field_id), 100)
     metrics = Metrics({}, counts, dict.fromkeys(counts, 0), {}, {}, {})
-    size = made.table.access.files.size(path)
+    size = made.table.operations.files.size(path)
     return DataFile(path, "PARQUET", 0, (), 100, size, split_offsets=(4,), metrics=metrics)
 
 
 def test_shredded_variants_are_joined_but_not_decoded(tmp_path: Path) -> None:
     """Bytes that are only moved need not be understood."""
     made = lake(tmp_path / "t", Schema(*EVERYWHERE.fields[:2]))
-    kinds.append(made.table.access, [shredded(made, 0), shredded(made, 100)])
+    kinds.append(made.table.operations, [shredded(made, 0), shredded(made, 100)])
     with pytest.raises(UnsupportedError, match="shredded") as refused:
         made.table.rewrite(options={"rewrite-all": True, "lakebed.rewrite.concat-min-row-group-bytes": 1 << 40})
     assert "concat-min-row-group-bytes" in refused.value.todo

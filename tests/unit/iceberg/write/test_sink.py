@@ -44,11 +44,11 @@ def held(table: IcebergTable) -> list[tuple[Any, ...]]:
 
 def tasks_of(table: IcebergTable) -> list[Any]:
     metadata = table.metadata
-    return list(scan_tasks(table.access.files, metadata, metadata.head()))
+    return list(scan_tasks(table.operations.files, metadata, metadata.head()))
 
 
 def pyiceberg_rows(table: IcebergTable) -> list[tuple[Any, ...]]:
-    found = StaticTable.from_metadata(table.access.load().location).scan().to_arrow()
+    found = StaticTable.from_metadata(table.operations.load().location).scan().to_arrow()
     return sorted(tuple(row.values()) for row in found.to_pylist())
 
 
@@ -265,7 +265,7 @@ def test_callbacks_are_called_after_each_commit(tmp_path: Path) -> None:
 def test_an_overwrite_of_a_table_without_partitions_takes_files_of_older_specs_too(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t", SCHEMA, [("part", "identity")], 2)
     table.write(rows((1, "a", 1), (2, "b", 2)))
-    base = table.access.load()
+    base = table.operations.load()
     document = dict(base.metadata.document)
     specs = [*document["partition-specs"], {"spec-id": 1, "fields": []}]
     document |= {"partition-specs": specs, "default-spec-id": 1}

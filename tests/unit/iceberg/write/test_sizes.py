@@ -55,8 +55,8 @@ def skewed(rows: int = ROWS, seed: int = 1) -> pa.Table:
 def files_of(table: IcebergTable) -> dict[tuple[Any, ...], list[DataFile]]:
     metadata = table.metadata
     found: dict[tuple[Any, ...], list[DataFile]] = defaultdict(list)
-    for task in scan_tasks(table.access.files, metadata, metadata.head()):
-        assert task.data.size == table.access.files.size(task.data.path)
+    for task in scan_tasks(table.operations.files, metadata, metadata.head()):
+        assert task.data.size == table.operations.files.size(task.data.path)
         found[task.data.partition].append(task.data)
     return found
 

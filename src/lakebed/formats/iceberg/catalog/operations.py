@@ -64,14 +64,14 @@ class TableOperations(Protocol):
         ...
 
 
-def refuse_writing(access: TableOperations, base: Loaded) -> None:
+def refuse_writing(operations: TableOperations, base: Loaded) -> None:
     """UnsupportedError for a table that may not be changed, or that wants new files where it may not touch anything or
     named by code of its own; asked before the first of them is written."""
-    access.refuse_changes(base)
+    operations.refuse_changes(base)
     location, properties = base.metadata.location, base.metadata.properties
     refuse_location_provider(location, properties)
-    access.files.place(data_folder(location, properties))
-    access.files.place(metadata_folder(location, properties))
+    operations.files.place(data_folder(location, properties))
+    operations.files.place(metadata_folder(location, properties))
 
 
 def check(base: Loaded, requirements: Sequence[TableRequirement]) -> None:

@@ -10,47 +10,52 @@ from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.snapshot import Position, snapshot_at
 
 
-def create_tag(access: TableOperations, name: str, position: Position, branch: str) -> int:
+def create_tag(operations: TableOperations, name: str, position: Position, branch: str) -> int:
     """Name a snapshot, the head of the branch when none is given; the snapshot's id.
 
     UsageError for a name that is taken, NotInHistoryError without a snapshot.
     """
-    return _create(access, name, position, branch, "tag")
+    return _create(operations, name, position, branch, "tag")
 
 
-def create_branch(access: TableOperations, name: str, position: Position, branch: str) -> int:
+def create_branch(operations: TableOperations, name: str, position: Position, branch: str) -> int:
     """Start a branch at a snapshot, the head of another branch when none is given; the snapshot's id."""
-    return _create(access, name, position, branch, "branch")
+    return _create(operations, name, position, branch, "branch")
 
 
-def delete_ref(access: TableOperations, name: str, is_branch: bool) -> None:
+def delete_ref(operations: TableOperations, name: str, is_branch: bool) -> None:
     """Remove a tag or branch; NotInHistoryError when there is none. `main` cannot go."""
     word = "branch" if is_branch else "tag"
     if name == MAIN:
-        raise UsageError("the branch 'main' cannot be removed", table=access.name)
+        raise UsageError("the branch 'main' cannot be removed", table=operations.name)
 
     def decide(metadata: TableMetadata) -> MetadataChange:
         ref = metadata.refs.get(name)
         if ref is None or ref.is_branch != is_branch:
             known = ", ".join(sorted(r.name for r in metadata.refs.values() if r.is_branch == is_branch)) or "none"
             raise NotInHistoryError(
-                f"there is no {word} {name!r}", table=access.name, instant=f"{word}:{name}", todo=f"There are: {known}"
+                f"there is no {word} {name!r}",
+                table=operations.name,
+                instant=f"{word}:{name}",
+                todo=f"There are: {known}",
             )
         return [ref_is(name, ref.snapshot_id)], [{"action": "remove-snapshot-ref", "ref-name": name}]
 
-    change_metadata(access, decide)
+    change_metadata(operations, decide)
 
 
-def _create(access: TableOperations, name: str, position: Position, branch: str, word: str) -> int:
+def _create(operations: TableOperations, name: str, position: Position, branch: str, word: str) -> int:
     found: list[int] = []
 
     def decide(metadata: TableMetadata) -> MetadataChange:
         if name in metadata.refs:
             there = "branch" if metadata.refs[name].is_branch else "tag"
-            raise UsageError(f"there is a {there} {name!r} already", table=access.name, todo="Delete it first")
+            raise UsageError(f"there is a {there} {name!r} already", table=operations.name, todo="Delete it first")
         snapshot = snapshot_at(metadata, position, branch)
         if snapshot is None:
-            raise NotInHistoryError(f"there is no snapshot to {word}", table=access.name, todo="Commit something first")
+            raise NotInHistoryError(
+                f"there is no snapshot to {word}", table=operations.name, todo="Commit something first"
+            )
         found[:] = [snapshot.snapshot_id]
         update = {
             "action": "set-snapshot-ref",
@@ -60,5 +65,5 @@ def _create(access: TableOperations, name: str, position: Position, branch: str,
         }
         return [ref_is(name, None)], [update]
 
-    change_metadata(access, decide)
+    change_metadata(operations, decide)
     return found[0]

@@ -30,18 +30,18 @@ _NOTHING = CommitResult("", Outcome.SKIPPED)
 
 
 def append(
-    access: TableOperations, added: Sequence[DataFile], *, branch: str = MAIN, properties: Mapping[str, str] = {},
+    operations: TableOperations, added: Sequence[DataFile], *, branch: str = MAIN, properties: Mapping[str, str] = {},
     options: Mapping[str, str] = {},
 ) -> CommitResult:  # fmt: skip
     """Add data files. Never conflicts; nothing is committed when there are none."""
     if not added:
         return _NOTHING
     change = Change(added_data=tuple(added))
-    return commit_snapshot(access, lambda a: change.produce(a, "append"), branch, properties, options)
+    return commit_snapshot(operations, lambda a: change.produce(a, "append"), branch, properties, options)
 
 
 def overwrite(
-    access: TableOperations, added: Sequence[DataFile], drop: Drop = None, *, branch: str = MAIN,
+    operations: TableOperations, added: Sequence[DataFile], drop: Drop = None, *, branch: str = MAIN,
     properties: Mapping[str, str] = {}, options: Mapping[str, str] = {}, dynamic: bool = False,
 ) -> CommitResult:  # fmt: skip
     """Replace all files (`drop` None), or those of some partitions, by new ones.
@@ -59,11 +59,11 @@ def overwrite(
             made.summary["replace-partitions"] = "true"
         return made
 
-    return commit_snapshot(access, produce, branch, properties, options)
+    return commit_snapshot(operations, produce, branch, properties, options)
 
 
 def row_delta(
-    access: TableOperations, added: Sequence[DataFile], deletes: Sequence[DeleteFile], *,
+    operations: TableOperations, added: Sequence[DataFile], deletes: Sequence[DeleteFile], *,
     removed: Iterable[DataFile | DeleteFile] = (), start_snapshot_id: int | None = None,
     referenced: Collection[str] = (), touched: conflicts.Touched | None = None,
     touched_deletes: conflicts.Touched | None = None, branch: str = MAIN, properties: Mapping[str, str] = {},
@@ -93,11 +93,11 @@ def row_delta(
         only_deletes = not added and (deletes or change.removed_data)
         return change.produce(attempt, "append" if only_adds else "delete" if only_deletes else "overwrite")
 
-    return commit_snapshot(access, produce, branch, properties, options)
+    return commit_snapshot(operations, produce, branch, properties, options)
 
 
 def replace(
-    access: TableOperations, start_snapshot_id: int | None, removed: Iterable[DataFile | DeleteFile],
+    operations: TableOperations, start_snapshot_id: int | None, removed: Iterable[DataFile | DeleteFile],
     added: Sequence[DataFile], properties: Mapping[str, str] = {}, *, starting_sequence_number: bool = True,
     added_deletes: Sequence[DeleteFile] = (), branch: str = MAIN, options: Mapping[str, str] = {},
 ) -> CommitResult:  # fmt: skip
@@ -128,7 +128,7 @@ def replace(
         made = change.produce(attempt, "replace", number)
         return made
 
-    return commit_snapshot(access, produce, branch, properties, options)
+    return commit_snapshot(operations, produce, branch, properties, options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def _nothing_more(metadata: TableMetadata, snapshot: Document) -> Sequence[Table
 
 
 def commit_snapshot(
-    access: TableOperations, produce: Producer, branch: str = MAIN, properties: Mapping[str, str] = {},
+    operations: TableOperations, produce: Producer, branch: str = MAIN, properties: Mapping[str, str] = {},
     options: Mapping[str, str] = {}, stage_only: bool = False, also: Also = _nothing_more,
 ) -> CommitResult:  # fmt: skip
     """One new snapshot at the head of a branch, which is made when it does not exist yet.
@@ -60,36 +60,36 @@ def commit_snapshot(
     snapshot without moving the branch. `also` gives updates that are published with the snapshot, or not at all.
     Raises CommitConflictError, CommitUnknownError.
     """
-    commit = _Commit(access, produce, branch, properties, options, stage_only, also)
-    snapshot_id = with_retries(commit.attempt, commit.policy, access.name)
+    commit = _Commit(operations, produce, branch, properties, options, stage_only, also)
+    snapshot_id = with_retries(commit.attempt, commit.policy, operations.name)
     return CommitResult(str(snapshot_id), Outcome.COMMITTED)
 
 
 def change_metadata(
-    access: TableOperations, decide: Callable[[TableMetadata], MetadataChange],
+    operations: TableOperations, decide: Callable[[TableMetadata], MetadataChange],
     options: Mapping[str, str] = {},
 ) -> Loaded:  # fmt: skip
     """Changes of the metadata alone: `decide` gives requirements and updates for what it sees, anew for each attempt.
 
     Without updates nothing is committed. Raises CommitConflictError, CommitUnknownError.
     """
-    first = access.load()
-    access.refuse_changes(first)
+    first = operations.load()
+    operations.refuse_changes(first)
     policy = retry_policy(opt.properties(first.metadata.properties, options))
 
     def attempt(number: int) -> Won[Loaded] | Lost:
-        base = access.load()
+        base = operations.load()
         requirements, updates = decide(base.metadata)
         if not updates:
             return Won(base)
         try:
-            return Won(access.commit(base, [*same_table(base.metadata), *requirements], updates))
+            return Won(operations.commit(base, [*same_table(base.metadata), *requirements], updates))
         except LostRaceError as lost:
             return Lost(str(lost))
         except OutcomeUnknownError as error:
-            raise _unknown(access, error) from error
+            raise _unknown(operations, error) from error
 
-    return with_retries(attempt, policy, access.name)
+    return with_retries(attempt, policy, operations.name)
 
 
 def retry_policy(options: Options) -> RetryPolicy:
@@ -102,14 +102,14 @@ class _Commit:
     """One commit over all its attempts."""
 
     def __init__(
-        self, access: TableOperations, produce: Producer, branch: str, properties: Mapping[str, str],
+        self, operations: TableOperations, produce: Producer, branch: str, properties: Mapping[str, str],
         options: Mapping[str, str], stage_only: bool, also: Also,
     ) -> None:  # fmt: skip
-        self._access, self._produce, self._branch, self._also = access, produce, branch, also
+        self._access, self._produce, self._branch, self._also = operations, produce, branch, also
         self._properties, self._given, self._stage_only = properties, options, stage_only
         self._work = Work()
-        self._base: Loaded | None = access.load()
-        access.refuse_changes(self._base)
+        self._base: Loaded | None = operations.load()
+        operations.refuse_changes(self._base)
         self._id = _new_snapshot_id(self._base.metadata)
         self.policy = retry_policy(self._options(self._base.metadata))
 
@@ -184,9 +184,9 @@ class _Commit:
         return opt.properties(metadata.properties, self._given)
 
 
-def _unknown(access: TableOperations, error: Exception) -> CommitUnknownError:
+def _unknown(operations: TableOperations, error: Exception) -> CommitUnknownError:
     return CommitUnknownError(
-        "it is not known whether the commit landed", table=access.name, why=str(error),
+        "it is not known whether the commit landed", table=operations.name, why=str(error),
         todo="Its files are kept. Look at table.history() before you commit again; what it left behind, the removal of "
         "orphan files takes away",
     )  # fmt: skip

@@ -31,13 +31,13 @@ _DAY_MS = 86_400_000
 _DEFAULT_AGE_MS, _LEAST_AGE_MS = 3 * _DAY_MS, _DAY_MS
 
 
-def remove_orphans(access: TableOperations, options: Options, dry_run: bool) -> ExpireResult:
+def remove_orphans(operations: TableOperations, options: Options, dry_run: bool) -> ExpireResult:
     """Remove orphan files older than `orphan-files-older-than`; younger ones are named in `kept`.
 
     UsageError when a file's path is known under another scheme or host (`prefix-mismatch-mode`).
     """
-    start = access.load()
-    now = clock.now_ms() if dry_run else certain_ms(access.files, start.metadata)
+    start = operations.load()
+    now = clock.now_ms() if dry_run else certain_ms(operations.files, start.metadata)
     given = options[mine.ORPHANS_OLDER_THAN]
     before = now - _DEFAULT_AGE_MS if given is None else given
     if before > now - _LEAST_AGE_MS:
@@ -45,12 +45,12 @@ def remove_orphans(access: TableOperations, options: Options, dry_run: bool) -> 
             f"option {mine.ORPHANS_OLDER_THAN.key!r} leaves less than 24 hours", key=mine.ORPHANS_OLDER_THAN.key,
             why="files of writers at work would be taken for orphans", todo="Give a time at least a day ago",
         )  # fmt: skip
-    refuse_without_gc(access, start.metadata, options)
+    refuse_without_gc(operations, start.metadata, options)
     folder = options[mine.LOCATION] or start.metadata.location
-    files = _reaching(access, folder)
+    files = _reaching(operations, folder)
     there = [path for path, _ in files.walk(folder)]
-    loaded = access.load()
-    known = _Known(_referenced(access.files, loaded), options)
+    loaded = operations.load()
+    known = _Known(_referenced(operations.files, loaded), options)
     names = {field.name for spec in loaded.metadata.specs.values() for field in spec.fields}
     orphans: list[str] = []
     kept: list[Skipped] = []
@@ -60,7 +60,7 @@ def remove_orphans(access: TableOperations, options: Options, dry_run: bool) -> 
         written = _modified_ms(files, path)
         if written is None or written >= before:
             kept.append(Skipped(inside(folder, path), f"it is not older than {iso_time(before)}"))
-        elif known.elsewhere(path, access.name):
+        elif known.elsewhere(path, operations.name):
             kept.append(Skipped(inside(folder, path), "its path is known under another scheme or host"))
         else:
             orphans.append(path)
@@ -93,20 +93,20 @@ def _remove_staging_folders(
                 files.remove_empty(entry.path)
 
 
-def _reaching(access: TableOperations, folder: str) -> Files:
+def _reaching(operations: TableOperations, folder: str) -> Files:
     """The table's files, and those below the folder that the caller named.
 
     UsageError for the table's own folder by another name: the metadata knows its files under their own.
     """
-    files = access.files
+    files = operations.files
     if files.reaches(folder):
         return files
-    place, root = parse_location(folder), files.local_path(access.load().metadata.location)
+    place, root = parse_location(folder), files.local_path(operations.load().metadata.location)
     if place.is_local and root is not None:
         here, there = os.path.realpath(root), os.path.realpath(place.text)
         if is_below(here, there) or is_below(there, here):
             raise UsageError(
-                f"{folder} is the table's own folder by another name", table=access.name,
+                f"{folder} is the table's own folder by another name", table=operations.name,
                 why="the metadata knows its files under their own names, so each would be taken for an orphan",
                 todo="Give the folder as the metadata spells it, or no location",
             )  # fmt: skip

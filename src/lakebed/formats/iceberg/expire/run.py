@@ -53,43 +53,43 @@ class ExpirePlan:
         return (*found, *(f"branch or tag {name} goes: its snapshot is too old" for name in self.refs))
 
 
-def expire(access: TableOperations, options: Options, dry_run: bool) -> ExpireResult:
+def expire(operations: TableOperations, options: Options, dry_run: bool) -> ExpireResult:
     """Expire snapshots by the options, the refs' rules and the table's properties, and remove their files.
 
     A file that cannot be removed is named in `kept`; the snapshots are expired all the same.
     """
-    start = access.load().metadata
-    refuse_without_gc(access, start, options)
+    start = operations.load().metadata
+    refuse_without_gc(operations, start, options)
     now = clock.now_ms()
-    first = plan_expiry(start, options, now, access.name)
+    first = plan_expiry(start, options, now, operations.name)
     if (first.snapshots or first.refs) and not dry_run:  # something would go: not because our clock is ahead
-        now = certain_ms(access.files, start)
+        now = certain_ms(operations.files, start)
     plans: list[tuple[TableMetadata, ExpirePlan]] = []
 
     def decide(metadata: TableMetadata) -> MetadataChange:
-        plan = plan_expiry(metadata, options, now, access.name)
+        plan = plan_expiry(metadata, options, now, operations.name)
         if options[mine.CLEAN_METADATA]:
-            plan = with_unused(access.files, metadata, plan)
+            plan = with_unused(operations.files, metadata, plan)
         plans.append((metadata, plan))
         requirements, updates = _words(metadata, plan)
         return requirements, [] if dry_run else updates
 
-    change_metadata(access, decide, _texts(options))
+    change_metadata(operations, decide, _texts(options))
     before, plan = plans[-1]
     unneeded: list[str] = []
 
     def look() -> None:
-        unneeded.extend(unreachable(access.files, before, set(plan.snapshots)) if plan.snapshots else ())
+        unneeded.extend(unreachable(operations.files, before, set(plan.snapshots)) if plan.snapshots else ())
 
     notes = plan.notes
     if dry_run:
         look()
     else:
         notes += afterwards("files that only the expired snapshots had stay until orphan files are removed", look)
-    stays = outside(access.files, unneeded)
+    stays = outside(operations.files, unneeded)
     beyond = {one.what for one in stays}
     gone = [path for path in unneeded if path not in beyond]
-    kept = (*plan.kept, *stays, *(() if dry_run else _remove(access.files, gone)))
+    kept = (*plan.kept, *stays, *(() if dry_run else _remove(operations.files, gone)))
     paths = tuple(inside(before.location, path) for path in gone)
     return ExpireResult(tuple(map(str, plan.snapshots)), paths, kept, dry_run, notes)
 
@@ -267,11 +267,11 @@ def outside(files: Files, paths: Sequence[str]) -> list[Skipped]:
     return [Skipped(path, why) for path in paths if not files.reaches(path)]
 
 
-def refuse_without_gc(access: TableOperations, metadata: TableMetadata, options: Options) -> None:
+def refuse_without_gc(operations: TableOperations, metadata: TableMetadata, options: Options) -> None:
     """UnsupportedError for a table whose files may not be deleted."""
     if not opt.properties(metadata.properties, _texts(options))[opt.GC_ENABLED]:
         raise UnsupportedError(
-            "the files of this table may not be deleted", table=access.name, why="gc.enabled is false",
+            "the files of this table may not be deleted", table=operations.name, why="gc.enabled is false",
             todo="Other tables may share its files. Set gc.enabled=true only if none does",
         )  # fmt: skip
 

@@ -71,16 +71,16 @@ def rewrite_what(options: Mapping[str, object]) -> tuple[str, dict[str, object]]
 
 
 def rewrite_manifests(
-    access: TableOperations, branch: str, options: Mapping[str, object], dry_run: bool
+    operations: TableOperations, branch: str, options: Mapping[str, object], dry_run: bool
 ) -> RewriteResult:
     """Rewrite the manifests of one spec. UsageError for a spec that the table does not have.
 
     The result counts manifests and their bytes.
     """
     given = OPTIONS.parse(options)
-    metadata = access.load().metadata
+    metadata = operations.load().metadata
     head = metadata.head(branch)
-    groups = _groups(metadata, manifests_of(access.files, metadata, head) if head else [], given)
+    groups = _groups(metadata, manifests_of(operations.files, metadata, head) if head else [], given)
     before = [m for group in groups if group.is_worth_it for m in group.manifests]
     skipped = tuple(
         Skipped(m.path, "it would become one manifest again")
@@ -103,7 +103,7 @@ def rewrite_manifests(
         }  # fmt: skip
         return Produced("replace", [*made, *kept], {key: str(value) for key, value in counts.items()})
 
-    done = commit_snapshot(access, produce, branch, {}, given.raw)
+    done = commit_snapshot(operations, produce, branch, {}, given.raw)
     return RewriteResult(
         len(before), len(made), size, sum(m.length for m in made), len(groups), skipped, instants=(done.instant,)
     )

@@ -59,8 +59,8 @@ _VECTORS = 1000
 
 
 def rewrite_position_deletes(
-    access: TableOperations, branch: str, where: Where, given: Mapping[str, object], commit_options: Mapping[str, str],
-    dry_run: bool, engine: Engine | None,
+    operations: TableOperations, branch: str, where: Where, given: Mapping[str, object],
+    commit_options: Mapping[str, str], dry_run: bool, engine: Engine | None,
 ) -> RewriteResult:  # fmt: skip
     """Rewrite the position delete files of a branch in one REPLACE snapshot; the rows of the table stay as they are.
 
@@ -69,19 +69,19 @@ def rewrite_position_deletes(
     out of range, CommitConflictError when others rewrote or removed the same delete files meanwhile.
     """
     options = OPTIONS.parse(given)
-    metadata = access.load().metadata
+    metadata = operations.load().metadata
     branch = options[opt.BRANCH] if options.given(opt.BRANCH) else branch
     snapshot = metadata.head(branch)
     pruning = Pruning.of(parse_where(where, predicate_schema(ReadContext.of(metadata))), metadata.schema)
     rules = _rules(options, metadata)
     granularity = options[GRANULARITY] or metadata.properties.get("write.delete.granularity", "partition")
-    deletes = list(_position_deletes(access.files, metadata, snapshot, pruning))
+    deletes = list(_position_deletes(operations.files, metadata, snapshot, pruning))
     planned = _planned(deletes, metadata, rules, granularity)
     result = _predicted(planned, dry_run)
     if dry_run or not planned.plan.groups or snapshot is None:
         return result
-    tasks = _tasks(access.files, metadata, snapshot, planned)
-    runner = _Runner(access.files, DeleteWriter.of(access.files, metadata, granularity), rules.sizes)
+    tasks = _tasks(operations.files, metadata, snapshot, planned)
+    runner = _Runner(operations.files, DeleteWriter.of(operations.files, metadata, granularity), rules.sizes)
     made: list[DeleteFile] = []
     try:
         for done in (engine or LocalEngine()).map(runner, tasks):
@@ -89,17 +89,17 @@ def rewrite_position_deletes(
             if done.error is not None:
                 raise done.error
     except BaseException:
-        _remove(access.files, made)
+        _remove(operations.files, made)
         raise
     removed = [file for task in tasks for file in task.deletes]
     try:
         instant = kinds.replace(
-            access, snapshot.snapshot_id, removed, (), added_deletes=made, branch=branch, options=commit_options
+            operations, snapshot.snapshot_id, removed, (), added_deletes=made, branch=branch, options=commit_options
         ).instant
     except CommitUnknownError:
         raise
     except Exception:  # an interrupt says nothing of the outcome: the files are left to orphan removal then
-        _remove(access.files, made)
+        _remove(operations.files, made)
         raise
     return replace(
         result, files_after=len(made), bytes_after=sum(map(_bytes, made)), instants=(instant,),

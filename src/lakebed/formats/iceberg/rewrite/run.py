@@ -50,7 +50,7 @@ from lakebed.model.upkeep import RewriteResult, Skipped
 class IcebergRewrite:
     """A planned rewrite of one branch. `snapshot` is the one that was planned from, None for an empty table."""
 
-    access: TableOperations
+    operations: TableOperations
     metadata: TableMetadata
     snapshot: Snapshot | None
     branch: str
@@ -65,7 +65,7 @@ class IcebergRewrite:
     @classmethod
     @looks_again
     def planned(
-        cls, access: TableOperations, branch: str, where: Where, given: Mapping[str, object],
+        cls, operations: TableOperations, branch: str, where: Where, given: Mapping[str, object],
         commit_options: Mapping[str, str] = {}, delete_memory: int = DELETE_MEMORY,
     ) -> IcebergRewrite:  # fmt: skip
         """Decide what to do; nothing is changed. `where` chooses files that may hold a matching row; they are
@@ -76,7 +76,7 @@ class IcebergRewrite:
         NotInHistoryError for a branch that is not there.
         """
         options = opt.parse(given)
-        metadata = access.load().metadata
+        metadata = operations.load().metadata
         branch = options[opt.BRANCH] if options.given(opt.BRANCH) else branch
         snapshot = metadata.head(branch)
         rules = opt.plan_rules(options, metadata.properties, metadata.default_spec_id, metadata.specs.keys())
@@ -88,12 +88,14 @@ class IcebergRewrite:
         if snapshot is None:
             nothing = Plan((), ())
             return cls(
-                access, metadata, None, branch, options, rules, nothing, None, order, commit_options, context
+                operations, metadata, None, branch, options, rules, nothing, None, order, commit_options, context
             )  # fmt: skip
         overlap = order.first if order is not None and rules.overlap_depth is not None else None
-        live = LiveFiles.of(access.files, metadata, snapshot, pruning, overlap)
+        live = LiveFiles.of(operations.files, metadata, snapshot, pruning, overlap)
         plan = plan_groups(live.table, rules)
-        planned = cls(access, metadata, snapshot, branch, options, rules, plan, live, order, commit_options, context)
+        planned = cls(
+            operations, metadata, snapshot, branch, options, rules, plan, live, order, commit_options, context
+        )
         if plan.groups:  # what cannot be written is refused now, so that a dry run promises nothing that a run refuses
             planned.router()
             planned.target()
@@ -115,7 +117,7 @@ class IcebergRewrite:
         spec, order = self.metadata.specs[self.rules.output_spec], self.order
         lineage = self.metadata.format_version >= 3
         return WriteTarget.of(
-            self.access.files, self.metadata, spec.spec_id, lineage, order.id if order is not None else None
+            self.operations.files, self.metadata, spec.spec_id, lineage, order.id if order is not None else None
         )
 
     def run(self, dry_run: bool = False, engine: Engine | None = None) -> RewriteResult:
@@ -147,7 +149,7 @@ class IcebergRewrite:
     def dead_deletes(self, removed: Sequence[DataFile]) -> list[DeleteFile]:
         """The delete files that nothing needs once these data files are gone."""
         assert self.snapshot is not None  # there is one
-        files, metadata = self.access.files, self.metadata
+        files, metadata = self.operations.files, self.metadata
         data, deletes = kept_manifests(metadata, manifests_of(files, metadata, self.snapshot), None)
         found = list(live_deletes(files, metadata, deletes))
         if not found:
@@ -159,7 +161,7 @@ class IcebergRewrite:
         """One REPLACE snapshot; its id."""
         assert self.snapshot is not None  # there is one
         return kinds.replace(
-            self.access, self.snapshot.snapshot_id, [*removed, *deletes], added, branch=self.branch,
+            self.operations, self.snapshot.snapshot_id, [*removed, *deletes], added, branch=self.branch,
             starting_sequence_number=self.options[opt.STARTING_SEQUENCE], options=self.commit_options,
         ).instant  # fmt: skip
 
@@ -258,7 +260,7 @@ class _Run:
     def _drop_dead_deletes(self) -> None:
         """One commit more, without the delete files that the rewritten data files needed."""
         done = self._rewrite
-        again = IcebergRewrite.planned(done.access, done.branch, None, done.options.raw, done.commit_options)
+        again = IcebergRewrite.planned(done.operations, done.branch, None, done.options.raw, done.commit_options)
         dead = again.dead_deletes(())
         if dead:
             self._instants.append(again.commit([], dead, []))
@@ -299,7 +301,7 @@ class _Run:
         """Remove what groups wrote, as far as the store lets us."""
         paths = [one.path for group in groups for one in group.files]
         try:
-            self._rewrite.access.files.delete_many(paths)
+            self._rewrite.operations.files.delete_many(paths)
         except (StorageError, OSError):
             return  # orphans, which upkeep finds; the error that brought us here is the one to tell
 

@@ -46,7 +46,7 @@ class Committer:
     """Commits the messages of one write. `key_schema` are the columns that changes go by; `properties` are options of
     the call that lie over the table's."""
 
-    access: TableOperations
+    operations: TableOperations
     settings: WriteSettings
     mode: Mode
     branch: str
@@ -71,7 +71,7 @@ class Committer:
             return remembering(metadata, self.branch, self.user, identifier, snapshot)
 
         try:
-            result = commit_snapshot(self.access, produce, self.branch, summary, self.properties, also=remembered)
+            result = commit_snapshot(self.operations, produce, self.branch, summary, self.properties, also=remembered)
         except _ReplayedError:
             produce.discard()
             notes = afterwards("files of the replay stay", lambda: self.remove(messages))
@@ -92,8 +92,8 @@ class Committer:
         paths += [file.path for message in messages if message.deletes for file in message.deletes.added]
         if not paths:
             return
-        held = held_files(self.access, paths)
-        self.access.files.delete_many([path for path in dict.fromkeys(paths) if path not in held])
+        held = held_files(self.operations, paths)
+        self.operations.files.delete_many([path for path in dict.fromkeys(paths) if path not in held])
 
     def find_deletes(
         self, metadata: TableMetadata, head: Snapshot | None, messages: Sequence[IcebergMessage], engine: Engine
@@ -123,7 +123,7 @@ class Committer:
         return self._finder(metadata, engine).whole_files(ByPredicate(predicate), head)
 
     def _finder(self, metadata: TableMetadata, engine: Engine) -> RowFinder:
-        return RowFinder(self.access.files, metadata, self.settings.granularity, engine)
+        return RowFinder(self.operations.files, metadata, self.settings.granularity, engine)
 
     def _by_key(self, metadata: TableMetadata, messages: Sequence[IcebergMessage]) -> ByKey | None:
         staged = [one for message in messages for one in message.keys]
@@ -140,7 +140,7 @@ class Committer:
         if not self.callbacks or result.snapshot_id is None:
             return result
         commit = Committed(
-            self.access.name, result.snapshot_id, self.user, identifier, str(self.mode),
+            self.operations.name, result.snapshot_id, self.user, identifier, str(self.mode),
             added_files=tuple(file.path for file in added), properties=dict(self.settings.summary),
         )  # fmt: skip
         notes = call_each(self.callbacks, lambda callback: callback.call(commit))
@@ -164,7 +164,7 @@ class _Produce:
             self.deletes, self.found_on = self.messages[0].deletes, self.messages[0].planned_on
         else:  # each was planned without the others
             planned = [file.path for m in self.messages if m.deletes is not None for file in m.deletes.added]
-            self.committer.access.files.delete_many(sorted(set(planned)))
+            self.committer.operations.files.delete_many(sorted(set(planned)))
 
     def __call__(self, attempt: Attempt) -> Produced:
         committer = self.committer
@@ -187,7 +187,7 @@ class _Produce:
         """Remove the delete files that were written."""
         if self.deletes is not None and self.deletes.added:
             with suppress(LakebedError):
-                self.committer.access.files.delete_many(sorted({file.path for file in self.deletes.added}))
+                self.committer.operations.files.delete_many(sorted({file.path for file in self.deletes.added}))
         self.deletes = None
 
     def _find(self, attempt: Attempt) -> None:

@@ -51,7 +51,7 @@ class IcebergSink:
 
     def __init__(
         self,
-        access: TableOperations,
+        operations: TableOperations,
         metadata: TableMetadata,
         settings: WriteSettings,
         mode: Mode,
@@ -59,14 +59,20 @@ class IcebergSink:
         commit_user: str | None = None,
         callbacks: Sequence[CommitCallback] = (),
     ) -> None:
-        self.access, self.metadata, self.settings, self.mode, self.branch = access, metadata, settings, mode, branch
+        self.operations, self.metadata, self.settings, self.mode, self.branch = (
+            operations,
+            metadata,
+            settings,
+            mode,
+            branch,
+        )
         self.commit_user = commit_user or str(uuid.uuid4())
         self.callbacks = (*checked_callbacks(callbacks), *settings.callbacks)
         self.keys = _keys(metadata, settings, mode)
         self._staging = staging_folder(metadata.location, metadata.properties)
         self._scratch = f"{os.path.abspath(tempfile.gettempdir())}/{self._staging.rpartition('/')[2]}"
         """Rows that wait in this process: a folder of the machine's temporary one, under a name that no table knows."""
-        self.files = access.files.also(self._scratch)  # tasks reach files without asking a catalog
+        self.files = operations.files.also(self._scratch)  # tasks reach files without asking a catalog
         self._refuse()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -118,7 +124,7 @@ class IcebergSink:
         if not message.keys:
             return message
         try:
-            metadata = self.access.load().metadata
+            metadata = self.operations.load().metadata
             head = metadata.head(self.branch)
             deletes = self._committer().find_deletes(metadata, head, [message], engine)
         except BaseException:
@@ -152,7 +158,7 @@ class IcebergSink:
 
     def _committer(self) -> Committer:
         return Committer(
-            self.access, self.settings, self.mode, self.branch, self.commit_user, self._target().key_schema,
+            self.operations, self.settings, self.mode, self.branch, self.commit_user, self._target().key_schema,
             self.callbacks, self.settings.given,
         )  # fmt: skip
 
