@@ -18,11 +18,11 @@ from lakebed.formats.iceberg.data_files import (
     Content,
     DataFile,
     DeleteFile,
-    DeleteIndex,
     distinct_partitions,
     in_places,
     partition_key,
 )
+from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.read import deletes
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.key_sets import KeySet

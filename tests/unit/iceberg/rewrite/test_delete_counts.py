@@ -16,11 +16,11 @@ from lakebed.formats.iceberg.data_files import (
     Content,
     DataFile,
     DeleteFile,
-    DeleteIndex,
     Metrics,
     data_files,
     delete_files,
 )
+from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.rewrite.delete_counts import DELETE_COLUMNS, DeleteCounts
 
 PARTITION = pa.struct([("p", pa.float64()), ("q", pa.int32())])

@@ -1,4 +1,4 @@
-"""Data files and delete files as columns of new manifest entries: the way back from `entries.py`."""
+"""Data files and delete files as columns of new manifest entries: the way back from `data_files.py`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from lakebed.errors import CommitConflictError, NotInHistoryError
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.commit.attempt import Attempt
-from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile, DeleteIndex, delete_files
+from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile, delete_files
+from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.snapshot import between
 
 Touched = Callable[[pa.Table], pa.Array]

@@ -31,7 +31,8 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from lakebed.formats.iceberg.data_files import Content, DeleteFile, DeleteIndex, FileTask, Metrics
+from lakebed.formats.iceberg.data_files import Content, DeleteFile, FileTask, Metrics
+from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.read.pruning import STATS_USED, decoded_bounds, figures_of
 from lakebed.kernel.arrays import Bools
 

@@ -1,8 +1,8 @@
 """Delete files that nothing needs any more once some data files are gone.
 
-Rule: which deletes apply to which data (`entries.py`): a delete file is dead when no data file is left that it could
-apply to. What a rewrite adds needs none of the deletes that are there: rows they remove were left out, and no position
-delete names a new file. Files of other writers that come meanwhile are newer than all of them.
+Rule: which deletes apply to which data (`delete_index.py`): a delete file is dead when no data file is left that it
+could apply to. What a rewrite adds needs none of the deletes that are there: rows they remove were left out, and no
+position delete names a new file. Files of other writers that come meanwhile are newer than all of them.
 """
 
 from __future__ import annotations

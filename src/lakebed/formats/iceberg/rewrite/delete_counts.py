@@ -1,7 +1,7 @@
 """How many deletes apply to each data file, and how many rows they take: whole columns on both sides.
 
-Rule: which deletes apply (`entries.py: DeleteIndex`, which gives the files themselves); a rewrite counts all of them
-against its threshold, and against its ratio only the rows of deletion vectors and of position deletes of one file
+Rule: which deletes apply (`delete_index.py: DeleteIndex`, which gives the files themselves); a rewrite counts all of
+them against its threshold, and against its ratio only the rows of deletion vectors and of position deletes of one file
 (TableScanUtil and BinPackRewriteFilePlanner of the reference engine). Python meets each partition of a piece once, and
 no file.
 """
@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from lakebed.formats.iceberg.data_files import (
     DELETE_FILE_PATH,
     Content,
-    DeleteIndex,
     Partition,
     delete_files,
     distinct_partitions,
     partition_key,
 )
+from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.read.pruning import figures_of
 from lakebed.kernel.arrays import Bools, Int64s, one_chunk
 

@@ -21,7 +21,8 @@ from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.manifest import COLUMNS
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.commit import kinds
-from lakebed.formats.iceberg.data_files import Content, DeleteFile, DeleteIndex, FileTask, delete_files, partition_key
+from lakebed.formats.iceberg.data_files import Content, DeleteFile, FileTask, delete_files, partition_key
+from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import partition_path
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_of

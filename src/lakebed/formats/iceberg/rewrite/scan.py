@@ -16,7 +16,8 @@ from pyiceberg.types import IcebergType
 from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
-from lakebed.formats.iceberg.data_files import DeleteIndex, FileTask, Metrics, data_files, distinct_partitions
+from lakebed.formats.iceberg.data_files import FileTask, Metrics, data_files, distinct_partitions
+from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import partition_path
 from lakebed.formats.iceberg.manifests import manifests_of, map_runs, read_entries, runs_of
