@@ -78,7 +78,7 @@ def test_an_append_lands_once_or_not_at_all(make: Callable[[], Store]) -> None:
 KILLED = """
 import os, pickle, signal, sys
 import lakebed, pyarrow as pa
-from lakebed.formats.paimon.write import staging
+from lakebed.formats.paimon.write import file_maker, staging
 from lakebed.verbs.write import Mode
 staging.INLINE_BYTES = 0
 sink = lakebed.open(sys.argv[1]).sink(Mode.APPEND, commit_user="job")
@@ -88,7 +88,7 @@ writer.write(pa.table({"dt": ["a", "z"], "id": [98, 99], "v": ["lost", "lost"]})
 messages = writer.finish()
 if sys.argv[2] == "made":
     from lakebed.kernel.engine import LocalEngine
-    staging.drop_staged = lambda store, messages: os.kill(os.getpid(), signal.SIGKILL)
+    file_maker.drop_staged = lambda store, messages: os.kill(os.getpid(), signal.SIGKILL)
     sink.finalize(plan, messages, LocalEngine(1))
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -15,6 +15,7 @@ from pyroaring import BitMap
 import lakebed
 from lakebed.formats.paimon.codec.roaring64 import chunks_from_bytes, chunks_to_bytes
 from lakebed.formats.paimon.write import staging
+from lakebed.formats.paimon.write.file_maker import greatest_size
 from lakebed.kernel.sizing.file_counts import in_bounds
 from lakebed.verbs.write import finalize_and_commit
 from tests.golden import names, unpack
@@ -204,7 +205,7 @@ def test_appends_routed_by_size(
     for partition in folder.glob("dt=*"):
         sizes = [path.stat().st_size for path in partition.glob("bucket-0/data-*")]
         assert len(sizes) > 1
-        assert in_bounds(len(sizes), sum(sizes), target, staging.greatest_size(target)), sizes
+        assert in_bounds(len(sizes), sum(sizes), target, greatest_size(target)), sizes
     assert plain(table.read().read_all()) == plain(data)
     check(table, folder, case, pypaimon, paimon_jvm)
 

@@ -45,7 +45,7 @@ import pytest
 import lakebed
 from lakebed.callbacks import RegisterPartitions
 from lakebed.errors import CommitConflictError, LakebedError, PredicateError, SchemaError
-from lakebed.formats.paimon.commit import attempt
+from lakebed.formats.paimon.commit import loop
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.snapshot import History
@@ -162,7 +162,7 @@ def test_a_partition_is_registered_when_its_commit_is_there(
     class Killed(BaseException):
         pass
 
-    claim = attempt.claim_snapshot
+    claim = loop.claim_snapshot
 
     def die(*given: Any) -> None:
         if landed:
@@ -183,7 +183,7 @@ def test_a_partition_is_registered_when_its_commit_is_there(
             return connection.execute("SELECT partition, snapshot_id FROM lakebed_partitions").fetchall()
 
     with monkeypatch.context() as patch:
-        patch.setattr(attempt, "claim_snapshot", die)
+        patch.setattr(loop, "claim_snapshot", die)
         with pytest.raises(Killed):
             commit()
     assert registered() == []

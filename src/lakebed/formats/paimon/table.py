@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -12,6 +13,8 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_to_json
 from lakebed.formats.paimon.codec.types import arrow_schema
+from lakebed.formats.paimon.commit.callbacks import named_callbacks
+from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, new_schema
 from lakebed.formats.paimon.expire.run import SnapshotExpiry
 from lakebed.formats.paimon.inspect import inspect
@@ -26,7 +29,7 @@ from lakebed.formats.paimon.snapshot import History, instant_of
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
 from lakebed.kernel.again import looks_again
-from lakebed.kernel.commit.callbacks import TagCallback, call_each, load_callbacks
+from lakebed.kernel.commit.callbacks import TagCallback, call_each, checked_callbacks, load_callbacks
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.options import Options, option_texts
@@ -144,10 +147,11 @@ class PaimonTable(Table):
         parsed = table._options(schema, options)
         given = (*table.options, *option_texts(options))
         opt.refuse_stored_callbacks(schema.options, given, opt.COMMIT_CALLBACKS.key, table.location)
-        maintain = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, parsed).run_if_due
-        return PaimonSink(
-            self.store, table._history, schema, parsed, mode, commit_user, overwrite, callbacks, maintain
-        )  # fmt: skip
+        expire = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, parsed).run_if_due
+        user = commit_user or f"{parsed[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
+        every = (*checked_callbacks(callbacks), *named_callbacks(parsed))
+        commit_options = CommitOptions(user, callbacks=every, expire=expire)
+        return PaimonSink.of(table._history, schema, parsed, mode, commit_options, overwrite)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
         """Write rows as one commit: append, overwrite, upsert (of rows with `_row_kind` or without) or delete (rows

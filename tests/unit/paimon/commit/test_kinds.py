@@ -77,7 +77,7 @@ def test_a_commit_to_recover_needs_its_files(make: Make) -> None:
     writer, messages = prepared(table, "u", ("a", 1, "v", 1))
     writer.abort(messages)
     assert not data_files(table)
-    with pytest.raises(NotInHistoryError, match="written again"):
+    with pytest.raises(NotInHistoryError, match="Write the data again"):
         table.writer("u").filter_and_commit({1: messages})
     assert table.history() == []
 

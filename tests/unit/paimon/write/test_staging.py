@@ -22,8 +22,9 @@ from lakebed.formats.paimon.layout import STAGING_FOLDER
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write import staging
+from lakebed.formats.paimon.write.file_maker import PaimonFileMaker, greatest_size
 from lakebed.formats.paimon.write.sink import PaimonSink
-from lakebed.formats.paimon.write.staging import AppendFileMaker, StagedMessage, greatest_size
+from lakebed.formats.paimon.write.staging import StagedMessage
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.sizing import finalize
 from lakebed.kernel.sizing.file_counts import in_bounds
@@ -176,12 +177,12 @@ def test_rows_stay_in_their_order(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_sample_that_misleads_is_put_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = AppendFileMaker.measure
+    measured = PaimonFileMaker.measure
 
-    def lie(self: AppendFileMaker, *task: Any) -> finalize.FileSize:
+    def lie(self: PaimonFileMaker, *task: Any) -> finalize.FileSize:
         return dataclasses.replace(measured(self, *task), fixed=0.0, per_row=40.0)
 
-    monkeypatch.setattr(AppendFileMaker, "measure", lie)
+    monkeypatch.setattr(PaimonFileMaker, "measure", lie)
     table, data = table_of(tmp_path / "t"), skewed()
     sink = sink_of(table)
     finalize_and_commit(sink, sink.plan(), staged_by_tasks(sink, data, 3), LocalEngine(), 1)
@@ -200,14 +201,14 @@ def test_a_failed_or_aborted_write_leaves_nothing(tmp_path: Path, monkeypatch: p
     writer.abort()
     assert waiting(table) == []
 
-    made = AppendFileMaker.make
+    made = PaimonFileMaker.make
 
-    def fail(self: AppendFileMaker, bucket: Any, run: Any) -> Any:
+    def fail(self: PaimonFileMaker, bucket: Any, run: Any) -> Any:
         if bucket.path.startswith("dt=s9/"):
             raise RuntimeError("no")
         return made(self, bucket, run)
 
-    monkeypatch.setattr(AppendFileMaker, "make", fail)
+    monkeypatch.setattr(PaimonFileMaker, "make", fail)
     with pytest.raises(RuntimeError, match="no"):
         sink.finalize(sink.plan(), staged_by_tasks(sink, data, 3), LocalEngine())
     assert waiting(table) == []

@@ -1,18 +1,34 @@
 """What may not happen between the plan of a commit and its snapshot.
 
-Rules: Paimon's FileStoreCommitImpl.noConflictsOrFail. COMPACT and OVERWRITE are always checked, APPEND when asked to.
+Rules: Paimon's FileStoreCommitImpl.noConflictsOrFail. COMPACT and OVERWRITE are always checked against the live files,
+APPEND when asked to. Other checks look at the snapshots that came meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from lakebed.errors import CommitConflictError
+from lakebed.errors import CommitConflictError, NotInHistoryError
+from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
 from lakebed.formats.paimon.codec.manifest import ADD, DELETION_VECTORS, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.codec.snapshot_json import CommitKind
+from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
+from lakebed.formats.paimon.commit.kinds import AssignmentBase, NewSnapshot
+from lakebed.formats.paimon.manifests import entries_of, manifest_metas
+from lakebed.formats.paimon.snapshot import History
+
+
+def check_meanwhile(history: History, new: NewSnapshot, latest: Snapshot | None) -> None:
+    """Raise CommitConflictError when a snapshot that came meanwhile stands in the way, or cannot be seen any more."""
+    if new.assigned_on is not None:
+        _check_assignment(history, new, new.assigned_on)
+    if new.rows_since is not None and latest is not None:
+        for snapshot in _since(history, new.rows_since, "the rows with these ids were read"):
+            check_rows(_delta(history, snapshot), new.changes.entries, snapshot.id, history.store.location)
+    if new.last_safe is not None and new.last_safe >= 0:
+        _check_strictly(history, new, new.last_safe)
 
 
 def check_conflicts(
@@ -91,6 +107,62 @@ def _check_levels(entries: Sequence[ManifestEntry], schema: TableSchema, table: 
         )
         if any(after[0] <= before[1] for before, after in pairwise(ranges)):
             raise _conflict(f"another compaction filled level {level} of bucket {bucket} with the same keys", table)
+
+
+def _check_assignment(history: History, new: NewSnapshot, base: AssignmentBase) -> None:
+    """Dynamic buckets stand only while no other writer has added rows since they were assigned: its keys may be
+    ours."""
+    for snapshot in _since(history, base.snapshot, "the dynamic buckets were assigned"):
+        if snapshot.commit_user == new.user or snapshot.commit_kind is CommitKind.COMPACT:
+            continue
+        partitions = {entry.partition for entry in _delta(history, snapshot)}
+        if base.partitions is None or partitions & base.partitions:
+            raise CommitConflictError(
+                "another job wrote to the same dynamic buckets",
+                table=history.store.location,
+                instant=str(snapshot.id),
+                why="both may have put one key into different buckets",
+                todo="Nothing of this commit is visible. Write the rows again; let one job at a time write this table",
+            )
+
+
+def _check_strictly(history: History, new: NewSnapshot, last_safe: int) -> None:
+    """`commit.strict-mode.last-safe-snapshot`: since then no other user compacted, overwrote, or wrote to real
+    buckets."""
+    for snapshot in _since(history, last_safe, f"the last safe one of {opt.LAST_SAFE_SNAPSHOT.key}"):
+        if snapshot.commit_user == new.user:
+            continue
+        appends = snapshot.commit_kind is CommitKind.APPEND
+        if not appends or any(entry.bucket >= 0 for entry in _delta(history, snapshot)):
+            raise CommitConflictError(
+                "another job has changed the table",
+                table=history.store.location,
+                instant=str(snapshot.id),
+                why=f"it made a snapshot of kind {snapshot.commit_kind} after snapshot {last_safe}, the last safe one "
+                f"of {opt.LAST_SAFE_SNAPSHOT.key}",
+                todo="Nothing of this commit is visible. See what the other job did, then write again",
+            )
+
+
+def _since(history: History, snapshot: int, what: str) -> Iterator[Snapshot]:
+    """The snapshots after one, newest first. CommitConflictError when one of them cannot be seen any more: what it
+    changed may be what this commit changes."""
+    try:
+        yield from history.since(snapshot)
+    except NotInHistoryError as error:
+        raise CommitConflictError(
+            "what other jobs committed meanwhile cannot be checked",
+            table=history.store.location,
+            instant=error.instant,
+            why=f"{error.what}, and it came after snapshot {snapshot} ({what}): {error.why}",
+            todo="Nothing of this commit is visible. Write the rows again, and keep snapshots longer than a write "
+            f"takes ({opt.SNAPSHOT_TIME.key})",
+        ) from error
+
+
+def _delta(history: History, snapshot: Snapshot) -> list[ManifestEntry]:
+    """The entries that a snapshot added."""
+    return entries_of(history.store, manifest_metas(history.store, snapshot.delta_manifest_list))
 
 
 def _conflict(why: str, table: str) -> CommitConflictError:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.binary_row import decode_row, encode_row, with_arity, without_arity
 from lakebed.formats.paimon.codec.manifest import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta, SimpleStats
 from lakebed.formats.paimon.codec.manifest_avro import (
@@ -21,6 +22,7 @@ from lakebed.formats.paimon.codec.types import DataType
 from lakebed.formats.paimon.layout import NameFactory, manifest_path
 from lakebed.formats.paimon.manifests import entries_of, merge
 from lakebed.kernel.files import Store
+from lakebed.kernel.options import Options
 
 _BYTES_AN_ENTRY = 400
 """A first guess; a manifest is cut where the target size would be passed by it."""
@@ -35,6 +37,13 @@ class MergeSettings:
     target_size: int
     merge_min_count: int
     full_threshold: int
+
+    @classmethod
+    def of(cls, options: Options) -> MergeSettings:
+        """By the options `manifest.*`."""
+        return cls(
+            options[opt.MANIFEST_TARGET_SIZE], options[opt.MANIFEST_MERGE_COUNT], options[opt.MANIFEST_FULL_SIZE]
+        )
 
 
 class ManifestWriter:

@@ -23,7 +23,7 @@ from lakebed.kernel.options import Options
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class ReplacedPartitions:
     """The partitions whose files go: `keys` (serialized rows), or all that `spec` matches (plain values by name) when
     `keys` is None."""
 
@@ -42,15 +42,15 @@ class Replaced:
         return all(values[name] == value for name, value in self.spec.items())
 
 
-def replaced_by(
+def replaced_partitions(
     messages: Sequence[PaimonMessage], schema: TableSchema, options: Options, spec: Mapping[str, Any], table: str
-) -> Replaced | None:
+) -> ReplacedPartitions | None:
     """What an overwrite with these messages replaces; None for nothing. UsageError for rows outside a static
     specification."""
     if options[opt.DYNAMIC_OVERWRITE] and schema.partition_keys and not spec:
         keys = frozenset(message.partition for message in messages if message.new_files)
-        return Replaced(schema, keys) if keys else None
-    made = Replaced(schema, None, spec)
+        return ReplacedPartitions(schema, keys) if keys else None
+    made = ReplacedPartitions(schema, None, spec)
     for message in messages:
         if message.new_files and not made.covers(message.partition):
             raise UsageError(

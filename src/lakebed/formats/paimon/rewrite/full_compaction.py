@@ -49,7 +49,7 @@ class FullCompaction:
         split = PaimonSplit(
             written.folder, sum(file.file_size for file in files), *place, written.folder, files, deletions
         )
-        reader = BucketReader(self.history, schema, self.target.options, schema.names, schema.names, None)
+        reader = BucketReader(self.history, schema, self.target.options.table, schema.names, schema.names, None)
         made = self._written(reader, split)
         store.delete_many([f"{written.folder}/{file.file_name}" for file in written.new_files])
         return PaimonMessage(
@@ -67,7 +67,7 @@ class FullCompaction:
         except BaseException:
             writer.abort()
             raise
-        level = top_level(self.target.options)
+        level = top_level(self.target.options.table)
         files = [file for message in messages for file in message.new_files]
         return tuple(replace(file, level=level, file_source=SOURCE_COMPACT) for file in files)
 

@@ -21,9 +21,10 @@ from lakebed.formats.paimon.codec.manifest import DataFileMeta, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.commit.callbacks import named_callbacks
-from lakebed.formats.paimon.commit.kinds import Committer
+from lakebed.formats.paimon.commit.committer import Committer
 from lakebed.formats.paimon.commit.message import PaimonMessage
-from lakebed.formats.paimon.definition import BucketMode, refuse_unserved
+from lakebed.formats.paimon.commit.options import CommitOptions
+from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder
 from lakebed.formats.paimon.manifests import live_files
 from lakebed.formats.paimon.partitions import PartitionFolders
@@ -34,7 +35,7 @@ from lakebed.formats.paimon.rewrite.full_compaction import FullCompaction
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.formats.paimon.write.assigners import DirectAssigner
-from lakebed.formats.paimon.write.routing import Router
+from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.state import WriteState, greatest_sequences, real_buckets
 from lakebed.formats.paimon.write.task import PaimonTaskWriter, TaskTarget
 from lakebed.kernel.engine import Engine, LocalEngine
@@ -84,10 +85,8 @@ class PostponeRewrite:
         buckets = opt.table_options(options.raw, {opt.BUCKET.key: str(options[opt.POSTPONE_DEFAULT_BUCKETS])})
         counts = real_buckets(live)
         state = WriteState(greatest_sequences(e for e in live if e.bucket >= 0), counts, {}, latest.id if latest else 0)
-        mode = BucketMode.HASH_FIXED
-        router = Router(schema, mode, buckets[opt.BUCKET], buckets[opt.BUCKET_FUNCTION], counts)
         user = f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
-        target = TaskTarget(history.store, schema, buckets, mode, router, RowKindRule(), state, user)
+        target = TaskTarget(history.store, schema, WriteOptions.of(schema, buckets), RowKindRule(), state, user)
         chosen = _chosen([entry for entry in live if entry.bucket == POSTPONE_BUCKET], where, schema, table)
         return cls(
             history,
@@ -111,14 +110,9 @@ class PostponeRewrite:
                 partition.partition, POSTPONE_BUCKET, POSTPONE_BUCKET, folder, compact_before=partition.files
             )
             messages += [*made, gone]
-        committer = Committer(
-            self.history.store,
-            self.history,
-            self.target.schema,
-            self.target.options,
-            self.target.commit_user,
-            named_callbacks(self.target.options),
-        )
+        options = self.target.options.table
+        commit_options = CommitOptions(self.target.commit_user, callbacks=tuple(named_callbacks(options)))
+        committer = Committer(self.history, self.target.schema, options, commit_options)
         try:
             notes = committer.commit(BATCH_IDENTIFIER, messages).notes
         except CommitConflictError:
@@ -148,7 +142,7 @@ class PostponeRewrite:
         except BaseException:
             writer.abort()
             raise
-        if not skips_level_0(target.schema, target.options):
+        if not skips_level_0(target.schema, target.options.table):
             return tuple(map(_as_compacted, made))
         return tuple(map(FullCompaction(self.history, target).lifted, made))
 

@@ -6,37 +6,36 @@ PostponeBucketWriter.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.avro_columns import can_hold
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD, file_fields, file_schema
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, arrow_schema, file_field
-from lakebed.formats.paimon.layout import POSTPONE_BUCKET, NameFactory
+from lakebed.formats.paimon.layout import NameFactory
 from lakebed.formats.paimon.merge import Runs, key_runs, merge_function, sort_order
 from lakebed.formats.paimon.merge.sorted_runs import merge_sorted
-from lakebed.formats.paimon.options import split_names
-from lakebed.formats.paimon.write.files import RollingWriter, WrittenFile
-from lakebed.formats.paimon.write.formats import FileFormat
-from lakebed.formats.paimon.write.statistics.columns import StatsMode
+from lakebed.formats.paimon.write.files import FileTarget, RollingWriter, WrittenFile
+from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.statistics.file_meta import Describer, Part, file_meta
 from lakebed.kernel.arrays import Int8s, Int64s
 from lakebed.kernel.files import Store
-from lakebed.kernel.options import Options
 
 SEQUENCE_COLUMN, KIND_COLUMN = file_field(SEQUENCE_FIELD), file_field(KIND_FIELD)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Rows of one bucket: those at `indices` of fitted `rows`, in order of arrival. `sequence` is the number of the
-    first, `kinds` the kind of each row of `rows` (None: all +I), `repeats` the columns worth a dictionary."""
+    """Rows of one bucket in order of arrival: those at `indices` of `rows`, which are in the table's columns and types.
+
+    `sequence` is the sequence number of the first, `kinds` the kind of each row of `rows` (None: all +I), `repeats` the
+    columns worth a dictionary.
+    """
 
     rows: pa.Table
     indices: Int64s
@@ -44,9 +43,17 @@ class Arrivals:
     sequence: int
     repeats: Collection[str] | None = None
 
-    def kinds_at(self, chosen: Int64s) -> Int8s:
-        """The kinds of some rows."""
-        return np.zeros(len(chosen), np.int8) if self.kinds is None else self.kinds[chosen]
+    def kinds_at(self, indices: Int64s) -> Int8s:
+        """The kinds of the rows at these indices."""
+        return np.zeros(len(indices), np.int8) if self.kinds is None else self.kinds[indices]
+
+
+@dataclass(frozen=True, slots=True)
+class BucketOutput:
+    """The files that a bucket got: level-0 data files, and changelog files with every row as it came."""
+
+    files: tuple[DataFileMeta, ...] = ()
+    changelog: tuple[DataFileMeta, ...] = ()
 
 
 Writer = RollingWriter[Part]
@@ -54,46 +61,41 @@ Writer = RollingWriter[Part]
 
 @dataclass(frozen=True, slots=True)
 class BucketFiles:
-    """How buckets of one table are written. Made once a task."""
+    """Writes files of one table's buckets. Picklable."""
 
     store: Store
     schema: TableSchema
-    options: Options
+    options: WriteOptions
 
     @property
     def sorts(self) -> bool:
-        """Whether rows are sorted by key and merged; else files have them in order of arrival."""
-        return bool(self.schema.primary_keys) and not self._postpones
+        """Whether rows are sorted by key and merged; else files hold them in order of arrival."""
+        return bool(self.schema.primary_keys) and not self.options.postpones
 
     @property
     def keeps_changes(self) -> bool:
         """Whether every row is also written as it came, into changelog files."""
-        return self.sorts and bool(self.options[opt.CHANGELOG_PRODUCER] == "input")
+        return self.sorts and self.options.input_changelog
 
-    def write(
-        self, folder: str, arrivals: Arrivals, names: NameFactory
-    ) -> tuple[tuple[DataFileMeta, ...], tuple[DataFileMeta, ...]]:
-        """Sorted buckets: new level-0 files of the rows, merged; and changelog files of them, not merged."""
+    def write(self, folder: str, arrivals: Arrivals, names: NameFactory) -> BucketOutput:
+        """Write rows of a bucket that sorts: merged into data files, and all of them into changelog files."""
         order, keys = self._order(arrivals)
-        made = self._written(folder, names, [self._merged(arrivals, order, keys)], False, arrivals.repeats)
+        files = self._written(folder, names, [self._merged(arrivals, order, keys)], repeats=arrivals.repeats)
         if not self.keeps_changes:
-            return made, ()
+            return BucketOutput(files)
         try:
-            every = self._sorted(arrivals, order)
-            return made, self._written(folder, names, [every], True, arrivals.repeats)
+            rows = self._sorted(arrivals, order)
+            return BucketOutput(files, self._written(folder, names, [rows], True, arrivals.repeats))
         except BaseException:
-            self.store.delete_many([f"{folder}/{file.file_name}" for file in made])
+            self.store.delete_many([f"{folder}/{file.file_name}" for file in files])
             raise
 
-    def run(self, arrivals: Arrivals) -> pa.Table:
-        """The rows sorted by key but not merged, with their numbers and kinds: what `write_runs` takes."""
+    def sorted_run(self, arrivals: Arrivals) -> pa.Table:
+        """The rows sorted by key but not merged, with sequence numbers and kinds: a run that `write_runs` takes."""
         return self._sorted(arrivals, self._order(arrivals)[0])
 
-    def write_runs(
-        self, folder: str, runs: Sequence[Iterator[pa.RecordBatch]], names: NameFactory
-    ) -> tuple[tuple[DataFileMeta, ...], tuple[DataFileMeta, ...]]:
-        """As `write`, for sorted runs, oldest first. Holds a batch of each run in memory and the row group under
-        way."""
+    def write_runs(self, folder: str, runs: Sequence[Iterator[pa.RecordBatch]], names: NameFactory) -> BucketOutput:
+        """As `write`, for sorted runs, oldest first. Memory holds a batch of each run and the row group under way."""
         files, changes = self.writer(folder, names), self.writer(folder, names, changelog=self.keeps_changes)
         try:
             for piece in merge_sorted(runs, self.schema.trimmed_primary_keys):
@@ -101,7 +103,7 @@ class BucketFiles:
                 if self.keeps_changes:
                     changes.write(self._file_table(_taken(piece, order)))
                 files.write(self._file_table(self._fold(piece, order, bounds)))
-            return self.metas(files.close()), self.metas(changes.close())
+            return BucketOutput(self.metas(files.close()), self.metas(changes.close()))
         except BaseException:
             self.store.delete_many([*files.abort(), *changes.abort()])
             raise
@@ -109,34 +111,34 @@ class BucketFiles:
     def write_merged(
         self, folder: str, runs: Sequence[Iterator[pa.RecordBatch]], names: NameFactory
     ) -> tuple[DataFileMeta, ...]:
-        """Only the files of `write_runs`, without changelog."""
+        """The data files of `write_runs`, without changelog."""
         pieces = merge_sorted(runs, self.schema.trimmed_primary_keys)
-        return self._written(folder, names, (self._fold(piece, *self._piece_order(piece)) for piece in pieces), False)
+        return self._written(folder, names, (self._fold(piece, *self._piece_order(piece)) for piece in pieces))
+
+    def write_changes(
+        self, folder: str, runs: Sequence[Iterator[pa.RecordBatch]], names: NameFactory
+    ) -> tuple[DataFileMeta, ...]:
+        """The changelog files of `write_runs`."""
+        return self._written(folder, names, self.joined(runs), True)
 
     def joined(self, runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
         """Sorted runs as one, nothing merged."""
         for piece in merge_sorted(runs, self.schema.trimmed_primary_keys):
             yield _taken(piece, self._piece_order(piece)[0])
 
-    def write_changes(
-        self, folder: str, runs: Sequence[Iterator[pa.RecordBatch]], names: NameFactory
-    ) -> tuple[DataFileMeta, ...]:
-        """Changelog files of sorted runs, nothing merged."""
-        return self._written(folder, names, self.joined(runs), True)
-
     def writer(
         self, folder: str, names: NameFactory, *, changelog: bool = False, sequence: int = 0,
         repeats: Collection[str] | None = None, rolls: bool = True,
     ) -> Writer:  # fmt: skip
-        """A writer of the bucket's files. Of tables without a key `sequence` is the first row's number. `rolls` false:
-        one file takes all rows."""
-        how = FileFormat.of(self.options, bool(self.schema.primary_keys))
-        if self._postpones and can_hold(file_schema(file_fields(self.schema, self.options[opt.THIN_MODE]))):
-            how = replace(how, name="avro")  # whatever the table's format is, as the reference's writer does
+        """A writer of the bucket's files. `sequence` is the sequence number of the first row, for tables without a key.
+        `rolls` false: one file takes all rows."""
+        options, file_format = self.options, self.options.format
+        if options.postpones and can_hold(file_schema(file_fields(self.schema, options.thin_mode))):
+            file_format = replace(file_format, name="avro")  # whatever the table's format, as the reference's writer
         if changelog:
-            names = names.under(self.options[opt.CHANGELOG_FILE_PREFIX])
-        describe = Describer(self.schema, self._stats_mode, how.name == "parquet", sequence)
-        return RollingWriter(self.store, folder, how, names, describe, repeats, rolls)
+            names = names.under(options.changelog_prefix)
+        describe = Describer(self.schema, options.stats, file_format.name == "parquet", sequence)
+        return RollingWriter(FileTarget(self.store, folder, file_format, names, rolls), describe, repeats)
 
     def arrived(self, arrivals: Arrivals) -> pa.Table:
         """The rows as they are written where nothing is sorted."""
@@ -152,19 +154,11 @@ class BucketFiles:
 
     def metas(self, files: Sequence[WrittenFile[Part]]) -> tuple[DataFileMeta, ...]:
         """Files as manifests name them."""
-        numbered = bool(self.schema.primary_keys) or self.options[opt.BUCKET] >= 0
-        return tuple(file_meta(file, self.schema, self._stats_mode, numbered) for file in files)
-
-    @property
-    def _postpones(self) -> bool:
-        return bool(self.options[opt.BUCKET] == POSTPONE_BUCKET)
-
-    @property
-    def _stats_mode(self) -> StatsMode:
-        return StatsMode.parse("none" if self._postpones else self.options[opt.STATS_MODE])
+        numbered = bool(self.schema.primary_keys) or self.options.buckets >= 0
+        return tuple(file_meta(file, self.schema, self.options.stats, numbered) for file in files)
 
     def _written(
-        self, folder: str, names: NameFactory, pieces: Sequence[pa.Table] | Iterator[pa.Table], changelog: bool,
+        self, folder: str, names: NameFactory, pieces: Iterable[pa.Table], changelog: bool = False,
         repeats: Collection[str] | None = None,
     ) -> tuple[DataFileMeta, ...]:  # fmt: skip
         writer = self.writer(folder, names, changelog=changelog, repeats=repeats)
@@ -182,69 +176,65 @@ class BucketFiles:
         """Positions in `indices` in the order of keys, sequence fields and arrival; and the key columns at
         `indices`."""
         rows, indices = arrivals.rows, arrivals.indices
-        picked = None if len(indices) == len(rows) else pa.array(indices)
+        at = None if len(indices) == len(rows) else pa.array(indices)
 
         def column(name: str) -> pa.Array:
             whole = rows.column(name).chunk(0)
-            return whole if picked is None else whole.take(picked)
+            return whole if at is None else whole.take(at)
 
         keys = [column(name) for name in self.schema.trimmed_primary_keys]
-        return sort_order(keys, [(column(name), down) for name, down in self._sequence_fields]), keys
-
-    @property
-    def _sequence_fields(self) -> list[tuple[str, bool]]:
-        down = self.options[opt.SEQUENCE_ORDER] == "descending"
-        return [(name, down) for name in split_names(self.options[opt.SEQUENCE_FIELD])]
+        return sort_order(keys, [(column(name), down) for name, down in self.options.sequence_fields]), keys
 
     def _piece_order(self, piece: pa.Table) -> tuple[Int64s, Runs]:
-        """The order of rows that have their numbers, and the runs of each key in it."""
+        """The order of rows that have sequence numbers, and the run of each key in it."""
         keys = [piece.column(name).chunk(0) for name in self.schema.trimmed_primary_keys]
-        then = [(piece.column(name).chunk(0), down) for name, down in self._sequence_fields]
+        then = [(piece.column(name).chunk(0), down) for name, down in self.options.sequence_fields]
         order = sort_order(keys, [*then, (piece.column(SEQUENCE_NUMBER).chunk(0), False)])
         at = pa.array(order)
         return order, key_runs([key.take(at) for key in keys])
 
     def _sorted(self, arrivals: Arrivals, order: Int64s) -> pa.Table:
-        """The rows in an order, with numbers and kinds."""
-        chosen = arrivals.indices[order]
-        values = arrivals.rows.take(pa.array(chosen))
-        return _with_system(values, arrivals.sequence + order, arrivals.kinds_at(chosen))
+        """The rows in an order, with sequence numbers and kinds."""
+        indices = arrivals.indices[order]
+        values = arrivals.rows.take(pa.array(indices))
+        return _with_system(values, arrivals.sequence + order, arrivals.kinds_at(indices))
 
     def _merged(self, arrivals: Arrivals, order: Int64s, keys: Sequence[pa.Array]) -> pa.Table:
-        """One row a key, with numbers and kinds."""
+        """One row per key, with sequence numbers and kinds."""
         at = pa.array(order)
         runs = key_runs([key.take(at) for key in keys])
         if len(runs) == len(order):  # nothing to merge
             return self._sorted(arrivals, order)
         if self._deduplicates:  # the winner is known before any value is fetched
             return self._sorted(arrivals, order[runs.last])
-        engine = merge_function(self.schema, self.options)
-        return engine.merge(self._sorted(arrivals, order).combine_chunks(), runs).combine_chunks()
+        function = merge_function(self.schema, self.options.table)
+        return function.merge(self._sorted(arrivals, order).combine_chunks(), runs).combine_chunks()
 
     def _fold(self, piece: pa.Table, order: Int64s, runs: Runs) -> pa.Table:
+        """One row per key of a piece."""
         if self._deduplicates:
             return _taken(piece, order if len(runs) == len(order) else order[runs.last])
         ordered = _taken(piece, order).combine_chunks()
-        return merge_function(self.schema, self.options).merge(ordered, runs).combine_chunks()
+        return merge_function(self.schema, self.options.table).merge(ordered, runs).combine_chunks()
 
     @property
     def _deduplicates(self) -> bool:
-        return bool(self.options[opt.MERGE_ENGINE] == "deduplicate")
+        return self.options.merge_engine == "deduplicate"
 
     def _file_table(self, rows: pa.Table) -> pa.Table:
-        """Rows with numbers and kinds as the columns of a data file."""
-        thin = self.options[opt.THIN_MODE]
+        """Rows with sequence numbers and kinds as the columns of a data file."""
+        thin = self.options.thin_mode
         keys = [] if thin else [rows.column(name) for name in self.schema.trimmed_primary_keys]
         return pa.Table.from_arrays([*keys, *rows.columns], schema=file_schema(file_fields(self.schema, thin)))
 
 
 def run_schema(schema: TableSchema) -> pa.Schema:
-    """The columns of sorted runs: numbers, kinds, then the table's columns."""
+    """The columns of sorted runs: sequence number, kind, then the table's columns."""
     return arrow_schema([SEQUENCE_FIELD, KIND_FIELD, *schema.fields])
 
 
 def _taken(rows: pa.Table, order: Int64s) -> pa.Table:
-    """The rows in an order; as they are where it changes nothing."""
+    """The rows in an order; the same table where the order changes nothing."""
     if len(order) == len(rows) and (order[1:] > order[:-1]).all():
         return rows
     return rows.take(pa.array(order))

@@ -1,7 +1,7 @@
-"""Data files of a bucket: format, compression, and a new file where the target size is reached.
+"""The data files of a bucket: a new one is begun where the target size is reached.
 
-Rules: Paimon's RollingFileWriter. A file is closed when it has reached `target-file-size`; a row group or stripe is
-written whole, so the last one of a file is cut to what the bytes so far say of a row.
+Rules: Paimon's RollingFileWriter. A file is closed when it has reached `target-file-size`. A row group or stripe is
+written whole, so the last one of a file is cut by what a row has taken so far.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lakebed.formats.paimon.write.formats import (
 )
 from lakebed.kernel.files import Store
 
-_PIECES_A_FILE = 4
+_PIECES_PER_FILE = 4
 _SLACK = 64
 """A file that lacks less than this part of the target is full."""
 _LEAST_PIECE_BYTES = 64 << 10
@@ -34,9 +34,21 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class FileTarget:
+    """Where and how new files are written: the bucket's folder in a store, the format, and what makes their names.
+    `rolls` false: one file takes all rows."""
+
+    store: Store
+    folder: str
+    format: FileFormat
+    names: NameFactory
+    rolls: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenFile(Generic[T]):
-    """A closed file: `size` in bytes, what `describe` said of each part of its rows in order, and the bounds of text
-    columns that its footer has."""
+    """A closed file: its `size` in bytes, what `describe` returned for each part of its rows in order, and the bounds
+    of text columns that its footer has."""
 
     name: str
     size: int
@@ -46,31 +58,29 @@ class WrittenFile(Generic[T]):
 
 
 class RollingWriter(Generic[T]):
-    """Rows of one bucket into files, in the order given. `describe` is asked once for the rows that one call gives to
-    one file; `repeats` names the columns worth a dictionary, judged by the rows when not given. `rolls` false: one file
-    takes all rows."""
+    """Writes rows of one bucket into files, in the order given.
+
+    `describe` is called once for the rows that one call of `write` puts into one file. `repeats` names the columns
+    worth a dictionary; None: the rows decide.
+    """
 
     def __init__(
-        self, store: Store, folder: str, how: FileFormat, names: NameFactory, describe: Callable[[pa.Table], T],
-        repeats: Collection[str] | None = None, rolls: bool = True,
-    ) -> None:  # fmt: skip
-        self._store, self._folder, self._how, self._names = store, folder, how, names
-        self._describe, self._repeats, self._rolls = describe, repeats, rolls
+        self, target: FileTarget, describe: Callable[[pa.Table], T], repeats: Collection[str] | None = None
+    ) -> None:
+        self._target, self._describe, self._repeats = target, describe, repeats
         self._open: _OpenFile[T] | None = None
         self._closed: list[WrittenFile[T]] = []
 
     def write(self, table: pa.Table) -> None:
-        """Append rows. When it fails, the file that was open is gone; those before it stay."""
-        check_values(table, self._how.name, self._store.location)
+        """Append rows. When it fails, the open file is removed and the closed ones stay."""
+        check_values(table, self._target.format.name, self._target.store.location)
         start = 0
         while start < len(table):
             rest = table.slice(start)
             if self._open is None:
                 repeats = dictionary_columns(rest) if self._repeats is None else self._repeats
-                self._open = _OpenFile(
-                    self._store, self._folder, table.schema, self._how, self._names, repeats, self._rolls
-                )
-            with self._open.undone_on_error():
+                self._open = _OpenFile(self._target, table.schema, repeats)
+            with self._open.removed_on_error():
                 taken = self._open.fill(rest)
                 self._open.parts.append(self._describe(rest.slice(0, taken)))
                 start += taken
@@ -78,17 +88,17 @@ class RollingWriter(Generic[T]):
                     self._roll()
 
     def close(self) -> tuple[WrittenFile[T], ...]:
-        """All files since the last call, closed. More may be written."""
+        """Close all files written since the last call. The writer may be used again."""
         self._roll()
         closed, self._closed = tuple(self._closed), []
         return closed
 
     def abort(self) -> tuple[str, ...]:
-        """Remove the open file; the paths of the closed ones, which are the caller's to remove."""
+        """Remove the open file. Returns the paths of the closed ones, which the caller removes."""
         if self._open is not None:
             self._open.discard()
             self._open = None
-        return tuple(f"{self._folder}/{file.name}" for file in self._closed)
+        return tuple(f"{self._target.folder}/{file.name}" for file in self._closed)
 
     def _roll(self) -> None:
         if self._open is not None:
@@ -97,38 +107,35 @@ class RollingWriter(Generic[T]):
 
 
 class _OpenFile(Generic[T]):
-    """A file on its way. Leaving the store's block by an error is what removes it."""
+    """A file that is being written. Leaving the store's block by an error removes it."""
 
-    def __init__(
-        self, store: Store, folder: str, schema: pa.Schema, how: FileFormat, names: NameFactory,
-        repeats: Collection[str], rolls: bool,
-    ) -> None:  # fmt: skip
-        self.name = names(f".{how.name}")
+    def __init__(self, target: FileTarget, schema: pa.Schema, repeats: Collection[str]) -> None:
+        self.name = target.names(f".{target.format.name}")
         self.parts: list[T] = []
-        self._target, self._rows, self._rolls = how.target_size, 0, rolls
+        self._size, self._rows, self._rolls = target.format.target_size, 0, target.rolls
         self._block = ExitStack()
-        self._sink = self._block.enter_context(store.open_output(f"{folder}/{self.name}"))
-        with self.undone_on_error():
-            self._encoder: Encoder = ENCODERS[how.name](self._sink, schema, how, repeats)
+        self._sink = self._block.enter_context(target.store.open_output(f"{target.folder}/{self.name}"))
+        with self.removed_on_error():
+            self._encoder: Encoder = ENCODERS[target.format.name](self._sink, schema, target.format, repeats)
 
     @property
     def is_full(self) -> bool:
         """Whether the target size is reached, or nearly."""
-        return self._rolls and bool(self._sink.tell() >= self._target - self._target // _SLACK)
+        return self._rolls and bool(self._sink.tell() >= self._size - self._size // _SLACK)
 
     def fill(self, table: pa.Table) -> int:
-        """Write rows until the file is full; how many they were."""
+        """Write rows until the file is full; returns their number."""
         done = 0
         while done < len(table) and not (done and self.is_full):
-            some = table.slice(done, self._rows_to_write(table))
-            self._encoder.write(some)
-            done += len(some)
-            self._rows += len(some)
+            piece = table.slice(done, self._rows_to_write(table))
+            self._encoder.write(piece)
+            done += len(piece)
+            self._rows += len(piece)
         return done
 
     def close(self) -> WrittenFile[T]:
         """End the file."""
-        with self.undone_on_error():
+        with self.removed_on_error():
             texts = self._encoder.close()
             size = self._sink.tell()
         self._block.close()
@@ -136,12 +143,12 @@ class _OpenFile(Generic[T]):
 
     def discard(self) -> None:
         """Remove the file."""
-        with suppress(_Discarded), self.undone_on_error():
+        with suppress(_Discarded), self.removed_on_error():
             raise _Discarded
 
     @contextmanager
-    def undone_on_error(self) -> Iterator[None]:
-        """A block; an error that leaves it removes the file and goes on."""
+    def removed_on_error(self) -> Iterator[None]:
+        """A block; an error that leaves it removes the file and is raised on."""
         try:
             yield
         except BaseException as error:
@@ -151,19 +158,19 @@ class _OpenFile(Generic[T]):
                 raise
 
     def _rows_to_write(self, table: pa.Table) -> int:
-        """A fraction of the target by the bytes in memory, and no more than the file still takes by the bytes that its
-        rows took so far."""
-        rows = int(len(table) * piece_bytes(self._target) / max(1, table.nbytes))
+        """The rows of the next piece: a fraction of the target by their bytes in memory, and no more than the file
+        still takes by the bytes of the rows so far."""
+        rows = int(len(table) * piece_bytes(self._size) / max(1, table.nbytes))
         size = self._sink.tell()
         # where it is less, the encoder holds rows back, and the size says nothing
         if self._rolls and self._rows and size > self._rows // 64:
-            rows = min(rows, int((self._target - size) * self._rows / size) + 1)
+            rows = min(rows, int((self._size - size) * self._rows / size) + 1)
         return max(1, rows)
 
 
 def piece_bytes(target: int) -> int:
-    """How much Arrow data becomes one row group of files of that size."""
-    return min(max(target // _PIECES_A_FILE, _LEAST_PIECE_BYTES), _GREATEST_PIECE_BYTES)
+    """How much Arrow data becomes one row group of files with that target size in bytes."""
+    return min(max(target // _PIECES_PER_FILE, _LEAST_PIECE_BYTES), _GREATEST_PIECE_BYTES)
 
 
 class _Discarded(Exception):

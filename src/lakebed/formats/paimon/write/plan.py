@@ -1,6 +1,6 @@
 """The plan of a write into a Paimon table: which task takes each row, and what all tasks need to write files.
 
-The driver makes it from the newest snapshot; workers get copies.
+The driver makes it from the newest snapshot; tasks get copies.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.definition import BucketMode
 from lakebed.formats.paimon.read.plan import plan_snapshot
 from lakebed.formats.paimon.snapshot import History
@@ -20,11 +18,10 @@ from lakebed.formats.paimon.write.assigners import Assigner, Bucket, DirectAssig
 from lakebed.formats.paimon.write.conform import check_conformable, conform
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, HashAssigner
 from lakebed.formats.paimon.write.key_dynamic import KeyAssigner
+from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.routing import Router
 from lakebed.formats.paimon.write.staging import StagingTaskWriter
 from lakebed.formats.paimon.write.task import PaimonTaskWriter, TaskTarget
-from lakebed.kernel.options import Options
-from lakebed.kernel.scratch import SCRATCH_DIR
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class PaimonRouting:
         return tuple(name for name in schema.names if name in keys)
 
     def channels(self, batch: pa.RecordBatch) -> pa.Array:
-        """The int32 task of each row. SchemaError where a value does not conform to the table."""
+        """The int32 task of each row. SchemaError for a value that does not conform to the table."""
         given = pa.Table.from_batches([batch.select([name for name in self.columns if name in batch.schema.names])])
         check_conformable(given.schema, self.router.schema, self.table, self.columns)
         rows = conform(given, self.router.schema, self.table, self.columns)
@@ -77,44 +74,43 @@ class PaimonWritePlan:
         """A writer for one task. With `threads` it is the only one, in the process that finalizes, and writes files of
         so many buckets at once."""
         if self.target.mode is BucketMode.BUCKET_UNAWARE:
-            return StagingTaskWriter(self.target, alone=threads is not None, write=self.write_id)
+            return StagingTaskWriter(self.target, alone=threads is not None, write_id=self.write_id)
         return PaimonTaskWriter(self.target, self._assigner(), threads or 1)
 
-    def _assigner(self) -> Assigner:
-        """The bucket strategy of one task."""
-        target = self.target
-        match target.mode:
-            case BucketMode.HASH_DYNAMIC:
-                return HashAssigner(target.router, target.store, target.state.indexes, self.dynamic)
-            case BucketMode.KEY_DYNAMIC:
-                engine, scratch = target.options[opt.MERGE_ENGINE], target.options[SCRATCH_DIR]
-                return KeyAssigner(target.router, engine, self.live_keys, self.dynamic, scratch)
-        return DirectAssigner(target.router)
-
     def live_keys(self) -> Iterator[tuple[Bucket, pa.Table]]:
-        """The primary keys of the snapshot that the plan was made from."""
+        """The primary keys of the snapshot that the plan was made from, bucket by bucket."""
         target = self.target
         if not target.state.snapshot:
             return
         snapshot = self.history.snapshot(target.state.snapshot)
-        names = target.schema.primary_keys
-        plan = plan_snapshot(
-            self.history, snapshot, target.schema, target.options, names, None, level_0=True, use=Use.WRITE
-        )
+        names, options = target.schema.primary_keys, target.options.table
+        plan = plan_snapshot(self.history, snapshot, target.schema, options, names, None, level_0=True, use=Use.WRITE)
         for split in plan.splits:
             for batch in plan.read(split):
                 yield (split.partition, split.bucket), pa.Table.from_batches([batch.select(list(names))])
 
+    def _assigner(self) -> Assigner:
+        """The bucket strategy of one task."""
+        target, options = self.target, self.target.options
+        match options.mode:
+            case BucketMode.HASH_DYNAMIC:
+                return HashAssigner(target.router, target.store, target.state.indexes, self.dynamic)
+            case BucketMode.KEY_DYNAMIC:
+                engine, scratch = options.merge_engine, options.spill.folder
+                return KeyAssigner(target.router, engine, self.live_keys, self.dynamic, scratch)
+        return DirectAssigner(target.router)
 
-def dynamic_settings(schema: TableSchema, options: Options, mode: BucketMode, tasks: int) -> DynamicSettings:
+
+def dynamic_settings(options: WriteOptions, tasks: int) -> DynamicSettings:
     """How so many tasks share the keys of dynamic buckets.
 
     Of HASH_DYNAMIC tables `dynamic-bucket.assigner-parallelism` bounds the tasks, and no more of them share a
     partition's keys than `dynamic-bucket.initial-buckets` and `dynamic-bucket.max-buckets` allow.
     """
-    most = options[opt.DYNAMIC_MAX_BUCKETS]
+    dynamic = options.dynamic
     assigners = tasks
-    if mode is BucketMode.HASH_DYNAMIC:
-        tasks = min(tasks, options[opt.DYNAMIC_ASSIGNERS] or tasks)
-        assigners = max(1, min(options[opt.DYNAMIC_INITIAL_BUCKETS] or tasks, tasks, most if most > 0 else tasks))
-    return DynamicSettings(options[opt.DYNAMIC_TARGET_ROWS], most, assigners, tasks)
+    if options.mode is BucketMode.HASH_DYNAMIC:
+        tasks = min(tasks, dynamic.assigners or tasks)
+        most = dynamic.max_buckets if dynamic.max_buckets > 0 else tasks
+        assigners = max(1, min(dynamic.initial_buckets or tasks, tasks, most))
+    return DynamicSettings(dynamic.target_rows, dynamic.max_buckets, assigners, tasks)

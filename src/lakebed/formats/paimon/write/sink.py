@@ -1,6 +1,6 @@
-"""The table as the target of one write by many tasks: what a task needs, and how its messages are committed.
+"""A Paimon table as the target of one write by many tasks: its plan, its second half, and its commit.
 
-The sink stays on the driver. Its plan carries what workers need, with what the table's files say of each bucket: the
+The sink stays on the driver. Its plan carries what tasks need, with what the table's files tell about each bucket: the
 greatest sequence number, and the number of buckets of each partition.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -17,187 +18,176 @@ from lakebed.errors import UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import arrow_schema
-from lakebed.formats.paimon.commit.callbacks import named_callbacks
-from lakebed.formats.paimon.commit.kinds import CommitSettings, Committer
+from lakebed.formats.paimon.commit.committer import Committer
 from lakebed.formats.paimon.commit.message import PaimonMessage
-from lakebed.formats.paimon.commit.overwrite import partition_spec, replaced_by
-from lakebed.formats.paimon.definition import BucketMode, bucket_mode, refuse_unserved
+from lakebed.formats.paimon.commit.options import CommitOptions
+from lakebed.formats.paimon.commit.overwrite import partition_spec, replaced_partitions
+from lakebed.formats.paimon.definition import BucketMode, refuse_unserved
 from lakebed.formats.paimon.read.plan import shows_level_0, skips_level_0
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.formats.paimon.write.bucket import BucketFiles
 from lakebed.formats.paimon.write.defaults import check_defaults
+from lakebed.formats.paimon.write.file_maker import make_files
+from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.plan import PaimonWritePlan, dynamic_settings
-from lakebed.formats.paimon.write.routing import Router
 from lakebed.formats.paimon.write.small_files import merge_small_files, refuse_scattered_keys
-from lakebed.formats.paimon.write.staging import (
-    drop_staged,
-    make_files,
-    sweep_staged,
-    told_apart,
-)
+from lakebed.formats.paimon.write.staging import drop_staged, split_staged, sweep_staged
 from lakebed.formats.paimon.write.state import WriteState, read_state
 from lakebed.formats.paimon.write.task import TaskTarget
 from lakebed.kernel.again import looks_again
-from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
-from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
-from lakebed.kernel.rows.row_kinds import RowKindRule
 from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.model.rowkind import RowKind
 from lakebed.verbs.write import Mode, Prepared
 
 
+@dataclasses.dataclass(frozen=True)
 class PaimonSink:
-    """Implements `lakebed.verbs.write.TwoPhaseSink` for one table, commit user and mode."""
+    """Implements `lakebed.verbs.write.TwoPhaseSink` for one branch, commit user and mode.
 
-    def __init__(
-        self,
-        store: Store,
-        history: History,
-        schema: TableSchema,
-        options: Options,
-        mode: Mode,
-        commit_user: str | None = None,
+    `overwrite` has the plain values by partition column of a static overwrite. `write_id` is unique to the write.
+    A pickled copy has no callbacks and expires nothing.
+    """
+
+    history: History
+    schema: TableSchema
+    options: WriteOptions
+    mode: Mode
+    commit_options: CommitOptions
+    overwrite: Mapping[str, Any]
+    write_id: str
+
+    @classmethod
+    def of(
+        cls, history: History, schema: TableSchema, options: Options, mode: Mode, commit_options: CommitOptions,
         overwrite: Mapping[str, Any] = {},
-        callbacks: Sequence[CommitCallback] = (),
-        maintain: Callable[[], object] | None = None,
-    ) -> None:
-        self.store, self.history, self.schema, self.options, self.mode = store, history, schema, options, mode
-        self.commit_user = commit_user or f"{options[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
-        named = partition_spec(options[opt.OVERWRITE_PARTITION], schema, store.location)
-        self.overwrite = {**overwrite, **named}
-        self.callbacks = (*checked_callbacks(callbacks), *named_callbacks(options))
-        self.settings, self._maintain = CommitSettings(), maintain
-        self.bucket_mode = bucket_mode(schema, options)
-        self._write = str(uuid.uuid4())
-        self._committer: Committer | None = None
-        refuse_unserved(schema, options, Use.WRITE, store.location)
-        check_defaults(schema.fields, store.location)
-        _refuse_unwritten(schema, options, mode, store.location)
+    ) -> PaimonSink:  # fmt: skip
+        """The sink of a write, by the options of the table and of the call.
+
+        Raises UnsupportedError and OptionError for tables and options that lakebed does not write, SchemaError for a
+        default value that is none of its column, UsageError for a mode that the table does not have.
+        """
+        table = history.store.location
+        named = partition_spec(options[opt.OVERWRITE_PARTITION], schema, table)
+        refuse_unserved(schema, options, Use.WRITE, table)
+        check_defaults(schema.fields, table)
+        _refuse_mode(schema, options, mode, table)
+        write_options = WriteOptions.of(schema, options)
+        return cls(history, schema, write_options, mode, commit_options, {**overwrite, **named}, str(uuid.uuid4()))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_committer": None, "callbacks": (), "_maintain": None}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**fields, "commit_options": self.commit_options.picklable}
 
-    def change_settings(self, **changed: Any) -> None:
-        """Change how commits behave; see `CommitSettings`."""
-        self.settings, self._committer = dataclasses.replace(self.settings, **changed), None
-
-    def overwrite_with(self, spec: Mapping[str, Any]) -> None:
-        """Make this an overwrite of the partitions that `spec` names, before anything is written."""
-        text = ",".join(f"{name}={'null' if value is None else value}" for name, value in spec.items())
-        self.overwrite = {**self.overwrite, **partition_spec(text, self.schema, self.store.location)}
-        self.mode = Mode.OVERWRITE
+    @property
+    def commit_user(self) -> str:
+        """The user of its commits."""
+        return self.commit_options.user
 
     @property
     def input_schema(self) -> pa.Schema:
         """The table's columns; rows may carry `_row_kind` too where there is a primary key."""
         return arrow_schema(self.schema.fields)
 
-    @property
-    def kind_rule(self) -> RowKindRule:
-        """Where row kinds come from."""
-        default = RowKind.DELETE if self.mode is Mode.DELETE else RowKind.INSERT
-        return RowKindRule(
-            self.options[opt.ROWKIND_FIELD],
-            default,
-            self.options[opt.IGNORE_DELETE],
-            self.options[opt.IGNORE_UPDATE_BEFORE],
-        )
+    def with_commit_options(self, **changed: Any) -> PaimonSink:
+        """The same sink with other `CommitOptions`."""
+        return dataclasses.replace(self, commit_options=dataclasses.replace(self.commit_options, **changed))
+
+    def with_overwrite(self, spec: Mapping[str, Any]) -> PaimonSink:
+        """The same sink as an overwrite of the partitions that `spec` names, by plain values."""
+        text = ",".join(f"{name}={'null' if value is None else value}" for name, value in spec.items())
+        named = partition_spec(text, self.schema, self._table)
+        return dataclasses.replace(self, mode=Mode.OVERWRITE, overwrite={**self.overwrite, **named})
 
     def plan(self, tasks: int = 1) -> PaimonWritePlan:
         """Plan a write from the newest snapshot. CommitConflictError where the files have another number of buckets
         than the table."""
         state = WriteState() if self.mode is Mode.OVERWRITE else self._read_state()
-        options, mode = self.options, self.bucket_mode
-        router = Router(
-            self.schema, mode, options[opt.BUCKET], options[opt.BUCKET_FUNCTION], state.partition_buckets
-        )  # fmt: skip
-        target = TaskTarget(
-            self.store, self.schema, options, mode, router, self.kind_rule, state, self.commit_user
-        )  # fmt: skip
-        return PaimonWritePlan(
-            self.history, target, dynamic_settings(self.schema, options, mode, tasks), self._write
-        )  # fmt: skip
+        kinds = self.options.row_kinds(RowKind.DELETE if self.mode is Mode.DELETE else RowKind.INSERT)
+        target = TaskTarget(self.history.store, self.schema, self.options, kinds, state, self.commit_user)
+        return PaimonWritePlan(self.history, target, dynamic_settings(self.options, tasks), self.write_id)
 
     @looks_again
     def _read_state(self) -> WriteState:
-        return read_state(self.store, self.history.latest(), self.schema, self.options)
+        return read_state(self.history.store, self.history.latest(), self.schema, self.options)
 
     def finalize(self, plan: PaimonWritePlan, messages: Sequence[CommitMessage], engine: Engine) -> Prepared:
-        """Make files of rows that tasks have staged, and bring together the files that several tasks wrote for one
-        bucket; a note says what was left.
+        """Make files of staged rows, and merge small files that several tasks wrote for one bucket; a note says what
+        was left.
 
         Raises UnsupportedError when such tasks assigned dynamic buckets without routing, which could put one key into
         two: their files are removed then.
         """
-        ours, waiting = told_apart(messages)
-        files = BucketFiles(self.store, self.schema, self.options)
-        if self.bucket_mode is BucketMode.BUCKET_UNAWARE:
-            return Prepared((*ours, *make_files(files, waiting, engine)))
-        if not plan.is_routed and self.bucket_mode in (BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC):
-            refuse_scattered_keys(self.store, ours, self.bucket_mode)
-        return merge_small_files(files, ours, engine)
+        ours, staged = split_staged(messages)
+        if self.options.mode is BucketMode.BUCKET_UNAWARE:
+            return Prepared((*ours, *make_files(self._files, staged, engine)))
+        if not plan.is_routed and self.options.mode in (BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC):
+            refuse_scattered_keys(self.history.store, ours, self.options.mode)
+        return merge_small_files(self._files, ours, engine)
 
     def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
         """Publish messages, exactly once for this commit user and identifier."""
-        ours = self._made(messages)
+        ours = self._with_files(messages)
         replaced = None
         if self.mode is Mode.OVERWRITE:
-            replaced = replaced_by(ours, self.schema, self.options, self.overwrite, self.store.location)
-        result = self.committer.commit(identifier, ours, replaced=replaced)
-        waiting = self._waiting_note() if any(message.new_files for message in ours) else ""
-        return result.with_notes([waiting] if waiting else [])
+            replaced = replaced_partitions(ours, self.schema, self.options.table, self.overwrite, self._table)
+        result = self._committer.commit(identifier, ours, replaced)
+        invisible = self._invisible_note() if any(message.new_files for message in ours) else ""
+        return result.with_notes([invisible] if invisible else [])
 
-    def _waiting_note(self) -> str:
-        """What a reader does not see yet, "" where it sees all."""
-        if self.bucket_mode is BucketMode.POSTPONE_MODE:
+    def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
+        """Commit, in ascending order, the identifiers that this user has not committed yet; returns their number."""
+        return self._committer.filter_and_commit(
+            {identifier: self._with_files(messages) for identifier, messages in commits.items()}
+        )
+
+    def abort(self, messages: Sequence[CommitMessage]) -> None:
+        """Remove the files of messages, except those that a snapshot of the table names."""
+        ours, staged = split_staged(messages)
+        drop_staged(self.history.store, staged)
+        self._committer.abort(ours)
+
+    def sweep(self) -> None:
+        """Remove all rows that tasks of this write have staged, also those that no message names."""
+        if self.options.mode is BucketMode.BUCKET_UNAWARE:
+            sweep_staged(self.history.store, self.write_id)
+
+    def _with_files(self, messages: Sequence[CommitMessage]) -> list[PaimonMessage]:
+        """Messages that name files; files are made here of rows that are still staged."""
+        ours, staged = split_staged(messages)
+        return [*ours, *make_files(self._files, staged, LocalEngine())]
+
+    def _invisible_note(self) -> str:
+        """Which rows a reader does not see yet, "" where it sees all."""
+        if self.options.postpones:
             return "the rows lie in postponed buckets: batch reads see them after a compaction, table.rewrite()"
-        if skips_level_0(self.schema, self.options) and not shows_level_0(self.options):
+        if skips_level_0(self.schema, self.options.table) and not shows_level_0(self.options.table):
             return "the rows lie in level 0: batch reads of this table see them after a compaction"
         return ""
 
-    def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
-        """Commit those identifiers that this user has not committed yet, in their order; how many they were."""
-        return self.committer.filter_and_commit(
-            {identifier: self._made(messages) for identifier, messages in commits.items()}
-        )
-
-    def sweep(self) -> None:
-        """Remove all rows that tasks of this write have staged, those too that no message names."""
-        if self.bucket_mode is BucketMode.BUCKET_UNAWARE:
-            sweep_staged(self.store, self._write)
-
-    def abort(self, messages: Sequence[CommitMessage]) -> None:
-        """Remove the files of messages, except those that a snapshot of this user may name."""
-        ours, waiting = told_apart(messages)
-        drop_staged(self.store, waiting)
-        self.committer.abort(ours)
-
-    def _made(self, messages: Sequence[CommitMessage]) -> list[PaimonMessage]:
-        """Messages that name files; of rows that wait still, files are made here."""
-        ours, waiting = told_apart(messages)
-        return [*ours, *make_files(BucketFiles(self.store, self.schema, self.options), waiting, LocalEngine())]
+    @property
+    def _table(self) -> str:
+        return self.history.store.location
 
     @property
-    def committer(self) -> Committer:
-        """The driver's half."""
-        if self._committer is None:
-            self._committer = Committer(
-                self.store, self.history, self.schema, self.options, self.commit_user, self.callbacks, self.settings,
-                self._maintain,
-            )  # fmt: skip
-        return self._committer
+    def _files(self) -> BucketFiles:
+        return BucketFiles(self.history.store, self.schema, self.options)
+
+    @cached_property
+    def _committer(self) -> Committer:
+        return Committer(self.history, self.schema, self.options.table, self.commit_options)
 
 
-def _refuse_unwritten(schema: TableSchema, options: Options, write: Mode, table: str) -> None:
-    if write in (Mode.UPSERT, Mode.DELETE) and not schema.primary_keys:
+def _refuse_mode(schema: TableSchema, options: Options, mode: Mode, table: str) -> None:
+    if mode in (Mode.UPSERT, Mode.DELETE) and not schema.primary_keys:
         raise UsageError(
-            f"{write} needs a primary key", table=table, todo="Append, or create the table with a primary key"
+            f"{mode} needs a primary key", table=table, todo="Append, or create the table with a primary key"
         )
-    if options[opt.OVERWRITE_PARTITION] and write is not Mode.OVERWRITE:
+    if options[opt.OVERWRITE_PARTITION] and mode is not Mode.OVERWRITE:
         raise UsageError(
-            f"option {opt.OVERWRITE_PARTITION.key!r} is given, but the mode is {write}", table=table,
+            f"option {opt.OVERWRITE_PARTITION.key!r} is given, but the mode is {mode}",
+            table=table,
             todo="Leave it out, or write with mode overwrite",
-        )  # fmt: skip
+        )

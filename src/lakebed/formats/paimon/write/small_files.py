@@ -1,9 +1,9 @@
-"""Files that several tasks wrote for one bucket made few, before the commit names them.
+"""Merging small files: where several tasks wrote one bucket, their files become few before the commit names them.
 
 Tasks between which rows were not routed each write a file of every bucket that they meet. The files of a bucket are
-brought together here until there are about as many as their bytes fill: sorted and merged where there is a key, one
-after the other where there is none. Tasks count in the order given: of equal keys the later task's row wins. Tables
-without buckets need none of it: see `staged`.
+merged here until there are about as many as their bytes fill: sorted and merged where there is a key, one after the
+other where there is none. Tasks count in the order given: of equal keys the later task's row wins. Tables without
+buckets do not need it: see `staging`.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD
 from lakebed.formats.paimon.codec.hash_index import hashes_of, index_bytes
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.types import arrow_schema
-from lakebed.formats.paimon.commit.kinds import remove_files
+from lakebed.formats.paimon.commit.leftovers import remove_files
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.definition import BucketMode
 from lakebed.formats.paimon.layout import NameFactory
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.write.bucket import BucketFiles, run_schema
-from lakebed.formats.paimon.write.formats import FileFormat
 from lakebed.kernel.arrays import Int32s
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import Store
 from lakebed.kernel.sizing.finalize import HERE_BYTES
 from lakebed.verbs.write import Prepared
 
-_FILES_A_TASK = 4
-"""Full files that one task writes of a bucket without an order, so that big ones are gathered by many tasks."""
+_FILES_PER_TASK = 4
+"""Full files that one task writes of a bucket without an order, so that many tasks share a big bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Messages of one bucket whose files become few."""
+    """Messages of one bucket whose files are merged."""
 
     messages: tuple[PaimonMessage, ...]
 
@@ -60,26 +59,27 @@ def merge_small_files(files: BucketFiles, messages: Sequence[PaimonMessage], eng
     In this process it reads at most `lakebed.gather.max-bytes`, the smallest buckets first. Files beyond that stay as
     they are, and a note says so.
     """
-    target = FileFormat.of(files.options, bool(files.schema.primary_keys)).target_size
-    groups = [group for group in _groups(files, messages, target) if _is_scattered(group, target)]
-    local = isinstance(engine, LocalEngine)
-    chosen, left = _within(groups, files.options[opt.GATHER_BYTES]) if local else (groups, [])
-    notes = (_note(left, files.options[opt.GATHER_BYTES]),) if left else ()
+    target, most = files.options.format.target_size, files.options.merge_bytes
+    groups = [group for group in _groups(files, messages, target) if _has_small_files(group, target)]
+    chosen, left = _within(groups, most) if isinstance(engine, LocalEngine) else (groups, [])
+    notes = (_note(left, most),) if left else ()
     if not chosen:
         return Prepared(tuple(messages), notes)
     if sum(group.size for group in chosen) <= HERE_BYTES:
         engine = LocalEngine()
-    made = {id(group.messages[0]): one for group, one in zip(chosen, engine.map(_Task(files), chosen), strict=True)}
+    merged_by_first = {
+        id(group.messages[0]): merged for group, merged in zip(chosen, engine.map(_Merge(files), chosen), strict=True)
+    }
     replaced = [message for group in chosen for message in group.messages]
     remove_files(files.store, replaced)
-    gone = {id(message) for message in replaced}
-    kept = [made.get(id(message), message) for message in messages if id(message) in made or id(message) not in gone]
+    others = {id(message) for message in replaced} - merged_by_first.keys()
+    kept = [merged_by_first.get(id(message), message) for message in messages if id(message) not in others]
     return Prepared(tuple(kept), notes)
 
 
 def refuse_scattered_keys(store: Store, messages: Sequence[PaimonMessage], mode: BucketMode) -> None:
-    """Raise UnsupportedError when tasks that knew nothing of each other may have put one key into two dynamic buckets;
-    nothing was committed, and their files are removed."""
+    """Raise UnsupportedError when tasks between which rows were not routed may have put one key into two dynamic
+    buckets. Nothing was committed, and their files are removed."""
     writers = {file.file_name.rpartition("-")[0] for message in messages for file in message.new_files}
     if len(writers) < 2 or (mode is BucketMode.HASH_DYNAMIC and not _shares_hashes(messages)):
         return
@@ -100,8 +100,8 @@ def _shares_hashes(messages: Sequence[PaimonMessage]) -> bool:
             buckets = partitions.setdefault(message.partition, {})
             buckets.setdefault(message.bucket, []).append(hashes_of(message.new_hashes))
     for buckets in partitions.values():
-        apart = [np.unique(np.concatenate(parts)) for parts in buckets.values()]
-        if len(np.unique(np.concatenate(apart))) < sum(map(len, apart)):
+        by_bucket = [np.unique(np.concatenate(parts)) for parts in buckets.values()]
+        if len(np.unique(np.concatenate(by_bucket))) < sum(map(len, by_bucket)):
             return True
     return False
 
@@ -112,14 +112,15 @@ def _groups(files: BucketFiles, messages: Sequence[PaimonMessage], target: int) 
     for message in messages:
         if message.new_files and not message.compacts and not message.deleted_files and not message.new_index_files:
             buckets.setdefault((message.partition, message.bucket), []).append(message)
-    for found in buckets.values():
+    for of_bucket in buckets.values():
         if files.sorts:
-            yield _Group(tuple(found))
+            yield _Group(tuple(of_bucket))
         elif not files.schema.primary_keys:
-            yield from _stretches(found, target * _FILES_A_TASK)
+            yield from _stretches(of_bucket, target * _FILES_PER_TASK)
 
 
 def _stretches(messages: Sequence[PaimonMessage], most: int) -> Iterator[_Group]:
+    """Neighbouring messages whose files have no more than `most` bytes together, at least one each."""
     taken: list[PaimonMessage] = []
     size = 0
     for message in messages:
@@ -132,12 +133,13 @@ def _stretches(messages: Sequence[PaimonMessage], most: int) -> Iterator[_Group]
     yield _Group(tuple(taken))
 
 
-def _is_scattered(group: _Group, target: int) -> bool:
-    """Whether a bucket has more files than its bytes fill."""
+def _has_small_files(group: _Group, target: int) -> bool:
+    """Whether several tasks wrote a bucket, and more files than its bytes fill."""
     return len(group.messages) > 1 and len(group.files) > -(-sum(file.file_size for file in group.files) // target)
 
 
 def _within(groups: Sequence[_Group], most: int) -> tuple[list[_Group], list[_Group]]:
+    """The smallest groups, which have no more than `most` bytes together, and the others."""
     chosen: list[_Group] = []
     left: list[_Group] = []
     for group in sorted(groups, key=lambda group: group.size):
@@ -157,34 +159,30 @@ def _note(left: Sequence[_Group], most: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
-    """Makes the files of one group: one message in place of many. Picklable."""
+class _Merge:
+    """Merges the files of one group: one message in place of many. Picklable."""
 
     files: BucketFiles
 
     def __call__(self, group: _Group) -> PaimonMessage:
         first = group.messages[0]
-        names = NameFactory(self.files.options[opt.DATA_FILE_PREFIX])
+        names = NameFactory(self.files.options.data_prefix)
         if not self.files.sorts:
             return replace(first, new_files=self._appended(group, names))
         shifts = _shifts([message.new_files for message in group.messages])
-        runs = [
-            self._run(first.folder, file, shift)
-            for message, shift in zip(group.messages, shifts, strict=True)
-            for file in message.new_files
-        ]
-        made = self.files.write_merged(first.folder, runs, names)
+        shifted = list(zip(group.messages, shifts, strict=True))
+        runs = [self._run(first.folder, file, shift) for message, shift in shifted for file in message.new_files]
+        files = self.files.write_merged(first.folder, runs, names)
         changes = [
-            self._run(first.folder, file, shift)
-            for message, shift in zip(group.messages, shifts, strict=True)
-            for file in message.changelog_files
+            self._run(first.folder, file, shift) for message, shift in shifted for file in message.changelog_files
         ]
-        written = self.files.write_changes(first.folder, changes, names) if changes else ()
+        changelog = self.files.write_changes(first.folder, changes, names) if changes else ()
         hashes = [hashes_of(message.new_hashes) for message in group.messages if message.new_hashes]
         gained = index_bytes(np.unique(np.concatenate(hashes))) if hashes else b""
-        return replace(first, new_files=made, changelog_files=written, new_hashes=gained)
+        return replace(first, new_files=files, changelog_files=changelog, new_hashes=gained)
 
     def _appended(self, group: _Group, names: NameFactory) -> tuple[DataFileMeta, ...]:
+        """The rows of all files one after the other."""
         first = group.messages[0]
         least = min(file.min_sequence_number for file in group.files)
         writer = self.files.writer(first.folder, names, sequence=least)
@@ -210,11 +208,12 @@ class _Task:
 
 
 def _shifts(tasks: Sequence[Sequence[DataFileMeta]]) -> list[int]:
-    """What is added to sequence numbers, which all tasks began alike, so that those of a later task are greater."""
-    made: list[int] = []
+    """What to add to the sequence numbers of each task. All tasks begin with the same one, and those of a later task
+    shall be greater."""
+    shifts: list[int] = []
     shift = 0
     for files in tasks:
-        made.append(shift)
+        shifts.append(shift)
         least, greatest = min(f.min_sequence_number for f in files), max(f.max_sequence_number for f in files)
         shift += greatest - least + 1
-    return made
+    return shifts

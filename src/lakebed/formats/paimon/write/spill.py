@@ -1,7 +1,7 @@
-"""Sorted runs of buckets on disk, while a task takes more rows than its memory holds.
+"""Sorted runs of buckets on disk, for a task that takes more rows than its memory holds.
 
-Rules: Paimon's SortBufferWriteBuffer and BinaryExternalSortBuffer: a full buffer is sorted and spilled, and the runs of
-a bucket are merged when its files are written, so that a bucket gets no more files for it.
+Rules: Paimon's SortBufferWriteBuffer and BinaryExternalSortBuffer. A full buffer is sorted and spilled. The runs of a
+bucket are merged when its files are written, so spilling gives a bucket no more files.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.write.assigners import Bucket
 from lakebed.formats.paimon.write.bucket import BucketFiles, run_schema
-from lakebed.kernel.options import Options
-from lakebed.kernel.scratch import SCRATCH_DIR, SpillFile, Stretch
+from lakebed.kernel.scratch import SpillFile, Stretch
 
 _BATCH_BYTES = 1 << 20
 _MOST_BATCH_ROWS = 64 << 10
@@ -24,11 +22,11 @@ _MOST_RUNS = 128
 
 
 class Spill:
-    """The runs of one task. Made without a file; the first run opens it. `add` may be called in many threads, for
-    different buckets."""
+    """The runs of one task, in one file that the first run opens. Threads may call `add` at once, for different
+    buckets."""
 
-    def __init__(self, files: BucketFiles, options: Options) -> None:
-        self._files, self._options = files, options
+    def __init__(self, files: BucketFiles) -> None:
+        self._files, self._options = files, files.options.spill
         self._schema = run_schema(files.schema)
         self._file: SpillFile | None = None
         self._runs: dict[Bucket, list[Stretch]] = {}
@@ -36,13 +34,13 @@ class Spill:
 
     @property
     def is_on(self) -> bool:
-        """Whether the table's options allow it."""
-        return bool(self._options[opt.WRITE_BUFFER_SPILLABLE])
+        """Whether the table's options allow to spill."""
+        return self._options.allowed
 
     @property
     def is_full(self) -> bool:
-        """Whether the disk space that a task may take is taken."""
-        most = self._options[opt.SPILL_DISK_SIZE]
+        """Whether the task has used all the disk space that it may take."""
+        most = self._options.max_bytes
         return self._file is not None and most is not None and self.size >= most
 
     @property
@@ -52,7 +50,7 @@ class Spill:
 
     @property
     def buckets(self) -> tuple[Bucket, ...]:
-        """Those that have runs."""
+        """The buckets that have runs."""
         return tuple(self._runs)
 
     def add(self, bucket: Bucket, run: pa.Table) -> None:
@@ -71,7 +69,7 @@ class Spill:
         return [self._file.read(stretch) for stretch in self._runs[bucket]]
 
     def close(self) -> None:
-        """Forget all runs, and give the disk space back."""
+        """Forget all runs and free the disk space."""
         if self._file is not None:
             self._file.close()
         self._file, self._runs = None, {}
@@ -84,6 +82,5 @@ class Spill:
 
         with self._lock:
             if self._file is None:
-                compression = self._options[opt.SPILL_COMPRESSION]
-                self._file = SpillFile(self._options[SCRATCH_DIR], None if compression == "none" else compression)
+                self._file = SpillFile(self._options.folder, self._options.compression)
             return self._file.write(batches(), self._schema)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import HASH_INDEX, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
-from lakebed.formats.paimon.definition import BucketMode, bucket_mode
+from lakebed.formats.paimon.definition import BucketMode
 from lakebed.formats.paimon.manifests import index_files, live_files
 from lakebed.formats.paimon.write.assigners import Bucket
+from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.routing import partition_bucket_counts
 from lakebed.kernel.files import Store
-from lakebed.kernel.options import Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +27,20 @@ class WriteState:
     snapshot: int = 0
 
 
-def read_state(store: Store, latest: Snapshot | None, schema: TableSchema, options: Options) -> WriteState:
+def read_state(store: Store, latest: Snapshot | None, schema: TableSchema, options: WriteOptions) -> WriteState:
     """The state at a snapshot; CommitConflictError where the files have another number of buckets than the table."""
     planned = latest.id if latest else 0
     entries = live_files(store, latest)
     sequences = greatest_sequences(entries)
-    mode = bucket_mode(schema, options)
-    if mode is BucketMode.HASH_DYNAMIC:
+    if options.mode is BucketMode.HASH_DYNAMIC:
         indexes: dict[bytes, tuple[IndexManifestEntry, ...]] = {}
         for index in index_files(store, latest):
             if index.index_type == HASH_INDEX:
                 indexes[index.partition] = (*indexes.get(index.partition, ()), index)
         return WriteState(sequences, {}, indexes, planned)
-    if mode is not BucketMode.HASH_FIXED:
+    if options.mode is not BucketMode.HASH_FIXED:
         return WriteState(sequences, snapshot=planned)
-    own = partition_bucket_counts(real_buckets(entries), schema, options[opt.BUCKET], store.location)
+    own = partition_bucket_counts(real_buckets(entries), schema, options.buckets, store.location)
     return WriteState(sequences, own, snapshot=planned)
 
 

@@ -33,7 +33,7 @@ class PaimonTableWriter(TableWriter):
             )
         if self._writer is not None:
             raise UsageError("rows were written already", todo="Call with_overwrite before the first write")
-        self._paimon.overwrite_with(spec)
+        self._sink = self._paimon = self._paimon.with_overwrite(spec)
         return self
 
     def ignore_empty_commit(self, ignore: bool) -> PaimonTableWriter:
@@ -55,5 +55,5 @@ class PaimonTableWriter(TableWriter):
         return self._with(rows_since=snapshot_id)
 
     def _with(self, **changed: Any) -> PaimonTableWriter:
-        self._paimon.change_settings(**changed)
+        self._sink = self._paimon = self._paimon.with_commit_options(**changed)
         return self

@@ -1,0 +1,219 @@
+"""The commit: messages to manifests to one snapshot file, exactly once for a commit user and identifier.
+
+Rules: Paimon's FileStoreCommitImpl and TableCommitImpl. Files that a landed commit may name are never deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from lakebed.errors import NotInHistoryError, UsageError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
+from lakebed.formats.paimon.commit.callbacks import commits_after
+from lakebed.formats.paimon.commit.hash_indexes import write_hash_indexes
+from lakebed.formats.paimon.commit.kinds import (
+    AssignmentBase,
+    NewSnapshot,
+    append_changes,
+    compact_changes,
+    kind_of_append,
+)
+from lakebed.formats.paimon.commit.leftovers import remove_files
+from lakebed.formats.paimon.commit.loop import commit_snapshot
+from lakebed.formats.paimon.commit.message import PaimonMessage
+from lakebed.formats.paimon.commit.options import CommitOptions
+from lakebed.formats.paimon.commit.overwrite import ReplacedPartitions
+from lakebed.formats.paimon.references import held_files
+from lakebed.formats.paimon.snapshot import History
+from lakebed.kernel.commit.afterwards import afterwards
+from lakebed.kernel.commit.callbacks import OwedCallbacks
+from lakebed.kernel.options import Options
+from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult, Outcome
+from lakebed.redaction import redacting_logger
+
+_LOG = redacting_logger("lakebed.paimon")
+_SKIPPED_EMPTY = "nothing to commit: no rows were written"
+_SKIPPED_DONE = "this identifier was committed before"
+
+
+class Committer:
+    """Commits of one user to one branch.
+
+    The files of messages stay where they are whatever happens; only `abort` and a recognised replay remove any. What
+    fails once a snapshot stands is a note of the result, never an error: the caller would write again.
+    """
+
+    def __init__(self, history: History, schema: TableSchema, options: Options, commit: CommitOptions) -> None:
+        self._history, self._schema, self._options, self._commit = history, schema, options, commit
+        self._store = history.store
+        self._callbacks = OwedCallbacks(history.store, commit.callbacks)
+        self._last_safe: int | None = options[opt.LAST_SAFE_SNAPSHOT]
+        self._scanned = 0
+        self._committed: int | None = None
+
+    def commit(
+        self, identifier: int, messages: Sequence[PaimonMessage], replaced: ReplacedPartitions | None = None
+    ) -> CommitResult:
+        """Commit messages under an identifier. It is skipped when this user has committed the identifier; a batch
+        commit is never taken for a replay.
+
+        Raises CommitConflictError when another writer's commit stands in the way, CommitUnknownError when the store
+        does not say how it ended.
+        """
+        _check_identifier(identifier)
+        self._register_callbacks()
+        if identifier != BATCH_IDENTIFIER and self._is_committed(identifier):
+            result = self._skip_replay(identifier, messages)
+        else:
+            result = self._publish(identifier, messages, replaced, self._commit.check_appends)
+        return replace(result, notes=(*result.notes, *self._follow_up(result.outcome is Outcome.COMMITTED)))
+
+    def filter_and_commit(self, commits: Mapping[int, Sequence[PaimonMessage]]) -> int:
+        """Commit, in ascending order, the identifiers that this user has not committed; returns their number. The files
+        of each must still be there. What a result's notes would say goes to the log."""
+        for identifier in commits:
+            _check_identifier(identifier)
+        waiting = [identifier for identifier in sorted(commits) if not self._is_committed(identifier)]
+        for identifier in waiting:
+            self._check_files(commits[identifier])
+        self._register_callbacks()
+        for identifier in waiting:
+            self._publish(identifier, commits[identifier], None, True)
+        for note in self._follow_up(bool(waiting)):
+            _LOG.warning("%s: %s", self._store.location, note)
+        return len(waiting)
+
+    def abort(self, messages: Sequence[PaimonMessage]) -> None:
+        """Remove the files of messages, except those that the table holds, whichever snapshot brought them. When that
+        cannot be seen, all stay and the error is raised."""
+        if any(not message.is_empty for message in messages):
+            remove_files(self._store, messages, keep=held_files(self._history))
+
+    # ---- after the commit ----
+
+    def _register_callbacks(self) -> None:
+        if self._callbacks:
+            self._callbacks.register(self._history.latest_id() or 0)
+
+    def _follow_up(self, committed: bool) -> tuple[str, ...]:
+        """What follows a commit: first the callbacks, then the expiry of what is due and they have seen. The notes say
+        what failed; the next commit does it again."""
+        notes = self._call_callbacks()
+        if self._commit.expire is not None and (committed or self._commit.expire_for_empty):
+            notes += afterwards("old snapshots stay until the next expiry", self._commit.expire)
+        return notes
+
+    def _call_callbacks(self) -> tuple[str, ...]:
+        """Call the callbacks that are owed for any snapshot, also after a crash or a failure; notes of those that
+        failed."""
+        if not self._callbacks:
+            return ()
+        return self._callbacks.call(lambda after: commits_after(self._history, self._options, after))
+
+    # ---- exactly once ----
+
+    def _is_committed(self, identifier: int) -> bool:
+        """Whether this user committed that identifier or a later one. Each snapshot is read once."""
+        newest = self._history.latest_id() or 0
+        if newest > self._scanned:
+            last = self._history.latest_of_user(self._commit.user, self._scanned)
+            if last is not None:
+                self._committed = last.commit_identifier
+            self._scanned = newest
+        return self._committed is not None and identifier <= self._committed
+
+    def _skip_replay(self, identifier: int, messages: Sequence[PaimonMessage]) -> CommitResult:
+        """A replay wrote its files again: they are removed, except those that the table holds. All stay when the commit
+        that landed can no longer be seen."""
+
+        def clean() -> None:
+            if any(map(landed, self._history.backwards())):
+                self.abort(messages)
+
+        def landed(snapshot: Snapshot) -> bool:
+            return snapshot.commit_user == self._commit.user and snapshot.commit_identifier == identifier
+
+        return CommitResult("", Outcome.SKIPPED, (_SKIPPED_DONE, *afterwards("files of the replay stay", clean)))
+
+    def _check_files(self, messages: Sequence[PaimonMessage]) -> None:
+        for message in messages:
+            for file in message.written_files():
+                path = f"{message.folder}/{file.file_name}"
+                if not self._store.exists(path):
+                    raise NotInHistoryError(
+                        "files of a commit to recover were deleted",
+                        table=self._store.location,
+                        file=path,
+                        todo="Write the data again from its source",
+                    )
+
+    # ---- publishing ----
+
+    def _publish(
+        self, identifier: int, messages: Sequence[PaimonMessage], replaced: ReplacedPartitions | None,
+        check_appends: bool,
+    ) -> CommitResult:  # fmt: skip
+        snapshot: Snapshot | None = None
+        notes: tuple[str, ...] = ()
+        appends = [message for message in messages if message.appends]
+        compacts = [message for message in messages if message.compacts]
+        user, rows_since = self._commit.user, self._commit.rows_since
+        if appends or replaced is not None or (not compacts and not self._ignores_empty(identifier)):
+            indexes = write_hash_indexes(self._history, appends, replaced is not None)
+            snapshot = self._commit_snapshot(
+                NewSnapshot(
+                    user, identifier, kind_of_append(appends, replaced), append_changes(appends, indexes), replaced,
+                    self._assigned_on(appends, replaced), check_appends, rows_since, self._last_safe,
+                )
+            )  # fmt: skip
+
+        def compact() -> Snapshot:
+            changes = compact_changes(compacts)
+            new = NewSnapshot(
+                user, identifier, CommitKind.COMPACT, changes, rows_since=rows_since, last_safe=self._last_safe
+            )
+            return self._commit_snapshot(new)
+
+        if compacts and snapshot is None:
+            snapshot = compact()
+        elif compacts:  # the rows are visible already: without the compaction reads only cost more
+            notes = afterwards("what it compacted is not replaced, and rewrite does it again", compact)
+        if snapshot is None:
+            return CommitResult("", Outcome.SKIPPED, (_SKIPPED_EMPTY,))
+        return CommitResult(str(snapshot.id), Outcome.COMMITTED, notes)
+
+    def _commit_snapshot(self, new: NewSnapshot) -> Snapshot:
+        snapshot = commit_snapshot(self._history, self._schema, self._options, new)
+        if self._last_safe is not None:
+            self._last_safe = snapshot.id
+        return snapshot
+
+    def _assigned_on(
+        self, messages: Sequence[PaimonMessage], replaced: ReplacedPartitions | None
+    ) -> AssignmentBase | None:
+        """What the dynamic buckets of messages were assigned on; None for an overwrite, which starts afresh."""
+        bases = [message.planned_on for message in messages if message.planned_on is not None]
+        if not bases or replaced is not None:
+            return None
+        in_partition = set(self._schema.partition_keys) <= set(self._schema.primary_keys)
+        return AssignmentBase(
+            min(bases), frozenset(message.partition for message in messages) if in_partition else None
+        )
+
+    def _ignores_empty(self, identifier: int) -> bool:
+        """Whether a commit without files leaves no snapshot: that of a batch; a stream's does, for its identifier."""
+        given = self._commit.ignore_empty
+        if self._options[opt.IGNORE_EMPTY_COMMIT] is not None:
+            given = self._options[opt.IGNORE_EMPTY_COMMIT]
+        ignores = identifier == BATCH_IDENTIFIER if given is None else bool(given)
+        return ignores and not self._options[opt.FORCE_SNAPSHOT]
+
+
+def _check_identifier(identifier: object) -> None:
+    if isinstance(identifier, bool) or not isinstance(identifier, int) or not -(2**63) <= identifier < 2**63:
+        raise UsageError(
+            f"{identifier!r} cannot be a commit identifier", todo="Give whole numbers that grow from commit to commit"
+        )

@@ -1,0 +1,124 @@
+"""The commit loop: attempts at a snapshot until one stands, its outcome made certain.
+
+Rules: Paimon's FileStoreCommitImpl.tryCommit. An attempt that loses the race for the snapshot's name looks at the
+newest snapshot again and writes its manifests anew. The metadata files of an attempt that certainly did not land are
+removed; after an unknown outcome all files stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from lakebed.errors import CommitUnknownError, DataCleanedError, NotWrittenError, StorageError
+from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot
+from lakebed.formats.paimon.commit.attempt import Attempt
+from lakebed.formats.paimon.commit.claim import claim_snapshot, write_hints
+from lakebed.formats.paimon.commit.kinds import NewSnapshot
+from lakebed.formats.paimon.snapshot import History
+from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
+from lakebed.kernel.files import PutOutcome
+from lakebed.kernel.options import Options
+
+
+def commit_snapshot(history: History, schema: TableSchema, options: Options, new: NewSnapshot) -> Snapshot:
+    """Make a new snapshot at the head of a branch.
+
+    Raises CommitConflictError when another writer's commit stands in the way, CommitUnknownError when the store does
+    not say how it ended.
+    """
+    loop = _CommitLoop(history, schema, options, new)
+    return with_retries(loop.attempt, retry_policy(options), history.store.location)
+
+
+def retry_policy(options: Options) -> RetryPolicy:
+    """How often a commit is tried again, by the options `commit.*`."""
+    timeout = options[opt.COMMIT_TIMEOUT]
+    return RetryPolicy(
+        options[opt.COMMIT_MAX_RETRIES],
+        options[opt.COMMIT_MIN_WAIT] / 1000,
+        options[opt.COMMIT_MAX_WAIT] / 1000,
+        None if timeout is None else timeout / 1000,
+    )
+
+
+class _CommitLoop:
+    """One commit over all its attempts."""
+
+    def __init__(self, history: History, schema: TableSchema, options: Options, new: NewSnapshot) -> None:
+        self._history, self._schema, self._options, self._new = history, schema, options, new
+        self._store = history.store
+        self._first_seen = 0
+
+    def attempt(self, number: int) -> Won[Snapshot] | Lost:
+        """Attempt `number`, counted from 0."""
+        latest = self._history.latest()
+        if number == 0:
+            self._first_seen = latest.id if latest else 0
+        else:
+            landed = self._landed()
+            if landed is not None:
+                return Won(landed)
+        try:
+            return self._try_after(latest)
+        except DataCleanedError:
+            if latest is None or (self._history.latest_id() or 0) <= latest.id:
+                raise
+            return Lost(f"snapshot {latest.id}, on which it was based, expired meanwhile")
+
+    def _landed(self) -> Snapshot | None:
+        """This commit's own snapshot among those since the first attempt: an earlier put landed although it seemed not
+        to."""
+        ours = (self._new.user, self._new.identifier, self._new.kind)
+        for snapshot in self._history.backwards(self._first_seen):
+            if (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind) == ours:
+                return snapshot
+        return None
+
+    def _try_after(self, latest: Snapshot | None) -> Won[Snapshot] | Lost:
+        attempt = Attempt(self._history, self._schema, self._options, self._new, latest)
+        try:
+            snapshot = attempt.write_metadata()
+        except Exception:
+            self._remove(attempt.written)
+            raise
+        return self._claim(snapshot, attempt)
+
+    def _claim(self, snapshot: Snapshot, attempt: Attempt) -> Won[Snapshot] | Lost:
+        try:
+            outcome = claim_snapshot(self._store, self._history.branch, snapshot)
+        except NotWrittenError:
+            self._remove(attempt.written)
+            raise
+        if outcome is PutOutcome.UNKNOWN:
+            outcome = self._look(snapshot)
+        if outcome is PutOutcome.CREATED:
+            write_hints(self._store, self._history.branch, snapshot.id, first=attempt.latest is None)
+            return Won(snapshot)
+        self._remove(attempt.written)
+        return Lost(f"snapshot {snapshot.id} was taken by another writer")
+
+    def _look(self, snapshot: Snapshot) -> PutOutcome:
+        """What became of a put that the store does not vouch for. CommitUnknownError when the snapshot's file cannot be
+        seen."""
+        with suppress(StorageError):
+            there = self._history.find(snapshot.id)
+            if there is not None:
+                ours = there.delta_manifest_list == snapshot.delta_manifest_list
+                return PutOutcome.CREATED if ours else PutOutcome.EXISTS
+        raise CommitUnknownError(
+            f"the store does not say whether snapshot {snapshot.id} was written",
+            table=self._store.location,
+            instant=str(snapshot.id),
+            why="its put failed, and the file cannot be seen; all files of the commit are kept",
+            todo=f"Commit the same messages again as user {self._new.user} and identifier {self._new.identifier} "
+            f"(filter_and_commit): they are committed once, whatever became of this attempt",
+        )
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        """Remove metadata files of an attempt that did not land; orphan-file removal cleans up any leftovers."""
+        if paths:
+            with suppress(StorageError):
+                self._store.delete_many(paths)

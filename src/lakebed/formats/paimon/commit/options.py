@@ -1,0 +1,36 @@
+"""Who commits to a table, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from lakebed.kernel.commit.callbacks import CommitCallback
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOptions:
+    """How the commits of one writer behave; the defaults are Paimon's.
+
+    - `user`: the commit user. One user commits an identifier once.
+    - `ignore_empty`: make no snapshot of a commit without files; None: of a batch's only.
+    - `expire_for_empty`: expire old snapshots after a commit without files too.
+    - `check_appends`: look for conflicts before appends too.
+    - `rows_since`: fail when a snapshot after this one changed rows that the commit changes, by their row ids; None:
+      do not look.
+    - `callbacks`: what to call after each commit.
+    - `expire`: the expiry to run after each commit; None: none.
+    """
+
+    user: str
+    ignore_empty: bool | None = None
+    expire_for_empty: bool = True
+    check_appends: bool = False
+    rows_since: int | None = None
+    callbacks: tuple[CommitCallback, ...] = ()
+    expire: Callable[[], object] | None = None
+
+    @property
+    def picklable(self) -> CommitOptions:
+        """The same without callbacks and expiry, which stay in the process that was given them."""
+        return replace(self, callbacks=(), expire=None)
