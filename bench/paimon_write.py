@@ -355,7 +355,7 @@ def appends(given: argparse.Namespace) -> dict[str, object]:
 
     import lakebed
     import lakebed.spark
-    from lakebed.formats.paimon.write.staging import greatest_size
+    from lakebed.formats.paimon.write.file_maker import greatest_size
     from lakebed.spark.session import local_session
     from lakebed.verbs.two_phase import TableWriter
 
