@@ -114,7 +114,7 @@ def test_a_column_that_may_not_be_null_takes_no_null(tmp_path: Path) -> None:
 
 
 def test_defaults_that_cannot_be_read_refuse_the_write(tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match=r"default value 'x' of column 'v' is no INT"):
+    with pytest.raises(SchemaError, match=r"default value 'x' of column 'v' is not of its type INT"):
         table_of(tmp_path / "text", {"v": "x"}).write(row(p="a", k=1, v=1, s=""))
     nested = pa.schema([("k", pa.int32()), ("a", pa.list_(pa.int32()))])
     table = table_of(tmp_path / "nested", {"a": "[1]"}, schema=nested)

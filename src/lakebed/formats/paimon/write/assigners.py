@@ -1,6 +1,6 @@
-"""Which rows go to which bucket, mode by mode: one strategy each, over whole columns.
+"""Which rows go to which bucket: one strategy per bucket mode, over whole columns.
 
-Fixed, unaware and postponed buckets follow from the row alone. Dynamic ones depend on what the table holds: see
+Fixed, unaware and postponed buckets follow from the row alone. Dynamic buckets depend on what the table holds: see
 `hash_dynamic` and `key_dynamic`. An assigner belongs to one task and remembers what it assigned.
 """
 
@@ -19,11 +19,12 @@ from lakebed.kernel.arrays import Int8s, Int32s
 
 MOST_BUCKETS = 32_767
 Bucket = tuple[bytes, int]
+"""A serialized partition row, and the number of a bucket in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """Rows as they are written: some modes drop, change or add rows."""
+    """Rows as they are written, with the partition and the bucket of each. Some modes drop, change or add rows."""
 
     rows: pa.Table
     kinds: Int8s | None
@@ -32,25 +33,25 @@ class Assigned:
 
 
 class Assigner(Protocol):
-    """One task's strategy."""
+    """The bucket strategy of one task."""
 
     def assign(self, rows: pa.Table, kinds: Int8s | None) -> Assigned:
-        """Buckets for fitted rows."""
+        """Assign buckets to rows in the table's columns and types."""
         ...
 
     def new_hashes(self) -> Mapping[Bucket, Int32s]:
-        """Key hashes that came to buckets since the last call; only dynamic hash buckets have an index of them."""
+        """The key hashes that each bucket gained since the last call; empty where buckets have no HASH index."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DirectAssigner:
-    """Buckets that follow from the row."""
+    """Assigns the buckets that follow from the row: fixed, unaware and postponed ones."""
 
     router: Router
 
     def assign(self, rows: pa.Table, kinds: Int8s | None) -> Assigned:
-        """Every row as it is."""
+        """Every row as it is, in its bucket. UnsupportedError for a dynamic mode."""
         partitions = self.router.partitions(rows)
         buckets = self.router.fixed_assignment(rows, partitions)
         if buckets is None:
@@ -58,18 +59,18 @@ class DirectAssigner:
         return Assigned(rows, kinds, partitions, buckets)
 
     def new_hashes(self) -> Mapping[Bucket, Int32s]:
-        """None: there is no index."""
+        """Always empty: such buckets have no HASH index."""
         return {}
 
 
 def fill_buckets(counts: dict[int, int], wanted: int, target: int, owner: int, owners: int, most: int = -1) -> Int32s:
-    """Buckets for `wanted` new keys: the own ones below the target in ascending order, then new own ids; `counts` is
-    brought up to date.
+    """The bucket of each of `wanted` new keys: first the owner's buckets with fewer than `target` rows, in ascending
+    order, then new ids. Updates `counts`, the rows of each bucket.
 
-    An id is own when `id % owners == owner`. With `most` buckets reached, the keys are spread over the own ones at
-    random, as the reference does. UnsupportedError when no id is left.
+    A bucket is the owner's when `id % owners == owner`. Once there are `most` buckets (-1: no bound), the keys go to
+    the owner's buckets at random, as in the reference. UnsupportedError when no id is left.
     """
-    made: list[Int32s] = []
+    assigned: list[Int32s] = []
     left = wanted
     limit = most if most > 0 else MOST_BUCKETS
     fresh = (number for number in range(owner, limit, owners) if number not in counts)
@@ -84,10 +85,10 @@ def fill_buckets(counts: dict[int, int], wanted: int, target: int, owner: int, o
                 raise UnsupportedError(
                     f"a partition has more than {limit} buckets", todo="Raise dynamic-bucket.target-row-num"
                 )
-            made.append(np.random.default_rng().choice(own, left).astype(np.int32))
+            assigned.append(np.random.default_rng().choice(own, left).astype(np.int32))
             break
-        some = min(left, target - counts.get(bucket, 0))
-        counts[bucket] = counts.get(bucket, 0) + some
-        made.append(np.full(some, bucket, np.int32))
-        left -= some
-    return np.concatenate(made) if made else np.zeros(0, np.int32)
+        room = min(left, target - counts.get(bucket, 0))
+        counts[bucket] = counts.get(bucket, 0) + room
+        assigned.append(np.full(room, bucket, np.int32))
+        left -= room
+    return np.concatenate(assigned) if assigned else np.zeros(0, np.int32)

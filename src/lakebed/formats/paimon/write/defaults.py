@@ -1,9 +1,9 @@
-"""Default values of columns, put in place of nulls as rows are written.
+"""Default values of columns, which take the place of nulls when rows are written.
 
-Rules: Paimon's DefaultValueRow and DefaultValueUtils. A default is a text in the schema, cast to the column's type, in
-single quotes or without. It replaces every null of its column, in rows of every kind and under every merge engine, and
-in columns that were not given; it is in place before a row's kind, partition and bucket are looked at. Reads replace
-nothing. A column that may not be null takes no null, whatever its default.
+Rules: Paimon's DefaultValueRow and DefaultValueUtils. A default is a text in the schema, with or without single quotes,
+that is cast to the column's type. It replaces every null of its column, in rows of every kind and under every merge
+engine, and the column itself where it was not given. It is in place before a row's kind, partition and bucket are
+determined. Reads replace nothing. A column that may not be null takes no null, whatever its default.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ _STRING = DataType("VARCHAR", length=MAX_LENGTH)
 
 
 def check_defaults(fields: Iterable[DataField], table: str) -> None:
-    """Raise SchemaError for a default that is no value of its column, UnsupportedError for one of a nested column."""
+    """Raise SchemaError for a default that is not a value of its column's type, UnsupportedError for the default of a
+    nested column."""
     for field in fields:
         default_of(field, table)
 
 
 def with_defaults(rows: pa.Table, fields: Iterable[DataField], table: str) -> pa.Table:
-    """Rows in the columns of `fields`, with defaults in place of nulls. Errors as `check_defaults`."""
+    """Rows in the columns of `fields`, with defaults in place of nulls. Raises what `check_defaults` raises."""
     for place, field in enumerate(fields):
         column = rows.column(place)
         if field.default is not None and column.null_count:
@@ -38,20 +39,20 @@ def with_defaults(rows: pa.Table, fields: Iterable[DataField], table: str) -> pa
 
 
 def default_of(field: DataField, table: str) -> pa.Scalar:
-    """The default of a column in its Arrow type; null where there is none."""
+    """The default value of a column in its Arrow type; null where it has none."""
     text = field.default
     if text is None:
         return pa.scalar(None)
     if field.type.is_nested:
         raise UnsupportedError(
             f"column {field.name!r} has the default value {text!r}", table=table,
-            why=f"lakebed does not read values of {field.type} from a text", todo="Remove the default value",
+            why=f"lakebed cannot read a value of {field.type} from a text", todo="Remove the default value",
         )  # fmt: skip
     plain = text[1:-1] if len(text) > 1 and text.startswith("'") and text.endswith("'") else text
     try:
         return cast_column(pa.array([plain]), _STRING, field.type)[0]
     except (LakebedError, pa.ArrowException, ValueError) as error:
         raise SchemaError(
-            f"the default value {text!r} of column {field.name!r} is no {field.type}", table=table,
+            f"the default value {text!r} of column {field.name!r} is not of its type {field.type}", table=table,
             why=error.why if isinstance(error, LakebedError) else str(error), todo="Change the column's default value",
         ) from error  # fmt: skip

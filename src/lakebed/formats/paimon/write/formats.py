@@ -1,7 +1,7 @@
-"""Rows in the bytes of one data file: Parquet and ORC through Arrow, Avro by our own encoder.
+"""Encoders of data files: Parquet and ORC through Arrow, Avro by our own encoder. The counterpart of `read.formats`.
 
-Rules: Paimon's KeyValueDataFileWriter and its format writers; what each of Paimon's own readers cannot take is refused
-before a byte is written. The counterpart of `read.formats`.
+Rules: Paimon's KeyValueDataFileWriter and its format writers. Values that one of Paimon's own readers cannot take are
+refused before a byte is written.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _COMPRESSIONS = {
     "uncompressed": "none",
 }
 _DEFAULT_TARGET = {True: 128 << 20, False: 256 << 20}
-"""Bytes of a file of a table with and without a primary key."""
+"""Target size in bytes of the files of a table: True with a primary key, False without."""
 
 TextBounds = Mapping[str, tuple[tuple[str, str], ...]]
-"""Of text columns, pairs of a least and a greatest value, one for each part of a file that its format gave one for."""
+"""The least and the greatest value of text columns, one pair for each part of a file for which its format has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """How data files are written."""
+    """How data files are written; `target_size` in bytes."""
 
     name: str
     compression: str
@@ -56,7 +56,7 @@ class FileFormat:
 
     @classmethod
     def of(cls, options: Options, has_key: bool, level: int = 0) -> FileFormat:
-        """The format of new files of a level."""
+        """The format of new files of a level. OptionError for a compression that lakebed does not have."""
         name = options[opt.FILE_FORMAT]
         for item in filter(None, options[opt.FILE_FORMAT_PER_LEVEL].split(",")):
             which, _, format_name = item.partition(":")
@@ -73,20 +73,20 @@ class Encoder(Protocol):
     """One open data file."""
 
     def write(self, table: pa.Table) -> None:
-        """Append rows, as a row group where the format has such."""
+        """Append rows, as one row group where the format has row groups."""
         ...
 
     def close(self) -> TextBounds:
-        """Write what ends the file."""
+        """Write the end of the file."""
         ...
 
 
 class ParquetEncoder:
-    """A row group a call.
+    """One row group per call of `write`.
 
-    Paimon's own reader wants timestamps of nanoseconds as INT96. Arrow then writes every timestamp of the file so, and
-    that reader takes them. Values are plain or in dictionaries: several engines that read Paimon tables know no other
-    encoding.
+    Paimon's own reader wants timestamps of nanoseconds as INT96. Arrow then writes every timestamp of the file as
+    INT96, which that reader takes too. Values are plain or in dictionaries: several engines that read Paimon tables
+    know no other encoding.
     """
 
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema, how: FileFormat, repeats: Collection[str]) -> None:
@@ -110,21 +110,21 @@ class ParquetEncoder:
         self._writer.write_table(table, row_group_size=len(table))
 
     def close(self) -> TextBounds:
-        """The footer's bounds of text columns, which the writer has made anyway."""
+        """The bounds of text columns in the footer, which the writer has made anyway."""
         self._writer.close()
         footer = self._footers[0]
         texts = {field.name for field in self._schema if pa.types.is_string(field.type)}
-        found: dict[str, tuple[tuple[str, str], ...]] = {}
+        bounds: dict[str, tuple[tuple[str, str], ...]] = {}
         for place in range(footer.num_columns):
             name = footer.schema.column(place).path
             if name in texts:
                 chunks = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
-                found[name] = tuple((chunk.min, chunk.max) for chunk in chunks if chunk and chunk.has_min_max)
-        return found
+                bounds[name] = tuple((chunk.min, chunk.max) for chunk in chunks if chunk and chunk.has_min_max)
+        return bounds
 
 
 class OrcEncoder:
-    """ORC has no time of day: it is kept as its number of milliseconds, as Paimon does."""
+    """Writes a time of day, which ORC lacks, as its number of milliseconds, as Paimon does."""
 
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema, how: FileFormat, repeats: Collection[str]) -> None:
         stripe = max(_LEAST_STRIPE_BYTES, min(64 << 20, how.target_size // 4))
@@ -140,13 +140,13 @@ class OrcEncoder:
         self._writer.write(table)
 
     def close(self) -> TextBounds:
-        """Nothing is known of text columns."""
+        """Always empty: ORC gives no bounds of text columns."""
         self._writer.close()
         return {}
 
 
 class AvroEncoder:
-    """Blocks of some thousand rows."""
+    """Writes blocks of some thousand rows. OptionError for a compression other than zstd and none."""
 
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema, how: FileFormat, repeats: Collection[str]) -> None:
         if how.compression not in ("zstd", "none"):
@@ -160,7 +160,7 @@ class AvroEncoder:
             self._sink.write(self._framing.block(len(batch), encode_records(batch)))
 
     def close(self) -> TextBounds:
-        """Nothing ends an Avro file."""
+        """Always empty: an Avro file has no footer."""
         return {}
 
 
@@ -172,7 +172,7 @@ ENCODERS: dict[str, type[ParquetEncoder] | type[OrcEncoder] | type[AvroEncoder]]
 
 
 def check_values(table: pa.Table, format_name: str, location: str) -> None:
-    """Raise UnsupportedError for values that a file of that format would not carry to Paimon's own reader."""
+    """Raise UnsupportedError for values that Paimon's own reader would not read back from a file of that format."""
     if format_name == "orc":
         _refuse_early_times(table, location)
     if format_name == "parquet" and _has_nanoseconds(table.schema):
@@ -180,13 +180,13 @@ def check_values(table: pa.Table, format_name: str, location: str) -> None:
 
 
 def dictionary_columns(table: pa.Table) -> frozenset[str]:
-    """The plain columns whose values repeat, so that a dictionary is worth it. The file's own columns are among them by
-    name, those of the key too."""
+    """The plain columns whose values repeat, so that a dictionary is worth it; with the names that key columns and row
+    kinds have in data files."""
     plain = [
         f.name for f in table.schema if not pa.types.is_nested(f.type) and f.name not in (SEQUENCE_NUMBER, VALUE_KIND)
     ]
-    found = repeating_columns(table.select(plain))
-    return frozenset({*found, *(KEY_PREFIX + name for name in found), VALUE_KIND})
+    repeating = repeating_columns(table.select(plain))
+    return frozenset({*repeating, *(KEY_PREFIX + name for name in repeating), VALUE_KIND})
 
 
 def _has_nanoseconds(schema: pa.Schema) -> bool:
@@ -194,8 +194,8 @@ def _has_nanoseconds(schema: pa.Schema) -> bool:
 
 
 def _refuse_early_times(table: pa.Table, location: str) -> None:
-    """Times before 1970 with a fraction of a second: the C++ library writes them so that Paimon's own ORC reader
-    fails."""
+    """Refuse times before 1970: the C++ library writes those with a fraction of a second in a form on which Paimon's
+    own ORC reader fails."""
     for field in table.schema:
         if pa.types.is_nested(field.type) and "timestamp" in str(field.type):
             raise UnsupportedError(
@@ -207,28 +207,28 @@ def _refuse_early_times(table: pa.Table, location: str) -> None:
             least = pc.min(table.column(field.name))
             if least.is_valid and least.value < 0:
                 raise UnsupportedError(
-                    f"column {field.name!r} has times before 1970, which ORC files of lakebed would not carry "
-                    f"to Paimon's reader",
+                    f"column {field.name!r} has times before 1970, which Paimon's reader would not read back from ORC "
+                    f"files of lakebed",
                     table=location,
                     todo="Use file.format=parquet",
                 )
 
 
 def _refuse_far_times(table: pa.Table, location: str) -> None:
-    """Times inside nested columns are INT96 beside nanoseconds, and read as nanoseconds, which end in the years 1677
-    and 2262."""
+    """Refuse times inside nested columns that nanoseconds cannot hold, which end in the years 1677 and 2262: beside a
+    column of nanoseconds they are INT96, and are read as nanoseconds."""
     for field in table.schema:
         if not pa.types.is_nested(field.type):
             continue
         for times in _leaves(table.column(field.name).combine_chunks()):
             if not pa.types.is_timestamp(times.type) or times.type.unit == "ns":
                 continue
-            found = pc.min_max(times)
+            bounds = pc.min_max(times)
             most = _NANOSECONDS // {"ms": 10**6, "us": 10**3}[times.type.unit]
-            if found["min"].is_valid and not -most <= found["min"].value <= found["max"].value <= most:
+            if bounds["min"].is_valid and not -most <= bounds["min"].value <= bounds["max"].value <= most:
                 raise UnsupportedError(
-                    f"column {field.name!r} holds times outside the years 1678 to 2261, which a Parquet file with "
-                    f"nanosecond columns beside it does not carry inside nested columns",
+                    f"column {field.name!r} holds times outside the years 1678 to 2261, which a nested column of a "
+                    f"Parquet file cannot hold beside columns of nanoseconds",
                     table=location,
                     todo="Use timestamps of at most six digits in all columns of the table",
                 )

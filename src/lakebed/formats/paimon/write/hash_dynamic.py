@@ -1,9 +1,9 @@
-"""HASH_DYNAMIC: a bucket is filled with keys up to a number of rows, then the next is begun; an index file per bucket
-holds the hashes of its keys.
+"""HASH_DYNAMIC: a bucket takes keys up to a number of rows, then the next one begins. An index file per bucket holds
+the hashes of its keys.
 
 Rules: Paimon's HashBucketAssigner, PartitionIndex and BucketAssigner. An assigner owns every `assigners`-th bucket id
-and sees those hashes that `computeAssigner` sends it. Two keys of one hash share a bucket and count once. One job may
-write at a time: the commit refuses a second one's work in the same partition.
+and sees the hashes that `computeAssigner` sends it. Two keys with one hash share a bucket and count once. One job may
+write at a time: the commit refuses the work of a second one in the same partition.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MANY, _CELL_BITS = 4, 20
 
 @dataclass(frozen=True, slots=True)
 class DynamicSettings:
-    """`target` rows a bucket, `most` buckets a partition (-1: no bound), `assigners` that share a partition's hashes,
-    `tasks` in all."""
+    """`target` rows per bucket, `most` buckets per partition (-1: no bound), `assigners` that share the hashes of one
+    partition, and the number of `tasks`."""
 
     target: int
     most: int
@@ -37,36 +37,35 @@ class DynamicSettings:
 
 
 class PartitionIndex:
-    """The hashes of one partition and the rows of its buckets. Implements Paimon's PartitionIndex for many hashes at
+    """The hashes of one partition, and the number of rows of its buckets. Paimon's PartitionIndex, for many hashes at
     once.
 
-    A hash and its bucket, or its row, are one number, hash first: numbers alone are what numpy sorts fast.
+    A hash and its bucket, or its row, are one int64, with the hash in the upper half: numpy sorts plain numbers fast.
     """
 
     def __init__(self, hashes: Int32s, buckets: Int32s, counts: dict[int, int]) -> None:
         self._hashes, self._buckets, self._counts = hashes, buckets, counts
-        self._places: Int64s | None = None  # all of them in order, once it is worth the sorting
+        self._places: Int64s | None = None  # all pairs in order, once that is worth sorting
 
     def assign(self, hashes: Int32s, owner: int, settings: DynamicSettings) -> tuple[Int32s, Int32s, Int32s]:
-        """The bucket of each hash, and the hashes that are new with their buckets. `owner` is this assigner's
-        number."""
+        """The bucket of each hash; then the new hashes, and the bucket of each. `owner` is this assigner's number."""
         asked = np.sort(_pair(hashes, np.arange(len(hashes), dtype=np.int32)))
-        found, known = self._look(asked)
+        assigned, known = self._look_up(asked)
         buckets = np.empty(len(hashes), np.int32)
         fresh, places = np.zeros(0, np.int32), np.zeros(0, np.int32)
         if not known.all():
             new = np.flatnonzero(~known)
-            found[new], first = self._fill(asked[new], len(hashes), owner, settings)
+            assigned[new], first = self._fill(asked[new], len(hashes), owner, settings)
             fresh = hashes[first]
-        buckets[asked & _LOW] = found
+        buckets[asked & _LOW] = assigned
         if len(fresh):
             places = buckets[first]
             self._add(fresh, places)
         return buckets, fresh, places
 
     def _fill(self, new: Int64s, rows: int, owner: int, settings: DynamicSettings) -> tuple[Int32s, Int64s]:
-        """Buckets for new hashes in order, each with its row, of `rows` rows; and the first row of each hash. Hashes
-        come to buckets in the order of these rows."""
+        """The bucket of each of the `new` pairs of hash and row, which are sorted, and the first row of each hash in
+        order. `rows` is the number of all rows. Hashes come to buckets in the order of their first rows."""
         begins = np.append(True, new[1:] >> 32 != new[:-1] >> 32)
         firsts = new[begins] & _LOW
         is_first = np.zeros(rows, np.bool_)
@@ -78,26 +77,29 @@ class PartitionIndex:
         )
         return of_row[firsts][np.cumsum(begins) - 1], first
 
-    def _look(self, asked: Int64s) -> tuple[Int32s, Bools]:
-        """The bucket of each hash in order (-1: none), and whether there is one."""
+    def _look_up(self, asked: Int64s) -> tuple[Int32s, Bools]:
+        """The bucket of each of the sorted pairs (-1: none), and whether its hash has one."""
         wanted = asked >> 32
-        places = self._near(wanted)
+        places = self._places_near(wanted)
         if not len(places):
             return np.full(len(asked), -1, np.int32), np.zeros(len(asked), np.bool_)
-        found = places[np.minimum(np.searchsorted(places, wanted << 32), len(places) - 1)]
-        known = found >> 32 == wanted
-        return np.where(known, found & _LOW, -1).astype(np.int32), known
+        nearest = places[np.minimum(np.searchsorted(places, wanted << 32), len(places) - 1)]
+        known = nearest >> 32 == wanted
+        return np.where(known, nearest & _LOW, -1).astype(np.int32), known
 
-    def _near(self, wanted: Int64s) -> Int64s:
-        """Places in order, among them all that these hashes have. Of an index that is much greater than what is asked
-        only those are sorted whose upper bits are asked for."""
+    def _places_near(self, wanted: Int64s) -> Int64s:
+        """Sorted pairs of hash and bucket, among them all that the wanted hashes have.
+
+        The whole index is sorted once that is worth it. Of an index much larger than what is wanted, only the hashes
+        with wanted upper bits are sorted.
+        """
         if self._places is None and len(self._hashes) <= _MANY * len(wanted):
             self._places = np.sort(_pair(self._hashes, self._buckets))
         if self._places is not None:
             return self._places
-        asked_for = np.zeros(1 << _CELL_BITS, np.bool_)
-        asked_for[_cells(wanted.astype(np.int32))] = True
-        near = np.flatnonzero(asked_for[_cells(self._hashes)])
+        wanted_cells = np.zeros(1 << _CELL_BITS, np.bool_)
+        wanted_cells[_cells(wanted.astype(np.int32))] = True
+        near = np.flatnonzero(wanted_cells[_cells(self._hashes)])
         return np.sort(_pair(self._hashes[near], self._buckets[near]))
 
     def _add(self, hashes: Int32s, buckets: Int32s) -> None:
@@ -117,8 +119,8 @@ def _pair(hashes: Int32s, numbers: Int32s) -> Int64s:
 
 
 class HashAssigner:
-    """One task's assigner; `indexes` are the HASH files of each partition. A partition's files are read when its
-    first row comes."""
+    """The assigner of one task. `indexes` are the HASH index files of each partition, which are read when the
+    partition's first row comes."""
 
     def __init__(
         self,
@@ -132,16 +134,16 @@ class HashAssigner:
         self._fresh: dict[Bucket, list[Int32s]] = {}
 
     def assign(self, rows: pa.Table, kinds: Int8s | None) -> Assigned:
-        """Every row as it is, in its key's bucket."""
+        """Every row as it is, in the bucket of its key."""
         partitions = self._router.partitions(rows)
         hashes = self._router.key_hashes(rows, self._router.schema.trimmed_primary_keys)
         return Assigned(rows, kinds, partitions, self._assign(partitions, hashes))
 
     def new_hashes(self) -> dict[Bucket, Int32s]:
-        """The hashes that buckets gained since the last call."""
-        made = {bucket: np.concatenate(parts) for bucket, parts in self._fresh.items()}
+        """The key hashes that each bucket gained since the last call."""
+        gained = {bucket: np.concatenate(parts) for bucket, parts in self._fresh.items()}
         self._fresh = {}
-        return made
+        return gained
 
     def _assign(self, partitions: Partitions, hashes: Int32s) -> Int32s:
         settings = self._settings
@@ -151,10 +153,9 @@ class HashAssigner:
         for group in np.unique(groups):
             here = np.flatnonzero(groups == group)
             key, task = partitions.keys[int(group) // settings.tasks], int(group) % settings.tasks
-            found, fresh, places = self._index(key, task).assign(hashes[here], task, settings)
-            buckets[here] = found
-            for bucket in np.unique(places):
-                self._fresh.setdefault((key, int(bucket)), []).append(fresh[places == bucket])
+            buckets[here], fresh, fresh_buckets = self._index(key, task).assign(hashes[here], task, settings)
+            for bucket in np.unique(fresh_buckets):
+                self._fresh.setdefault((key, int(bucket)), []).append(fresh[fresh_buckets == bucket])
         return buckets
 
     def _index(self, partition: bytes, task: int) -> PartitionIndex:

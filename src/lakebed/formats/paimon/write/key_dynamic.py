@@ -1,12 +1,12 @@
-"""KEY_DYNAMIC: the primary key lacks a partition column, so a row's key may lie in another partition already.
+"""KEY_DYNAMIC: the primary key lacks a partition column, so the key of a row may already lie in another partition.
 
-Rules: Paimon's GlobalIndexAssigner. What then happens is the merge engine's: deduplicate deletes the row in the old
+Rules: Paimon's GlobalIndexAssigner. The merge engine decides what happens then: deduplicate deletes the row in the old
 partition and inserts it in the new one; partial-update and aggregation send the row to the old partition; first-row
 drops it.
 
-There is no index file: the live keys of the table are read, section by section, and held against the keys that are
+There is no index file. The live keys of the table are read, section by section, and looked up among the keys that are
 written. Memory holds the rows of one write buffer and a bounded piece of the table's keys, whatever the table's size;
-where keys of earlier buffers went is spilled.
+where the keys of earlier buffers went is spilled.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ LiveKeys = Callable[[], Iterator[tuple[Bucket, pa.Table]]]
 
 
 class _Places:
-    """The buckets seen, numbered, with the number of their partition, and the live rows of each."""
+    """Numbers for buckets and for their partitions, and the live rows of each bucket.
+
+    `buckets[i]` is bucket number i, `homes[i]` the number of its partition, `counts` the rows by partition and bucket.
+    """
 
     def __init__(self) -> None:
         self.buckets: list[Bucket] = []
@@ -47,7 +50,7 @@ class _Places:
         self._partitions: dict[bytes, int] = {}
 
     def number(self, bucket: Bucket) -> int:
-        """The number of a bucket."""
+        """The number of a bucket; a new one where it has none yet."""
         if bucket not in self._numbers:
             self._numbers[bucket] = len(self.buckets)
             self.buckets.append(bucket)
@@ -55,22 +58,22 @@ class _Places:
         return self._numbers[bucket]
 
     def home(self, partition: bytes) -> int:
-        """The number of a partition."""
+        """The number of a partition; a new one where it has none yet."""
         return self._partitions.setdefault(partition, len(self._partitions))
 
     def numbers(self, partitions: Partitions, buckets: Int32s) -> Int32s:
         """The number of each row's bucket."""
         both = partitions.codes.astype(np.int64) * (MOST_BUCKETS + 1) + buckets
-        found, inverse = np.unique(both, return_inverse=True)
-        made = [
+        pairs, inverse = np.unique(both, return_inverse=True)
+        numbers = [
             self.number((partitions.keys[pair // (MOST_BUCKETS + 1)], pair % (MOST_BUCKETS + 1)))
-            for pair in found.tolist()
+            for pair in pairs.tolist()
         ]
-        return np.array(made, np.int32)[inverse]
+        return np.array(numbers, np.int32)[inverse]
 
 
 class KeyAssigner:
-    """One task's assigner for the keys that are its own."""
+    """The assigner of one task, for the keys that are routed to it."""
 
     def __init__(
         self, router: Router, engine: str, live_keys: LiveKeys, settings: DynamicSettings, scratch: str = ""
@@ -82,7 +85,7 @@ class KeyAssigner:
         self._counted = False
 
     def assign(self, rows: pa.Table, kinds: Int8s | None) -> Assigned:
-        """Rows with partitions and kinds as the merge engine wants them."""
+        """Rows with the partitions and kinds that the merge engine wants."""
         codes, _ = distinct([one_chunk(rows.column(name)) for name in self._keys])
         order = np.argsort(codes, kind="stable")
         bounds = np.flatnonzero(np.diff(codes[order])) + 1
@@ -99,13 +102,13 @@ class KeyAssigner:
         return self._follow(rows, kind, codes, firsts, old)
 
     def new_hashes(self) -> dict[Bucket, Int32s]:
-        """None: there is no index file."""
+        """Always empty: there is no index file."""
         return {}
 
     # ---- merge engines ----
 
     def _replace(self, rows: pa.Table, kinds: Int8s, lasts: Int64s, old: Int32s) -> Assigned:
-        """Deduplicate: the last row of a key where it says, and a -D where the key was."""
+        """Deduplicate: the last row of each key in its own partition, and a -D in the partition where the key was."""
         chosen = rows.take(pa.array(lasts))
         kind = kinds[lasts]
         retract = (kind == RowKind.DELETE) | (kind == RowKind.UPDATE_BEFORE)
@@ -120,26 +123,27 @@ class KeyAssigner:
         stay = ~retract
         kept = chosen.filter(pa.array(stay))
         whole = pa.concat_tables([deletes, kept]).combine_chunks()
-        made = np.concatenate([np.full(len(deletes), RowKind.DELETE, np.int8), kind[stay]])
+        all_kinds = np.concatenate([np.full(len(deletes), RowKind.DELETE, np.int8), kind[stay]])
         places = np.concatenate([old[leaves], np.where(stays, old, -1)[stay]])
-        return self._finish(whole, made, places, deletes=len(deletes))
+        return self._finish(whole, all_kinds, places, deletes=len(deletes))
 
     def _follow(self, rows: pa.Table, kinds: Int8s, codes: Int32s, firsts: Int64s, old: Int32s) -> Assigned:
-        """Partial-update, aggregation: every row of a key goes where the key is, or where its first row says."""
+        """Partial-update, aggregation: all rows of a key go where the key is, or to the partition of its first row."""
         heads = rows.take(pa.array(firsts))
-        settled = self._finish(heads, kinds[firsts], old, move=True)
+        placed = self._finish(heads, kinds[firsts], old, move=True)
         of_code = np.empty(len(firsts), np.int32)
-        of_code[codes[firsts]] = self._places.numbers(settled.partitions, settled.buckets)
+        of_code[codes[firsts]] = self._places.numbers(placed.partitions, placed.buckets)
         moved = self._in_partitions(rows, of_code[codes])
         partitions = self._router.partitions(moved)
         return Assigned(moved, kinds, partitions, self._buckets(of_code[codes]))
 
     def _buckets(self, places: Int32s) -> Int32s:
-        """The bucket of each place, -1 for none."""
+        """The bucket of each place number, -1 for none."""
         return np.array([bucket for _, bucket in self._places.buckets] + [-1], np.int32)[places]
 
     def _finish(self, rows: pa.Table, kinds: Int8s, places: Int32s, deletes: int = 0, move: bool = False) -> Assigned:
-        """Buckets for rows whose place is known (a number) or not (-1); the first `deletes` rows leave their place."""
+        """Buckets for rows with a place number, or -1 for new keys. The first `deletes` rows leave their place. `move`:
+        put rows that have a place into its partition."""
         if move:
             known = places >= 0
             rows = pa.concat_tables(
@@ -166,7 +170,7 @@ class KeyAssigner:
     # ---- where keys are ----
 
     def _find(self, keys: pa.Table) -> Int32s:
-        """The place of each key, -1 for none: what this task assigned before counts more than what the table holds."""
+        """The place number of each key, -1 for none. What this task assigned before overrides what the table holds."""
         asked = keys.append_column(_CODE, pa.array(np.arange(len(keys))))
         old = np.full(len(keys), -1, np.int32)
         least, greatest = _range(keys)
@@ -175,13 +179,13 @@ class KeyAssigner:
             if pc.or_(pc.less(high, least), pc.greater(low, greatest)).as_py():  # keys that grow, as ids do
                 continue
             more, fewer = (piece, asked) if len(piece) > len(asked) else (asked, piece)
-            found = more.join(fewer, list(self._keys), join_type="inner")  # a table is made of the second's keys
-            old[found.column(_CODE).to_numpy()] = found.column(_PLACE).to_numpy()
+            matches = more.join(fewer, list(self._keys), join_type="inner")  # hashes the keys of the second
+            old[matches.column(_CODE).to_numpy()] = matches.column(_PLACE).to_numpy()
         return old
 
     def _pieces(self) -> Iterator[pa.Table]:
-        """The table's live keys with their place, some at a time; the first time the rows of each bucket are counted
-        too."""
+        """The table's live keys with their place numbers, some at a time. The first call also counts the rows of each
+        bucket."""
         waiting: list[pa.Table] = []
         rows = 0
         for bucket, keys in self._live():
@@ -200,14 +204,15 @@ class KeyAssigner:
             yield pa.concat_tables(waiting)
 
     def _remember(self, rows: pa.Table, places: Int32s, deletes: int) -> None:
+        """Keep the place of each row's key for later buffers; the first `deletes` keys have none any more."""
         places[:deletes] = -1
         for part in (slice(0, deletes), slice(deletes, len(rows))):  # a key that left may have come to another place
-            some = rows.select(list(self._keys)).slice(part.start, part.stop - part.start)
-            if len(some):
-                self._moved.add(some.append_column(_PLACE, pa.array(places[part])))
+            keys = rows.select(list(self._keys)).slice(part.start, part.stop - part.start)
+            if len(keys):
+                self._moved.add(keys.append_column(_PLACE, pa.array(places[part])))
 
     def _in_partitions(self, rows: pa.Table, places: Int32s) -> pa.Table:
-        """The rows with the partition columns of those places."""
+        """The rows, with the partition columns of their places."""
         fields = self._router.schema.project(self._router.schema.partition_keys)
         values = [decode_row(without_arity(key), [field.type for field in fields]) for key, _ in self._places.buckets]
         for position, field in enumerate(fields):
@@ -219,8 +224,8 @@ class KeyAssigner:
 
 def _range(keys: pa.Table) -> tuple[pa.Scalar, pa.Scalar]:
     """The least and the greatest value of the first key column."""
-    found = pc.min_max(keys.column(0))
-    return found["min"], found["max"]
+    bounds = pc.min_max(keys.column(0))
+    return bounds["min"], bounds["max"]
 
 
 def _column(values: list[object], field: DataField) -> pa.Array:

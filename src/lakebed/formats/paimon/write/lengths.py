@@ -1,8 +1,8 @@
-"""Texts and bytes held to the length of their type, in nested columns too.
+"""Texts and bytes of at most the length of their type, in nested columns too.
 
-Rules: those by which Paimon's Spark writer takes CHAR and VARCHAR: blanks at the end beyond the length are cut off,
-longer texts are refused, CHAR is padded with blanks; a character is a code point. BINARY and VARBINARY: Paimon's
-TypeUtils, which refuses more bytes and pads none.
+Rules: Paimon's Spark writer for CHAR and VARCHAR: it cuts off blanks beyond the length, refuses longer texts, and pads
+CHAR with blanks; a character is a code point. Paimon's TypeUtils for BINARY and VARBINARY: it refuses more bytes and
+pads none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TEXTS, _BYTES = ("CHAR", "VARCHAR"), ("BINARY", "VARBINARY")
 
 
 def held_to_length(column: pa.Array, field: DataField, table: str) -> pa.Array:
-    """The column with its texts as their type wants them. SchemaError for a longer value."""
+    """The column with texts cut and padded to the length of their type. SchemaError for a longer value."""
     try:
         return _held(column, field.type, field.name, table)
     except pa.ArrowInvalid as error:
@@ -29,7 +29,7 @@ def held_to_length(column: pa.Array, field: DataField, table: str) -> pa.Array:
 
 
 def _limits(kind: DataType) -> bool:
-    """Whether the type, or a type in it, has a length."""
+    """Whether the type, or a type inside it, limits the length of its values."""
     if kind.root in (*_TEXTS, *_BYTES):
         return kind.length < MAX_LENGTH
     inside = (kind.key, kind.element, *(field.type for field in kind.fields))

@@ -1,6 +1,6 @@
 """Where rows go: partition and bucket of each row, and the task that writes them.
 
-Rules: Paimon's KeyAndBucketExtractor (one strategy a bucket mode), BucketFunction and ChannelComputer.
+Rules: Paimon's KeyAndBucketExtractor (one strategy per bucket mode), BucketFunction and ChannelComputer.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MIN_VALUE, MAX_VALUE = -(2**31), 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """The partition of each row: `codes[i]` is the place of row i's partition in `keys` (serialized rows) and in
-    `first` (a row of it)."""
+    """The partition of each row. `codes[i]` is the place of row i's partition in the other three: `keys` (serialized
+    partition rows), `first` (the number of one of its rows) and `hashes`."""
 
     codes: Int32s
     keys: tuple[bytes, ...]
@@ -37,10 +37,10 @@ class Partitions:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Partition, bucket and channel of rows, whole columns at a time. Picklable; holds nothing heavy.
+    """Partition, bucket and channel of rows, whole columns at a time. Picklable and small.
 
-    `buckets` is the table's number of buckets, `partition_buckets` the number that a partition's files really have,
-    where it differs.
+    `buckets` is the table's number of buckets; `partition_buckets` has the number of the partitions whose files have
+    another one.
     """
 
     schema: TableSchema
@@ -50,7 +50,7 @@ class Router:
     partition_buckets: Mapping[bytes, int] = field(default_factory=dict)
 
     def partitions(self, data: pa.Table) -> Partitions:
-        """The partition of each row of fitted data."""
+        """The partition of each row, of data in the table's columns and types."""
         fields = self.schema.project(self.schema.partition_keys)
         if not fields or not len(data):
             only = (with_arity(EMPTY_ROW, 0),) if len(data) else ()
@@ -83,7 +83,7 @@ class Router:
         return np.abs(np.fmod(hashes, divisor)).astype(np.int32)
 
     def fixed_assignment(self, data: pa.Table, partitions: Partitions) -> Int32s | None:
-        """The bucket of each row where it follows from the row alone; None for the dynamic modes."""
+        """The bucket of each row where the row alone decides it; None for the dynamic modes."""
         match self.mode:
             case BucketMode.HASH_FIXED:
                 return self.fixed_buckets(data, partitions)
@@ -96,7 +96,7 @@ class Router:
     def channels(self, data: pa.Table, count: int, assigners: int | None = None) -> Int32s | None:
         """The task in [0, count) of each row; None when rows of one bucket may lie in several tasks.
 
-        `assigners` is how many tasks share the keys of a partition of dynamic hash buckets, all when None.
+        `assigners` is the number of tasks that share the keys of a partition with dynamic hash buckets; None: all.
         """
         if self.mode is BucketMode.BUCKET_UNAWARE:
             return None
@@ -111,7 +111,7 @@ class Router:
         return absolute_mod(partitions.hashes[partitions.codes] + keys, count)
 
     def key_hashes(self, data: pa.Table, names: Sequence[str]) -> Int32s:
-        """The hash of some columns as one row each."""
+        """The hash of each row's values in the columns `names`."""
         fields = self.schema.project(tuple(names))
         return hash_rows(
             [one_chunk(data.column(item.name)) for item in fields], [item.type for item in fields], len(data)
@@ -119,14 +119,14 @@ class Router:
 
 
 def select_channels(partitions: Partitions, buckets: Int32s, count: int) -> Int32s:
-    """`(startChannel(partition) + bucket) % count`: buckets of one partition lie in neighbouring tasks, partitions
+    """`(startChannel(partition) + bucket) % count`: buckets of one partition go to neighbouring tasks, and partitions
     begin at different ones."""
     starts = start_channels(partitions.hashes, count)
     return ((starts[partitions.codes] + buckets) % count).astype(np.int32)
 
 
 def start_channels(hashes: Int32s, count: int) -> Int32s:
-    """`abs(hash) % count`, where the least int, which has no absolute value, counts as the greatest."""
+    """`abs(hash) % count`; the least int, which has no absolute value, counts as the greatest."""
     safe = np.where(hashes == MIN_VALUE, np.int32(MAX_VALUE), hashes)
     return (np.abs(safe) % np.int32(count)).astype(np.int32)
 
@@ -142,21 +142,21 @@ def assigner_tasks(partition_hashes: Int32s, key_hashes: Int32s, tasks: int, ass
 
 
 def partition_bucket_counts(
-    found: Mapping[bytes, int], schema: TableSchema, buckets: int, table: str
+    counts: Mapping[bytes, int], schema: TableSchema, buckets: int, table: str
 ) -> dict[bytes, int]:
-    """The partitions whose files have another number of buckets than the table says.
+    """The partitions whose files have another number of buckets than the option `bucket`, of the `counts` of all.
 
-    A partition that was rescaled keeps its own number. When no partition has the table's number, the option was
+    A partition that was rescaled keeps its own number. When no partition has the option's number, the option was
     changed and nothing was rewritten: CommitConflictError names both numbers.
     """
-    other = {partition: count for partition, count in found.items() if count > 0 and count != buckets}
-    if other and len(other) == len(found):
+    other = {partition: count for partition, count in counts.items() if count > 0 and count != buckets}
+    if other and len(other) == len(counts):
         old = ", ".join(str(count) for count in sorted(set(other.values())))
         what = "partitions" if schema.partition_keys else "table"
         raise CommitConflictError(
             f"the table's files have {old} buckets, but option 'bucket' is {buckets}",
             table=table,
-            why="rows of one key would come to lie in two buckets",
+            why="rows of one key would end up in two buckets",
             todo=f"Set bucket back to {old}, or overwrite the {what} with the new number",
         )
     return other

@@ -1,4 +1,4 @@
-"""What the files of a table say to a writer before it begins."""
+"""What a writer must know of a table's files before it begins."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from lakebed.kernel.files import Store
 
 @dataclass(frozen=True, slots=True)
 class WriteState:
-    """What files of the table say to a writer: the greatest sequence number of each bucket, and the partitions with
-    their own bucket count."""
+    """The state of a table's files at one snapshot (0: an empty table).
+
+    `sequences` is the greatest sequence number of each bucket, `partition_buckets` the number of buckets of partitions
+    with another one than the table, `indexes` the HASH index files of each partition.
+    """
 
     sequences: Mapping[Bucket, int] = field(default_factory=dict)
     partition_buckets: Mapping[bytes, int] = field(default_factory=dict)
@@ -28,8 +31,8 @@ class WriteState:
 
 
 def read_state(store: Store, latest: Snapshot | None, schema: TableSchema, options: WriteOptions) -> WriteState:
-    """The state at a snapshot; CommitConflictError where the files have another number of buckets than the table."""
-    planned = latest.id if latest else 0
+    """The state at a snapshot. CommitConflictError where the files have another number of buckets than the table."""
+    snapshot = latest.id if latest else 0
     entries = live_files(store, latest)
     sequences = greatest_sequences(entries)
     if options.mode is BucketMode.HASH_DYNAMIC:
@@ -37,22 +40,22 @@ def read_state(store: Store, latest: Snapshot | None, schema: TableSchema, optio
         for index in index_files(store, latest):
             if index.index_type == HASH_INDEX:
                 indexes[index.partition] = (*indexes.get(index.partition, ()), index)
-        return WriteState(sequences, {}, indexes, planned)
+        return WriteState(sequences, {}, indexes, snapshot)
     if options.mode is not BucketMode.HASH_FIXED:
-        return WriteState(sequences, snapshot=planned)
-    own = partition_bucket_counts(real_buckets(entries), schema, options.buckets, store.location)
-    return WriteState(sequences, own, snapshot=planned)
+        return WriteState(sequences, snapshot=snapshot)
+    own_counts = partition_bucket_counts(real_buckets(entries), schema, options.buckets, store.location)
+    return WriteState(sequences, own_counts, snapshot=snapshot)
 
 
 def greatest_sequences(entries: Iterable[ManifestEntry]) -> dict[Bucket, int]:
     """The greatest sequence number in each bucket."""
-    found: dict[Bucket, int] = {}
+    greatest: dict[Bucket, int] = {}
     for entry in entries:
         bucket = (entry.partition, entry.bucket)
-        found[bucket] = max(found.get(bucket, -1), entry.file.max_sequence_number)
-    return found
+        greatest[bucket] = max(greatest.get(bucket, -1), entry.file.max_sequence_number)
+    return greatest
 
 
 def real_buckets(entries: Iterable[ManifestEntry]) -> dict[bytes, int]:
-    """How many buckets each partition has, where it has any that are not postponed."""
+    """The number of buckets of each partition that has any which are not postponed."""
     return {entry.partition: entry.total_buckets for entry in entries if entry.bucket >= 0}

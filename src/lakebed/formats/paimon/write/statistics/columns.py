@@ -1,9 +1,9 @@
-"""Statistics of a data file for the manifest: least and greatest value and nulls of each column, as the JVM writer
-makes them.
+"""Statistics of a data file for the manifest: the least and greatest value and the nulls of each column, as the JVM
+writer has them.
 
-Rules: Paimon's TruncateSimpleColStatsCollector, StatsCollectorFactories, and what its Parquet footers give: nothing
-for bytes and nanosecond timestamps, nothing for floats with a NaN, zeros signed outwards. They are gathered part by
-part, since a file may be written in many.
+Rules: Paimon's TruncateSimpleColStatsCollector, StatsCollectorFactories, and what its Parquet footers give: nothing for
+bytes and nanosecond timestamps, nothing for floats with a NaN, zeros signed outwards. A file may be written in many
+parts, so statistics are taken of each part and joined.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _WIDE = Context(prec=60)
 
 @dataclass(frozen=True, slots=True)
 class StatsMode:
-    """`metadata.stats-mode`: whether to count nulls, and to how many characters bounds are cut (0: no bounds)."""
+    """The option `metadata.stats-mode`: whether to count nulls, and the characters that bounds are cut to (0: no
+    bounds)."""
 
     counts: bool
     characters: int
 
     @classmethod
     def parse(cls, text: str) -> StatsMode:
-        """none, counts, full or truncate(N)."""
+        """Read none, counts, full or truncate(N). OptionError for another text."""
         word = text.strip().lower()
         match = re.fullmatch(r"truncate\((\d+)\)", word)
         if match:
@@ -51,8 +52,8 @@ class StatsMode:
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """Bounds and nulls of a column in some rows. Bounds are None where there is no value; when not `known`, the format
-    has none for such rows."""
+    """Bounds and nulls of a column in some rows. Bounds are None where there is no value. `known` is false where the
+    format has no bounds for such rows."""
 
     low: Any = None
     high: Any = None
@@ -61,7 +62,7 @@ class ColumnFacts:
 
     @classmethod
     def of(cls, column: pa.Array, kind: DataType) -> ColumnFacts:
-        """Bounds by looking at each value."""
+        """The bounds of a column, from its values."""
         nulls = column.null_count
         if nulls == len(column):
             return cls(nulls=nulls)
@@ -74,11 +75,11 @@ class ColumnFacts:
                 return _float_facts(column, nulls)
             case "DECIMAL" if kind.precision <= _LONG_DIGITS and not nulls:
                 return cls(*_short_decimal_bounds(column, kind.scale))
-        found = pc.min_max(column)
-        return cls(plain(found["min"]), plain(found["max"]), nulls)
+        bounds = pc.min_max(column)
+        return cls(plain(bounds["min"]), plain(bounds["max"]), nulls)
 
     def joined(self, other: ColumnFacts) -> ColumnFacts:
-        """The facts of the rows of both."""
+        """The facts of both sets of rows together."""
         lows = [low for low in (self.low, other.low) if low is not None]
         highs = [high for high in (self.high, other.high) if high is not None]
         return ColumnFacts(
@@ -86,7 +87,8 @@ class ColumnFacts:
         )
 
     def bounds(self, kind: DataType, characters: int) -> tuple[Any, Any]:
-        """What the manifest says, texts cut to so many characters (0: nothing at all)."""
+        """The bounds that the manifest gets, texts cut to so many characters; (None, None) for none, also with 0
+        characters."""
         if not characters or not self.known or self.low is None:
             return None, None
         match kind.root:
@@ -100,11 +102,11 @@ class ColumnFacts:
 
 def joined_facts(parts: Iterable[Mapping[str, ColumnFacts]]) -> dict[str, ColumnFacts]:
     """The facts of each column over all parts."""
-    made: dict[str, ColumnFacts] = {}
+    columns: dict[str, ColumnFacts] = {}
     for part in parts:
         for name, facts in part.items():
-            made[name] = made[name].joined(facts) if name in made else facts
-    return made
+            columns[name] = columns[name].joined(facts) if name in columns else facts
+    return columns
 
 
 def value_stats(
@@ -149,7 +151,7 @@ def _float_facts(column: pa.Array, nulls: int) -> ColumnFacts:
 
 
 def _short_decimal_bounds(column: pa.Array, scale: int) -> tuple[Decimal, Decimal]:
-    """Of decimals that fit eight bytes, which are the low halves of Arrow's sixteen."""
+    """The bounds of decimals that fit into eight bytes, the low halves of Arrow's sixteen."""
     words = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset : 2 * (column.offset + len(column)) : 2]
     low, high = int(words.min()), int(words.max())
     return Decimal(low).scaleb(-scale, _WIDE), Decimal(high).scaleb(-scale, _WIDE)

@@ -1,4 +1,4 @@
-"""What manifests say of a new data file: gathered from its rows while they are written, and joined when it is closed.
+"""How manifests describe a new data file: from parts of its rows while they are written, joined when it is closed.
 
 Rules: Paimon's KeyValueDataFileWriter.result and RowDataFileWriter.result.
 """
@@ -34,8 +34,8 @@ _NO_KEY = with_arity(EMPTY_ROW, 0)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What the manifest needs of some rows of a file: facts of columns, the first and last key, the least and greatest
-    sequence number, and how many rows delete."""
+    """What the manifest needs to know of some rows of a file: facts of columns, the first and last key, the least and
+    greatest sequence number, and the number of rows that delete."""
 
     facts: dict[str, ColumnFacts]
     first: tuple[Any, ...]
@@ -45,8 +45,8 @@ class Part:
 
 
 class Describer:
-    """Looks at the rows of a file as they are written. The bounds of texts are left to the footer of a Parquet file
-    where it will have them."""
+    """Describes the rows of a file as they are written. Bounds of texts are left to the footer of a Parquet file where
+    it will have them. `sequence` is the sequence number of the first row, for tables without a key."""
 
     def __init__(self, schema: TableSchema, mode: StatsMode, parquet: bool, sequence: int) -> None:
         self._schema, self._mode, self._parquet, self._next = schema, mode, parquet, sequence
@@ -54,7 +54,7 @@ class Describer:
         self._types = {field.name: field.type for field in schema.fields}
 
     def __call__(self, rows: pa.Table) -> Part:
-        """What some rows add, in the order in which they are written."""
+        """Describe some rows, which must come in the order in which they are written."""
         facts = {
             field.name: self._facts(_column(rows, field.name), field.name)
             for field in self._schema.fields
@@ -79,8 +79,8 @@ class Describer:
 
 
 def file_meta(file: WrittenFile[Part], schema: TableSchema, mode: StatsMode, numbered: bool) -> DataFileMeta:
-    """A closed file as manifests name it. `numbered`: its rows have sequence numbers of their bucket; else each file
-    counts for itself."""
+    """A closed file as manifests name it. `numbered`: its rows have the sequence numbers of their bucket; else each
+    file counts from 0."""
     parts = file.parts
     texts = [
         {name: ColumnFacts(low, high) for name, pairs in file.texts.items() for low, high in pairs[at : at + 1]}
@@ -121,12 +121,12 @@ def _key_range(
     low, high = (with_arity(encode_row(row, types), len(types)) for row in (parts[0].first, parts[-1].last))
     if mode.counts:
         return low, high, column_stats(facts, fields, StatsMode(True, KEY_TRUNCATION))
-    nothing = with_arity(encode_row([None] * len(types), types), len(types))
-    return low, high, SimpleStats(nothing, nothing, (None,) * len(types))
+    nulls = with_arity(encode_row([None] * len(types), types), len(types))
+    return low, high, SimpleStats(nulls, nulls, (None,) * len(types))
 
 
 def _longest(texts: pa.Array) -> int:
-    """The bytes of the longest text."""
+    """The length of the longest text in bytes."""
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
     return int(np.diff(offsets).max(initial=0))
 
