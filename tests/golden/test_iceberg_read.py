@@ -18,6 +18,7 @@ from pyspark.sql.types import VariantVal
 
 import lakebed
 from lakebed.errors import NotInHistoryError
+from lakebed.formats.iceberg.read.context import ReadRequest
 from lakebed.formats.iceberg.read.plan import plan_snapshot
 from lakebed.formats.iceberg.snapshot import ancestors, schema_at
 from lakebed.formats.iceberg.table import IcebergTable
@@ -133,7 +134,7 @@ def test_changes_lead_from_snapshot_to_snapshot(name: str) -> None:
         before: Counter[str] = Counter()
         if after is not None:
             context = table._context(metadata, schema_at(metadata, until))
-            plan = plan_snapshot(table.operations.files, metadata, metadata.snapshot(after), context, None, None)
+            plan = plan_snapshot(table.operations.files, metadata, metadata.snapshot(after), ReadRequest(context))
             before = _bag(run(plan, 2).read_all())
         found = before.copy()
         for row in table.changes(after=after, until=until).read_all().to_pylist():

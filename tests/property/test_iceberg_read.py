@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, LongType, NestedField, StringType
 
+from lakebed.formats.iceberg.read.context import ReadRequest
 from lakebed.formats.iceberg.read.plan import plan_snapshot
 from lakebed.formats.iceberg.snapshot import schema_at
 from lakebed.model.rowkind import ROW_KIND_COLUMN
@@ -182,7 +183,7 @@ def _check_changes(history: History) -> None:
         found: Counter[str] = Counter()
         if after is not None:
             context = table._context(metadata, schema_at(metadata, until))
-            plan = plan_snapshot(table.operations.files, metadata, metadata.snapshot(after), context, None, None)
+            plan = plan_snapshot(table.operations.files, metadata, metadata.snapshot(after), ReadRequest(context))
             found = _bag(run(plan, 1).read_all())
         for row in table.changes(after=after, until=until).read_all().to_pylist():
             kind = row.pop(ROW_KIND_COLUMN)

@@ -38,7 +38,7 @@ from lakebed.formats.iceberg.inspect import inspect
 from lakebed.formats.iceberg.layout import places_of
 from lakebed.formats.iceberg.read.appends import plan_appends
 from lakebed.formats.iceberg.read.changes import plan_difference, range_of
-from lakebed.formats.iceberg.read.context import ReadContext
+from lakebed.formats.iceberg.read.context import ReadContext, ReadRequest
 from lakebed.formats.iceberg.read.plan import plan_snapshot
 from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.read.task import predicate_schema
@@ -188,10 +188,10 @@ class IcebergTable(Table):
             end, schema = self._at(metadata, as_of if as_of is not None else _given_position(options))
             start = None
         context = self._context(metadata, schema)
-        predicate = parse_where(where, predicate_schema(context))
+        request = ReadRequest(context, columns, parse_where(where, predicate_schema(context)), split_size)
         if start is not None:
-            return plan_appends(self.operations.files, metadata, start, end, context, columns, predicate, split_size)
-        return plan_snapshot(self.operations.files, metadata, end, context, columns, predicate, split_size)
+            return plan_appends(self.operations.files, metadata, start, end, request)
+        return plan_snapshot(self.operations.files, metadata, end, request)
 
     @looks_again
     def plan_changes(
@@ -205,8 +205,8 @@ class IcebergTable(Table):
         metadata = self._to_read()
         start, end = range_of(metadata, after, until, self.branch)
         context = self._context(metadata, schema_at(metadata, until, self.branch))
-        predicate = parse_where(where, predicate_schema(context))
-        return plan_difference(self.operations.files, metadata, start, end, context, columns, predicate)
+        request = ReadRequest(context, columns, parse_where(where, predicate_schema(context)))
+        return plan_difference(self.operations.files, metadata, start, end, request)
 
     def stream(
         self, columns: Sequence[str] | None = None, where: Where = None, appends_only: bool = False

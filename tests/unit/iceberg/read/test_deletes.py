@@ -26,7 +26,7 @@ from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.read import deletes
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.key_sets import KeySet
-from lakebed.formats.iceberg.read.task import read_task
+from lakebed.formats.iceberg.read.task import Selection, read_task
 from lakebed.formats.iceberg.table import IcebergTable
 from tests.tables.iceberg.evolving import evolve
 from tests.tables.iceberg.lake import Lake
@@ -209,7 +209,7 @@ def test_a_set_larger_than_its_memory_is_tried_in_parts(
     sets = list(deletes.key_sets(lake.table.operations.files, context, group))
     assert sum(one.rows for one in sets) >= 10_000 and (len(sets) > 1) == (memory < 1 << 20)
     assert all(one.nbytes <= max(memory, 16_000) for one in sets)
-    found = pa.Table.from_batches(read_task(lake.table.operations.files, context, task, ["id"]))
+    found = pa.Table.from_batches(read_task(lake.table.operations.files, context, task, Selection(["id"])))
     assert found["id"].to_pylist() == list(range(10_000, 20_000))
 
 

@@ -14,9 +14,9 @@ from lakebed.errors import DataCleanedError, NotInHistoryError, UnsupportedError
 from lakebed.formats.iceberg.commit import kinds as publish
 from lakebed.formats.iceberg.data_files import FileTask
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.plan import splits_of
+from lakebed.formats.iceberg.read.split import splits_of
 from lakebed.formats.iceberg.read.stream import IcebergStream
-from lakebed.formats.iceberg.read.task import read_task
+from lakebed.formats.iceberg.read.task import Selection, read_task
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
 from tests.tables.iceberg.lake import Lake
@@ -55,7 +55,10 @@ def test_splits_are_the_whole_file_and_positions_stay_right(tmp_path: Path, vers
             number
             for split in splits
             for batch in read_task(
-                lake.table.operations.files, ReadContext.of(lake.table.metadata), task, ["id", "_pos"], part=split.part
+                lake.table.operations.files,
+                ReadContext.of(lake.table.metadata),
+                task,
+                Selection(["id", "_pos"], part=split.part),
             )
             for number, position in zip(*(c.to_pylist() for c in batch.columns), strict=True)
             if number == position or pytest.fail(f"row {number} at {position}")

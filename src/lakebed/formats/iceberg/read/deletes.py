@@ -56,14 +56,14 @@ def deleted_positions(files: Files, task: FileTask) -> Int64s | None:
     return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
 
-def without_positions(gone: Int64s, start: int, rows: int) -> Bools | None:
-    """Which of `rows` rows from position `start` on stay; None when all do."""
-    first, last = np.searchsorted(gone, [start, start + rows])
+def rows_outside(positions: Int64s, start: int, rows: int) -> Bools | None:
+    """Which of the `rows` rows from position `start` on are not at one of these ascending positions; None for all."""
+    first, last = np.searchsorted(positions, [start, start + rows])
     if first == last:
         return None
-    kept = np.ones(rows, np.bool_)
-    kept[gone[first:last] - start] = False
-    return kept
+    outside = np.ones(rows, np.bool_)
+    outside[positions[first:last] - start] = False
+    return outside
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
-"""The plan of a read: which data files of a snapshot, each with its deletes; large files in several splits."""
+"""The plan of a read: the data files of a snapshot, each with its deletes; a large file becomes several splits.
+
+Rule: the specification's "Scan Planning".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
@@ -19,27 +21,18 @@ from lakebed.formats.iceberg.data_files import DeleteFile, FileTask, delete_file
 from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
-from lakebed.formats.iceberg.read.context import ReadContext
+from lakebed.formats.iceberg.read.context import ReadContext, ReadRequest
 from lakebed.formats.iceberg.read.equality_bounds import EqualityBounds
 from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
-from lakebed.formats.iceberg.read.task import ByteRange, read_task
-from lakebed.model.split import Split
+from lakebed.formats.iceberg.read.split import IcebergSplit, splits_of
+from lakebed.formats.iceberg.read.task import Selection, read_task
+from lakebed.kernel.arrays import Bools
 from lakebed.verbs.read import ReadPlan
-
-SPLIT_SIZE = 128 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class IcebergSplit(Split):
-    """A data file with its deletes, or the row groups of one that begin in a range of its bytes."""
-
-    task: FileTask
-    part: ByteRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReader:
-    """Reads splits: the picklable function of a plan."""
+    """The function of a plan that reads one split. Picklable."""
 
     files: Files
     context: ReadContext
@@ -48,20 +41,23 @@ class TaskReader:
 
     def __call__(self, split: IcebergSplit) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
-        return read_task(
-            self.files, self.context, split.task, self.columns, predicate=self.predicate, part=split.part
-        )  # fmt: skip
+        selection = Selection(self.columns, self.predicate, part=split.part)
+        return read_task(self.files, self.context, split.task, selection)
 
 
 def plan_snapshot(
-    files: Files, metadata: TableMetadata, snapshot: Snapshot | None, context: ReadContext,
-    columns: Sequence[str] | None, predicate: pc.Expression | None, split_size: int = SPLIT_SIZE,
-) -> ReadPlan[IcebergSplit]:  # fmt: skip
-    """The rows of a snapshot (None: of an empty table), of those that the predicate keeps."""
-    fields = context.columns(columns)
-    tasks = scan_tasks(files, metadata, snapshot, Pruning.of(predicate, context.schema))
-    splits = tuple(split for task in tasks for split in splits_of(task, split_size))
-    reader = TaskReader(files, context, tuple(field.name for field in fields), predicate)
+    files: Files, metadata: TableMetadata, snapshot: Snapshot | None, request: ReadRequest
+) -> ReadPlan[IcebergSplit]:
+    """Plan a read of the live rows of a snapshot that the request's predicate keeps. None is an empty table."""
+    tasks = scan_tasks(files, metadata, snapshot, Pruning.of(request.predicate, request.context.schema))
+    return plan_files(files, tasks, request)
+
+
+def plan_files(files: Files, tasks: Iterator[FileTask], request: ReadRequest) -> ReadPlan[IcebergSplit]:
+    """Plan a read of these data files."""
+    fields = request.context.columns(request.columns)
+    splits = tuple(split for task in tasks for split in splits_of(task, request.split_size))
+    reader = TaskReader(files, request.context, tuple(field.name for field in fields), request.predicate)
     return ReadPlan(arrow_schema(fields), splits, reader)
 
 
@@ -71,22 +67,24 @@ def scan_tasks(
     """The data files of a snapshot that pruning leaves, each with its deletes, in manifest order."""
     if snapshot is None:
         return
-    data, deletes = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
-    found = list(live_deletes(files, metadata, deletes))
-    index = DeleteIndex(found, unpartitioned(metadata))
-    bounds = EqualityBounds.of(found, metadata.schema)
-    for spec_id, some in data.items():
-        for entries in chosen_entries(files, metadata, some, metadata.specs[spec_id], pruning, bool(bounds.ranges)):
+    data, delete_manifests = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
+    deletes = list(live_deletes(files, metadata, delete_manifests))
+    index = DeleteIndex(deletes, unpartitioned(metadata))
+    bounds = EqualityBounds.of(deletes, metadata.schema)
+    for spec_id, manifests in data.items():
+        spec = metadata.specs[spec_id]
+        for entries in chosen_entries(files, metadata, manifests, spec, pruning, bool(bounds.ranges)):
             yield from bounds.tasks(entries, index)
 
 
 BySpec = Mapping[int, Sequence[ManifestFile]]
+"""Manifests by the id of their partition spec."""
 
 
 def kept_manifests(
     metadata: TableMetadata, manifests: Sequence[ManifestFile], pruning: Pruning | None
 ) -> tuple[BySpec, BySpec]:
-    """The manifests with live entries that pruning leaves, by spec: of data files, and of delete files."""
+    """The manifests with live entries that pruning leaves: those of data files, and those of delete files."""
     data: dict[int, list[ManifestFile]] = {}
     deletes: dict[int, list[ManifestFile]] = {}
     for manifest in manifests:
@@ -94,22 +92,28 @@ def kept_manifests(
             (deletes if manifest.content else data).setdefault(manifest.spec_id, []).append(manifest)
     if pruning is None or pruning.node is None:
         return data, deletes
-    return tuple(
-        {spec: _kept(some, pruning.manifests(some, metadata.specs[spec])) for spec, some in found.items()}
-        for found in (data, deletes)
-    )  # type: ignore[return-value]  # there are two of them
+    return _pruned(metadata, data, pruning), _pruned(metadata, deletes, pruning)
 
 
-def _kept(manifests: Sequence[ManifestFile], mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[ManifestFile]:
-    return [manifest for manifest, wanted in zip(manifests, mask, strict=True) if wanted]
+def _pruned(metadata: TableMetadata, manifests: BySpec, pruning: Pruning) -> BySpec:
+    return {
+        spec_id: _kept(of_spec, pruning.manifests(of_spec, metadata.specs[spec_id]))
+        for spec_id, of_spec in manifests.items()
+    }
+
+
+def _kept(manifests: Sequence[ManifestFile], mask: Bools) -> list[ManifestFile]:
+    return [manifest for manifest, kept in zip(manifests, mask, strict=True) if kept]
 
 
 def chosen_entries(
     files: Files, metadata: TableMetadata, manifests: Sequence[ManifestFile], spec: PartitionSpec,
     pruning: Pruning | None, stats: bool = False,
 ) -> Iterator[pa.Table]:  # fmt: skip
-    """The live entries of data manifests of one spec that pruning leaves, in pieces of bounded size; with `stats` also
-    the figures that rule files out."""
+    """The live entries of data manifests of one spec that pruning leaves, in pieces of bounded size.
+
+    With `stats` they also have the columns `STATS_USED`.
+    """
     pruned = pruning is not None and pruning.node is not None
     columns = (*COLUMNS, *STATS_USED) if pruned or stats else COLUMNS
     for entries in iter_entries(files, metadata, manifests, columns):
@@ -119,29 +123,15 @@ def chosen_entries(
 
 
 def live_deletes(files: Files, metadata: TableMetadata, manifests: BySpec) -> Iterator[DeleteFile]:
-    """The live delete files of manifests, by which file position deletes are about."""
+    """The live delete files of manifests, read with the bounds that tell which data file a position delete is about."""
     columns = (*COLUMNS, "null_value_counts", "lower_bounds", "upper_bounds")
-    for some in manifests.values():
-        for entries in iter_entries(files, metadata, some, columns):
+    for of_spec in manifests.values():
+        for entries in iter_entries(files, metadata, of_spec, columns):
             yield from delete_files(entries)
 
 
 def unpartitioned(metadata: TableMetadata) -> frozenset[int]:
-    """The ids of specs that have no field but void ones."""
+    """The ids of the specs without fields, or with void fields only."""
     return frozenset(
         id for id, spec in metadata.specs.items() if all(isinstance(f.transform, VoidTransform) for f in spec.fields)
     )
-
-
-def splits_of(task: FileTask, split_size: int = SPLIT_SIZE) -> Iterator[IcebergSplit]:
-    """A file whole, or where it is larger than `split_size` bytes in runs of row groups of about that size."""
-    data = task.data
-    offsets = data.split_offsets
-    if data.format != "PARQUET" or data.size <= split_size or len(offsets) < 2 or list(offsets) != sorted(offsets):
-        yield IcebergSplit(data.path, data.size, task)
-        return
-    start = 0
-    for offset in (*offsets[1:], data.size):
-        if offset - start >= split_size or offset == data.size:
-            yield IcebergSplit(f"{data.path}:{start}", offset - start, task, ByteRange(start, offset))
-            start = offset

@@ -22,8 +22,9 @@ from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.read.changes import ChangeSplit, plan_difference
-from lakebed.formats.iceberg.read.context import ReadContext
+from lakebed.formats.iceberg.read.changes import plan_difference
+from lakebed.formats.iceberg.read.context import ReadContext, ReadRequest
+from lakebed.formats.iceberg.read.split import ChangeSplit
 from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time, milliseconds, snapshot_at
 from lakebed.kernel.again import looks_again
@@ -123,15 +124,13 @@ class IcebergStream:
         before, after = StreamPosition.parse(start), StreamPosition.parse(end)
         until = self._known(metadata, after)
         context = self._context(metadata)
-        predicate = parse_where(self.where, predicate_schema(context))
+        request = ReadRequest(context, self.columns, parse_where(self.where, predicate_schema(context)))
         steps = [(self._known(metadata, before), until)]
         if until is not None and not before.whole and (self.appends_only or self._passes_over):
             steps = self._steps(metadata, before, until)
-        plans = [
-            plan_difference(self.files, metadata, old, new, context, self.columns, predicate) for old, new in steps
-        ]
+        plans = [plan_difference(self.files, metadata, old, new, request) for old, new in steps]
         if not plans:
-            return plan_difference(self.files, metadata, until, until, context, self.columns, predicate)
+            return plan_difference(self.files, metadata, until, until, request)
         splits = [split for plan in plans for split in plan.splits]
         if len(plans) > 1 and not self.appends_only:
             splits = [replace(split, group="in order") for split in splits]  # a later step may take away what one adds

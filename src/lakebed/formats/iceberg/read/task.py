@@ -1,8 +1,8 @@
-"""The live rows of one data file, as Arrow batches in the schema that is asked for.
+"""The live rows of one data file, as Arrow batches in the requested schema.
 
-Columns are found by field id (`codec/projection.py`), deletes are applied (`read/deletes.py`), and the columns that no
-file holds are made: where a row lies, and the row lineage of format version 3, whose ids and last changes a file holds
-only once a rewrite has put them there.
+Columns are found by field id and converted (`read/conform.py`), and deletes are applied (`read/deletes.py`). Columns
+that no file holds are computed: the place of a row, and the row lineage of format version 3, which a file holds only
+after a rewrite has written it there.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from lakebed.formats.iceberg.read.deletes import (
     equality_groups,
     key_reader,
     large_sets,
+    rows_outside,
     small_set,
-    without_positions,
 )
 from lakebed.formats.iceberg.read.formats import BATCH_ROWS, OpenFile, ParquetData, Piece, opened, stated_of
 from lakebed.formats.iceberg.read.key_sets import KeySet
 from lakebed.formats.iceberg.read.pruning import Pruning, plain_type
+from lakebed.formats.iceberg.read.split import ByteRange
 from lakebed.kernel.arrays import Bools, Int64s
 from lakebed.kernel.predicates.where import columns_of, keep
 
@@ -40,39 +41,38 @@ _PASS_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class ByteRange:
-    """A part of a Parquet file: the row groups that begin at a byte in [start, end)."""
+class Selection:
+    """Which rows and columns of a data file to read.
 
-    start: int
-    end: int
+    `columns` are names of the context's schema or of metadata columns, None for all of the schema. With `lineage`,
+    `_row_id` and `_last_updated_sequence_number` come last. `predicate` keeps rows, `part` row groups, and `positions`
+    the rows at these positions of the file, in ascending order; None keeps all.
+    """
+
+    columns: Sequence[str] | None = None
+    predicate: pc.Expression | None = None
+    lineage: bool = False
+    part: ByteRange | None = None
+    positions: Int64s | None = None
 
 
 def read_task(
-    files: Files,
-    context: ReadContext,
-    task: FileTask,
-    columns: Sequence[str] | None = None,
-    batch_rows: int = BATCH_ROWS,
-    lineage: bool = False,
-    predicate: pc.Expression | None = None,
-    part: ByteRange | None = None,
-    only: Int64s | None = None,
+    files: Files, context: ReadContext, task: FileTask, selection: Selection = Selection()
 ) -> Iterator[pa.RecordBatch]:
-    """The live rows of a data file in the order of the file, of those that the predicate keeps; with `only` of those at
-    some positions, ascending.
+    """The selected live rows of a data file, in the order of the file.
 
-    `columns` are names of the context's schema or of metadata columns, all of the schema when None; with `lineage`
-    `_row_id` and `_last_updated_sequence_number` come last. One batch is held at a time, and of equality deletes what
-    the context allows. Raises DataCleanedError when a file is gone, CorruptError when it cannot be read.
+    It holds one batch at a time, and as many bytes of equality deletes as the context allows. Raises DataCleanedError
+    when a file is gone, CorruptError when it cannot be read.
     """
-    fields = context.columns(columns, lineage)
+    predicate = selection.predicate
+    fields = context.columns(selection.columns, selection.lineage)
     names = [field.name for field in fields]
     if predicate is not None:
         used = columns_of(predicate, predicate_schema(context))
         fields += tuple(field for field in context.columns(used) if field.name not in names)
     with opened(files, task.data.path, task.data.format, context.mapping, stated=stated_of(task.data)) as file:
-        live = _LiveRows(files, context, task, file, batch_rows, _groups(file, predicate, context, part))
-        live.only = only
+        groups = _groups(file, predicate, context, selection.part)
+        live = _LiveRows(files, context, task, file, groups, selection.positions)
         for batch in live.batches(fields or (POS,)):
             kept = batch if predicate is None else keep(batch, predicate)
             if kept.num_rows:
@@ -82,13 +82,13 @@ def read_task(
 def live_positions(files: Files, context: ReadContext, task: FileTask) -> Int64s:
     """The positions of a data file's live rows, ascending."""
     with opened(files, task.data.path, task.data.format, context.mapping, stated=stated_of(task.data)) as file:
-        live = _LiveRows(files, context, task, file, BATCH_ROWS, None)
-        found = [batch.column(0).to_numpy() for batch in live.batches((POS,))]
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+        live = _LiveRows(files, context, task, file)
+        positions = [batch.column(0).to_numpy() for batch in live.batches((POS,))]
+    return np.concatenate(positions) if positions else np.empty(0, np.int64)
 
 
 def predicate_schema(context: ReadContext) -> pa.Schema:
-    """The columns that a predicate may name, in the types in which it compares them."""
+    """The columns that a predicate may name, in the types in which their values are compared."""
     fields = context.schema.fields
     return pa.schema([pa.field(f.name, plain_type(f.field_type), not f.required) for f in fields])
 
@@ -99,42 +99,41 @@ def _groups(
     """The row groups to read, None for all."""
     if not isinstance(file, ParquetData) or (predicate is None and part is None):
         return None
-    every = range(file.metadata.num_row_groups)
-    groups = list(every) if part is None else file.groups_in(part.start, part.end)
+    all_groups = range(file.metadata.num_row_groups)
+    groups = list(all_groups) if part is None else file.groups_in(part.start, part.end)
     if predicate is None or len(groups) == 0:
         return groups
     return Pruning.of(predicate, context.schema).row_groups(file, groups)
 
 
 class _LiveRows:
-    """The rows of one open data file without the deleted ones."""
+    """The rows of one open data file without the deleted ones: of these row groups and positions, None for all."""
 
     def __init__(
-        self, files: Files, context: ReadContext, task: FileTask, file: OpenFile, batch_rows: int,
-        groups: list[int] | None,
+        self, files: Files, context: ReadContext, task: FileTask, file: OpenFile, groups: list[int] | None = None,
+        positions: Int64s | None = None,
     ) -> None:  # fmt: skip
-        self._file, self._task, self._batch_rows, self._groups = file, task, batch_rows, groups
-        self.only: Int64s | None = None
+        self._file, self._task, self._groups, self._selected = file, task, groups, positions
         self._constants = context.constants(task.data)
-        self._gone = deleted_positions(files, task)
+        self._deleted = deleted_positions(files, task)
         self._sets: list[tuple[KeySet, EqualityGroup]] = []
         if groups == []:
             return
         for group in equality_groups(context, task):
-            known = small_set(files, context, group)
-            if known is not None:
-                self._sets.append((known, group))
+            key_set = small_set(files, context, group)
+            if key_set is not None:
+                self._sets.append((key_set, group))
             else:
                 for part in large_sets(files, context, group):
-                    self._pass(part, group)
+                    self._delete_rows_of(part, group)
 
     def batches(self, fields: Sequence[NestedField]) -> Iterator[pa.RecordBatch]:
         """The live rows, with the columns of `fields`."""
-        readers = [(known, key_reader(self._file, group.columns, self._constants)) for known, group in self._sets]
+        readers = [(keys, key_reader(self._file, group.columns, self._constants)) for keys, group in self._sets]
         makers = Makers(self._file, self._task.data, self._constants, fields)
         wanted = tuple(dict.fromkeys([*makers.wanted, *(n for _, reader in readers for n in reader.wanted)]))
         schema = pa.schema([arrow_field(field) for field in fields])
-        for piece in self._pieces(wanted, self._batch_rows):
+        for piece in self._pieces(wanted, BATCH_ROWS):
             by_number = dict(zip(wanted, piece.columns, strict=True))
             kept = self._kept(piece, by_number, readers)
             batch = pa.RecordBatch.from_arrays(makers.columns(piece, by_number), schema=schema)
@@ -146,29 +145,29 @@ class _LiveRows:
     def _kept(
         self, piece: Piece, by_number: Mapping[int, pa.Array], readers: Sequence[tuple[KeySet, KeyReader]]
     ) -> Bools | None:
-        """Which rows of a piece live, None for all."""
-        kept = None if self._gone is None else without_positions(self._gone, piece.start, piece.rows)
-        if self.only is not None:
-            gone = without_positions(self.only, piece.start, piece.rows)
-            chosen = np.zeros(piece.rows, np.bool_) if gone is None else ~gone
-            kept = chosen if kept is None else kept & chosen
-        for known, reader in readers:
+        """Which rows of a piece are live and selected, None for all."""
+        kept = None if self._deleted is None else rows_outside(self._deleted, piece.start, piece.rows)
+        if self._selected is not None:
+            outside = rows_outside(self._selected, piece.start, piece.rows)
+            selected = np.zeros(piece.rows, np.bool_) if outside is None else ~outside
+            kept = selected if kept is None else kept & selected
+        for key_set, reader in readers:
             keys = reader.columns(piece.rows, [by_number[n] for n in reader.wanted])
-            gone = known.contains(keys)
-            if gone.any():
-                kept = ~gone if kept is None else kept & ~gone
+            deleted = key_set.contains(keys)
+            if deleted.any():
+                kept = ~deleted if kept is None else kept & ~deleted
         return kept
 
-    def _pass(self, known: KeySet, group: EqualityGroup) -> None:
-        """Find the rows of a large set in a pass over its columns, and note them as positions."""
+    def _delete_rows_of(self, key_set: KeySet, group: EqualityGroup) -> None:
+        """Find the rows of a large set in a pass over the key columns alone, and add them to the deleted positions."""
         reader = key_reader(self._file, group.columns, self._constants)
-        found: list[Int64s] = [] if self._gone is None else [self._gone]
+        positions: list[Int64s] = [] if self._deleted is None else [self._deleted]
         for piece in self._pieces(reader.wanted, _PASS_ROWS):
-            gone = known.contains(reader.columns(piece.rows, piece.columns))
-            if gone.any():
-                found.append(np.flatnonzero(gone) + piece.start)
-        if found:
-            self._gone = np.unique(np.concatenate(found))
+            deleted = key_set.contains(reader.columns(piece.rows, piece.columns))
+            if deleted.any():
+                positions.append(np.flatnonzero(deleted) + piece.start)
+        if positions:
+            self._deleted = np.unique(np.concatenate(positions))
 
     def _pieces(self, wanted: Sequence[int], batch_rows: int) -> Iterator[Piece]:
         if isinstance(self._file, ParquetData):
@@ -180,7 +179,7 @@ Maker = Callable[[Piece, Mapping[int, pa.Array]], pa.Array]
 
 
 class Makers:
-    """How each field comes out of a file's columns, whose numbers are `wanted`."""
+    """Makes the requested columns out of a file's columns, whose numbers are `wanted`."""
 
     def __init__(
         self, file: OpenFile, data: DataFile, constants: Mapping[int, pa.Scalar], fields: Sequence[NestedField]
@@ -191,12 +190,12 @@ class Makers:
         self._makers = [self._maker(field) for field in fields]
 
     def columns(self, piece: Piece, by_number: Mapping[int, pa.Array]) -> list[pa.Array]:
-        """The columns of a piece."""
+        """The requested columns of a piece."""
         return [make(piece, by_number) for make in self._makers]
 
     def _maker(self, field: NestedField) -> Maker:
-        if field.field_id in _MADE:
-            return self._made(field)
+        if field.field_id in _COMPUTED:
+            return self._computed(field)
         place = self._places.get(field.field_id)
         if place is not None:
             source, number = self._file.fields[place], place
@@ -206,7 +205,7 @@ class Makers:
             return lambda piece, by_number: pa.repeat(constant, piece.rows)
         return lambda piece, by_number: missing(field, piece.rows)
 
-    def _made(self, field: NestedField) -> Maker:
+    def _computed(self, field: NestedField) -> Maker:
         if field.field_id == FILE.field_id:
             return lambda piece, by_number: pa.repeat(pa.scalar(self._data.path), piece.rows)
         if field.field_id == SPEC_ID.field_id:
@@ -221,7 +220,7 @@ class Makers:
         return self._inherited(field, lambda piece: pa.repeat(pa.scalar(sequence, pa.int64()), piece.rows))
 
     def _inherited(self, field: NestedField, inherit: Callable[[Piece], pa.Array]) -> Maker:
-        """A column of row lineage: what the file holds, and where it holds nothing what it inherits."""
+        """A column of row lineage: the values that the file holds; where one is null, the inherited value."""
         place = self._places.get(field.field_id)
         if place is None:
             return lambda piece, by_number: inherit(piece)
@@ -229,7 +228,7 @@ class Makers:
         return lambda piece, by_number: pc.coalesce(by_number[number].cast(pa.int64()), inherit(piece))
 
 
-_MADE = {field.field_id for field in (FILE, SPEC_ID, POS, ROW_ID, LAST_UPDATED)}
+_COMPUTED = {field.field_id for field in (FILE, SPEC_ID, POS, ROW_ID, LAST_UPDATED)}
 
 
 def _positions(piece: Piece, first: int) -> pa.Array:

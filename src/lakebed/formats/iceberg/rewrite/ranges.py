@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lakebed.formats.iceberg.data_files import Partition
 from lakebed.formats.iceberg.layout import staging_folder
-from lakebed.formats.iceberg.read.task import read_task
+from lakebed.formats.iceberg.read.task import Selection, read_task
 from lakebed.formats.iceberg.rewrite.task import (
     RewriteStrategy,
     RewriteTask,
@@ -82,7 +82,8 @@ class _Sampled:
         runner, found = self.runner, []
         held: list[pa.RecordBatch] = []
         for one in part.inputs:
-            for batch in read_task(runner.target.files, runner.context, replace(one, deletes=()), self.columns):
+            undeleted, selection = replace(one, deletes=()), Selection(self.columns)
+            for batch in read_task(runner.target.files, runner.context, undeleted, selection):
                 held.append(batch)
                 if sum(some.num_rows for some in held) >= _SAMPLED:
                     found.append(self._thinned(held))

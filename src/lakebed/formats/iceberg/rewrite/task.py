@@ -19,7 +19,7 @@ from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.data_files import DataFile, FileTask, Partition
 from lakebed.formats.iceberg.parquet.join import NotJoinable
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.task import read_task
+from lakebed.formats.iceberg.read.task import Selection, read_task
 from lakebed.formats.iceberg.rewrite.arrange import ByPartition
 from lakebed.formats.iceberg.rewrite.join import join_files
 from lakebed.formats.iceberg.write.file_sizes import FileSizes
@@ -169,7 +169,7 @@ class TaskRunner:
 
     def rows(self, task: FileTask) -> Iterator[pa.RecordBatch]:
         """The live rows of a file, with the columns that are written."""
-        return read_task(self.target.files, self.context, task, self._names, lineage=self.lineage)
+        return read_task(self.target.files, self.context, task, Selection(self._names, lineage=self.lineage))
 
     @property
     def _names(self) -> list[str]:

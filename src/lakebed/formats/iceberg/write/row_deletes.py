@@ -40,7 +40,7 @@ from lakebed.formats.iceberg.read.deletes import deleted_positions
 from lakebed.formats.iceberg.read.key_sets import KeySet
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.read.pruning import Pruning
-from lakebed.formats.iceberg.read.task import predicate_schema, read_task
+from lakebed.formats.iceberg.read.task import Selection, predicate_schema, read_task
 from lakebed.formats.iceberg.write.formats import FORMATS, Layout, Written
 from lakebed.formats.iceberg.write.statistics.leaves import leaves_of
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
@@ -84,7 +84,8 @@ class ByKey:
         found: list[Int64s] = []
         for part in self.runs:
             known = self._known(files, part)
-            for batch in read_task(files, context, task, [*self.names, POS.name], predicate=self.predicate):
+            selection = Selection([*self.names, POS.name], self.predicate)
+            for batch in read_task(files, context, task, selection):
                 hit = known.contains([batch.column(name) for name in self.names])
                 found.append(batch.column(POS.name).to_numpy()[hit])
         return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
@@ -103,7 +104,7 @@ class ByPredicate:
 
     def positions(self, files: Files, context: ReadContext, task: FileTask) -> Int64s:
         """The rows of the file that the predicate keeps."""
-        batches = read_task(files, context, task, [POS.name], predicate=self.predicate)
+        batches = read_task(files, context, task, Selection([POS.name], self.predicate))
         return np.concatenate([np.empty(0, np.int64), *(batch.column(POS.name).to_numpy() for batch in batches)])
 
 
