@@ -217,7 +217,7 @@ def test_orphans_are_sought_where_the_caller_says(tmp_path: Path, victim: Path) 
     assert set(done.deleted_files) == {"thesis.tex", "v1.metadata.json"}
     (tmp_path / "alias").symlink_to(tmp_path / "t")
     for folder in (tmp_path / "alias", tmp_path / "alias" / "data"):
-        with pytest.raises(UsageError, match="own folder by another name"):
+        with pytest.raises(UsageError, match="own folder under another name"):
             table.expire(options={**ORPHANS, "location": str(folder)})
 
 

@@ -19,7 +19,7 @@ from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, Snapshot, TableMetadata
 from lakebed.formats.iceberg.expire.options import OPTIONS as EXPIRE
-from lakebed.formats.iceberg.expire.run import plan_expiry
+from lakebed.formats.iceberg.expire.plan import plan_expiry
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
 from lakebed.kernel import clock

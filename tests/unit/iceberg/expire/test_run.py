@@ -15,7 +15,7 @@ from lakebed.errors import CommitConflictError, NotInHistoryError, OptionError, 
 from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.expire.options import parsed
-from lakebed.formats.iceberg.expire.orphans import _Known
+from lakebed.formats.iceberg.expire.orphans import _KnownFiles
 from lakebed.formats.iceberg.table import IcebergTable
 from tests.golden import names, opening, unpack
 from tests.tables.iceberg.small import create, data_file, equality_deletes, ids
@@ -261,13 +261,13 @@ def test_files_of_writers_at_work_are_safe(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_one_file_in_many_spellings(known: str, listed: str, options: dict[str, str], same: bool) -> None:
-    found = _Known([known], parsed(options))
+    found = _KnownFiles([known], parsed(options))
     assert found.has(listed) is same
     assert not found.elsewhere("s3://b/other", "t")
 
 
 def test_a_path_under_another_host_stops_the_run() -> None:
     with pytest.raises(UsageError, match="another scheme or host"):
-        _Known(["s3://b/x"], parsed({})).elsewhere("s3://c/x", "t")
-    assert _Known(["s3://b/x"], parsed({"prefix-mismatch-mode": "ignore"})).elsewhere("s3://c/x", "t")
-    assert not _Known(["s3://b/x"], parsed({"prefix-mismatch-mode": "delete"})).elsewhere("s3://c/x", "t")
+        _KnownFiles(["s3://b/x"], parsed({})).elsewhere("s3://c/x", "t")
+    assert _KnownFiles(["s3://b/x"], parsed({"prefix-mismatch-mode": "ignore"})).elsewhere("s3://c/x", "t")
+    assert not _KnownFiles(["s3://b/x"], parsed({"prefix-mismatch-mode": "delete"})).elsewhere("s3://c/x", "t")

@@ -171,7 +171,7 @@ def test_a_branch_that_was_rolled_back(lake: Lake) -> None:
     lake.append(rows(9))
     assert [sorted(b) for b in drained(stream, position)] == [["+I1", "+I9", "-D4"]]
     newest = lake.table.history()[-2]
-    with pytest.raises(NotInHistoryError, match="no ancestor"):
+    with pytest.raises(NotInHistoryError, match="not an ancestor"):
         lake.table.changes(after=newest)
 
 

@@ -1,8 +1,9 @@
-"""Removing orphan files: what lies in the table's folder and what no snapshot, old or new, knows.
+"""Removing orphan files: files in the table's folder that no snapshot needs.
 
-Rules: the reference engine's DeleteOrphanFilesSparkAction. The folder is listed before the metadata is read, so that
-what is committed meanwhile is known; a file of a writer at work is spared by its age. Locations are compared in one
-spelling; a path that is known under another scheme or host stops the run, for then the comparison cannot be trusted.
+Rules: the reference engine's DeleteOrphanFilesSparkAction. The folder is listed before the metadata is read, so files
+that are committed meanwhile are known. The files of a writer at work are too young to be removed. Locations are
+compared in one spelling. When a path is known under another scheme or host the comparison cannot be trusted, so the run
+stops.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
-from lakebed.formats.iceberg.expire import options as mine
-from lakebed.formats.iceberg.expire.run import certain_ms, inside, path_pieces, refuse_without_gc
+from lakebed.formats.iceberg.expire import options as expire_options
+from lakebed.formats.iceberg.expire.run import certain_ms, inside, refuse_without_gc
+from lakebed.formats.iceberg.expire.unused import paths_in
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.formats.iceberg.manifests import manifests_of
 from lakebed.formats.iceberg.snapshot import iso_time
@@ -34,50 +36,52 @@ _DEFAULT_AGE_MS, _LEAST_AGE_MS = 3 * _DAY_MS, _DAY_MS
 def remove_orphans(operations: TableOperations, options: Options, dry_run: bool) -> ExpireResult:
     """Remove orphan files older than `orphan-files-older-than`; younger ones are named in `kept`.
 
-    UsageError when a file's path is known under another scheme or host (`prefix-mismatch-mode`).
+    OptionError when that time is less than 24 hours ago, UsageError when a file's path is known under another scheme or
+    host (`prefix-mismatch-mode`), UnsupportedError when `gc.enabled` is false.
     """
     start = operations.load()
     now = clock.now_ms() if dry_run else certain_ms(operations.files, start.metadata)
-    given = options[mine.ORPHANS_OLDER_THAN]
-    before = now - _DEFAULT_AGE_MS if given is None else given
-    if before > now - _LEAST_AGE_MS:
+    given = options[expire_options.ORPHANS_OLDER_THAN]
+    older_than = now - _DEFAULT_AGE_MS if given is None else given
+    if older_than > now - _LEAST_AGE_MS:
         raise OptionError(
-            f"option {mine.ORPHANS_OLDER_THAN.key!r} leaves less than 24 hours", key=mine.ORPHANS_OLDER_THAN.key,
-            why="files of writers at work would be taken for orphans", todo="Give a time at least a day ago",
+            f"option {expire_options.ORPHANS_OLDER_THAN.key!r} leaves less than 24 hours",
+            key=expire_options.ORPHANS_OLDER_THAN.key,
+            why="files of writers at work would count as orphans", todo="Give a time at least a day ago",
         )  # fmt: skip
     refuse_without_gc(operations, start.metadata, options)
-    folder = options[mine.LOCATION] or start.metadata.location
+    folder = options[expire_options.LOCATION] or start.metadata.location
     files = _reaching(operations, folder)
-    there = [path for path, _ in files.walk(folder)]
+    paths = [path for path, _ in files.walk(folder)]
     loaded = operations.load()
-    known = _Known(_referenced(operations.files, loaded), options)
-    names = {field.name for spec in loaded.metadata.specs.values() for field in spec.fields}
+    known = _KnownFiles(_referenced(operations.files, loaded), options)
+    partition_names = {field.name for spec in loaded.metadata.specs.values() for field in spec.fields}
     orphans: list[str] = []
     kept: list[Skipped] = []
-    for path in there:
-        if known.has(path) or _hidden(inside(folder, path), names):
+    for path in paths:
+        if known.has(path) or _hidden(inside(folder, path), partition_names):
             continue
-        written = _modified_ms(files, path)
-        if written is None or written >= before:
-            kept.append(Skipped(inside(folder, path), f"it is not older than {iso_time(before)}"))
-        elif known.elsewhere(path, operations.name):
+        modified = _modified_ms(files, path)
+        if modified is None or modified >= older_than:
+            kept.append(Skipped(inside(folder, path), f"it is not older than {iso_time(older_than)}"))
+        elif known.has_elsewhere(path, operations.name):
             kept.append(Skipped(inside(folder, path), "its path is known under another scheme or host"))
         else:
             orphans.append(path)
     if not dry_run:
         try:
             files.delete_many(orphans)
-            _remove_staging_folders(files, loaded.metadata, folder, orphans, before)
+            _remove_staging_folders(files, loaded.metadata, folder, orphans, older_than)
         except LakebedError as error:
             kept.append(Skipped("some files", f"they could not be removed: {error}"))
     return ExpireResult((), tuple(inside(folder, path) for path in orphans), tuple(kept), dry_run)
 
 
 def _remove_staging_folders(
-    files: Files, metadata: TableMetadata, folder: str, orphans: Iterable[str], before: float
+    files: Files, metadata: TableMetadata, folder: str, orphans: Iterable[str], older_than: float
 ) -> None:
-    """Remove folders for staged rows that hold nothing: those just emptied, and those that nobody has touched since
-    `before`. A store of objects has no empty folders."""
+    """Remove empty folders for staged rows: those just emptied, and those not modified since `older_than`
+    (milliseconds since 1970). Object stores have no empty folders."""
     place = layout.data_folder(metadata.location, metadata.properties)
     if not files.reaches(place):
         return
@@ -89,26 +93,26 @@ def _remove_staging_folders(
         for entry in entries:
             if not entry.name.startswith(layout.STAGING_PREFIX) or not entry.is_dir(follow_symlinks=False):
                 continue
-            if entry.name in emptied or entry.stat(follow_symlinks=False).st_mtime * 1000 < before:
+            if entry.name in emptied or entry.stat(follow_symlinks=False).st_mtime * 1000 < older_than:
                 files.remove_empty(entry.path)
 
 
 def _reaching(operations: TableOperations, folder: str) -> Files:
     """The table's files, and those below the folder that the caller named.
 
-    UsageError for the table's own folder by another name: the metadata knows its files under their own.
+    UsageError for the table's own folder under another name, since the metadata has the files' own names.
     """
     files = operations.files
     if files.reaches(folder):
         return files
     place, root = parse_location(folder), files.local_path(operations.load().metadata.location)
     if place.is_local and root is not None:
-        here, there = os.path.realpath(root), os.path.realpath(place.text)
-        if is_below(here, there) or is_below(there, here):
+        own, named = os.path.realpath(root), os.path.realpath(place.text)
+        if is_below(own, named) or is_below(named, own):
             raise UsageError(
-                f"{folder} is the table's own folder by another name", table=operations.name,
-                why="the metadata knows its files under their own names, so each would be taken for an orphan",
-                todo="Give the folder as the metadata spells it, or no location",
+                f"{folder} is the table's own folder under another name", table=operations.name,
+                why="the metadata has the files' own names, so every file would count as an orphan",
+                todo="Spell the folder as the metadata does, or leave out the location",
             )  # fmt: skip
     return files.also(place.text)
 
@@ -117,16 +121,16 @@ _Place = tuple[str, str, str]
 """Scheme, host and folder."""
 
 
-class _Known:
-    """The locations that the table knows, in one spelling, with what `equal-schemes` and `equal-authorities` say.
+class _KnownFiles:
+    """The files that the table knows, in one spelling that `equal-schemes` and `equal-authorities` settle.
 
-    Folders are spelled once and names kept by folder: a table has many files and few folders.
+    Names are kept per folder, and each folder is spelled once: a table has many files and few folders.
     """
 
     def __init__(self, paths: Iterable[str], options: Options) -> None:
-        self._schemes = options[mine.EQUAL_SCHEMES]
-        self._authorities = options[mine.EQUAL_AUTHORITIES]
-        self._mode = options[mine.MISMATCH]
+        self._schemes = options[expire_options.EQUAL_SCHEMES]
+        self._authorities = options[expire_options.EQUAL_AUTHORITIES]
+        self._mode = options[expire_options.MISMATCH]
         self._spellings: dict[str, _Place] = {}
         self._names: dict[_Place, set[str]] = {}
         for path in paths:
@@ -141,10 +145,13 @@ class _Known:
         place, name = self._parts(path)
         return name in self._names.get(place, ())
 
-    def elsewhere(self, path: str, table: str) -> bool:
-        """Whether a file that it does not know has a path that it does, and is to be left alone for that."""
+    def has_elsewhere(self, path: str, table: str) -> bool:
+        """Whether the table knows a file's path under another scheme or host, so that the file must stay.
+
+        UsageError when `prefix-mismatch-mode` is ERROR.
+        """
         place, name = self._parts(path)
-        other = next((known for known in self._places.get(place[2], ()) if name in self._names[known]), None)
+        other = next((each for each in self._places.get(place[2], ()) if name in self._names[each]), None)
         if other is None or self._mode == "DELETE":
             return False
         if self._mode == "IGNORE":
@@ -152,11 +159,11 @@ class _Known:
         raise UsageError(
             "files are known under another scheme or host", table=table, file=path,
             why=f"the metadata says {other[0]}://{other[1]}, the listing {place[0]}://{place[1]}",
-            todo="Say that both are one with equal-schemes or equal-authorities, or choose a prefix-mismatch-mode",
+            todo="Declare them equal with equal-schemes or equal-authorities, or choose another prefix-mismatch-mode",
         )  # fmt: skip
 
     def _parts(self, path: str) -> tuple[_Place, str]:
-        """The folder of a path, and its name there."""
+        """The folder of a path, and the name in it."""
         folder, _, name = path.rpartition("/")
         if name in ("", ".", "..") or not folder or folder.endswith(("/", ":")):
             folder, _, name = self._spelled(path).rpartition("/")
@@ -174,7 +181,7 @@ class _Known:
 
     @staticmethod
     def _spelled(path: str) -> str:
-        """A scheme that no store here serves is still a name to compare."""
+        """The path in one spelling; unchanged when no store serves its scheme, since names can still be compared."""
         try:
             return spelled(path)
         except LakebedError:
@@ -182,7 +189,7 @@ class _Known:
 
 
 def _referenced(files: Files, loaded: Loaded) -> Iterator[str]:
-    """All that the table knows: every snapshot's lists, manifests and files, metadata and statistics."""
+    """All files that the table knows: metadata, statistics, manifest lists, manifests, and their files."""
     metadata = loaded.metadata
     yield loaded.location
     yield f"{metadata.location}/metadata/{layout.VERSION_HINT}"
@@ -197,12 +204,12 @@ def _referenced(files: Files, loaded: Loaded) -> Iterator[str]:
 
 
 def _contents(files: Files, metadata: TableMetadata, manifests: Iterable[ManifestFile]) -> Iterator[str]:
-    for piece in path_pieces(files, metadata, manifests, live_only=False):
-        yield from piece.to_pylist()
+    for paths in paths_in(files, metadata, manifests, live_only=False):
+        yield from paths.to_pylist()
 
 
 def _hidden(path: str, partition_names: Iterable[str]) -> bool:
-    """Whether a part of the path begins with `_` or `.` and is no folder of a partition of such a name."""
+    """Whether a part of the path begins with `_` or `.` and is not the folder of a partition field of that name."""
     parts = path.split("/")
     return any(
         part.startswith(("_", ".")) and not any(part.startswith(f"{name}=") for name in partition_names)
