@@ -44,7 +44,7 @@ from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.relocate.run import relocate
 from lakebed.formats.iceberg.rewrite.manifests import rewrite_manifests, rewrite_what
-from lakebed.formats.iceberg.rewrite.position_deletes import rewrite_position_deletes
+from lakebed.formats.iceberg.rewrite.position_deletes import PositionDeleteRewrite
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
 from lakebed.formats.iceberg.snapshot import history, iso_time, schema_at, snapshot_at
 from lakebed.formats.iceberg.write.options import OPTIONS as WRITE_OPTIONS
@@ -278,7 +278,8 @@ class IcebergTable(Table):
                 raise UsageError("a rewrite of manifests takes no `where`", todo="Rewrite those of a spec with spec-id")
             return rewrite_manifests(self.operations, self.branch, {**commit, **options}, dry_run)
         if what == "position-deletes":
-            return rewrite_position_deletes(self.operations, self.branch, where, options, commit, dry_run, engine)
+            rewrite = PositionDeleteRewrite.planned(self.operations, self.branch, where, options, commit)
+            return rewrite.run(dry_run, engine)
         memory = _OPTIONS.parse(self.options)[opt.DELETE_MEMORY]
         return IcebergRewrite.planned(self.operations, self.branch, where, options, commit, memory).run(dry_run, engine)
 

@@ -263,11 +263,11 @@ def test_files_of_writers_at_work_are_safe(tmp_path: Path) -> None:
 def test_one_file_in_many_spellings(known: str, listed: str, options: dict[str, str], same: bool) -> None:
     found = _KnownFiles([known], parsed(options))
     assert found.has(listed) is same
-    assert not found.elsewhere("s3://b/other", "t")
+    assert not found.has_elsewhere("s3://b/other", "t")
 
 
 def test_a_path_under_another_host_stops_the_run() -> None:
     with pytest.raises(UsageError, match="another scheme or host"):
-        _KnownFiles(["s3://b/x"], parsed({})).elsewhere("s3://c/x", "t")
-    assert _KnownFiles(["s3://b/x"], parsed({"prefix-mismatch-mode": "ignore"})).elsewhere("s3://c/x", "t")
-    assert not _KnownFiles(["s3://b/x"], parsed({"prefix-mismatch-mode": "delete"})).elsewhere("s3://c/x", "t")
+        _KnownFiles(["s3://b/x"], parsed({})).has_elsewhere("s3://c/x", "t")
+    assert _KnownFiles(["s3://b/x"], parsed({"prefix-mismatch-mode": "ignore"})).has_elsewhere("s3://c/x", "t")
+    assert not _KnownFiles(["s3://b/x"], parsed({"prefix-mismatch-mode": "delete"})).has_elsewhere("s3://c/x", "t")

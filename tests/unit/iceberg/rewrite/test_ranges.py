@@ -95,13 +95,13 @@ def defaults(memory: int) -> tuple[Any, ...]:
 def watched(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The tasks that sort."""
     found: set[str] = set()
-    real = ranges._Written.__call__
+    real = ranges._RangeWriter.__call__
 
     def written(self: Any, task: Any) -> Any:
         found.add(task.name)
         return real(self, task)
 
-    monkeypatch.setattr(ranges._Written, "__call__", written)
+    monkeypatch.setattr(ranges._RangeWriter, "__call__", written)
     return found
 
 
@@ -136,14 +136,17 @@ def test_deletes_are_applied_and_rows_keep_their_ids(tmp_path: Path, version: in
     assert lineage() == before and not made.deletes and not staged(made)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("where", ["_Sampled", "_Aside", "_Written"])
+@pytest.mark.parametrize("where", ["_KeySampler", "_RangeStager", "_RangeWriter"])
 def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     made = lake(tmp_path)
     before, head = made.rows(), made.table.metadata.head()
     calls: list[int] = []
     lock = threading.Lock()
-    real = {"_Sampled": ranges.read_task, "_Aside": rewrite_tasks.read_task, "_Written": ranges.sorted_batches}[where]
+    real = {
+        "_KeySampler": ranges.read_task,
+        "_RangeStager": rewrite_tasks.read_task,
+        "_RangeWriter": ranges.sorted_batches,
+    }[where]
 
     def broken(*given: Any, **more: Any) -> Iterator[Any]:
         with lock:
@@ -154,8 +157,8 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             if last:
                 raise CorruptError("a file cannot be read")
 
-    owner = rewrite_tasks if where == "_Aside" else ranges
-    monkeypatch.setattr(owner, "sorted_batches" if where == "_Written" else "read_task", broken)
+    owner = rewrite_tasks if where == "_RangeStager" else ranges
+    monkeypatch.setattr(owner, "sorted_batches" if where == "_RangeWriter" else "read_task", broken)
     with pytest.raises(CorruptError, match="cannot be read"):
         made.table.rewrite(engine=LocalEngine(2), options={**target(made, 6), "sort-order": "k"})
     assert made.rows() == before and made.table.metadata.head() == head

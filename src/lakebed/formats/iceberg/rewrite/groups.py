@@ -1,7 +1,7 @@
-"""The groups of a rewrite on an engine: each is cut into tasks, and comes back when all of these have ended.
+"""The groups of a rewrite on an engine: each is cut into tasks, and is returned when all of them have ended.
 
-Files are joined, encoded or sorted; what a group's files allow is decided here, when its turn comes. A group that alone
-would keep one processor busy while the others rest is sorted by several tasks (`ranges.py`).
+Files are joined, encoded or sorted. Which of these a group's files allow is decided here, when its turn comes. A group
+that would keep one processor busy while the others rest is sorted by several tasks (`ranges.py`).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from lakebed.kernel.engine import Engine
 from lakebed.kernel.packing import even_runs
 
 _LEAST_OUTPUTS = 4
-"""Files of one task where a group is split, at least."""
+"""How many files a task has at least when a group is split."""
 
 
 @dataclass(slots=True)
 class Group:
-    """A group under way: its tasks, and what they gave so far. `ranged` says that they sort it together."""
+    """A group in progress: its tasks and their results so far. With `ranged` the tasks sort the group together."""
 
     planned: PlannedGroup
     tasks: list[RewriteTask]
@@ -45,29 +45,32 @@ class Group:
 
     @property
     def error(self) -> Exception | None:
-        """The first real error of its tasks."""
-        found = [one.error for one in self.results if one.error is not None]
-        return next((e for e in found if not isinstance(e, StoppedError)), found[0] if found else None)
+        """The first error of its tasks, a StoppedError only when there is no other; None without errors."""
+        errors = [result.error for result in self.results if result.error is not None]
+        return next((e for e in errors if not isinstance(e, StoppedError)), errors[0] if errors else None)
 
     @property
     def inputs(self) -> list[FileTask]:
         """The files that it replaces."""
-        return [one for task in self.tasks for one in task.inputs]
+        return [file for task in self.tasks for file in task.inputs]
 
     @property
     def files(self) -> list[DataFile]:
-        """Those written so far."""
-        return [one for result in self.results for one in result.files]
+        """The files written so far."""
+        return [file for result in self.results for file in result.files]
 
     @property
     def vectors(self) -> list[DeleteFile]:
-        """The deletion vectors that go with its files."""
-        return [delete for one in self.inputs for delete in one.deletes if delete.is_vector]
+        """The deletion vectors of the files that it replaces."""
+        return [delete for file in self.inputs for delete in file.deletes if delete.is_vector]
 
 
 class GroupWork:
-    """Runs groups of one plan. `least_row_group` says which row groups are worth keeping as they are, `columns` are
-    those that the order needs."""
+    """Runs the groups of one plan.
+
+    At most `concurrent` groups run at a time. Row groups of at least `least_row_group` bytes on average are worth
+    keeping as they are. `columns` are those that the sort order needs.
+    """
 
     def __init__(
         self, runner: TaskRunner, chosen: ChosenFiles, engine: Engine, concurrent: int, least_row_group: int,
@@ -78,12 +81,11 @@ class GroupWork:
         self._write_id = str(uuid.uuid4())
 
     def executed(self, planned: Sequence[PlannedGroup], stop: Stop | None = None) -> Iterator[Group]:
-        """The groups as they end; no more at a time than the call allows. `stop` is set by the first error, so that
-        tasks which have not begun do not begin."""
+        """Run the groups and yield each as it ends. The first error sets `stop`, so that no further task starts."""
         wave = len(planned) if self._engine.parallelism <= self._concurrent else self._concurrent
         for start in range(0, len(planned), wave):
             groups = self._prepared(planned[start : start + wave], start)
-            yield from self._side_by_side([one for one in groups if not one.ranged], stop)
+            yield from self._side_by_side([group for group in groups if not group.ranged], stop)
             for group in groups:
                 if group.ranged:
                     self._sort_in_ranges(group)
@@ -105,81 +107,82 @@ class GroupWork:
     def _sort_in_ranges(self, group: Group) -> None:
         try:
             group.results.extend(in_ranges(self._runner, self._columns, self._engine, group.tasks))
-        except Exception as error:  # noqa: BLE001  # as an error of a task is: the caller decides what it means
+        except Exception as error:  # noqa: BLE001  # the caller decides what it means, as for an error of a task
             group.results.append(TaskResult(group.tasks[0].group, error=error))
         if group.error is None:
-            wrong = _checked(group.results, group.inputs)
-            if wrong is not None:
-                group.results.append(replace(wrong, files=()))
+            failed = _checked(group.results, group.inputs)
+            if failed is not None:
+                group.results.append(replace(failed, files=()))
 
     def _prepared(self, planned: Sequence[PlannedGroup], first: int) -> list[Group]:
-        """The tasks of groups. Figures of files are fetched for those that may be joined."""
+        """The groups with their tasks, numbered from `first`. Metrics are read for the files that may be joined."""
         inputs = [self._chosen.tasks(group.rows) for group in planned]
         joins = [
-            self._runner.order is None and not group.repartitioned and self._may_join(some)
-            for group, some in zip(planned, inputs, strict=True)
+            self._runner.order is None and not group.repartitioned and self._may_join(files)
+            for group, files in zip(planned, inputs, strict=True)
         ]
         joined = [group.rows for group, join in zip(planned, joins, strict=True) if join]
         metrics = self._chosen.metrics(np.concatenate(joined)) if joined else {}
         total = sum(group.about.size for group in planned)
-        found = []
-        for number, (group, some, join) in enumerate(zip(planned, inputs, joins, strict=True), first):
+        groups = []
+        for number, (group, files, join) in enumerate(zip(planned, inputs, joins, strict=True), first):
             if join:
-                some = [replace(one, data=replace(one.data, metrics=metrics.get(one.data.path))) for one in some]
-                join = self._may_join(some, lineage=self._runner.lineage)
-            way = RewriteStrategy.JOIN if join else RewriteStrategy.ENCODE
+                files = [replace(f, data=replace(f.data, metrics=metrics.get(f.data.path))) for f in files]
+                join = self._may_join(files, lineage=self._runner.lineage)
+            strategy = RewriteStrategy.JOIN if join else RewriteStrategy.ENCODE
             if group.repartitioned or self._runner.order is not None:
-                way = RewriteStrategy.ARRANGE
-            ranged = (
-                way is RewriteStrategy.ARRANGE and not group.repartitioned and self._is_too_much_for_one(group, total)
-            )
-            found.append(Group(group, self._tasks(number, group, some, way, len(planned), ranged), ranged))
-        return found
+                strategy = RewriteStrategy.ARRANGE
+            sorts = strategy is RewriteStrategy.ARRANGE and not group.repartitioned
+            ranged = sorts and self._is_too_large_for_one(group, total)
+            pieces = self._piece_count(group, strategy, len(planned), ranged)
+            groups.append(Group(group, self._tasks(number, group, files, strategy, pieces, not ranged), ranged))
+        return groups
 
-    def _is_too_much_for_one(self, group: PlannedGroup, total: int) -> bool:
-        """Whether the other tasks of this wave would be done long before the only one of this group."""
+    def _is_too_large_for_one(self, group: PlannedGroup, total: int) -> bool:
+        """Whether a single task for this group would run long after all other tasks of this wave have ended."""
         size, most = group.about.size, self._engine.parallelism
         return most > 1 and group.about.files_after > 1 and size >= LEAST_BYTES and size * most > total
 
-    def _may_join(self, some: Sequence[FileTask], lineage: bool = False) -> bool:
+    def _may_join(self, files: Sequence[FileTask], lineage: bool = False) -> bool:
         runner = self._runner
         return runner.target.layout.format == "PARQUET" and may_join(
-            some, self._least_row_group, runner.sizes.write_max, lineage
+            files, self._least_row_group, runner.sizes.write_max, lineage
         )
 
+    def _piece_count(self, group: PlannedGroup, strategy: RewriteStrategy, groups: int, ranged: bool) -> int:
+        """How many tasks a group becomes when `groups` groups run.
+
+        There is one task per output file when files are joined. When they are encoded, there are as many as run at
+        once, but each writes several files, since a task can make only its own files equal in size.
+        """
+        outputs, parallelism = group.about.files_after, self._engine.parallelism
+        if strategy is RewriteStrategy.JOIN:
+            return outputs
+        if strategy is RewriteStrategy.ENCODE:
+            return min(max(1, outputs // _LEAST_OUTPUTS), max(1, parallelism // groups))
+        return parallelism if ranged else 1
+
     def _tasks(
-        self,
-        number: int,
-        group: PlannedGroup,
-        some: Sequence[FileTask],
-        way: RewriteStrategy,
-        groups: int,
-        ranged: bool,
-    ) -> list[RewriteTask]:
-        """A group as tasks: one a file where files are joined, as many as run at once where they are encoded, but
-        then of several files each: a task can even its files out only among themselves."""
-        outputs, most = group.about.files_after, self._engine.parallelism
-        sizes = np.array([one.data.size for one in some], np.int64)
-        pieces = {
-            RewriteStrategy.JOIN: outputs,
-            RewriteStrategy.ENCODE: min(max(1, outputs // _LEAST_OUTPUTS), max(1, most // groups)),
-            RewriteStrategy.ARRANGE: most if ranged else 1,
-        }[way]
+        self, number: int, group: PlannedGroup, files: Sequence[FileTask], strategy: RewriteStrategy, pieces: int,
+        least_outputs: int,
+    ) -> list[RewriteTask]:  # fmt: skip
+        """A group as tasks of about the same bytes, each with its share of the output files, at least `least_outputs`
+        of them."""
+        outputs = group.about.files_after
+        sizes = np.array([file.data.size for file in files], np.int64)
         starts = even_runs(sizes, pieces).tolist()
-        ends = [*starts[1:], len(some)]
+        ends = [*starts[1:], len(files)]
         shares = [round(outputs * float(sizes[:end].sum()) / max(1, float(sizes.sum()))) for end in ends]
-        counts = [max(not ranged, after - before) for before, after in zip([0, *shares[:-1]], shares, strict=True)]
+        counts = [max(least_outputs, after - before) for before, after in zip([0, *shares[:-1]], shares, strict=True)]
+        write_id = f"{self._write_id}-{number:05d}"
         return [
-            RewriteTask(
-                number, f"{self._write_id}-{number:05d}-{place}", way, tuple(some[start:end]), count,
-                group.repartitioned,
-            )
+            RewriteTask(number, f"{write_id}-{place}", strategy, tuple(files[start:end]), count, group.repartitioned)
             for place, (start, end, count) in enumerate(zip(starts, ends, counts, strict=True))
-        ]  # fmt: skip
+        ]
 
 
 def _checked(results: Sequence[TaskResult], inputs: Sequence[FileTask]) -> TaskResult | None:
-    """The first result with the error that the rows are not those of the inputs; None when they are."""
+    """The first result with an error when rows were lost or added; None when the rows are those of the inputs."""
     if results[0].error is None:
         try:
             check_rows(results, inputs)

@@ -1,8 +1,9 @@
-"""A rewrite of data files: planned, done on an engine, committed in one REPLACE snapshot (or several, as groups end).
+"""A rewrite of data files: planned, run on an engine, committed in one REPLACE snapshot (or several, as groups end).
 
 Rules: the reference engine's RewriteDataFilesSparkAction and RewriteDataFilesCommitManager. Without partial progress
-one failed group fails the rewrite and nothing stays of it; with it a failed group is counted and the others go on. Rows
-in and rows out are compared before each commit. After a commit of unknown outcome the new files are kept.
+one failed group fails the rewrite and nothing of it stays. With partial progress a failed group is counted and the
+others go on. The numbers of rows read and written are compared before each commit. When the outcome of a commit is
+unknown, the new files are kept.
 """
 
 from __future__ import annotations
@@ -68,12 +69,12 @@ class IcebergRewrite:
         cls, operations: TableOperations, branch: str, where: Where, given: Mapping[str, object],
         commit_options: Mapping[str, str] = {}, delete_memory: int = DELETE_MEMORY,
     ) -> IcebergRewrite:  # fmt: skip
-        """Decide what to do; nothing is changed. `where` chooses files that may hold a matching row; they are
-        rewritten whole. `commit_options` are those of the table that say how a commit is tried again,
-        `delete_memory` bounds in bytes what the equality deletes of one file hold at a time.
+        """Decide what to do; nothing is changed.
 
-        OptionError for an option that is unknown or out of range, PredicateError for a `where` that cannot be,
-        NotInHistoryError for a branch that is not there.
+        `where` chooses files that may hold a matching row; they are rewritten whole. `commit_options` are the table's
+        options that say how a commit is retried. `delete_memory` is how many bytes the equality deletes of one file may
+        hold at a time. OptionError for an option that is unknown or out of range, PredicateError for an impossible
+        `where`, NotInHistoryError for a branch that does not exist, UnsupportedError for what lakebed does not write.
         """
         options = opt.parse(given)
         metadata = operations.load().metadata
@@ -86,17 +87,15 @@ class IcebergRewrite:
         context = ReadContext.of(metadata, delete_memory=delete_memory)
         pruning = Pruning.of(parse_where(where, predicate_schema(context)), metadata.schema)
         if snapshot is None:
-            nothing = Plan((), ())
-            return cls(
-                operations, metadata, None, branch, options, rules, nothing, None, order, commit_options, context
-            )  # fmt: skip
-        overlap = order.first if order is not None and rules.overlap_depth is not None else None
-        live = LiveFiles.of(operations.files, metadata, snapshot, pruning, overlap)
-        plan = plan_groups(live.table, rules)
+            live, plan = None, Plan((), ())
+        else:
+            overlap_of = order.first if order is not None and rules.overlap_depth is not None else None
+            live = LiveFiles.of(operations.files, metadata, snapshot, pruning, overlap_of)
+            plan = plan_groups(live.table, rules)
         planned = cls(
             operations, metadata, snapshot, branch, options, rules, plan, live, order, commit_options, context
         )
-        if plan.groups:  # what cannot be written is refused now, so that a dry run promises nothing that a run refuses
+        if plan.groups:  # refuse now what cannot be written, so that a dry run promises only what a run does
             planned.router()
             planned.target()
             if order is not None and isinstance(order.keys, Sorter):
@@ -104,8 +103,10 @@ class IcebergRewrite:
         return planned
 
     def router(self) -> Router | None:
-        """What spreads rows over the partitions of the output spec, where some files are of another one.
-        UnsupportedError where a column that it needs was dropped."""
+        """Spreads rows over the partitions of the output spec; None when no file has another spec.
+
+        UnsupportedError when a column that the spec needs was dropped.
+        """
         if not any(group.repartitioned for group in self.plan.groups):
             return None
         router = Router(self.metadata.schema, self.metadata.specs[self.rules.output_spec])
@@ -121,8 +122,11 @@ class IcebergRewrite:
         )
 
     def run(self, dry_run: bool = False, engine: Engine | None = None) -> RewriteResult:
-        """Do it. Raises the error of the group that failed, CommitConflictError when another writer changed the same
-        files, CommitUnknownError when nobody said whether the commit is there."""
+        """Rewrite the planned groups.
+
+        Raises the error of the group that failed, CommitConflictError when another writer changed the same files,
+        CommitUnknownError when the outcome of the commit is unknown.
+        """
         result = self._predicted()
         if dry_run or self.snapshot is None or self.live is None:
             return replace(result, dry_run=dry_run)
@@ -131,35 +135,43 @@ class IcebergRewrite:
         return _Run(self, engine or LocalEngine()).run(result)
 
     def _predicted(self) -> RewriteResult:
-        about = [group.about for group in self.plan.groups]
+        groups = [group.about for group in self.plan.groups]
         notes = partition_notes(self.live, self.metadata, self.plan, self.rules) if self.live is not None else []
         return RewriteResult(
-            sum(one.files for one in about), sum(one.files_after for one in about), sum(one.size for one in about),
-            sum(one.size_after for one in about), len(about), self.plan.skipped, plan=tuple(about), notes=tuple(notes),
-        )  # fmt: skip
+            sum(group.files for group in groups),
+            sum(group.files_after for group in groups),
+            sum(group.size for group in groups),
+            sum(group.size_after for group in groups),
+            len(groups),
+            self.plan.skipped,
+            plan=tuple(groups),
+            notes=tuple(notes),
+        )
 
     def _only_deletes(self, result: RewriteResult) -> RewriteResult:
-        """No data file is worth a rewrite; delete files may be dead all the same."""
-        dead = self.dead_deletes(()) if self.options[opt.DANGLING] else []
-        if not dead:
+        """Remove dangling delete files when no data file is worth a rewrite."""
+        dangling = self.dangling_deletes(()) if self.options[opt.DANGLING] else []
+        if not dangling:
             return result
-        instant = self.commit([], dead, [])
-        return replace(result, instants=(instant,), removed_deletes=len(dead))
+        instant = self.commit([], dangling, [])
+        return replace(result, instants=(instant,), removed_deletes=len(dangling))
 
-    def dead_deletes(self, removed: Sequence[DataFile]) -> list[DeleteFile]:
-        """The delete files that nothing needs once these data files are gone."""
-        assert self.snapshot is not None  # there is one
+    def dangling_deletes(self, removed: Sequence[DataFile]) -> list[DeleteFile]:
+        """The delete files that no data file needs once these data files are removed."""
+        assert self.snapshot is not None  # an empty table has nothing to rewrite
         files, metadata = self.operations.files, self.metadata
-        data, deletes = kept_manifests(metadata, manifests_of(files, metadata, self.snapshot), None)
-        found = list(live_deletes(files, metadata, deletes))
-        if not found:
+        data, delete_manifests = kept_manifests(metadata, manifests_of(files, metadata, self.snapshot), None)
+        deletes = list(live_deletes(files, metadata, delete_manifests))
+        if not deletes:
             return []
-        pieces = (piece for some in data.values() for piece in iter_entries(files, metadata, some, DATA_COLUMNS))
-        return dangling(found, pieces, {one.path for one in removed}, unpartitioned(metadata))
+        pieces = (
+            entries for of_spec in data.values() for entries in iter_entries(files, metadata, of_spec, DATA_COLUMNS)
+        )
+        return dangling(deletes, pieces, {file.path for file in removed}, unpartitioned(metadata))
 
     def commit(self, removed: Sequence[DataFile], deletes: Sequence[DeleteFile], added: Sequence[DataFile]) -> str:
-        """One REPLACE snapshot; its id."""
-        assert self.snapshot is not None  # there is one
+        """Commit one REPLACE snapshot. Returns its id."""
+        assert self.snapshot is not None  # an empty table has nothing to rewrite
         return kinds.replace(
             self.operations, self.snapshot.snapshot_id, [*removed, *deletes], added, branch=self.branch,
             starting_sequence_number=self.options[opt.STARTING_SEQUENCE], options=self.commit_options,
@@ -167,7 +179,7 @@ class IcebergRewrite:
 
 
 class _Run:
-    """One execution of a plan."""
+    """One execution of a planned rewrite."""
 
     def __init__(self, rewrite: IcebergRewrite, engine: Engine) -> None:
         self._rewrite = rewrite
@@ -180,7 +192,7 @@ class _Run:
             rewrite.context, target, rewrite.rules.sizes, order.keys if order is not None else None, router,
             lineage, stop=self._stop,
         )  # fmt: skip
-        assert rewrite.live is not None  # else nothing would be run
+        assert rewrite.live is not None  # an empty table has nothing to run
         self._work = GroupWork(
             runner, rewrite.live.chosen(np.concatenate([group.rows for group in rewrite.plan.groups])), engine,
             options[opt.CONCURRENT], options[opt.CONCAT], order.columns if order is not None else (),
@@ -193,34 +205,41 @@ class _Run:
         self._committed: list[Group] = []
 
     def run(self, predicted: RewriteResult) -> RewriteResult:
-        """All groups, and the commits."""
+        """Run all groups and commit them. Returns the predicted result with what really happened."""
         groups = list(self._rewrite.plan.groups)
         if self._partial:
-            self._in_parts(groups)
+            self._with_partial_progress(groups)
         else:
-            self._at_once(groups)
+            self._all_or_nothing(groups)
         results = [result for group in self._committed for result in group.results]
-        before = [one.data for group in self._committed for one in group.inputs]
-        after = [one for group in self._committed for one in group.files]
+        before = [file.data for group in self._committed for file in group.inputs]
+        after = [file for group in self._committed for file in group.files]
         return replace(
-            predicted, files_before=len(before), files_after=len(after), bytes_before=sum(one.size for one in before),
-            bytes_after=sum(one.size for one in after), groups=len(self._committed), failed=tuple(self._failed),
-            instants=tuple(self._instants), removed_deletes=self._removed_deletes,
-            notes=(*predicted.notes, *_ways(results), *self._notes),
-        )  # fmt: skip
+            predicted,
+            files_before=len(before),
+            files_after=len(after),
+            bytes_before=sum(file.size for file in before),
+            bytes_after=sum(file.size for file in after),
+            groups=len(self._committed),
+            failed=tuple(self._failed),
+            instants=tuple(self._instants),
+            removed_deletes=self._removed_deletes,
+            notes=(*predicted.notes, *_join_notes(results), *self._notes),
+        )
 
-    # ---- doing ----
+    # ---- running groups ----
 
-    def _at_once(self, planned: Sequence[PlannedGroup]) -> None:
+    def _all_or_nothing(self, planned: Sequence[PlannedGroup]) -> None:
         groups: list[Group] = []
         try:
             for group in self._work.executed(planned, self._stop):
                 groups.append(group)
                 if group.error is not None:
                     self._stop.set()
-            failed = next((g for g in groups if g.error and not isinstance(g.error, StoppedError)), None)
-            if failed is not None:
-                raise _of_group(failed)
+            errors = (group.error for group in groups)
+            failure = next((error for error in errors if error and not isinstance(error, StoppedError)), None)
+            if failure is not None:
+                raise failure
         except BaseException:
             self._remove(groups)
             raise
@@ -228,13 +247,13 @@ class _Run:
             self._commit(groups, last=True)
         except CommitUnknownError:
             raise
-        except Exception:  # an interrupt says nothing of the outcome: the files are left to orphan removal then
+        except Exception:  # after an interrupt the outcome is unknown: orphan-file removal cleans up any leftovers
             self._remove(groups)
             raise
 
-    def _in_parts(self, planned: Sequence[PlannedGroup]) -> None:
-        """A commit whenever enough groups are done."""
-        each = -(-len(planned) // self._rewrite.options[opt.MAX_COMMITS])
+    def _with_partial_progress(self, planned: Sequence[PlannedGroup]) -> None:
+        """Commit whenever enough groups have ended."""
+        groups_per_commit = -(-len(planned) // self._rewrite.options[opt.MAX_COMMITS])
         ready: list[Group] = []
         for group in self._work.executed(planned):
             if group.error is not None:
@@ -242,35 +261,34 @@ class _Run:
                 self._remove([group])
                 continue
             ready.append(group)
-            if len(ready) == each:
+            if len(ready) == groups_per_commit:
                 self._try_commit(ready)
                 ready = []
         if ready:
             self._try_commit(ready)
         if self._rewrite.options[opt.DANGLING] and self._committed:
-            self._notes += afterwards("delete files that nothing needs any more stay", self._drop_dead_deletes)
+            self._notes += afterwards("delete files that nothing needs any more stay", self._drop_dangling_deletes)
         most = self._rewrite.options[opt.MAX_FAILED_COMMITS]
         if self._failed_commits > (self._rewrite.options[opt.MAX_COMMITS] if most is None else most):
             raise CommitConflictError(
                 f"{self._failed_commits} commits of a rewrite failed", table=self._rewrite.metadata.location,
-                why="; ".join(f"{one.what}: {one.reason}" for one in self._failed[:3]),
+                why="; ".join(f"{failed.what}: {failed.reason}" for failed in self._failed[:3]),
                 todo=f"{len(self._instants)} commits stand. Run the rewrite again for the rest",
             )  # fmt: skip
 
-    def _drop_dead_deletes(self) -> None:
-        """One commit more, without the delete files that the rewritten data files needed."""
+    def _drop_dangling_deletes(self) -> None:
+        """Make one more commit, without the delete files that only the rewritten data files needed."""
         done = self._rewrite
-        again = IcebergRewrite.planned(done.operations, done.branch, None, done.options.raw, done.commit_options)
-        dead = again.dead_deletes(())
-        if dead:
-            self._instants.append(again.commit([], dead, []))
-            self._removed_deletes += len(dead)
+        rewrite = IcebergRewrite.planned(done.operations, done.branch, None, done.options.raw, done.commit_options)
+        dangling = rewrite.dangling_deletes(())
+        if dangling:
+            self._instants.append(rewrite.commit([], dangling, []))
+            self._removed_deletes += len(dangling)
 
     # ---- committing ----
 
     def _try_commit(self, groups: list[Group]) -> None:
-        """Commit groups together; when another writer stands in the way of some, each alone, so that only these
-        fail."""
+        """Commit groups together. On a conflict commit each alone, so that only the groups that conflict fail."""
         try:
             self._commit(groups, last=False)
         except CommitUnknownError as error:
@@ -286,36 +304,29 @@ class _Run:
             self._remove(groups)
 
     def _commit(self, groups: Sequence[Group], last: bool) -> None:
-        removed = [one.data for group in groups for one in group.inputs]
-        added = [one for group in groups for one in group.files]
-        deletes = {(one.path, one.content_offset): one for group in groups for one in group.vectors}
+        removed = [file.data for group in groups for file in group.inputs]
+        added = [file for group in groups for file in group.files]
+        deletes = {(delete.path, delete.content_offset): delete for group in groups for delete in group.vectors}
         vectors = len(deletes)
         if last and self._rewrite.options[opt.DANGLING]:
-            dead = self._rewrite.dead_deletes(removed)
-            deletes |= {(one.path, one.content_offset): one for one in dead}
+            dangling = self._rewrite.dangling_deletes(removed)
+            deletes |= {(delete.path, delete.content_offset): delete for delete in dangling}
         self._instants.append(self._rewrite.commit(removed, list(deletes.values()), added))
         self._removed_deletes += len(deletes) if last else vectors
         self._committed += groups
 
     def _remove(self, groups: Sequence[Group]) -> None:
-        """Remove what groups wrote, as far as the store lets us."""
-        paths = [one.path for group in groups for one in group.files]
+        """Remove the files that groups wrote, as far as the store allows."""
+        paths = [file.path for group in groups for file in group.files]
         try:
             self._rewrite.operations.files.delete_many(paths)
         except (StorageError, OSError):
-            return  # orphans, which upkeep finds; the error that brought us here is the one to tell
+            return  # orphan-file removal cleans up any leftovers; the error that led here is the one to report
 
 
-def _of_group(group: Group) -> Exception:
-    """The error that failed a group."""
-    error = group.error
-    assert error is not None  # it failed
-    return error
-
-
-def _ways(results: Sequence[TaskResult]) -> list[str]:
-    """What was joined, and why some was not."""
-    joined = sum(1 for one in results if one.way is RewriteStrategy.JOIN)
-    found = [f"{joined} files were joined without decoding their rows"] if joined else []
-    reasons = {one.note for one in results if one.note}
-    return found + [f"some files could not be joined without decoding: {reason}" for reason in sorted(reasons)]
+def _join_notes(results: Sequence[TaskResult]) -> list[str]:
+    """How many files were joined, and why others were not."""
+    joined = sum(1 for result in results if result.strategy is RewriteStrategy.JOIN)
+    notes = [f"{joined} files were joined without decoding their rows"] if joined else []
+    reasons = {result.note for result in results if result.note}
+    return notes + [f"some files could not be joined without decoding: {reason}" for reason in sorted(reasons)]

@@ -1,7 +1,7 @@
-"""The work of a rewrite: one task reads the live rows of some files of a group and writes their replacements.
+"""The work of a rewrite: one task reads the live rows of several files of a group and writes their replacements.
 
-A task answers with its files, or with the error that ended it, so that the driver knows all that was written and can
-remove it. Rules of file sizes: `sizes.py`; where a file ends is judged by bytes on disk while rows pass.
+A task returns its files, or the error that ended it, so the driver knows every file that was written and can remove it.
+`write/file_sizes.py` has the rules of file sizes. Where a file ends is decided by bytes on disk while rows pass.
 """
 
 from __future__ import annotations
@@ -29,24 +29,27 @@ from lakebed.kernel.sorting import MEMORY, Keys, sorted_batches
 
 
 class RewriteStrategy(StrEnum):
-    """How the rows of a task get into new files."""
+    """How a task gets rows into new files."""
 
     JOIN = "join"
-    """Row groups as they are, under a new footer."""
+    """Copy row groups byte for byte, under a new footer."""
     ENCODE = "encode"
-    """Read and written in their order."""
+    """Read rows and write them in their order."""
     ARRANGE = "arrange"
-    """Sorted, or spread over partitions."""
+    """Sort rows, or spread them over partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
-    """Some files of a group. `outputs` is how many files they shall become, `name` the write id of these;
-    `repartition` says that their rows go into the partitions of another spec."""
+    """Files of a group that one task rewrites.
+
+    `outputs` is how many files it should write, `name` the write id of these. With `repartition` the rows go into the
+    partitions of another spec.
+    """
 
     group: int
     name: str
-    way: RewriteStrategy
+    strategy: RewriteStrategy
     inputs: tuple[FileTask, ...]
     outputs: int
     repartition: bool = False
@@ -54,19 +57,21 @@ class RewriteTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What became of a task: its files and the live rows that it read, or an error. `way` is the one really taken,
-    `note` why it is not the one planned."""
+    """The outcome of a task: its files and how many live rows it read, or an error.
+
+    `strategy` is the one used. `note` says why it is not the planned one.
+    """
 
     group: int
     files: tuple[DataFile, ...] = ()
     rows: int = 0
-    way: RewriteStrategy = RewriteStrategy.ENCODE
+    strategy: RewriteStrategy = RewriteStrategy.ENCODE
     note: str = ""
     error: Exception | None = None
 
 
 class Stop:
-    """Tells tasks of this process that have not begun to leave it; a copy in another process never does."""
+    """Tells tasks of this process that have not started not to start. A copy in another process never does."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -75,24 +80,25 @@ class Stop:
         return Stop, ()
 
     def set(self) -> None:
-        """No further task shall begin."""
+        """Let no further task start."""
         self._event.set()
 
     @property
     def is_set(self) -> bool:
-        """Whether it was said."""
+        """Whether no further task should start."""
         return self._event.is_set()
 
 
 class StoppedError(Exception):
-    """A task that was not begun, since another one had failed."""
+    """The error of a task that was not started, since another one had failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRunner:
     """The function that runs tasks on an engine. Picklable.
 
-    `order` sorts rows, `router` spreads them over the partitions of the output spec where groups hold files of others.
+    `order` sorts rows. `router` spreads rows over the partitions of the output spec, for files of other specs. `memory`
+    is how many bytes of rows a sort may hold.
     """
 
     context: ReadContext
@@ -105,9 +111,9 @@ class TaskRunner:
     stop: Stop = field(default_factory=Stop)
 
     def __call__(self, task: RewriteTask) -> TaskResult:
-        """Run one task; an error is part of the answer."""
+        """Run one task. An error is part of the result."""
         if self.stop.is_set:
-            return TaskResult(task.group, error=StoppedError("not begun"))
+            return TaskResult(task.group, error=StoppedError("not started"))
         try:
             return self._run(task)
         except Exception as error:  # noqa: BLE001  # the driver decides what it means
@@ -115,51 +121,52 @@ class TaskRunner:
 
     def _run(self, task: RewriteTask) -> TaskResult:
         note = ""
-        if task.way is RewriteStrategy.JOIN:
+        if task.strategy is RewriteStrategy.JOIN:
             try:
-                files, rows = join_files(self.target, task.name, [one.data for one in task.inputs])
+                files, rows = join_files(self.target, task.name, [file.data for file in task.inputs])
                 return TaskResult(task.group, files, rows, RewriteStrategy.JOIN)
-            except NotJoinable as why:
-                note = str(why)
+            except NotJoinable as error:
+                note = str(error)
         writer = RollingWriter(self.target, task.name, self.sizes.write_max)
         try:
-            rows = self._arrange(task, writer) if task.way is RewriteStrategy.ARRANGE else self._encode(task, writer)
-            made = tuple(writer.finish())
+            arrange = task.strategy is RewriteStrategy.ARRANGE
+            rows = self._arrange(task, writer) if arrange else self._encode(task, writer)
+            files = tuple(writer.finish())
         except BaseException:
             writer.abort()
             raise
-        return TaskResult(task.group, made, rows, RewriteStrategy.ENCODE if note else task.way, note)
+        return TaskResult(task.group, files, rows, RewriteStrategy.ENCODE if note else task.strategy, note)
 
     def _encode(self, task: RewriteTask, writer: RollingWriter) -> int:
-        pace = RollTarget(self.sizes, sum(one.data.size for one in task.inputs), task.outputs)
+        roll_target = RollTarget(self.sizes, sum(file.data.size for file in task.inputs), task.outputs)
         rows = 0
-        for one in task.inputs:
-            start = pace.consumed
-            for batch in self.rows(one):
+        for file in task.inputs:
+            start = roll_target.consumed
+            for batch in self.rows(file):
                 rows += batch.num_rows
-                writer.write(batch, one.data.partition)
-                pace.consumed += one.data.size * batch.num_rows // max(one.data.record_count, 1)
-                writer.roll_at = pace.roll_at(writer)
-            pace.consumed = start + one.data.size
+                writer.write(batch, file.data.partition)
+                roll_target.consumed += file.data.size * batch.num_rows // max(file.data.record_count, 1)
+                writer.roll_at = roll_target.roll_at(writer)
+            roll_target.consumed = start + file.data.size
         return rows
 
     def _arrange(self, task: RewriteTask, writer: RollingWriter) -> int:
         router = self.router if task.repartition else None
         counted = _Counted(router)
-        batches = counted.count(batch for one in task.inputs for batch in self.rows(one))
-        several = router is not None and bool(router.spec.fields)  # else all rows go into one partition
-        keys = ByPartition(router, self.order) if router is not None and several else self.order
-        size = sum(one.data.size for one in task.inputs)
+        batches = counted.count(batch for file in task.inputs for batch in self.rows(file))
+        several_partitions = router is not None and bool(router.spec.fields)
+        keys = ByPartition(router, self.order) if router is not None and several_partitions else self.order
+        size = sum(file.data.size for file in task.inputs)
         partition = task.inputs[0].data.partition
-        paces: dict[Hashable, RollTarget] = {}
+        roll_targets: dict[Hashable, RollTarget] = {}
         for batch in sorted_batches(batches, keys, self.memory) if keys is not None else batches:
-            for bucket, some in _by_bucket(router, batch, partition):
+            for bucket, rows in _by_bucket(router, batch, partition):
                 share = size * counted.rows.get(bucket, counted.total) // max(counted.total, 1)
-                whole = len(counted.rows) <= 1
-                pace = paces.setdefault(bucket, RollTarget(self.sizes, share, task.outputs if whole else 0))
-                if len(paces) > 1 and pace.consumed == 0:
+                outputs = task.outputs if len(counted.rows) <= 1 else 0
+                roll_target = roll_targets.setdefault(bucket, RollTarget(self.sizes, share, outputs))
+                if len(roll_targets) > 1 and roll_target.consumed == 0:
                     writer.close_file()
-                pace.write(writer, some, bucket.partition, size * some.num_rows // max(counted.total, 1))
+                roll_target.write(writer, rows, bucket.partition, size * rows.num_rows // max(counted.total, 1))
         return counted.total
 
     @property
@@ -173,16 +180,16 @@ class TaskRunner:
 
     @property
     def _names(self) -> list[str]:
-        own = {one.name for one in self.context.schema.fields}
-        return [one.name for one in self.target.fields if one.name in own]
+        own = {field.name for field in self.context.schema.fields}
+        return [field.name for field in self.target.fields if field.name in own]
 
 
 @dataclass(slots=True)
 class RollTarget:
-    """Where files end, so that those of a task are about equally large and as many as planned.
+    """Decides where files end, so that a task writes the planned number of files of about equal size.
 
-    `total` is the bytes of the input on disk, `outputs` the files planned for it (0: as many as its size says), and
-    `consumed` what was read of it. How well rows compress now is learned while they pass.
+    `total` is the size of the input on disk and `consumed` how much of it was read, in bytes. `outputs` is the planned
+    number of files, 0 for as many as the size asks for. How well rows compress now is measured while they pass.
     """
 
     sizes: FileSizes
@@ -193,36 +200,35 @@ class RollTarget:
     _closed: int = 0
     _bytes: int = 0
 
-    def write(self, writer: RollingWriter, some: pa.RecordBatch, partition: Partition, share: int) -> None:
-        """Write rows that are so many bytes of the input."""
+    def write(self, writer: RollingWriter, rows: pa.RecordBatch, partition: Partition, share: int) -> None:
+        """Write rows that stand for `share` bytes of the input."""
         writer.roll_at = self.roll_at(writer)
-        writer.write(some, partition)
+        writer.write(rows, partition)
         self.consumed += share
         writer.roll_at = self.roll_at(writer)
 
     def roll_at(self, writer: RollingWriter) -> int:
-        """The size at which the open file shall end."""
+        """The size in bytes at which the open file should end."""
         if self._done < 0:
             self._done, self._bytes = len(writer.closed), writer.closed_bytes
         if len(writer.closed) != self._done + self._closed:
             self._closed = len(writer.closed) - self._done
         if not self.consumed:
             return self.sizes.write_max
-        known = writer.measured
-        here = writer.open_bytes if known else self.consumed
-        made = writer.closed_bytes - self._bytes + here
-        drift = made / self.consumed if known else 1.0
-        left = here + int(max(0, self.total - self.consumed) * drift)
-        count = self.sizes.expected(left)
+        open_bytes = writer.open_bytes if writer.measured else self.consumed
+        written = writer.closed_bytes - self._bytes + open_bytes
+        ratio = written / self.consumed if writer.measured else 1.0
+        remaining = open_bytes + int(max(0, self.total - self.consumed) * ratio)
+        count = self.sizes.expected(remaining)
         if self.outputs:
             count = min(count, max(1, self.outputs - self._closed))
-        count = max(count, -(-left // self.sizes.write_max))
-        return self.sizes.write_max if count <= 1 else min(self.sizes.write_max, left // count + 1)
+        count = max(count, -(-remaining // self.sizes.write_max))
+        return self.sizes.write_max if count <= 1 else min(self.sizes.write_max, remaining // count + 1)
 
 
 @dataclass(slots=True)
 class _Counted:
-    """Rows that pass, counted by output partition."""
+    """Counts the rows that pass, in total and per output partition."""
 
     router: Router | None
     rows: dict[Hashable, int] = field(default_factory=dict)
@@ -232,9 +238,9 @@ class _Counted:
         for batch in batches:
             self.total += batch.num_rows
             if self.router is not None:
-                found = self.router.group(pa.Table.from_batches([batch]))
-                for code, start, end in runs(sorted(found.codes.tolist())):
-                    bucket = found.buckets[code]
+                grouped = self.router.group(pa.Table.from_batches([batch]))
+                for code, start, end in runs(sorted(grouped.codes.tolist())):
+                    bucket = grouped.buckets[code]
                     self.rows[bucket] = self.rows.get(bucket, 0) + end - start
             yield batch
 
@@ -242,25 +248,24 @@ class _Counted:
 def _by_bucket(
     router: Router | None, batch: pa.RecordBatch, partition: Partition
 ) -> Iterator[tuple[Bucket, pa.RecordBatch]]:
-    """Runs of rows of one output partition; sorted rows have each partition's together."""
+    """Runs of rows of one output partition each; in sorted rows each partition is one run."""
     if router is None:
         yield Bucket(partition), batch
         return
-    found = router.group(pa.Table.from_batches([batch]))
-    if found.order is not None:
-        batch, codes = batch.take(pa.array(found.order)), found.codes[found.order]
+    grouped = router.group(pa.Table.from_batches([batch]))
+    if grouped.order is not None:
+        batch, codes = batch.take(pa.array(grouped.order)), grouped.codes[grouped.order]
     else:
-        codes = found.codes
+        codes = grouped.codes
     for code, start, end in runs(codes):
-        bucket = found.buckets[code]
+        bucket = grouped.buckets[code]
         assert isinstance(bucket, Bucket)
         yield bucket, batch.slice(start, end - start)
 
 
 def runs(codes: object) -> Iterator[tuple[int, int, int]]:
     """(code, start, end) of each run of equal codes."""
-    found = pa.array(codes, pa.int64())
-    encoded = pc.run_end_encode(found)
+    encoded = pc.run_end_encode(pa.array(codes, pa.int64()))
     start = 0
     for code, end in zip(encoded.values.to_pylist(), encoded.run_ends.to_pylist(), strict=True):
         yield code, start, end
@@ -268,25 +273,26 @@ def runs(codes: object) -> Iterator[tuple[int, int, int]]:
 
 
 def check_rows(results: Sequence[TaskResult], inputs: Sequence[FileTask]) -> None:
-    """CorruptError when rows that live in the inputs are not all in the files of the results."""
-    read = sum(one.rows for one in results)
-    written = sum(file.record_count for one in results for file in one.files)
-    held = sum(one.data.record_count for one in inputs)
-    gone = _deleted(inputs)
-    if written != read or (gone is not None and written != held - gone) or written > held:
-        wanted = "as many" if gone is None else str(held - gone)
+    """CorruptError when the files of the results do not have exactly the live rows of the inputs."""
+    read = sum(result.rows for result in results)
+    written = sum(file.record_count for result in results for file in result.files)
+    total = sum(file.data.record_count for file in inputs)
+    deleted = _deleted_rows(inputs)
+    if written != read or (deleted is not None and written != total - deleted) or written > total:
+        expected = f"at most {total}" if deleted is None else f"{total - deleted} of {total}"
         raise CorruptError(
-            f"a rewrite of {len(inputs)} files would change their rows", file=inputs[0].data.path,
-            why=f"{wanted} of {held} rows were expected, {read} were read, {written} written",
-            todo="Nothing was committed. Compare the files' record counts in the manifests with the files",
-        )  # fmt: skip
+            f"a rewrite of {len(inputs)} files would change their rows",
+            file=inputs[0].data.path,
+            why=f"{expected} rows were expected, {read} were read and {written} written",
+            todo="Nothing was committed. Compare the record counts in the manifests with the files",
+        )
 
 
-def _deleted(inputs: Sequence[FileTask]) -> int | None:
-    """How many rows the deletes of files remove, None where only reading tells."""
-    found = 0
-    for one in inputs:
-        if any(not delete.is_vector for delete in one.deletes):
+def _deleted_rows(inputs: Sequence[FileTask]) -> int | None:
+    """How many rows the deletes of files remove; None when only reading the files tells."""
+    rows = 0
+    for file in inputs:
+        if any(not delete.is_vector for delete in file.deletes):
             return None
-        found += sum(delete.record_count for delete in one.deletes)
-    return found
+        rows += sum(delete.record_count for delete in file.deletes)
+    return rows

@@ -1,0 +1,123 @@
+"""The work of a rewrite of position delete files: one task turns delete files of a group into new ones.
+
+A row is kept where its delete file applies to a live data file of that path. A new file gets the greatest data sequence
+number of its group, so it applies to the same data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lakebed.errors import LakebedError
+from lakebed.formats.iceberg.data_files import DeleteFile, FileTask, partition_key
+from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.read.deletes import deleted_positions, positions_by_path
+from lakebed.formats.iceberg.write.file_sizes import FileSizes
+from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
+from lakebed.kernel.arrays import Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class PositionDeleteTask:
+    """Delete files that are rewritten together.
+
+    `inputs` are the live data files, each with those of the delete files that apply to it.
+    """
+
+    deletes: tuple[DeleteFile, ...]
+    inputs: tuple[FileTask, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PositionDeleteResult:
+    """The new delete files of a task. After an error there are none."""
+
+    files: list[DeleteFile] = field(default_factory=list)
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PositionDeleteRunner:
+    """The function that runs tasks on an engine. Picklable."""
+
+    files: Files
+    writer: DeleteWriter
+    sizes: FileSizes
+
+    def __call__(self, task: PositionDeleteTask) -> PositionDeleteResult:
+        """Write the new delete files of a task; after an error none of them stays."""
+        written: list[DeleteFile] = []
+        try:
+            for file in self._vectors(task) if self.writer.vectors else self._files(task):
+                written.append(file)
+        except Exception as error:  # noqa: BLE001  # reported to the caller, who cleans up after all tasks
+            remove_delete_files(self.files, written)
+            return PositionDeleteResult(error=error)
+        return PositionDeleteResult(written)
+
+    def _vectors(self, task: PositionDeleteTask) -> Iterable[DeleteFile]:
+        """A deletion vector per data file."""
+        deletions = []
+        sequence_numbers = {}
+        for data_file in task.inputs:
+            positions = deleted_positions(self.files, data_file)
+            if positions is not None:
+                deletions.append((replace(data_file, deletes=()), positions))
+                sequence_numbers[data_file.data.path] = max(delete.sequence_number or 0 for delete in data_file.deletes)
+        for vector in self.writer.write(deletions).added:
+            yield replace(vector, sequence_number=sequence_numbers[vector.referenced_data_file or ""])
+
+    def _files(self, task: PositionDeleteTask) -> Iterable[DeleteFile]:
+        """Position delete files, per partition or per data file."""
+        sequence_number = max(delete.sequence_number or 0 for delete in task.deletes)
+        size = sum(delete.size for delete in task.deletes)
+        rows = sum(delete.record_count for delete in task.deletes)
+        groups: dict[object, list[tuple[FileTask, Int64s]]] = {}
+        for data_file, positions in self._positions(task):
+            partition = (data_file.data.spec_id, partition_key(data_file.data.partition))
+            key = partition if self.writer.by_partition else (partition, data_file.data.path)
+            groups.setdefault(key, []).append((data_file, positions))
+        for deletions in groups.values():
+            kept = sum(len(positions) for _, positions in deletions)
+            for run in _even_runs(deletions, self.sizes.expected(size * kept // max(1, rows))):
+                yield replace(self.writer.position_file(run), sequence_number=sequence_number)
+
+    def _positions(self, task: PositionDeleteTask) -> list[tuple[FileTask, Int64s]]:
+        """The positions that really delete rows, by data file in the order of paths."""
+        inputs = {data_file.data.path: data_file for data_file in task.inputs}
+        applying = {(data_file.data.path, delete.path) for data_file in task.inputs for delete in data_file.deletes}
+        parts: dict[str, list[Int64s]] = {}
+        for delete in task.deletes:
+            for path, positions in positions_by_path(self.files, delete, delete.referenced_data_file).items():
+                if (path, delete.path) in applying:
+                    parts.setdefault(path, []).append(positions)
+        return [(inputs[path], np.unique(np.concatenate(parts[path]))) for path in sorted(parts)]
+
+
+def _even_runs(deletions: Sequence[tuple[FileTask, Int64s]], count: int) -> Iterator[list[tuple[FileTask, Int64s]]]:
+    """Deleted positions in `count` runs of about as many rows each; a data file may be in several runs."""
+    rows = sum(len(positions) for _, positions in deletions)
+    ends = [rows * (number + 1) // count for number in range(count)]
+    run: list[tuple[FileTask, Int64s]] = []
+    done = 0
+    for data_file, positions in deletions:
+        while len(positions):
+            taken = positions[: ends[0] - done]
+            if len(taken):
+                run.append((data_file, taken))
+            done, positions = done + len(taken), positions[len(taken) :]
+            if done == ends[0]:
+                if run:
+                    yield run
+                ends, run = ends[1:], []
+
+
+def remove_delete_files(files: Files, written: Sequence[DeleteFile]) -> None:
+    """Remove new delete files, as far as the store allows; orphan-file removal cleans up any leftovers."""
+    try:
+        files.delete_many({file.path for file in written})
+    except (LakebedError, OSError):
+        return
