@@ -136,6 +136,7 @@ def test_deletes_are_applied_and_rows_keep_their_ids(tmp_path: Path, version: in
     assert lineage() == before and not made.deletes and not staged(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["_KeySampler", "_RangeStager", "_RangeWriter"])
 def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     made = lake(tmp_path)

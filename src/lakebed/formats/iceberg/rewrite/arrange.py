@@ -1,7 +1,7 @@
-"""How a rewrite lays rows out: in the table's sort order or another one, in z-order, by the partitions of a new spec.
+"""The orders in which a rewrite can write rows: a sort order, a z-order, or by the partitions of a new spec.
 
-Rules: the reference engine's SortOrderParser as the SQL procedure takes it, ZOrderByteUtils, and the specification's
-"Sorting". Rows are sorted in bounded memory by `kernel/sorting.py`.
+Rules: the reference engine's SortOrderParser as the SQL procedure uses it, ZOrderByteUtils, and the specification's
+"Sorting". `kernel/sorting.py` sorts rows in bounded memory.
 """
 
 from __future__ import annotations
@@ -29,37 +29,38 @@ from lakebed.kernel.sorting import Keys
 
 @dataclass(frozen=True, slots=True)
 class ZOrder:
-    """Columns of equal weight, woven bit by bit. `width` bytes of a text or binary value count."""
+    """A z-order: the bits of columns are interleaved, so all weigh the same. Of a text or binary value `width` bytes
+    count."""
 
     schema: Schema
     columns: tuple[int, ...]
     width: int = 8
 
     def keys(self, rows: pa.Table) -> pa.Table:
-        """One column of bytes."""
+        """The sort keys of rows: one column of bytes."""
         name = "a z-order"
         parts = [derived(rows, self.schema, column, IdentityTransform(), name) for column in self.columns]
-        return comparable([woven([ordered_bytes(part, self.width) for part in parts])], [Direction()])
+        return comparable([interleaved([ordered_bytes(part, self.width) for part in parts])], [Direction()])
 
 
 @dataclass(frozen=True, slots=True)
 class ByPartition:
-    """The partition first, then other keys: for rows that go into several partitions."""
+    """Sorts by the partition first, then by other keys: for rows that go into several partitions."""
 
     router: Router
     inner: Keys | None
 
     def keys(self, rows: pa.Table) -> pa.Table:
-        """The partition's fields, then the inner keys."""
+        """The sort keys of rows: the partition's fields, then the inner keys."""
         spec, schema = self.router.spec, self.router.schema
         fields = [derived(rows, schema, f.source_id, f.transform, f"partition field {f.name!r}") for f in spec.fields]
-        found = comparable(fields, [Direction()] * len(fields))
-        found = found.rename_columns([f"{name[0]}p{name[1:]}" for name in found.column_names])
+        keys = comparable(fields, [Direction()] * len(fields))
+        keys = keys.rename_columns([f"{name[0]}p{name[1:]}" for name in keys.column_names])
         if self.inner is not None:
             inner = self.inner.keys(rows)
             for name in inner.column_names:
-                found = found.append_column(name, inner.column(name))
-        return found
+                keys = keys.append_column(name, inner.column(name))
+        return keys
 
 
 # ---- which order -----------------------------------------------------------------------------------------------------
@@ -70,8 +71,11 @@ _TERM = re.compile(r"\s*([^\s]+|`[^`]+`|\"[^\"]+\")(?:\s+(asc|desc))?(?:\s+nulls
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A sort: its keys, the column that comes first, the id of the table's order that it is (0: none), and the
-    columns that it needs, by name."""
+    """A sort order.
+
+    `first` is the field id of its first column. `id` is that of the table's sort order with the same fields, 0 for
+    none. `columns` are the names of the top-level columns that it needs.
+    """
 
     keys: Keys
     first: int
@@ -80,24 +84,24 @@ class Order:
 
 
 def order_of(metadata: TableMetadata, strategy: str, text: str, width: int = 8) -> Order | None:
-    """What a call asks for; None for a bin-pack. OptionError for an order that cannot be."""
+    """The order that the options of a call ask for; None for a bin-pack. OptionError for an impossible order."""
     match = _ZORDER.fullmatch(text)
     if match or strategy == "zorder":
         names = [_unquoted(name) for name in (match[1] if match else text).split(",") if name.strip()]
         if not names:
-            raise OptionError.ill_typed(SORT_ORDER.key, text, "zorder(a, b) with the columns to weave")
+            raise OptionError.ill_typed(SORT_ORDER.key, text, "zorder(a, b) with the columns to interleave")
         columns = tuple(_column(metadata.schema, name) for name in names)
-        return Order(ZOrder(metadata.schema, columns, width), columns[0], 0, _tops(metadata.schema, columns))
+        return Order(ZOrder(metadata.schema, columns, width), columns[0], 0, _top_level(metadata.schema, columns))
     if text.strip():
         if strategy == "binpack":
             raise OptionError.ill_typed(SORT_ORDER.key, text, "no order with strategy=binpack")
         return _sorted(metadata, SortOrder(*_fields(metadata.schema, text)))
     if strategy != "sort":
         return None
-    found = table_order(metadata)
-    if found is None:
+    order = table_order(metadata)
+    if order is None:
         raise OptionError.ill_typed(SORT_ORDER.key, text, "an order, since the table has none of its own")
-    return found
+    return order
 
 
 def table_order(metadata: TableMetadata) -> Order | None:
@@ -107,15 +111,16 @@ def table_order(metadata: TableMetadata) -> Order | None:
 
 
 def _sorted(metadata: TableMetadata, order: SortOrder) -> Order:
-    known = (id for id, one in metadata.sort_orders.items() if id and list(one.fields) == list(order.fields))
+    ids = (id for id, other in metadata.sort_orders.items() if id and list(other.fields) == list(order.fields))
     columns = [field.source_id for field in order.fields]
-    return Order(Sorter(metadata.schema, order), columns[0], next(known, 0), _tops(metadata.schema, columns))
+    return Order(Sorter(metadata.schema, order), columns[0], next(ids, 0), _top_level(metadata.schema, columns))
 
 
-def _tops(schema: Schema, columns: Iterable[int]) -> tuple[str, ...]:
-    """The names of the columns that these are or lie in; a dropped one is left to whoever sorts by it."""
-    found = [source_path(schema, id) for id in columns]
-    return tuple(dict.fromkeys(path[0][0] for path in found if path is not None))
+def _top_level(schema: Schema, columns: Iterable[int]) -> tuple[str, ...]:
+    """The names of the top-level columns that these are or lie in. Dropped columns are left out: the sort refuses
+    them."""
+    paths = [source_path(schema, id) for id in columns]
+    return tuple(dict.fromkeys(path[0][0] for path in paths if path is not None))
 
 
 def _fields(schema: Schema, text: str) -> Iterator[SortField]:
@@ -142,7 +147,7 @@ def _column(schema: Schema, name: str) -> int:
         with suppress(ValueError):
             field = schema.find_field(name, case_sensitive=exact)
             if not field.field_type.is_primitive:
-                raise OptionError.ill_typed(SORT_ORDER.key, name, "a column that is no struct, list or map")
+                raise OptionError.ill_typed(SORT_ORDER.key, name, "a column that is not a struct, list or map")
             return field.field_id
     raise OptionError.unknown(name, [field.name for field in schema.fields], where="the columns to sort by")
 
@@ -151,7 +156,7 @@ def _column(schema: Schema, name: str) -> int:
 
 
 def ordered_bytes(column: pa.Array | pa.ChunkedArray, width: int) -> UInt8s:
-    """Values as rows of bytes that sort as they do; null sorts first, as zeros."""
+    """Values as rows of bytes that sort as the values do. Null is zeros, so it sorts first."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(column, pa.ExtensionArray):
@@ -160,8 +165,8 @@ def ordered_bytes(column: pa.Array | pa.ChunkedArray, width: int) -> UInt8s:
     if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return _text_bytes(column.cast(pa.binary()), width)
     if pa.types.is_floating(kind):
-        raw = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0
-        bits = raw.view(np.uint64)
+        values = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0
+        bits = values.view(np.uint64)
         bits = np.where(bits >> np.uint64(63), ~bits, bits | np.uint64(1 << 63))
     elif pa.types.is_decimal(kind):
         rank = pc.rank(column, tiebreaker="dense", null_placement="at_start").to_numpy()
@@ -176,21 +181,21 @@ def ordered_bytes(column: pa.Array | pa.ChunkedArray, width: int) -> UInt8s:
 
 
 def _text_bytes(column: pa.Array, width: int) -> UInt8s:
-    found = np.zeros((len(column), width), np.uint8)
+    prefixes = np.zeros((len(column), width), np.uint8)
     if not len(column):
-        return found
+        return prefixes
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
     data = column.buffers()[2]
     raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     lengths = np.diff(offsets)
     for place in range(width):
         rows = np.flatnonzero(lengths > place)
-        found[rows, place] = raw[offsets[rows] + place]
-    return found
+        prefixes[rows, place] = raw[offsets[rows] + place]
+    return prefixes
 
 
-def woven(columns: Sequence[UInt8s]) -> pa.Array:
-    """The bits of the columns taken in turn, highest first; narrower columns are filled with zeros."""
+def interleaved(columns: Sequence[UInt8s]) -> pa.Array:
+    """The bits of the columns in turn, highest first. Narrower columns are padded with zeros."""
     width = max(column.shape[1] for column in columns)
     rows = len(columns[0])
     out = np.empty((rows, width * len(columns)), np.uint8)

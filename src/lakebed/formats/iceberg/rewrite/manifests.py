@@ -1,8 +1,8 @@
-"""Rewriting manifests: many small ones, or ones in no order, become few that hold neighbouring partitions.
+"""Rewriting manifests: many small or unordered manifests become few that hold neighbouring partitions.
 
-Rules: the reference engine's RewriteManifestsSparkAction and BaseRewriteManifests. Manifests of one spec are read,
-their live entries become existing ones with their own sequence numbers and row ids, in the order of their partitions;
-data and deletes stay apart. Nothing is done where one manifest would become one.
+Rules: the reference engine's RewriteManifestsSparkAction and BaseRewriteManifests. The live entries of the manifests of
+one spec become existing entries with their own sequence numbers and row ids, in the order of their partitions. Data and
+deletes stay apart. A single manifest that would become one manifest again is left alone.
 """
 
 from __future__ import annotations
@@ -37,76 +37,81 @@ WHAT = Option(
 )  # fmt: skip
 OPTIONS = OptionSet((SPEC_ID, *opt.PROPERTIES), "rewriting manifests", ("lakebed.storage.", "lakebed.catalog."))
 _SORTED_BYTES = 128 << 20
-"""Compressed bytes of manifests up to which entries are ordered as a whole; more are ordered piece by piece."""
+"""Up to so many compressed bytes, entries are ordered as a whole; larger manifests are ordered piece by piece."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Manifests of one content, and how many they would become."""
+    """Manifests of one content, and the size that new ones should have, in bytes."""
 
     manifests: tuple[ManifestFile, ...]
     target: int
 
     @property
     def size(self) -> int:
-        """Bytes of them."""
+        """The size of the manifests in bytes."""
         return sum(m.length for m in self.manifests)
 
     @property
     def count(self) -> int:
-        """Manifests after."""
+        """How many manifests they become."""
         return max(1, math.ceil(self.size / self.target))
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether anything changes."""
+        """Whether a rewrite would change anything."""
         return len(self.manifests) > 1 or self.count > 1
 
 
 def rewrite_what(options: Mapping[str, object]) -> tuple[str, dict[str, object]]:
-    """What a rewrite works on, and the other options."""
-    named = [value for key, value in options.items() if key.lower() == WHAT.key]
-    rest = {key: value for key, value in options.items() if key.lower() != WHAT.key}
-    return (WHAT.read(option_text(named[0])) if named else WHAT.default), rest
+    """What a rewrite works on (a value of the option `WHAT`), and the other options."""
+    values = [value for key, value in options.items() if key.lower() == WHAT.key]
+    others = {key: value for key, value in options.items() if key.lower() != WHAT.key}
+    return (WHAT.read(option_text(values[0])) if values else WHAT.default), others
 
 
 def rewrite_manifests(
     operations: TableOperations, branch: str, options: Mapping[str, object], dry_run: bool
 ) -> RewriteResult:
-    """Rewrite the manifests of one spec. UsageError for a spec that the table does not have.
+    """Rewrite the manifests of one spec. The result counts manifests and their bytes.
 
-    The result counts manifests and their bytes.
+    UsageError for a spec that the table does not have, CorruptError when manifests do not have as many entries as their
+    list says.
     """
     given = OPTIONS.parse(options)
     metadata = operations.load().metadata
     head = metadata.head(branch)
     groups = _groups(metadata, manifests_of(operations.files, metadata, head) if head else [], given)
-    before = [m for group in groups if group.is_worth_it for m in group.manifests]
+    before = [manifest for group in groups if group.is_worth_it for manifest in group.manifests]
     skipped = tuple(
-        Skipped(m.path, "it would become one manifest again")
-        for group in groups if not group.is_worth_it for m in group.manifests
-    )  # fmt: skip
+        Skipped(manifest.path, "it would become one manifest again")
+        for group in groups
+        if not group.is_worth_it
+        for manifest in group.manifests
+    )
     predicted = sum(group.count for group in groups if group.is_worth_it)
     size = sum(m.length for m in before)
     if dry_run or not before:
         return RewriteResult(len(before), predicted, size, size, len(groups), skipped, dry_run)
-    made: list[ManifestFile] = []
+    after: list[ManifestFile] = []
 
     def produce(attempt: Attempt) -> Produced:
-        chosen = [g for g in _groups(attempt.metadata, attempt.existing, given) if g.is_worth_it]
-        made[:] = [m for group in chosen for m in _rewritten(attempt, group)]
-        replaced = {m.path for group in chosen for m in group.manifests}
-        kept = [m for m in attempt.existing if m.path not in replaced]
+        chosen = [group for group in _groups(attempt.metadata, attempt.existing, given) if group.is_worth_it]
+        after[:] = [manifest for group in chosen for manifest in _rewritten(attempt, group)]
+        replaced = {manifest.path for group in chosen for manifest in group.manifests}
+        kept = [manifest for manifest in attempt.existing if manifest.path not in replaced]
         counts = {
-            "manifests-created": len(made), "manifests-kept": len(kept), "manifests-replaced": len(replaced),
-            "entries-processed": sum(m.existing_files_count or 0 for m in made), "changed-partition-count": 0,
-        }  # fmt: skip
-        return Produced("replace", [*made, *kept], {key: str(value) for key, value in counts.items()})
+            "manifests-created": len(after),
+            "manifests-kept": len(kept),
+            "manifests-replaced": len(replaced),
+            "entries-processed": sum(manifest.existing_files_count or 0 for manifest in after),
+            "changed-partition-count": 0,
+        }
+        return Produced("replace", [*after, *kept], {key: str(value) for key, value in counts.items()})
 
-    done = commit_snapshot(operations, produce, branch, {}, given.raw)
-    return RewriteResult(
-        len(before), len(made), size, sum(m.length for m in made), len(groups), skipped, instants=(done.instant,)
-    )
+    committed = commit_snapshot(operations, produce, branch, {}, given.raw)
+    size_after = sum(manifest.length for manifest in after)
+    return RewriteResult(len(before), len(after), size, size_after, len(groups), skipped, instants=(committed.instant,))
 
 
 def _groups(metadata: TableMetadata, manifests: Sequence[ManifestFile], options: Options) -> list[_Group]:
@@ -117,34 +122,34 @@ def _groups(metadata: TableMetadata, manifests: Sequence[ManifestFile], options:
             todo=f"Specs: {', '.join(map(str, metadata.specs))}",
         )  # fmt: skip
     target = opt.properties(metadata.properties, options.raw)[opt.MANIFEST_SIZE]
-    found = []
+    groups = []
     for content in (0, 1):
-        some = tuple(m for m in manifests if m.content == content and m.spec_id == spec_id)
-        if some:
-            found.append(_Group(some, target))
-    return found
+        of_content = tuple(m for m in manifests if m.content == content and m.spec_id == spec_id)
+        if of_content:
+            groups.append(_Group(of_content, target))
+    return groups
 
 
 def _rewritten(attempt: Attempt, group: _Group) -> list[ManifestFile]:
-    """New manifests with the live entries of a group. CorruptError when they are not as many as the list says."""
-    found: list[ManifestFile] = []
-    rows = 0
+    """New manifests with the live entries of a group. CorruptError when the manifest list has other counts."""
+    written: list[ManifestFile] = []
+    count = 0
     for entries in _pieces(attempt, group):
-        rows += len(entries)
-        found += attempt.write(entries, group.manifests[0].spec_id, group.manifests[0].content)
-    counted = [(m.added_files_count, m.existing_files_count) for m in group.manifests]
-    if all(a is not None and e is not None for a, e in counted):
-        wanted = sum((a or 0) + (e or 0) for a, e in counted)
-        if rows != wanted:
+        count += len(entries)
+        written += attempt.write(entries, group.manifests[0].spec_id, group.manifests[0].content)
+    counts = [(m.added_files_count, m.existing_files_count) for m in group.manifests]
+    if all(added is not None and existing is not None for added, existing in counts):
+        expected = sum((added or 0) + (existing or 0) for added, existing in counts)
+        if count != expected:
             raise CorruptError(
                 "manifests do not hold what their list says", table=attempt.metadata.location,
-                why=f"they have {rows} live entries of {wanted}",
+                why=f"they have {count} live entries, the list says {expected}",
             )  # fmt: skip
-    return found
+    return written
 
 
 def _pieces(attempt: Attempt, group: _Group) -> Iterator[pa.Table]:
-    """The live entries as existing ones, ordered by partition."""
+    """The live entries of a group as existing entries, ordered by partition."""
     pieces = iter_entries(attempt.files, attempt.metadata, group.manifests, stats=True)
     if group.size <= _SORTED_BYTES:
         whole = list(pieces)
@@ -158,7 +163,7 @@ def _pieces(attempt: Attempt, group: _Group) -> Iterator[pa.Table]:
 
 
 def _by_partition(entries: pa.Table) -> pa.Table:
-    """Entries in the order of their partition values, else as they were."""
+    """Entries sorted by their partition values; those of one partition keep their order."""
     kind = entries.schema.field("partition").type
     if not kind.num_fields:
         return entries

@@ -1,4 +1,4 @@
-"""How deep the ranges of a column lie over each other from file to file: the figure that a sort brings down to 1."""
+"""How deeply the ranges of a column overlap from file to file. A sort brings the depth down to 1."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from lakebed.kernel.arrays import Int32s, Int64s, one_chunk
 
 
 def ranges_of(entries: pa.Table, column: int, kind: IcebergType) -> pa.Table:
-    """The ranges of a column as `low` and `high`, null where a file does not tell. `entries` have the columns of
-    bounds."""
+    """The ranges of a column as columns `low` and `high`, null where a file has no bounds.
+
+    `entries` have the columns `lower_bounds` and `upper_bounds`; `column` is a field id.
+    """
     low, high = (decoded_bounds(figures_of(entries[name], column), kind) for name in ("lower_bounds", "upper_bounds"))
     return pa.table({"low": low, "high": high})
 
 
 def overlap_depths(ranges: pa.Table, groups: Int64s) -> Int32s:
-    """For each file the greatest number of files of its group whose ranges share a place inside its own range, itself
-    among them. Ranges that only touch do not overlap; a file without bounds counts as 1.
+    """For each file the greatest number of files of its group, itself included, that overlap at one point of its range.
 
-    `ranges` are as `ranges_of` gives them; `groups` tells which files are compared.
+    Ranges that only touch do not overlap. A file without bounds counts as 1. `ranges` are as `ranges_of` returns them;
+    files with the same number in `groups` are compared.
     """
     low, high = (one_chunk(ranges[name]) for name in ("low", "high"))
-    known = pc.and_(pc.is_valid(low), pc.is_valid(high)).to_numpy(zero_copy_only=False)
+    has_range = pc.and_(pc.is_valid(low), pc.is_valid(high)).to_numpy(zero_copy_only=False)
     depths = np.ones(len(ranges), np.int32)
-    if not known.any():
+    if not has_range.any():
         return depths
-    ranks = _ranks(low, high)
-    lows, highs = ranks[: len(low)], ranks[len(low) :]
-    order = np.flatnonzero(known)
+    codes = _order_codes(low, high)
+    lows, highs = codes[: len(low)], codes[len(low) :]
+    order = np.flatnonzero(has_range)
     order = order[np.argsort(groups[order], kind="stable")]
     for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
         depths[rows] = _depths(lows[rows], highs[rows])
@@ -39,7 +41,7 @@ def overlap_depths(ranges: pa.Table, groups: Int64s) -> Int32s:
 
 
 def _depths(lows: Int64s, highs: Int64s) -> Int32s:
-    """A sweep over the ends: the depth after each start, and of each range the greatest inside it."""
+    """Sweep over the ends of the ranges: count the depth after each end, then take the greatest inside each range."""
     places = np.unique(np.concatenate([lows, highs]))
     change = np.zeros(len(places) + 1, np.int64)
     start, end = np.searchsorted(places, lows), np.searchsorted(places, highs)
@@ -51,22 +53,22 @@ def _depths(lows: Int64s, highs: Int64s) -> Int32s:
 
 
 def _greatest(values: Int32s, starts: Int64s, ends: Int64s) -> Int32s:
-    """The greatest value in each [start, end): that of the two stretches of a power of two that cover it."""
+    """The greatest value in each [start, end): the greater one of the two power-of-two stretches that cover it."""
     power = np.frexp(np.maximum(ends - starts, 1))[1] - 1
-    found = np.ones(len(starts), np.int32)
+    greatest = np.ones(len(starts), np.int32)
     width = 1
     for level in range(int(power.max(initial=0)) + 1):
         rows = np.flatnonzero(power == level)
-        found[rows] = np.maximum(values[starts[rows]], values[np.maximum(ends[rows] - width, starts[rows])])
+        greatest[rows] = np.maximum(values[starts[rows]], values[np.maximum(ends[rows] - width, starts[rows])])
         values = np.maximum(values[:-width], values[width:])
         width *= 2
-    return found
+    return greatest
 
 
-def _ranks(low: pa.Array, high: pa.Array) -> Int64s:
-    """The values of both as numbers in their order."""
+def _order_codes(low: pa.Array, high: pa.Array) -> Int64s:
+    """The values of both columns as numbers in the same order."""
     both = pa.concat_arrays([low, high])
     if pa.types.is_fixed_size_binary(both.type):
         both = both.cast(pa.binary())
-    found: Int64s = pc.rank(both, tiebreaker="dense").to_numpy().astype(np.int64)
-    return found
+    codes: Int64s = pc.rank(both, tiebreaker="dense").to_numpy().astype(np.int64)
+    return codes

@@ -1,5 +1,4 @@
-"""What becomes of files of other partition specs: how many files under the new spec, and how many if the old one were
-kept."""
+"""How many files of older partition specs become under the output spec, and how many if they kept their own spec."""
 
 from __future__ import annotations
 
@@ -14,36 +13,36 @@ from lakebed.formats.iceberg.rewrite.scan import LiveFiles
 
 
 def partition_notes(live: LiveFiles, metadata: TableMetadata, plan: Plan, rules: PlanRules) -> list[str]:
-    """One sentence for each older spec whose files are spread over the partitions of the output spec."""
-    found = []
+    """One sentence per older spec whose files are spread over the partitions of the output spec."""
+    notes = []
     for group in plan.groups:
         if group.repartitioned:
             files = live.table.take(group.rows)
             for spec_id in pc.unique(files["spec_id"]).to_pylist():
-                some = files.filter(pc.equal(files["spec_id"], spec_id))
-                codes = some["partition_key"].combine_chunks().indices.to_numpy()
+                of_spec = files.filter(pc.equal(files["spec_id"], spec_id))
+                codes = of_spec["partition_key"].combine_chunks().indices.to_numpy()
                 partitions = np.unique(codes, return_inverse=True)[1]
-                sizes = np.bincount(partitions, some["file_size_in_bytes"].to_numpy())
+                sizes = np.bincount(partitions, of_spec["file_size_in_bytes"].to_numpy())
                 kept = int(rules.sizes.expected_files(sizes.astype(np.int64)).sum())
                 new = _new_partitions(metadata, spec_id, rules.output_spec)
-                rows = int(pc.sum(some["record_count"]).as_py() or 0)
-                found.append(
-                    f"{len(some)} files of partition spec {spec_id} are spread over spec {rules.output_spec}: "
+                rows = int(pc.sum(of_spec["record_count"]).as_py() or 0)
+                notes.append(
+                    f"{len(of_spec)} files of partition spec {spec_id} are spread over spec {rules.output_spec}: "
                     f"{_count(kept, len(sizes), new, rows)}. With {OUTPUT_SPEC.key}={spec_id} they would become about "
                     f"{kept}"
                 )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(notes))
 
 
 def _count(kept: int, partitions: int, new: int | None, rows: int) -> str:
-    """How many files come out, as far as the specs tell."""
+    """How many files come out, as text, as far as the specs tell."""
     if new is None:
         return f"one file or more for each new partition that their rows meet, {partitions} or more"
     return f"about {max(kept, min(rows, partitions * new))} files"
 
 
 def _new_partitions(metadata: TableMetadata, old: int, new: int) -> int | None:
-    """Into how many partitions of the new spec one of the old spec falls at most; None where only rows tell."""
+    """How many partitions of the new spec one partition of the old spec can fall into; None when only rows tell."""
     known = {(field.source_id, str(field.transform)) for field in metadata.specs[old].fields}
     identities = {source for source, transform in known if transform == "identity"}
     count = 1
