@@ -1,9 +1,9 @@
-"""How many deletes apply to each data file, and how many rows they take: whole columns on both sides.
+"""How many deletes apply to each data file, and how many rows they remove. Whole columns on both sides.
 
-Rule: which deletes apply (`delete_index.py: DeleteIndex`, which gives the files themselves); a rewrite counts all of
-them against its threshold, and against its ratio only the rows of deletion vectors and of position deletes of one file
-(TableScanUtil and BinPackRewriteFilePlanner of the reference engine). Python meets each partition of a piece once, and
-no file.
+Rule: which deletes apply (`delete_index.py: DeleteIndex`, which returns the files themselves). A rewrite holds all of
+them against its threshold. Against its ratio it holds only the rows of deletion vectors and of position deletes of one
+file (TableScanUtil and BinPackRewriteFilePlanner of the reference engine). Python visits each partition of a piece
+once, and never a file.
 """
 
 from __future__ import annotations
@@ -31,36 +31,38 @@ DELETE_COLUMNS = (
     "content", "file_path", "file_format", "spec_id", "partition", "record_count", "sequence_number",
     "referenced_data_file", "lower_bounds", "upper_bounds",
 )  # fmt: skip
-"""What is read of delete files."""
+"""The columns of delete files that counting needs."""
 Place = tuple[int, Partition]
-"""A spec id, and a partition as `partition_key` has it."""
+"""A spec id, and a partition as `partition_key` returns it."""
 
 
 class DeleteCounts:
-    """The delete files of a snapshot, to be counted for each of its data files.
+    """Counts the delete files of a snapshot for each of its data files.
 
-    `tables` are their entries with the columns above, each of one spec; `unpartitioned` are the ids of specs whose
-    equality deletes are global. CorruptError for a deletion vector that names no data file, or the same as another.
+    `tables` are the entries of the delete files with the columns `DELETE_COLUMNS`, each table of one spec.
+    `unpartitioned` are the ids of specs whose equality deletes are global. CorruptError for a deletion vector that
+    names no data file, or the same one as another vector.
     """
 
     def __init__(self, tables: Sequence[pa.Table], unpartitioned: Collection[int]) -> None:
-        kinds = [_Kinds.of(table) for table in tables if len(table)]
+        deletes = [_DeleteTable.of(table) for table in tables if len(table)]
         places: dict[Place, int] = {}
-        groups = [_groups(some.entries, places, grow=True) for some in kinds]
+        groups = [_groups(table.entries, places, grow=True) for table in deletes]
         self._places: Mapping[Place, int] = places
-        everywhere = [some.equality & (some.spec_id in unpartitioned) for some in kinds]
-        self._global = _Sorted.of(kinds, everywhere, [np.zeros(len(one), np.int64) for one in groups])
-        of_place = [some.equality & ~whole for some, whole in zip(kinds, everywhere, strict=True)]
-        self._equality = _Sorted.of(kinds, of_place, groups)
-        self._positions = _Sorted.of(kinds, [some.positions & some.path.is_null() for some in kinds], groups)
-        named = [some.positions & some.path.is_valid() for some in kinds]
-        self._paths, numbers = _numbered(kinds, named)
-        self._of_path = _Sorted.of(kinds, named, numbers)
-        vectors = [some.vectors for some in kinds]
-        _check_vectors(kinds)
-        self._vector_paths, numbers = _numbered(kinds, vectors)
-        self._vectors = _Sorted.of(kinds, vectors, numbers)
-        self.is_empty = not kinds
+        is_global = [table.equality & (table.spec_id in unpartitioned) for table in deletes]
+        self._global = _Sorted.of(deletes, is_global, [np.zeros(len(group), np.int64) for group in groups])
+        of_partition = [table.equality & ~mask for table, mask in zip(deletes, is_global, strict=True)]
+        self._equality = _Sorted.of(deletes, of_partition, groups)
+        without_path = [table.positions & ~table.has_path for table in deletes]
+        self._positions = _Sorted.of(deletes, without_path, groups)
+        with_path = [table.positions & table.has_path for table in deletes]
+        self._paths, numbers = _numbered_paths(deletes, with_path)
+        self._of_path = _Sorted.of(deletes, with_path, numbers)
+        vectors = [table.vectors for table in deletes]
+        _check_vectors(deletes)
+        self._vector_paths, numbers = _numbered_paths(deletes, vectors)
+        self._vectors = _Sorted.of(deletes, vectors, numbers)
+        self.is_empty = not deletes
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -71,64 +73,60 @@ class DeleteCounts:
         return ("sequence_number", "spec_id", "partition", "record_count", *by_path)
 
     def of(self, entries: pa.Table) -> tuple[pa.Int32Array, pa.Int64Array]:
-        """For each data file of a table of entries of one spec: the delete files that apply, and the rows that those of
-        this one file delete, never more than it has."""
+        """The counts for each data file of a table of entries of one spec.
+
+        First how many delete files apply, then how many rows the deletes of this one file remove, never more than it
+        has.
+        """
         files, rows = np.zeros(len(entries), np.int64), np.zeros(len(entries), np.int64)
         if len(entries) and not self.is_empty:
             number = pc.fill_null(entries["sequence_number"], 0).to_numpy()
             place = _groups(entries, self._places)
-            vector = _found(entries, self._vector_paths)
-            of_vector, rows = self._vectors.from_number(vector, np.full(len(vector), -1))
-            in_place, _ = self._positions.from_number(place, number)
-            of_path, more = self._of_path.from_number(_found(entries, self._paths), number)
-            everywhere, _ = self._global.from_number(np.zeros(len(place), np.int64), number + 1)
-            older, _ = self._equality.from_number(place, number + 1)
-            files = everywhere + older + np.where(vector >= 0, of_vector, in_place + of_path)
-            rows = np.minimum(np.where(vector >= 0, rows, more), entries["record_count"].to_numpy())
+            vector = _places_of_paths(entries, self._vector_paths)
+            vectors, vector_rows = self._vectors.from_number(vector, np.full(len(vector), -1))
+            of_partition, _ = self._positions.from_number(place, number)
+            of_path, path_rows = self._of_path.from_number(_places_of_paths(entries, self._paths), number)
+            global_equality, _ = self._global.from_number(np.zeros(len(place), np.int64), number + 1)
+            equality, _ = self._equality.from_number(place, number + 1)
+            files = global_equality + equality + np.where(vector >= 0, vectors, of_partition + of_path)
+            rows = np.minimum(np.where(vector >= 0, vector_rows, path_rows), entries["record_count"].to_numpy())
         return pa.array(files.astype(np.int32)), pa.array(rows)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kinds:
-    """Delete files of one spec: which are of which kind, and the one data file that each is about, where known."""
+class _DeleteTable:
+    """Delete files of one spec: which are of which kind, and the path of the one data file that each is about, null
+    when unknown."""
 
     entries: pa.Table
     spec_id: int
     equality: Bools
     positions: Bools
     vectors: Bools
-    path: _Paths
+    path: pa.StringArray
 
     @classmethod
-    def of(cls, entries: pa.Table) -> _Kinds:
+    def of(cls, entries: pa.Table) -> _DeleteTable:
         equality = entries["content"].to_numpy() == Content.EQUALITY_DELETES
         vectors = pc.equal(entries["file_format"], "PUFFIN").to_numpy() & ~equality
         low, high = (figures_of(entries[name], DELETE_FILE_PATH) for name in ("lower_bounds", "upper_bounds"))
         only = pc.if_else(pc.equal(low, high), low, pa.scalar(None, pa.binary())).cast(pa.string())
         path = one_chunk(pc.coalesce(entries["referenced_data_file"], only))
-        return cls(entries, entries["spec_id"][0].as_py(), equality, ~equality & ~vectors, vectors, _Paths(path))
+        return cls(entries, entries["spec_id"][0].as_py(), equality, ~equality & ~vectors, vectors, path)
 
-
-@dataclass(frozen=True, slots=True)
-class _Paths:
-    """Paths as an Arrow array, with nulls as numpy flags."""
-
-    array: pa.StringArray
-
-    def is_null(self) -> Bools:
-        found: Bools = self.array.is_null().to_numpy(zero_copy_only=False)
-        return found
-
-    def is_valid(self) -> Bools:
-        return ~self.is_null()
+    @property
+    def has_path(self) -> Bools:
+        """Which delete files are about one known data file."""
+        mask: Bools = self.path.is_valid().to_numpy(zero_copy_only=False)
+        return mask
 
 
 @dataclass(frozen=True, slots=True)
 class _Sorted:
-    """Delete files in groups, those of a group in the order of their sequence numbers.
+    """Delete files in groups, sorted by sequence number inside each group.
 
-    `numbers` are the distinct sequence numbers, `keys` the files' places: group, then number. `ends` tells where each
-    group ends, `below` how many rows the files before each delete.
+    `numbers` are the distinct sequence numbers. `keys` order the files by group, then by number. `ends` says where each
+    group ends, `below` how many rows all files before each file delete.
     """
 
     numbers: Int64s
@@ -137,16 +135,15 @@ class _Sorted:
     below: Int64s
 
     @classmethod
-    def of(cls, kinds: Sequence[_Kinds], chosen: Sequence[Bools], groups: Sequence[Int64s]) -> _Sorted:
-        """The chosen files of several tables; `groups` numbers the group of each."""
-        group = _put_together([all[some] for all, some in zip(groups, chosen, strict=True)])
-        sequence, records = (
-            _put_together([
-                pc.fill_null(one.entries[name], 0).to_numpy()[some]
-                for one, some in zip(kinds, chosen, strict=True)
-            ])
-            for name in ("sequence_number", "record_count")
-        )  # fmt: skip
+    def of(cls, tables: Sequence[_DeleteTable], masks: Sequence[Bools], groups: Sequence[Int64s]) -> _Sorted:
+        """The files of several tables that the masks choose; `groups` has the number of each file's group."""
+        group = _concatenated([numbers[mask] for numbers, mask in zip(groups, masks, strict=True)])
+
+        def column(name: str) -> Int64s:
+            columns = [pc.fill_null(table.entries[name], 0).to_numpy() for table in tables]
+            return _concatenated([values[mask] for values, mask in zip(columns, masks, strict=True)])
+
+        sequence, records = column("sequence_number"), column("record_count")
         numbers, place = np.unique(sequence, return_inverse=True)
         keys = group * (len(numbers) + 1) + place
         order = np.argsort(keys, kind="stable")
@@ -154,50 +151,53 @@ class _Sorted:
         return cls(numbers, keys[order], ends, np.concatenate([[0], np.cumsum(records[order])]))
 
     def from_number(self, groups: Int64s, least: Int64s) -> tuple[Int64s, Int64s]:
-        """How many files of each group (-1: none) have at least that sequence number, and their rows together."""
-        known = (groups >= 0) & (groups < len(self.ends))
-        group = np.where(known, groups, 0)
+        """How many files of each group have at least that sequence number, and how many rows they delete together.
+
+        The group -1 has no files.
+        """
+        has_files = (groups >= 0) & (groups < len(self.ends))
+        group = np.where(has_files, groups, 0)
         first = np.searchsorted(self.keys, group * (len(self.numbers) + 1) + np.searchsorted(self.numbers, least))
         last = self.ends[group]
-        return np.where(known, last - first, 0), np.where(known, self.below[last] - self.below[first], 0)
+        return np.where(has_files, last - first, 0), np.where(has_files, self.below[last] - self.below[first], 0)
 
 
-def _put_together(parts: Sequence[Int64s]) -> Int64s:
+def _concatenated(parts: Sequence[Int64s]) -> Int64s:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
 def _groups(entries: pa.Table, places: dict[Place, int] | Mapping[Place, int], grow: bool = False) -> Int64s:
-    """The number of the place of each entry of one spec, -1 where it has none; `grow` gives one to each."""
+    """The number of each entry's place, -1 for a place without number; with `grow` each place gets one."""
     spec_id = entries["spec_id"][0].as_py()
     codes, values = distinct_partitions(entries["partition"])
-    keys = [(spec_id, partition_key(one)) for one in values]
+    keys = [(spec_id, partition_key(value)) for value in values]
     if grow and isinstance(places, dict):
         for key in keys:
             places.setdefault(key, len(places))
     return np.array([places.get(key, -1) for key in keys], np.int64)[codes]
 
 
-def _numbered(kinds: Sequence[_Kinds], chosen: Sequence[Bools]) -> tuple[pa.StringArray, list[Int64s]]:
-    """The distinct paths of the chosen files, and the number of each file's own."""
-    some = [one.path.array.filter(pa.array(mask)) for one, mask in zip(kinds, chosen, strict=True)]
-    paths = pc.unique(pa.concat_arrays(some)) if some else pa.array([], pa.string())
-    return paths, [_places(one.path.array, paths) for one in kinds]
+def _numbered_paths(tables: Sequence[_DeleteTable], masks: Sequence[Bools]) -> tuple[pa.StringArray, list[Int64s]]:
+    """The distinct paths of the files that the masks choose, and each file's place among them."""
+    chosen = [table.path.filter(pa.array(mask)) for table, mask in zip(tables, masks, strict=True)]
+    paths = pc.unique(pa.concat_arrays(chosen)) if chosen else pa.array([], pa.string())
+    return paths, [_places(table.path, paths) for table in tables]
 
 
-def _found(entries: pa.Table, paths: pa.StringArray) -> Int64s:
-    """Where each data file's path is among these, -1 where it is not."""
+def _places_of_paths(entries: pa.Table, paths: pa.StringArray) -> Int64s:
+    """The place of each data file's path among these paths, -1 when it is not there."""
     return _places(entries["file_path"], paths) if len(paths) else np.full(len(entries), -1)
 
 
 def _places(values: pa.Array | pa.ChunkedArray, among: pa.StringArray) -> Int64s:
-    found: Int64s = pc.fill_null(pc.index_in(values, value_set=among), -1).to_numpy().astype(np.int64)
-    return found
+    places: Int64s = pc.fill_null(pc.index_in(values, value_set=among), -1).to_numpy().astype(np.int64)
+    return places
 
 
-def _check_vectors(kinds: Sequence[_Kinds]) -> None:
-    """CorruptError, as an index of them raises it, unless each vector has a data file of its own."""
-    found = [one.entries.filter(pa.array(one.vectors)) for one in kinds]
-    named = [some["referenced_data_file"] for some in found if len(some)]
-    paths = pa.chunked_array([chunk for column in named for chunk in column.chunks], pa.string())
+def _check_vectors(tables: Sequence[_DeleteTable]) -> None:
+    """CorruptError unless each vector has a data file of its own. The delete index raises it, with its own text."""
+    vectors = [table.entries.filter(pa.array(table.vectors)) for table in tables]
+    columns = [entries["referenced_data_file"] for entries in vectors if len(entries)]
+    paths = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
     if paths.null_count or pc.count_distinct(paths).as_py() < len(paths):
-        DeleteIndex([file for some in found for file in delete_files(some)], ())
+        DeleteIndex([file for entries in vectors for file in delete_files(entries)], ())

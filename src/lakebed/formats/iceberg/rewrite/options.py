@@ -1,8 +1,8 @@
-"""What a rewrite of data files is asked to do.
+"""The options of a rewrite of data files.
 
 Keys, defaults and ranges are those of Iceberg's `rewrite_data_files` (RewriteDataFiles, SizeBasedFileRewritePlanner,
-BinPackRewriteFilePlanner and the shuffling runners); Doris' spellings and plain snake and camel case are taken too.
-Keys of lakebed's own begin with `lakebed.rewrite.`.
+BinPackRewriteFilePlanner and the shuffling runners). Doris' spellings, snake case and camel case are accepted too.
+lakebed's own keys begin with `lakebed.rewrite.`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakebed.formats.iceberg.write.file_sizes import DEFAULT_TARGET, FileSizes
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, memory_size, one_of
 
 TABLE_TARGET = "write.target-file-size-bytes"
-"""The table property that holds where the call names no target."""
+"""The table property that holds when the call names no target."""
 JOB_ORDERS = ("none", "bytes-asc", "bytes-desc", "files-asc", "files-desc")
 
 
@@ -51,95 +51,102 @@ _strategy = one_of("binpack", "sort", "zorder")
 _SIZE = "a size of at least 1 byte, such as 512 mb"
 
 STRATEGY = _option(
-    "strategy", _strategy, "", "How rows are laid out: binpack, sort or zorder; sort where an order is given."
+    "strategy", _strategy, "", "How rows are ordered: binpack, sort or zorder; sort when an order is given."
 )
 SORT_ORDER = _option(
     "sort-order",
     str,
     "",
-    "The order of a sort, as `a, b desc nulls last` or `zorder(a, b)`; the table's when not given.",
+    "The sort order, as `a, b desc nulls last` or `zorder(a, b)`; by default the table's.",
 )
 TARGET = _option(
     "target-file-size-bytes", _size(1), None,
-    "The size that files shall have on disk; the table's write.target-file-size-bytes, else 512 mb.", _SIZE,
+    "The size of new files on disk; by default the table's write.target-file-size-bytes, else 512 mb.", _SIZE,
     "iceberg_write_target_file_size_bytes",
 )  # fmt: skip
 MIN_SIZE = _option(
-    "min-file-size-bytes", _size(0), None, "Smaller files are rewritten; 75 % of the target when not given.",
+    "min-file-size-bytes", _size(0), None, "Smaller files are rewritten; by default 75 % of the target.",
     "a size of at least 0 bytes",
 )  # fmt: skip
 MAX_SIZE = _option(
-    "max-file-size-bytes", _size(1), None, "Larger files are rewritten; 180 % of the target when not given.", _SIZE
+    "max-file-size-bytes", _size(1), None, "Larger files are rewritten; by default 180 % of the target.", _SIZE
 )
-MIN_INPUT_FILES = _option("min-input-files", at_least(1), 5, "So many files of a group are worth a rewrite.")
+MIN_INPUT_FILES = _option("min-input-files", at_least(1), 5, "How many files make a group worth a rewrite.")
 MAX_GROUP_SIZE = _option(
     "max-file-group-size-bytes",
     _size(1),
     100 << 30,
-    "Bytes of one group: what is rewritten, and fails, together.",
+    "Size of one group in bytes, at most. A group is rewritten, and fails, as a whole.",
     _SIZE,
 )
-MAX_GROUP_FILES = _option("max-file-group-input-files", at_least(1), 2**63 - 1, "Files of one group.")
+MAX_GROUP_FILES = _option(
+    "max-file-group-input-files", at_least(1), 2**63 - 1, "Number of files in one group, at most."
+)
 DELETE_THRESHOLD = _option(
-    "delete-file-threshold", at_least(0), 2**31 - 1, "A file with so many delete files is rewritten whatever its size."
+    "delete-file-threshold",
+    at_least(0),
+    2**31 - 1,
+    "A file with this many delete files is rewritten whatever its size.",
 )
 DELETE_RATIO = _option(
     "delete-ratio-threshold", _checked(float, lambda ratio: 0 < ratio <= 1), 0.3,
-    "A file with such a share of deleted rows is rewritten whatever its size.", "a number above 0 and at most 1",
+    "A file with this share of deleted rows is rewritten whatever its size.", "a number above 0 and at most 1",
 )  # fmt: skip
 REWRITE_ALL = _option("rewrite-all", boolean, False, "Rewrite every file, whatever its size.")
-MAX_FILES = _option("max-files-to-rewrite", at_least(1), None, "Stop the plan at so many files.")
+MAX_FILES = _option("max-files-to-rewrite", at_least(1), None, "Plan at most this many files.")
 JOB_ORDER = _option("rewrite-job-order", one_of(*JOB_ORDERS), "none", "Which groups are rewritten first.")
-OUTPUT_SPEC = _option("output-spec-id", int, None, "The partition spec of new files; the current one when not given.")
+OUTPUT_SPEC = _option("output-spec-id", int, None, "The partition spec of new files; by default the current one.")
 CONCURRENT = _option("max-concurrent-file-group-rewrites", at_least(1), 5, "Groups rewritten at the same time.")
-PARTIAL = _option("partial-progress.enabled", boolean, False, "Commit groups as they are done, in several commits.")
-MAX_COMMITS = _option("partial-progress.max-commits", at_least(1), 10, "Commits of a rewrite with partial progress.")
+PARTIAL = _option("partial-progress.enabled", boolean, False, "Commit groups as they end, in several commits.")
+MAX_COMMITS = _option(
+    "partial-progress.max-commits", at_least(1), 10, "Number of commits of a rewrite with partial progress, at most."
+)
 MAX_FAILED_COMMITS = _option(
     "partial-progress.max-failed-commits", at_least(0), None,
-    "Commits that may fail before a rewrite with partial progress is called failed; as many as max-commits.",
+    "How many commits may fail before a rewrite with partial progress fails; by default as many as max-commits.",
 )  # fmt: skip
 STARTING_SEQUENCE = _option(
     "use-starting-sequence-number", boolean, True,
-    "Give new files the sequence number of the snapshot that was read, so that equality deletes made meanwhile hold.",
+    "Give new files the sequence number of the snapshot that was read, so equality deletes made meanwhile apply.",
 )  # fmt: skip
 DANGLING = _option(
     "remove-dangling-deletes",
     boolean,
     False,
-    "Drop the delete files that no data file needs any more, in the same commit.",
+    "Remove the delete files that no data file needs any more, in the same commit.",
 )
 COMPRESSION_FACTOR = _option(
     "compression-factor",
     _positive,
     1.0,
-    "Size of sorted output by size of input, where it is known.",
+    "Size of the output divided by size of the input, if you know it.",
     "a number above 0",
 )
 SHUFFLE_PARTITIONS = _option(
-    "shuffle-partitions-per-file", at_least(1), 1, "Taken and without effect: each file is sorted as a whole."
+    "shuffle-partitions-per-file", at_least(1), 1, "Accepted without effect: each file is sorted as a whole."
 )
 VAR_LENGTH = _option("var-length-contribution", at_least(1), 8, "Bytes of a text or binary column in a z-order value.")
-MAX_OUTPUT = _option("max-output-size", at_least(1), 2**31 - 1, "Bytes of a z-order value at most.")
+MAX_OUTPUT = _option("max-output-size", at_least(1), 2**31 - 1, "Size of a z-order value in bytes, at most.")
 BRANCH = _option("branch", str, "main", "The branch to rewrite.")
 
 CONCAT = Option(
     "lakebed.rewrite.concat-min-row-group-bytes",
     memory_size,
     1 << 20,
-    "Files are joined byte for byte, without decoding, where their row groups have at least so many bytes on average.",
+    "Join files byte for byte, without decoding, when their row groups have at least this size on average.",
     aliases=("concat-min-row-group-bytes",),
 )
 OTHER_SPECS = Option(
     "lakebed.rewrite.other-specs",
     boolean,
     False,
-    "Rewrite files of other partition specs than the output's whatever their size, and no good file beside them.",
+    "Rewrite files of other partition specs whatever their size, and leave files of the output spec that are good.",
 )
 OVERLAP = Option(
     "lakebed.rewrite.max-overlap-depth",
     at_least(1),
     None,
-    "Rewrite files whose ranges of the first sort column are overlapped more than so deep (1: no overlap at all).",
+    "Rewrite files whose ranges of the first sort column overlap deeper than this (1: no overlap at all).",
 )
 KEEP_ORDER = Option(
     "lakebed.rewrite.keep-table-order",
@@ -162,7 +169,7 @@ OPTIONS = OptionSet(
 
 @dataclass(frozen=True, slots=True)
 class PlanRules:
-    """What the planner goes by; `output_spec` is the id of the spec that new files get."""
+    """The rules of the planner. `output_spec` is the id of the partition spec of new files."""
 
     sizes: FileSizes
     output_spec: int = 0
@@ -177,18 +184,18 @@ class PlanRules:
     other_specs: bool = False
     overlap_depth: int | None = None
     expansion: float = 1.0
-    """Bytes out by bytes in, as far as it is known."""
+    """Size of the output divided by size of the input, as far as it is known."""
 
 
 def parse(given: Mapping[str, object]) -> Options:
-    """The typed options of a call; OptionError as `OptionSet.parse`, and for partial progress that cannot be."""
+    """The typed options of a call. OptionError for an unknown key or an ill-typed value."""
     return OPTIONS.parse(given)
 
 
 def plan_rules(options: Options, properties: Mapping[str, str], current_spec: int, specs: Collection[int]) -> PlanRules:
-    """The planner's rules of a call on a table with these properties and partition specs.
+    """The planner's rules for a call on a table with these properties and partition specs.
 
-    OptionError where sizes are out of order or a spec is none of the table's.
+    OptionError when sizes are out of order, or the table does not have the spec.
     """
     target = options[TARGET]
     if target is None:
@@ -206,7 +213,7 @@ def plan_rules(options: Options, properties: Mapping[str, str], current_spec: in
 
 
 def checked_sizes(sizes: FileSizes) -> FileSizes:
-    """The same sizes; OptionError where they are out of order."""
+    """The same sizes. OptionError when they are out of order."""
     if sizes.least >= sizes.target:
         raise OptionError.ill_typed(MIN_SIZE.key, sizes.least, f"less than the target of {sizes.target} bytes")
     if sizes.greatest <= sizes.target:

@@ -205,12 +205,9 @@ def _up_to_max_files(columns: _Columns, bins: _Bins, rules: PlanRules) -> tuple[
             why = f"is reached before its {len(all_rows)} files"
         elif len(rows) < len(all_rows):
             lone = len(rows) == 1 and not (rules.rewrite_all or forced[rows[0]] or columns.large[rows[0]])
-            why = (
-                "leaves one small file of its group"
-                if lone
-                else f"is reached after {len(rows)} of {len(all_rows)} files"
-            )
-            rows = rows[:0] if lone else rows
+            why = f"is reached after {len(rows)} of {len(all_rows)} files"
+            if lone:
+                rows, why = rows[:0], "leaves one small file of its group"
         if why:
             name = columns.names[columns.code[all_rows[0]]]
             skipped.append(Skipped(name, f"max-files-to-rewrite={rules.max_files} {why}"))

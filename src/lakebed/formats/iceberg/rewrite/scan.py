@@ -1,7 +1,7 @@
-"""The live data files of a snapshot as a rewrite plans them: numbers for all of them, values for the chosen ones.
+"""The live data files of a snapshot as a rewrite plans them: numbers for all files, values for the chosen ones.
 
-A plan takes about 150 bytes a file and no path: manifests are read run by run, and of each only the planner's columns
-stay. The files of the groups that are rewritten are read once more, when that begins.
+A plan takes about 150 bytes per file and holds no path. Manifests are read run by run, and only the planner's columns
+are kept. The entries of the files that are rewritten are read again when the rewrite starts.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ from lakebed.kernel.arrays import Int64s
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """`table` is the planner's input, in the order of the scan; `runs` are the manifests that its rows come from, and
-    `starts` the first row of each run, with the number of rows at the end."""
+    """The live data files of a snapshot.
+
+    `table` is the planner's input, in the order of the scan. `runs` are the manifests that its rows come from. `starts`
+    has the first row of each run, and the number of rows at the end. `deletes` are the manifests of delete files.
+    """
 
     files: Files
     metadata: TableMetadata
@@ -46,13 +49,19 @@ class LiveFiles:
     def of(
         cls, files: Files, metadata: TableMetadata, snapshot: Snapshot, pruning: Pruning, overlap_of: int | None = None
     ) -> LiveFiles:
-        """Those that may hold a row that pruning wants; `overlap_of` is the column whose ranges are compared."""
+        """The data files that may hold a row that pruning keeps.
+
+        `overlap_of` is the field id of the column whose ranges are compared, None when none is.
+        """
         data, deletes = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
-        tables = [read_entries(files, metadata, some, DELETE_COLUMNS) for some in deletes.values()]
+        tables = [read_entries(files, metadata, of_spec, DELETE_COLUMNS) for of_spec in deletes.values()]
         planner = _Planner(metadata, pruning, DeleteCounts(tables, unpartitioned(metadata)), overlap_of)
-        runs = tuple(run for some in data.values() for run in runs_of(some))
-        pieces = list(map_runs(files, metadata, runs, lambda n, entries: planner(runs[n][0].spec_id, entries),
-                               planner.columns))  # fmt: skip
+        runs = tuple(run for of_spec in data.values() for run in runs_of(of_spec))
+
+        def planned(number: int, entries: pa.Table) -> pa.Table:
+            return planner(runs[number][0].spec_id, entries)
+
+        pieces = list(map_runs(files, metadata, runs, planned, planner.columns))
         starts = np.cumsum([0, *map(len, pieces)])
         table = pa.concat_tables([PLAN_SCHEMA.empty_table(), *pieces], promote_options="default").unify_dictionaries()
         if overlap_of is not None:
@@ -60,31 +69,36 @@ class LiveFiles:
         return cls(files, metadata, pruning, table, runs, starts, deletes)
 
     def chosen(self, rows: Int64s) -> ChosenFiles:
-        """The files at these rows of the planner's table, read once more with all columns; the manifests of other files
-        are not opened again."""
+        """The files at these rows of the planner's table, read again with all columns.
+
+        Manifests that have none of these files are not opened again.
+        """
         ordered = np.sort(rows)
         ends = np.searchsorted(ordered, self.starts)
         numbers = np.flatnonzero(np.diff(ends)).tolist()
         runs = [self.runs[number] for number in numbers]
 
-        def some(place: int, entries: pa.Table) -> pa.Table:
+        def chosen_of(place: int, entries: pa.Table) -> pa.Table:
             number = numbers[place]
             if self.pruning.node is not None:
                 spec = self.metadata.specs[runs[place][0].spec_id]
                 entries = entries.filter(pa.array(self.pruning.entries(entries, spec)))
-            mine = ordered[ends[number] : ends[number + 1]] - self.starts[number]
-            return entries.select([*COLUMNS]).take(pa.array(mine))
+            rows_of_run = ordered[ends[number] : ends[number + 1]] - self.starts[number]
+            return entries.select([*COLUMNS]).take(pa.array(rows_of_run))
 
         columns = COLUMNS if self.pruning.node is None else (*COLUMNS, *STATS_USED)
-        entries = tuple(map_runs(self.files, self.metadata, runs, some, columns))
+        entries = tuple(map_runs(self.files, self.metadata, runs, chosen_of, columns))
         index = DeleteIndex(live_deletes(self.files, self.metadata, self.deletes), unpartitioned(self.metadata))
         return ChosenFiles(self.files, self.metadata, ordered, entries, tuple(runs), index)
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenFiles:
-    """Files that are rewritten: `rows` are their rows in the planner's table, ascending; `entries` are they, a table a
-    run of manifests, `index` the deletes of the snapshot."""
+    """Files that are rewritten.
+
+    `rows` are their rows in the planner's table, ascending. `entries` has one table per run of manifests. `index` has
+    the deletes of the snapshot.
+    """
 
     files: Files
     metadata: TableMetadata
@@ -97,17 +111,19 @@ class ChosenFiles:
         """The files at these rows of the planner's table, in that order, each with its deletes."""
         places = np.searchsorted(self.rows, rows)
         starts = np.cumsum([0, *map(len, self.entries)])
-        found: dict[int, FileTask] = {}
-        for number, some in enumerate(self.entries):
-            mine = places[(places >= starts[number]) & (places < starts[number + 1])]
-            if len(mine):
-                tasks = self.index.tasks(some, (mine - starts[number]).tolist())
-                found.update(zip(mine.tolist(), tasks, strict=True))
-        return [found[place] for place in places.tolist()]
+        tasks: dict[int, FileTask] = {}
+        for number, entries in enumerate(self.entries):
+            own = places[(places >= starts[number]) & (places < starts[number + 1])]
+            if len(own):
+                tasks_of_run = self.index.tasks(entries, (own - starts[number]).tolist())
+                tasks.update(zip(own.tolist(), tasks_of_run, strict=True))
+        return [tasks[place] for place in places.tolist()]
 
     def metrics(self, rows: Int64s) -> dict[str, Metrics]:
-        """The figures of the files at these rows by path, read once more for these alone: they are the bulk of a
-        manifest."""
+        """The metrics of the files at these rows, by path.
+
+        They are the bulk of a manifest, so they are read only for the files that need them.
+        """
         places = np.sort(np.searchsorted(self.rows, rows))
         starts = np.cumsum([0, *map(len, self.entries)])
         ends = np.searchsorted(places, starts)
@@ -117,19 +133,19 @@ class ChosenFiles:
             for number in numbers
         ]
 
-        def some(place: int, entries: pa.Table) -> pa.Table:
+        def of_paths(place: int, entries: pa.Table) -> pa.Table:
             return entries.filter(pc.is_in(entries["file_path"], value_set=paths[place].combine_chunks()))
 
-        found: dict[str, Metrics] = {}
+        metrics: dict[str, Metrics] = {}
         runs = [self.runs[number] for number in numbers]
-        for entries in map_runs(self.files, self.metadata, runs, some, (*COLUMNS, *STATS)):
-            found.update({file.path: file.metrics for file in data_files(entries) if file.metrics is not None})
-        return found
+        for entries in map_runs(self.files, self.metadata, runs, of_paths, (*COLUMNS, *STATS)):
+            metrics.update({file.path: file.metrics for file in data_files(entries) if file.metrics is not None})
+        return metrics
 
 
 @dataclass(frozen=True, slots=True)
 class _Planner:
-    """Makes rows of the planner's table of the entries of one run."""
+    """Turns the entries of one run into rows of the planner's table."""
 
     metadata: TableMetadata
     pruning: Pruning
@@ -138,7 +154,7 @@ class _Planner:
 
     @property
     def columns(self) -> frozenset[str]:
-        """What is read of data files."""
+        """The columns of entries that planning needs."""
         bounds = STATS_USED if self.pruning.node is not None or self.overlap_of is not None else ()
         return frozenset(("record_count", "file_size_in_bytes", "partition", *self.deletes.columns, *bounds))
 
@@ -170,7 +186,7 @@ class _Planner:
 
 
 def _with_depths(table: pa.Table) -> pa.Table:
-    """The planner's table with `overlap_depth` in the place of `low` and `high`."""
+    """The planner's table with the column `overlap_depth` instead of `low` and `high`."""
     if not len(table):
         return table.select(PLAN_SCHEMA.names)
     specs, keys = table["spec_id"].to_numpy(), table["partition_key"].combine_chunks()
