@@ -1,8 +1,8 @@
-"""The files that a table's snapshots hold: whatever is named here must never be removed as a leftover.
+"""The files that a table's snapshots hold. None of them may be removed as a leftover.
 
-A snapshot that has expired is not there to be asked, but its files live on in the snapshots after it. So all of the
-table is looked at: the live files of the oldest snapshot of each branch, what later ones added, tags, and changelogs
-that outlive their snapshots (Paimon's ChangelogManager).
+An expired snapshot can't be read any more, but its files live on in the snapshots after it. So the whole table is read:
+the live files of the oldest snapshot of each branch, what later snapshots added, tags, and changelogs that outlive
+their snapshots (Paimon's ChangelogManager).
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def _of_branch(history: History) -> Iterator[str]:
 
 
 def _live(store: Store, snapshot: Snapshot) -> Iterator[str]:
-    """All that a snapshot holds, and the changelog that it added."""
+    """The names of all files that a snapshot holds, with the changelog that it added."""
     for entry in live_files(store, snapshot):
         yield entry.file.file_name
     yield from _beside(store, snapshot)
 
 
 def _added(store: Store, snapshot: Snapshot) -> Iterator[str]:
-    """What a snapshot holds beyond the one before it."""
+    """The names of the files that a snapshot holds beyond the one before it."""
     for entry in entries_of(store, manifest_metas(store, snapshot.delta_manifest_list)):
         if entry.kind == ADD:
             yield entry.file.file_name
@@ -67,6 +67,7 @@ def _added(store: Store, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _beside(store: Store, snapshot: Snapshot) -> Iterator[str]:
+    """The names of a snapshot's changelog and index files."""
     if snapshot.changelog_manifest_list is not None:
         for entry in entries_of(store, manifest_metas(store, snapshot.changelog_manifest_list)):
             yield entry.file.file_name

@@ -1,4 +1,4 @@
-"""A Paimon table: the face, over the format's own modules."""
+"""A Paimon table: the public face, over the modules of the format."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _LOG = redacting_logger("lakebed.paimon")
 
 
 class PaimonTable(Table):
-    """A Paimon table. The options given lie over those of its schema; `branch` picks a branch."""
+    """A Paimon table. Options given override those of its schema; the option `branch` picks a branch."""
 
     format: ClassVar[str] = "paimon"
     unknown_to_format: ClassVar[Mapping[str, str]] = {
         "archive": "Its history is bounded by expiring snapshots",
-        "relocation": "Its paths are relative: open it where it lies",
+        "relocation": "Its paths are relative: open it where it is",
     }
 
     def __init__(self, store: Store, options: Mapping[str, str] = {}) -> None:
@@ -67,22 +67,22 @@ class PaimonTable(Table):
         cls, store: Store, schema: pa.Schema, primary_key: Sequence[str] = (), partition_by: Sequence[str] = (),
         options: Mapping[str, str] = {},
     ) -> PaimonTable:  # fmt: skip
-        """A new, empty table. Paimon's own catalogs look for tables at WAREHOUSE/DB.db/TABLE.
+        """Create an empty table. Paimon's own catalogs look for tables at WAREHOUSE/DB.db/TABLE.
 
-        Raises SchemaError and OptionError for a definition that Paimon does not allow, TableExistsError when another
-        one was faster.
+        Raises SchemaError and OptionError for a definition that Paimon does not allow, TableExistsError where there is
+        a table already.
         """
-        made = new_schema(schema, primary_key, partition_by, options, store.location)
-        if made.primary_keys:
-            merge_function(made, opt.table_options(made.options))
-        outcome = store.put_if_absent(schema_path(MAIN_BRANCH, made.id), schema_to_json(made))
+        definition = new_schema(schema, primary_key, partition_by, options, store.location)
+        if definition.primary_keys:
+            merge_function(definition, opt.table_options(definition.options))
+        outcome = store.put_if_absent(schema_path(MAIN_BRANCH, definition.id), schema_to_json(definition))
         if outcome is PutOutcome.EXISTS:
             raise TableExistsError(
                 "a paimon table is there already", table=store.location, todo="Open it with lakebed.open"
             )
         if outcome is PutOutcome.UNKNOWN:
             raise CommitUnknownError(
-                "the store does not say whether the table was made",
+                "the store does not say whether the table was created",
                 table=store.location,
                 todo="Look with lakebed.open, then try again",
             )
@@ -95,7 +95,7 @@ class PaimonTable(Table):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as Arrow has them."""
+        """The columns of the table as an Arrow schema."""
         return arrow_schema(self.table_schema.fields)
 
     def history(self, archived: bool = False) -> list[Instant]:
@@ -103,8 +103,8 @@ class PaimonTable(Table):
         return [instant_of(snapshot) for snapshot in self._history.snapshots()]
 
     def newest(self) -> Instant | None:
-        """The newest snapshot, or that of the last compaction where `scan.mode` says so; None where options, or the
-        table's schema, name the snapshot that is read."""
+        """The newest snapshot, or that of the last compaction where `scan.mode` asks for it. None where options of the
+        call or of the table name the snapshot that is read."""
         options = self._options(self.table_schema)
         if travel_keys(options) or names_a_range(options):
             return None
@@ -115,7 +115,8 @@ class PaimonTable(Table):
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
     ) -> ReadPlan[PaimonSplit]:
-        """One split a bucket of the snapshot. A read as of a snapshot or tag has the schema of that time."""
+        """Plan a read of a snapshot, with one split per bucket. A read as of a snapshot or tag has the schema of that
+        time."""
         schema = self.table_schema
         options = self._options(schema)
         if names_a_range(options):
@@ -140,8 +141,8 @@ class PaimonTable(Table):
         self, mode: Mode = Mode.APPEND, commit_user: str | None = None, callbacks: Sequence[Any] = (),
         options: Mapping[str, object] = {}, overwrite: Mapping[str, Any] = {},
     ) -> PaimonSink:  # fmt: skip
-        """The table as the target of writes by many tasks; `overwrite` names the partition that a static overwrite
-        replaces."""
+        """The table as the target of a write by many tasks. `overwrite` names the partitions that a static overwrite
+        replaces, by plain values."""
         table = self._on_branch(options)
         schema = table.table_schema
         parsed = table._options(schema, options)
@@ -154,10 +155,11 @@ class PaimonTable(Table):
         return PaimonSink.of(table._history, schema, parsed, mode, commit_options, overwrite)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
-        """Write rows as one commit: append, overwrite, upsert (of rows with `_row_kind` or without) or delete (rows
-        of the keys to remove).
+        """Write rows as one commit. `mode` is append, overwrite, upsert (rows with or without `_row_kind`) or delete
+        (rows with the keys to remove).
 
-        Raises SchemaError when rows do not fit; nothing is visible, and no file stays, when the write fails.
+        Raises SchemaError for rows that do not conform to the table. When the write fails, nothing is visible and no
+        file stays.
         """
         writer = PaimonTableWriter(self.sink(Mode.parse(mode), options=options))
         with writer:
@@ -170,7 +172,8 @@ class PaimonTable(Table):
         self, where: Where = None, dry_run: bool = False, engine: Engine | None = None,
         options: Mapping[str, object] = {},
     ) -> RewriteResult:  # fmt: skip
-        """Give the rows of postponed buckets (`bucket=-2`) real ones, in one COMPACT commit that makes them visible.
+        """Move the rows of postponed buckets (`bucket=-2`) into real buckets, in one COMPACT commit that makes them
+        visible.
 
         `where` picks partitions. Raises UnsupportedError for other tables, CommitConflictError when another compaction
         was faster.
@@ -187,53 +190,53 @@ class PaimonTable(Table):
     ) -> ExpireResult:
         """Remove old snapshots of the branch, and the files that only they need, by the `snapshot.*` options.
 
-        Commits do the same, unless the table is `write-only`. Raises UnsupportedError for a table whose changelog
+        Each commit does the same, unless the table is `write-only`. Raises UnsupportedError for a table whose changelog
         outlives its snapshots.
         """
         table = self._on_branch(options)
         return SnapshotExpiry(table._history, table._options(table.table_schema, options)).run(dry_run)
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> PaimonTableWriter:
-        """The two-phase form of append and upsert; `with_overwrite` makes it an overwrite."""
+        """The two-phase form of append and upsert. Its method `with_overwrite` makes it an overwrite."""
         return PaimonTableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
 
     def tag(self, name: str, snapshot: Position = None) -> None:
-        """Name a snapshot, the newest when none is given. UsageError for a name that is taken or cannot be one,
+        """Give a snapshot a name; None: the newest one. UsageError for a name that is in use or cannot be one,
         NotInHistoryError without a snapshot."""
-        name, found = checked_name(name, "tag"), self._history.at(checked_position(snapshot))
-        if found is None:
+        name, tagged = checked_name(name, "tag"), self._history.at(checked_position(snapshot))
+        if tagged is None:
             raise NotInHistoryError("there is no snapshot to tag", table=self.location, todo="Commit something first")
         if "/" in name or name.isdigit():
             raise UsageError(
                 f"{name!r} cannot name a tag", table=self.location, todo="Use letters, not a number or a path"
             )
-        callbacks = self._tag_callbacks()  # one that cannot be made is told before there is a tag
-        outcome = self.store.put_if_absent(tag_path(self._history.branch, name), snapshot_to_json(found))
+        callbacks = self._tag_callbacks()  # one that cannot be made fails before there is a tag
+        outcome = self.store.put_if_absent(tag_path(self._history.branch, name), snapshot_to_json(tagged))
         if outcome is PutOutcome.EXISTS:
             raise UsageError(f"there is a tag {name!r} already", table=self.location, todo="Delete it first")
         if outcome is PutOutcome.UNKNOWN:
             raise CommitUnknownError(
-                "the store does not say whether the tag was made", table=self.location, todo="Try again"
+                "the store does not say whether the tag was created", table=self.location, todo="Try again"
             )
-        self._tell(callbacks, lambda callback: callback.notify_creation(name, found.id))
+        self._call_tag_callbacks(callbacks, lambda callback: callback.notify_creation(name, tagged.id))
 
     def delete_tag(self, name: str) -> None:
         """Remove a tag; NotInHistoryError when there is none."""
         self._history.tag(checked_name(name, "tag"))
         callbacks = self._tag_callbacks()
         self.store.delete(tag_path(self._history.branch, name))
-        self._tell(callbacks, lambda callback: callback.notify_deletion(name))
+        self._call_tag_callbacks(callbacks, lambda callback: callback.notify_deletion(name))
 
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
-        """Figures, what readers do not see or pay for, and what holds upkeep back; only metadata is read.
+        """Report figures, what readers do not see or pay for, and what holds maintenance back. Reads only metadata.
 
         `options` are table options that a writer sets for itself, and `branch`.
         """
         table = self._on_branch(options)
         return inspect(table._history, table._options(table.table_schema, options))
 
-    def _tell(self, callbacks: Sequence[TagCallback], act: Callable[[TagCallback], None]) -> None:
-        """Call the tag callbacks, best effort; one that fails is told in the log."""
+    def _call_tag_callbacks(self, callbacks: Sequence[TagCallback], act: Callable[[TagCallback], None]) -> None:
+        """Call the tag callbacks, best effort. The log says which failed."""
         for note in call_each(callbacks, act):
             _LOG.warning("%s: %s", self.location, note)
 
@@ -245,7 +248,8 @@ class PaimonTable(Table):
         return load_callbacks(options[key], lambda name: raw.get(f"tag.callback.{name}.param".lower()), key.key)
 
     def _on_branch(self, options: Mapping[str, object]) -> PaimonTable:
-        """The table itself, or on the branch that the options of a call name. TableNotFoundError for another name."""
+        """The table, on the branch that the options of a call name. TableNotFoundError for a branch that is not
+        there."""
         parsed = opt.OPTIONS.parse(options)
         if not parsed.given(opt.BRANCH) or parsed[opt.BRANCH] == self._history.branch:
             return self

@@ -1,1 +1,1 @@
-"""Committing: messages to manifests to one snapshot, checked for conflicts, claimed by its name."""
+"""Commits: messages to manifests to one snapshot, checked for conflicts, then claimed by its name."""

@@ -1,4 +1,4 @@
-"""The callbacks that options name, and a snapshot as they see it."""
+"""Commit callbacks: those that options name, and what they get to know of a snapshot."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lakebed.kernel.options import Options
 
 
 def named_callbacks(options: Options) -> list[CommitCallback]:
-    """Those of the option commit.callbacks, each with its `commit.callback.NAME.param`."""
+    """The callbacks of the option `commit.callbacks`, each with its `commit.callback.NAME.param`."""
     raw = {key.lower(): value for key, value in options.raw.items()}
     key = opt.COMMIT_CALLBACKS
     return load_callbacks(options[key], lambda name: raw.get(f"commit.callback.{name}.param".lower()), key.key)
 
 
 def commits_after(history: History, options: Options, after: int) -> Iterator[Committed]:
-    """The snapshots after an id, oldest first; those that expired meanwhile are left out."""
+    """The snapshots after an id, oldest first, without those that have expired."""
     for snapshot_id in history.snapshot_ids():
         if snapshot_id > after:
             snapshot = history.find(snapshot_id)
@@ -34,7 +34,7 @@ def commits_after(history: History, options: Options, after: int) -> Iterator[Co
 
 
 def committed(history: History, options: Options, snapshot: Snapshot) -> Committed:
-    """What a snapshot changed."""
+    """What a snapshot changed, as callbacks see it."""
     schema = history.schema(snapshot.schema_id)
     fields = schema.project(schema.partition_keys)
     types = [field.type for field in fields]

@@ -1,7 +1,7 @@
 """The names that a commit claims: the snapshot file, put only if absent, and the two hints.
 
-Rules: Paimon's RenamingSnapshotCommit and HintFileUtils. Whoever creates `snapshot-N` has committed N; the hints are
-a help that nobody relies on, so they come after and may fail.
+Rules: Paimon's RenamingSnapshotCommit and HintFileUtils. Whoever creates `snapshot-N` has committed N. Nobody relies on
+the hints, so they are written afterwards and may fail.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def claim_snapshot(store: Store, branch: str, snapshot: Snapshot) -> PutOutcome:
 
 
 def write_hints(store: Store, branch: str, snapshot_id: int, first: bool) -> None:
-    """Write LATEST, and EARLIEST for a table's first snapshot. A failure is no failure: readers look further than the
-    hint."""
+    """Write the hint LATEST, and EARLIEST for a table's first snapshot. Errors are ignored, since readers look beyond
+    the hints."""
     folder = f"{branch_prefix(branch)}snapshot"
     with suppress(Exception):  # the commit stands
         store.write(f"{folder}/{LATEST}", str(snapshot_id).encode())
@@ -36,6 +36,6 @@ def write_hints(store: Store, branch: str, snapshot_id: int, first: bool) -> Non
 
 
 def write_earliest(store: Store, branch: str, snapshot_id: int) -> None:
-    """Write EARLIEST, a hint too."""
+    """Write the hint EARLIEST. Errors are ignored."""
     with suppress(Exception):  # as above
         store.write(f"{branch_prefix(branch)}snapshot/{EARLIEST}", str(snapshot_id).encode())

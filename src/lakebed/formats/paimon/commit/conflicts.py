@@ -59,8 +59,8 @@ def check_vectors(
     ours: Sequence[ManifestEntry],
     table: str,
 ) -> None:
-    """Raise CommitConflictError unless the deletion vectors of the buckets whose files are replaced are those that the
-    replacement was made from."""
+    """Raise CommitConflictError when a bucket whose files are replaced has deletion vectors that the replacement was
+    not made from."""
     replaced = {(entry.partition, entry.bucket) for entry in ours if entry.kind != ADD}
     known = {entry.file_name for entry in removed}
     for entry in indexes:
@@ -70,7 +70,7 @@ def check_vectors(
 
 
 def check_rows(theirs: Sequence[ManifestEntry], ours: Sequence[ManifestEntry], snapshot: int, table: str) -> None:
-    """Raise CommitConflictError when entries of another snapshot have row ids that `ours` have too."""
+    """Raise CommitConflictError when `theirs`, entries of another snapshot, have row ids that `ours` have too."""
     mine = [(entry.file.first_row_id, entry.file.row_count) for entry in ours if entry.file.first_row_id is not None]
     for entry in theirs:
         begin = entry.file.first_row_id
@@ -92,7 +92,7 @@ def _check_bucket_counts(live: Sequence[ManifestEntry], added: Sequence[Manifest
 
 
 def _check_levels(entries: Sequence[ManifestEntry], schema: TableSchema, table: str) -> None:
-    """Key ranges of one level above 0 never cross."""
+    """Raise CommitConflictError where key ranges of one level above 0 overlap."""
     types = [field.type for field in schema.project(schema.trimmed_primary_keys)]
     levels: dict[tuple[bytes, int, int], list[ManifestEntry]] = {}
     for entry in entries:

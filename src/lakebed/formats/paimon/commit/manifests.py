@@ -1,7 +1,7 @@
-"""Writing manifests: those of a commit, and the merging of old ones that every commit does a little of.
+"""Writing manifests: the new ones of a commit, and old ones that it merges.
 
-Rules: Paimon's ManifestFileMerger. Small manifests are joined until `manifest.target-file-size`; when the changed
-ones together pass `manifest.full-compaction-threshold-size`, all are rewritten without what was deleted.
+Rules: Paimon's ManifestFileMerger. Small manifests are joined up to `manifest.target-file-size`. When the changed ones
+together pass `manifest.full-compaction-threshold-size`, all are rewritten without the deleted entries.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from lakebed.formats.paimon.manifests import entries_of, merge
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 
-_BYTES_AN_ENTRY = 400
-"""A first guess; a manifest is cut where the target size would be passed by it."""
-_MOST_WAITING = 32 << 20
-"""Bytes of files that are held to be written together."""
+_ENTRY_BYTES = 400
+"""An estimate, by which entries are cut into manifests of the target size."""
+_BUFFER_BYTES = 32 << 20
+"""Files are held until they have so many bytes, to be written together."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeSettings:
-    """Sizes in bytes; see the options of these names."""
+    """When manifests are merged; sizes in bytes."""
 
     target_size: int
     merge_min_count: int
@@ -47,8 +47,10 @@ class MergeSettings:
 
 
 class ManifestWriter:
-    """Makes the metadata files of one commit attempt and remembers them, so that a lost race can be cleaned up. They
-    are written together by `flush`: each waits for its disk or its store, so they wait at the same time."""
+    """Makes the metadata files of one commit attempt, and remembers them so that a lost race can be cleaned up.
+
+    `flush` writes them together, since each write waits for its disk or its store, and so all wait at the same time.
+    """
 
     def __init__(
         self, store: Store, partition_types: Sequence[DataType], schema_id: int, settings: MergeSettings
@@ -61,55 +63,54 @@ class ManifestWriter:
         self._waiting: dict[str, bytes] = {}
 
     def flush(self) -> None:
-        """Write what was made. Nothing may name the files before."""
+        """Write the files made so far. Nothing may name them before that."""
         waiting, self._waiting = self._waiting, {}
         self._store.write_many(waiting)
 
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
-        """Write entries as manifests of about the target size."""
-        size = max(1, min(len(entries), self._settings.target_size // _BYTES_AN_ENTRY))
+        """Make manifests of about the target size."""
+        size = max(1, min(len(entries), self._settings.target_size // _ENTRY_BYTES))
         return [self._manifest(entries[start : start + size]) for start in range(0, len(entries), size)]
 
     def manifest_list(self, metas: Iterable[ManifestFileMeta]) -> tuple[str, int]:
-        """Write a manifest list: its name and size."""
+        """Make a manifest list; returns its name and size in bytes."""
         return self._put(self._lists(), manifest_list_to_bytes(metas))
 
     def index_manifest(self, entries: Sequence[IndexManifestEntry]) -> str | None:
-        """Write an index manifest: its name, None for no entries."""
+        """Make an index manifest; returns its name, None for no entries."""
         return self._put(self._indexes(), index_manifest_to_bytes(entries))[0] if entries else None
 
     def merged(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
-        """The manifests of the last snapshot as the next one shall name them."""
+        """The manifests that the next snapshot names for what the last one holds."""
         return self._rewritten(metas) or self._joined(metas)
 
     def _rewritten(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta] | None:
-        """All without what was deleted, when the changed manifests have grown past the threshold; None else."""
+        """All manifests without deleted entries, when the changed ones have passed the threshold; else None."""
         full = [meta for meta in metas if not meta.num_deleted_files and meta.file_size >= self._settings.target_size]
         changed = [meta for meta in metas if meta not in full]
         if sum(meta.file_size for meta in changed) < self._settings.full_threshold:
             return None
-        gone = {entry.identity for entry in merge(entries_of(self._store, changed)) if entry.kind != ADD}
-        untouched = [meta for meta in full if not gone or not self._names_any(meta, gone)]
-        again = [meta for meta in metas if meta not in untouched]
-        return untouched + self.manifests(
-            [entry for entry in merge(entries_of(self._store, again)) if entry.kind == ADD]
-        )
+        deleted = {entry.identity for entry in merge(entries_of(self._store, changed)) if entry.kind != ADD}
+        untouched = [meta for meta in full if not deleted or not self._names_any(meta, deleted)]
+        touched = [meta for meta in metas if meta not in untouched]
+        live = [entry for entry in merge(entries_of(self._store, touched)) if entry.kind == ADD]
+        return untouched + self.manifests(live)
 
-    def _names_any(self, meta: ManifestFileMeta, gone: set[Any]) -> bool:
-        return any(entry.identity in gone for entry in entries_of(self._store, [meta]))
+    def _names_any(self, meta: ManifestFileMeta, identities: set[Any]) -> bool:
+        return any(entry.identity in identities for entry in entries_of(self._store, [meta]))
 
     def _joined(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
-        """Small neighbours made one, where together they fill a manifest, or are many."""
-        made: list[ManifestFileMeta] = []
+        """Neighbouring small manifests as one, where they fill a manifest together, or are many."""
+        joined: list[ManifestFileMeta] = []
         waiting: list[ManifestFileMeta] = []
         for meta in metas:
             waiting.append(meta)
             if sum(item.file_size for item in waiting) >= self._settings.target_size:
-                made += self._one(waiting)
+                joined += self._as_one(waiting)
                 waiting = []
-        return made + (self._one(waiting) if len(waiting) >= self._settings.merge_min_count else waiting)
+        return joined + (self._as_one(waiting) if len(waiting) >= self._settings.merge_min_count else waiting)
 
-    def _one(self, metas: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
+    def _as_one(self, metas: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
         return metas if len(metas) == 1 else self.manifests(merge(entries_of(self._store, metas)))
 
     def _manifest(self, entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
@@ -156,6 +157,6 @@ class ManifestWriter:
         path = manifest_path(name)
         self.written.append(path)
         self._waiting[path] = data
-        if sum(map(len, self._waiting.values())) >= _MOST_WAITING:
+        if sum(map(len, self._waiting.values())) >= _BUFFER_BYTES:
             self.flush()
         return name, len(data)

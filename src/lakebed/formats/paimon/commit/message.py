@@ -1,4 +1,4 @@
-"""What one writer hands to the commit: the files of one bucket."""
+"""The commit message of a Paimon table: what one task wrote into one bucket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from lakebed.model.commit import CommitMessage
 class PaimonMessage(CommitMessage):
     """Files of one (partition, bucket). `partition` is the serialized row, `folder` the bucket's folder in the table.
 
-    The first group belongs to the APPEND snapshot, the `compact_` group to the COMPACT snapshot of the same commit.
+    Files without `compact_` in their name belong to the APPEND snapshot of the commit, the others to its COMPACT
+    snapshot.
     """
 
     partition: bytes
@@ -30,18 +31,18 @@ class PaimonMessage(CommitMessage):
     compact_new_index_files: tuple[IndexManifestEntry, ...] = ()
     compact_deleted_index_files: tuple[IndexManifestEntry, ...] = ()
     new_hashes: bytes = b""
-    """Key hashes that a dynamic bucket gained, as its index file has them; the commit adds them to that file."""
+    """Key hashes that a dynamic bucket gained, in the form of its index file. The commit adds them to that file."""
     planned_on: int | None = None
-    """Where buckets were assigned by what the table held: the snapshot of that time, 0 for none."""
+    """The snapshot that dynamic buckets were assigned on, 0 for an empty table; None in other modes."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it names no file."""
+        """Whether the message names no file."""
         return not (self.appends or self.compacts)
 
     @property
     def appends(self) -> bool:
-        """Whether it has something for the APPEND snapshot."""
+        """Whether the message has files for the APPEND snapshot."""
         return bool(
             self.new_files
             or self.deleted_files
@@ -52,7 +53,7 @@ class PaimonMessage(CommitMessage):
 
     @property
     def compacts(self) -> bool:
-        """Whether it has something for the COMPACT snapshot."""
+        """Whether the message has files for the COMPACT snapshot."""
         return bool(
             self.compact_before
             or self.compact_after
@@ -62,11 +63,11 @@ class PaimonMessage(CommitMessage):
         )
 
     def written_files(self) -> tuple[DataFileMeta, ...]:
-        """The data and changelog files that the writer made. Files that a compaction only moved to another level are
-        not among them."""
-        moved = {file.file_name for file in self.compact_before}
-        made = tuple(file for file in self.compact_after if file.file_name not in moved)
-        return (*self.new_files, *self.changelog_files, *made, *self.compact_changelog)
+        """The data and changelog files that the writer made, without files that a compaction only moved to another
+        level."""
+        before = {file.file_name for file in self.compact_before}
+        compacted = tuple(file for file in self.compact_after if file.file_name not in before)
+        return (*self.new_files, *self.changelog_files, *compacted, *self.compact_changelog)
 
     def written_index_files(self) -> tuple[IndexManifestEntry, ...]:
         """The index files that the writer made."""

@@ -1,8 +1,8 @@
 """What an overwrite replaces.
 
-Rules: Paimon's FileStoreCommitImpl.tryOverwritePartition. Dynamic (the default of partitioned tables): exactly the
-partitions that the new files lie in, and nothing when there are none. Static, which a specification asks for: every
-partition that it matches; without one the whole table.
+Rules: Paimon's FileStoreCommitImpl.tryOverwritePartition. A dynamic overwrite, the default of partitioned tables,
+replaces exactly the partitions that the new files lie in, and nothing when there are none. A static one replaces every
+partition that its specification matches; without a specification the whole table.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from lakebed.kernel.options import Options
 
 @dataclass(frozen=True, slots=True)
 class ReplacedPartitions:
-    """The partitions whose files go: `keys` (serialized rows), or all that `spec` matches (plain values by name) when
-    `keys` is None."""
+    """The partitions whose files are removed: `keys` (serialized rows), or, when that is None, all that `spec` matches
+    (plain values by column; {} matches all)."""
 
     schema: TableSchema
     keys: frozenset[bytes] | None = None
     spec: Mapping[str, Any] = field(default_factory=dict)
 
     def covers(self, partition: bytes) -> bool:
-        """Whether the files of a partition are replaced."""
+        """Whether the files of a partition are removed."""
         if self.keys is not None:
             return partition in self.keys
         if not self.spec:
@@ -45,24 +45,25 @@ class ReplacedPartitions:
 def replaced_partitions(
     messages: Sequence[PaimonMessage], schema: TableSchema, options: Options, spec: Mapping[str, Any], table: str
 ) -> ReplacedPartitions | None:
-    """What an overwrite with these messages replaces; None for nothing. UsageError for rows outside a static
-    specification."""
+    """What an overwrite with these messages replaces; None: nothing. UsageError for rows outside the partitions of a
+    static overwrite."""
     if options[opt.DYNAMIC_OVERWRITE] and schema.partition_keys and not spec:
         keys = frozenset(message.partition for message in messages if message.new_files)
         return ReplacedPartitions(schema, keys) if keys else None
-    made = ReplacedPartitions(schema, None, spec)
+    replaced = ReplacedPartitions(schema, None, spec)
     for message in messages:
-        if message.new_files and not made.covers(message.partition):
+        if message.new_files and not replaced.covers(message.partition):
             raise UsageError(
                 f"rows lie outside the partitions to overwrite, {dict(spec)}", table=table,
                 todo="Filter the rows, or overwrite more",
             )  # fmt: skip
-    return made
+    return replaced
 
 
 def partition_spec(text: str, schema: TableSchema, table: str) -> dict[str, Any]:
-    """The plain values by column of `overwrite.partition`; OptionError for another column or another type."""
-    made: dict[str, Any] = {}
+    """The plain values by column of the option `overwrite.partition`. OptionError for a column that is not a partition
+    column, or a value of another type."""
+    spec: dict[str, Any] = {}
     expected = (
         f"COLUMN=VALUE, separated by commas, of {', '.join(schema.partition_keys)}"
         if schema.partition_keys
@@ -74,7 +75,7 @@ def partition_spec(text: str, schema: TableSchema, table: str) -> dict[str, Any]
             raise OptionError.ill_typed(opt.OVERWRITE_PARTITION.key, text, expected)
         kind = arrow_type(schema.field(name).type)
         try:
-            made[name] = None if value == "null" else plain(pa.scalar(value).cast(kind))
+            spec[name] = None if value == "null" else plain(pa.scalar(value).cast(kind))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise OptionError.ill_typed(opt.OVERWRITE_PARTITION.key, text, f"a {kind} for {name}") from error
-    return made
+    return spec

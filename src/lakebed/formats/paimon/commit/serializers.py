@@ -1,8 +1,11 @@
 """Bytes of commit messages and compaction tasks, as Paimon's own jobs exchange and save them.
 
 Rules: Paimon's CommitMessageSerializer (version 10), AppendCompactTaskSerializer (version 2),
-MultiTableCompactionTaskSerializer (version 1). The version stands outside the bytes; another one than ours is
-refused, since the layouts do not fit each other. Numbers around the rows are big-endian.
+MultiTableCompactionTaskSerializer (version 1). The version stands outside the bytes; any other version is refused,
+since its layout differs. Numbers around the rows are big-endian.
+
+No write uses these yet. They are for the compaction of append tables and for streams that save messages, which come
+next.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ _LONG, _INT, _TINY = DataType("BIGINT"), DataType("INT"), DataType("TINYINT")
 _MILLIS = DataType("TIMESTAMP", precision=3)
 _BYTES = DataType("VARBINARY", length=MAX_LENGTH)
 _NESTED = _BYTES
-"""Rows and arrays inside a row lie in it as long bytes do; none is so short that it would be inlined."""
+"""Rows and arrays inside a row are stored like long bytes; none is short enough to be inlined."""
 
 _STATS_TYPES = (_BYTES, _BYTES, _NESTED)
 _FILE_TYPES = (
@@ -50,7 +53,8 @@ _NAME_TYPES = (_TEXT, _TEXT)
 
 @dataclass(frozen=True, slots=True)
 class AppendCompactTask:
-    """Files of one partition of an append table to be made one. `partition` is the serialized row."""
+    """A task that makes one file of several files in one partition of an append table. `partition` is the serialized
+    row."""
 
     partition: bytes
     compact_before: tuple[DataFileMeta, ...]
@@ -58,7 +62,7 @@ class AppendCompactTask:
 
 @dataclass(frozen=True, slots=True)
 class MultiTableCompactTask:
-    """The same, for the table `database`.`table`."""
+    """A compaction task of the table `database`.`table`."""
 
     task: AppendCompactTask
     database: str
@@ -66,7 +70,7 @@ class MultiTableCompactTask:
 
 
 def serialize_message(message: PaimonMessage) -> bytes:
-    """A commit message in version 10. What lakebed alone knows of it (folder, key hashes) is not in it."""
+    """A commit message in version 10. What only lakebed has in it (folder, key hashes) is left out."""
     out = _Writer()
     out.block(message.partition)
     out.int(message.bucket)
@@ -83,7 +87,7 @@ def serialize_message(message: PaimonMessage) -> bytes:
 
 
 def deserialize_message(version: int, data: bytes, folder: str = "") -> PaimonMessage:
-    """The message in bytes of that version; `folder` is its bucket's folder, which the bytes do not name.
+    """A commit message from bytes in version 10. `folder` is its bucket's folder, which the bytes do not name.
     UnsupportedError for another version."""
     _check(version, COMMIT_MESSAGE_VERSION, "CommitMessage", "Commit the messages with the version that wrote them")
     source = _Reader(data)
@@ -101,7 +105,7 @@ def deserialize_message(version: int, data: bytes, folder: str = "") -> PaimonMe
 
 
 def serialize_append_task(task: AppendCompactTask) -> bytes:
-    """A task in version 2."""
+    """A compaction task in version 2."""
     out = _Writer()
     out.block(task.partition)
     out.rows(task.compact_before, _file_row)
@@ -109,7 +113,7 @@ def serialize_append_task(task: AppendCompactTask) -> bytes:
 
 
 def deserialize_append_task(version: int, data: bytes) -> AppendCompactTask:
-    """The task in bytes of version 2; UnsupportedError for another version."""
+    """A compaction task from bytes in version 2. UnsupportedError for another version."""
     _check(version, APPEND_TASK_VERSION, "CompactionTask", _RESTART)
     source = _Reader(data)
     task = AppendCompactTask(source.block(), source.rows(_file_value))
@@ -118,12 +122,12 @@ def deserialize_append_task(version: int, data: bytes) -> AppendCompactTask:
 
 
 def serialize_append_tasks(tasks: Sequence[AppendCompactTask]) -> bytes:
-    """A list of tasks: their number, then one after the other."""
+    """A list of compaction tasks: their number, then one after the other."""
     return struct.pack(">i", len(tasks)) + b"".join(map(serialize_append_task, tasks))
 
 
 def deserialize_append_tasks(version: int, data: bytes) -> list[AppendCompactTask]:
-    """The tasks of a list."""
+    """A list of compaction tasks from bytes in version 2. UnsupportedError for another version."""
     _check(version, APPEND_TASK_VERSION, "CompactionTask", _RESTART)
     source = _Reader(data)
     tasks = [AppendCompactTask(source.block(), source.rows(_file_value)) for _ in range(source.int())]
@@ -132,7 +136,7 @@ def deserialize_append_tasks(version: int, data: bytes) -> list[AppendCompactTas
 
 
 def serialize_multi_table_task(task: MultiTableCompactTask) -> bytes:
-    """A task with its table, in version 1."""
+    """A compaction task with its table, in version 1."""
     out = _Writer()
     out.raw(serialize_append_task(task.task))
     out.sized(encode_row((task.database, task.table), _NAME_TYPES))
@@ -140,7 +144,7 @@ def serialize_multi_table_task(task: MultiTableCompactTask) -> bytes:
 
 
 def deserialize_multi_table_task(version: int, data: bytes) -> MultiTableCompactTask:
-    """The task in bytes of version 1; UnsupportedError for another version."""
+    """A compaction task with its table, from bytes in version 1. UnsupportedError for another version."""
     _check(version, MULTI_TABLE_TASK_VERSION, "MultiTableCompactionTask", _RESTART)
     source = _Reader(data)
     task = AppendCompactTask(source.block(), source.rows(_file_value))
@@ -189,7 +193,7 @@ class _Reader:
     def raw(self, size: int) -> bytes:
         if size < 0 or self.at + size > len(self.data):
             raise CorruptError(
-                "serialized bytes end too early", why=f"{size} bytes wanted at {self.at} of {len(self.data)}"
+                "serialized bytes end too early", why=f"{size} bytes were expected at {self.at} of {len(self.data)}"
             )
         self.at += size
         return self.data[self.at - size : self.at]
@@ -279,12 +283,14 @@ def _index_row(index: IndexManifestEntry) -> bytes:
 
 def _index_value(row: bytes, partition: bytes, bucket: int) -> IndexManifestEntry:
     kind, name, size, rows, ranges, path = decode_row(row, _INDEX_TYPES)
-    found = None
+    deletions = None
     if ranges is not None:
-        found = tuple(DeletionVectorRange(*decode_row(item, _RANGE_TYPES)) for item in decode_array(ranges, _NESTED))
+        deletions = tuple(
+            DeletionVectorRange(*decode_row(item, _RANGE_TYPES)) for item in decode_array(ranges, _NESTED)
+        )
     elif kind == DELETION_VECTORS:
-        found = ()
-    return IndexManifestEntry(ADD, partition, bucket, kind, name, size, rows, found, path)
+        deletions = ()
+    return IndexManifestEntry(ADD, partition, bucket, kind, name, size, rows, deletions, path)
 
 
 def _optional_array(values: Sequence[str] | None) -> bytes | None:
@@ -292,7 +298,7 @@ def _optional_array(values: Sequence[str] | None) -> bytes | None:
 
 
 def encode_array(values: Sequence[Any], kind: DataType) -> bytes:
-    """A BinaryArray: count, null bits in words of four bytes, elements of eight bytes, variable part; in all a
+    """A BinaryArray: count, null bits in words of four bytes, elements of eight bytes, variable part; padded to a
     multiple of eight bytes."""
     head = 4 + (len(values) + 31) // 32 * 4
     nulls = sum(1 << place for place, value in enumerate(values) if value is None)
@@ -306,8 +312,8 @@ def encode_array(values: Sequence[Any], kind: DataType) -> bytes:
         if kind.root in ("VARCHAR", "VARBINARY") and value is not None and not body[at + 7] & 0x80:
             size, offset = struct.unpack_from("<ii", body, at)
             struct.pack_into("<ii", body, at, size, offset + shift)
-    made = struct.pack("<i", len(values)) + nulls.to_bytes(head - 4, "little") + bytes(body)
-    return made + bytes(-len(made) % 8)
+    array = struct.pack("<i", len(values)) + nulls.to_bytes(head - 4, "little") + bytes(body)
+    return array + bytes(-len(array) % 8)
 
 
 def decode_array(data: bytes, kind: DataType) -> list[Any]:
@@ -315,16 +321,16 @@ def decode_array(data: bytes, kind: DataType) -> list[Any]:
     (count,) = struct.unpack_from("<i", data)
     head = 4 + (count + 31) // 32 * 4
     nulls = int.from_bytes(data[4:head], "little")
-    made: list[Any] = []
+    values: list[Any] = []
     for place in range(count):
         at = head + 8 * place
         if nulls >> place & 1:
-            made.append(None)
+            values.append(None)
         elif kind.root == "BIGINT":
-            made.append(struct.unpack_from("<q", data, at)[0])
+            values.append(struct.unpack_from("<q", data, at)[0])
         elif data[at + 7] & 0x80:
-            made.append(data[at : at + (data[at + 7] & 0x7F)])
+            values.append(data[at : at + (data[at + 7] & 0x7F)])
         else:
             size, offset = struct.unpack_from("<ii", data, at)
-            made.append(data[offset : offset + size])
-    return [item.decode() if kind.root == "VARCHAR" and isinstance(item, bytes) else item for item in made]
+            values.append(data[offset : offset + size])
+    return [item.decode() if kind.root == "VARCHAR" and isinstance(item, bytes) else item for item in values]

@@ -1,1 +1,1 @@
-"""Expiry: which snapshots go, which files only they need, and the removal of both."""
+"""Expiry: which snapshots may go, which files only they need, and the removal of both."""

@@ -1,6 +1,6 @@
-"""Rows that a write put aside and that nothing will ever take: its process died between staging and commit.
+"""Staged rows that no write will ever commit, because its process died between staging and commit.
 
-No reader sees them, for no snapshot names them. A write at work is not told from a dead one but by age.
+No reader sees them, since no snapshot names them. Only their age tells a dead write from one at work.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from lakebed.kernel.files import Store
 from lakebed.kernel.files.age import older_than
 
 ABANDONED_SECONDS = 24 * 3600
-"""Age above which staged rows belong to no write any more, as the removal of orphan files in Paimon has it."""
+"""The age from which staged rows no longer belong to a write, as in Paimon's removal of orphan files."""
 
 
 def abandoned_rows(store: Store, now: float) -> list[str]:
-    """The files of staged rows that are old enough to go at a time in seconds since 1970."""
+    """The files of staged rows that are old enough to be removed; `now` in seconds since 1970."""
     staged = [info.path for info in store.list(STAGING_FOLDER).files]
     return older_than(store, staged, now - ABANDONED_SECONDS)

@@ -1,8 +1,8 @@
-"""The expiry of snapshots: planned, written down, done.
+"""The expiry of snapshots, start to end: planned, written down, done.
 
-Rules: Paimon's ExpireSnapshotsImpl, but for the order: first a list of the files to delete is kept in the table, then
-the snapshot files go, then what they named. So no snapshot is ever there whose files are gone, and what a crash leaves
-is deleted by the next expiry, from that list.
+Rules: Paimon's ExpireSnapshotsImpl, except for the order. First a list of the files to delete is kept in the table,
+then the snapshot files are removed, then what they named. So no snapshot is ever there whose files are gone, and the
+next expiry deletes from that list what a crash left.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _JOURNALS = f"{OWN_FOLDER}/expire"
 
 @dataclass(slots=True)
 class SnapshotExpiry:
-    """Expires snapshots of one branch by its options. One object can be run again and again, and reads less then."""
+    """Expires snapshots of one branch by its options. It can run many times, and reads less after the first."""
 
     history: History
     options: Options
@@ -45,11 +45,11 @@ class SnapshotExpiry:
 
     @looks_again
     def run(self, dry_run: bool = False) -> ExpireResult:
-        """Expire what may go now. Raises UnsupportedError for a table whose changelog outlives its snapshots."""
+        """Expire the snapshots that may go now. UnsupportedError for a table whose changelog outlives its snapshots."""
         _refuse(self.history, self.options)
         store = self.history.store
         now = clock.now_ms()
-        if not dry_run and self._finds(now):  # something would go: not because our clock is ahead
+        if not dry_run and self._is_due(now):  # something would go: make sure that our clock is not just ahead
             now = int(certain_now(store, OWN_FOLDER) * 1000)
         abandoned = self._abandoned(now)
         if not dry_run:
@@ -59,8 +59,8 @@ class SnapshotExpiry:
         if retention is None or retention.end <= retention.earliest:
             holds = tuple(hold.skipped for hold in retention.holds) if retention else ()
             return ExpireResult((), finished, holds, dry_run)
-        found = [self.history.find(number) for number in range(retention.earliest, retention.end)]
-        expiring = [snapshot for snapshot in found if snapshot is not None]
+        snapshots = [self.history.find(number) for number in range(retention.earliest, retention.end)]
+        expiring = [snapshot for snapshot in snapshots if snapshot is not None]
         paths = UnusedFiles(self.history, self.options).of(expiring, self._oldest_kept(retention))
         names = [snapshot_path(self.history.branch, snapshot.id) for snapshot in expiring]
         tagged, notes = self._kept_tags(retention), tuple[str, ...]()
@@ -80,14 +80,14 @@ class SnapshotExpiry:
         return ExpireResult(expired, (*finished, *paths, *names), tuple(kept), dry_run, notes)
 
     def _oldest_kept(self, retention: Retention) -> Snapshot:
-        """DataCleanedError when another expiry was faster."""
-        found = self.history.find(retention.end)
-        if found is None:
+        """The oldest snapshot that stays. DataCleanedError when another expiry was faster."""
+        snapshot = self.history.find(retention.end)
+        if snapshot is None:
             raise DataCleanedError(
                 f"snapshot {retention.end} has expired", table=self.history.store.location, instant=str(retention.end),
                 why="another expiry is at work", todo="Nothing is lost. Expire again",
             )  # fmt: skip
-        return found
+        return snapshot
 
     def _plan(self, now: int) -> Retention | None:
         if self._planner is None:
@@ -95,27 +95,28 @@ class SnapshotExpiry:
         return self._planner.plan(now)
 
     def _abandoned(self, now: int) -> tuple[str, ...]:
+        """Staged rows and consumer files that are old enough to be removed."""
         store = self.history.store
         return (*abandoned_rows(store, now / 1000), *stale_consumers(self.history, self.options, now))
 
-    def _finds(self, now: int) -> bool:
+    def _is_due(self, now: int) -> bool:
         """Whether anything is old enough to go at a time in milliseconds since 1970."""
         retention = self._plan(now)
         return bool(self._abandoned(now)) or (retention is not None and retention.end > retention.earliest)
 
     def run_if_due(self) -> None:
-        """Expire after a commit, if a cheap look says that a plan may find something."""
+        """Expire after a commit, where the snapshot ids show that a plan may find something."""
         latest, earliest = self.history.latest_id(), self.history.earliest_id()
         if latest is not None and earliest is not None and latest - earliest >= self.options[opt.SNAPSHOTS_MIN]:
             self.run()
 
     def _finish_interrupted(self) -> tuple[str, ...]:
-        """Delete what expiries that died half way had still to delete, unless something needs it again."""
+        """Delete what expiries that died half way had left to delete, unless something needs it again."""
         store = self.history.store
         journals = interrupted_expiries(store)
         if not journals:
             return ()
-        done: list[str] = []
+        deleted: list[str] = []
         for journal in journals:
             with suppress(FileNotFoundError, ValueError):  # another expiry finished it, or it was never written whole
                 listed = json.loads(store.read(journal))
@@ -123,11 +124,12 @@ class SnapshotExpiry:
                 needed = set(UnusedFiles(self.history, self.options).all_needed())
                 paths = [path for path in listed["files"] if path not in needed and store.exists(path)]
                 store.delete_many(paths)
-                done += paths
+                deleted += paths
             store.delete(journal)
-        return tuple(done)
+        return tuple(deleted)
 
     def _kept_tags(self, retention: Retention) -> Sequence[Skipped]:
+        """The expiring snapshots whose files stay because a tag names them."""
         tagged = [(name, self.history.tag(name).id) for name in self.history.tags()]
         return [
             Skipped(f"files of snapshot {number}", f"tag {name!r} names it")
@@ -137,7 +139,7 @@ class SnapshotExpiry:
 
 
 def interrupted_expiries(store: Store) -> list[str]:
-    """The lists of expiries that died half way, or are at work."""
+    """The paths of the file lists of expiries that died half way or are at work."""
     return [info.path for info in store.list(_JOURNALS).files]
 
 
@@ -147,6 +149,6 @@ def _refuse(history: History, options: Options) -> None:
         if options.given(key):
             raise UnsupportedError(
                 f"lakebed does not expire snapshots of a table with {key.key}", table=history.store.location,
-                why="its changelog shall outlive its snapshots, and lakebed does not keep it apart from them",
-                todo="Expire with Paimon's own engine, or take the option out",
+                why="its changelog shall outlive its snapshots, and lakebed cannot keep the one without the others",
+                todo="Expire with Paimon's own engine, or remove the option",
             )  # fmt: skip

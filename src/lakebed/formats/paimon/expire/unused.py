@@ -1,8 +1,8 @@
 """The files that only expiring snapshots need.
 
 Rules: Paimon's SnapshotDeletion and ExpireSnapshotsImpl.expireUntil. A data file is needed until the snapshot that
-deletes it is the oldest one; tags need the files of their snapshot, and so do branches, which share data and manifests
-with the main branch.
+deletes it is the oldest one. Tags need the files of their snapshot. So do branches, which share data and manifests with
+the main branch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lakebed.kernel.options import Options
 
 @dataclass(slots=True)
 class UnusedFiles:
-    """Finds, for expiring snapshots of one branch, the files to delete."""
+    """Finds the files that can be deleted with expiring snapshots of one branch."""
 
     history: History
     options: Options
@@ -53,17 +53,17 @@ class UnusedFiles:
 
     def _holders(self, oldest_kept: Snapshot) -> list[Snapshot]:
         """The snapshots whose files stay: the oldest one kept, those of tags, and all of other branches."""
-        mine = [self.history.tag(name) for name in self.history.tags()]
-        return [oldest_kept, *mine, *self._of_other_branches()]
+        tagged = [self.history.tag(name) for name in self.history.tags()]
+        return [oldest_kept, *tagged, *self._of_other_branches()]
 
     def all_needed(self) -> Iterator[str]:
-        """Every file that a snapshot of any branch needs, or a tag."""
-        mine = self.history.snapshots()
+        """Every file that a snapshot of any branch or a tag needs."""
+        own = self.history.snapshots()
         tagged = [self.history.tag(name) for name in self.history.tags()]
-        for snapshot in (*mine, *tagged, *self._of_other_branches()):
+        for snapshot in (*own, *tagged, *self._of_other_branches()):
             yield from self._metadata(snapshot)
             yield from self._live(snapshot)
-        for snapshot in mine:
+        for snapshot in own:
             yield from self._changelog_files(snapshot)
 
     def _of_other_branches(self) -> Iterator[Snapshot]:
@@ -74,11 +74,11 @@ class UnusedFiles:
                 yield from map(other.tag, other.tags())
 
     def _deleted_by(self, snapshot: Snapshot) -> list[str]:
-        """The files that a snapshot deleted; one that only changed its level is not among them."""
+        """The files that a snapshot deleted, without those that only changed their level."""
         entries = self._entries(snapshot.delta_manifest_list)
         added = {entry.file.file_name for entry in entries if entry.kind == ADD}
-        gone = [entry for entry in entries if entry.kind != ADD and entry.file.file_name not in added]
-        return [path for entry in gone for path in self._paths(entry)]
+        deleted = [entry for entry in entries if entry.kind != ADD and entry.file.file_name not in added]
+        return [path for entry in deleted for path in self._paths(entry)]
 
     def _changelog_files(self, snapshot: Snapshot) -> list[str]:
         if snapshot.changelog_manifest_list is None:
@@ -89,7 +89,7 @@ class UnusedFiles:
         return [path for entry in live_files(self.history.store, snapshot) for path in self._paths(entry)]
 
     def _metadata(self, snapshot: Snapshot) -> Iterator[str]:
-        """The files beside data that a snapshot names, those inside before those that name them."""
+        """The metadata files that a snapshot names, each before the file that names it."""
         with suppress(DataCleanedError):  # a list that is gone names nothing any more
             for entry in index_files(self.history.store, snapshot):
                 yield index_path(entry.file_name)

@@ -29,11 +29,6 @@ class Aggregation:
     aggregates: tuple[Aggregate, ...]
     remove_on_delete: bool
 
-    @property
-    def picks(self) -> bool:
-        """A result is made of many rows."""
-        return False
-
     @classmethod
     def of(cls, schema: TableSchema, options: Options) -> Aggregation:
         """The engine of a table; key columns stay, sequence fields take the last value."""

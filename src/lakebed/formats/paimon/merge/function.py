@@ -29,11 +29,6 @@ from lakebed.model.rowkind import RowKind
 class MergeFunction(Protocol):
     """One merge engine with its settings. Picklable."""
 
-    @property
-    def picks(self) -> bool:
-        """Whether the result of a key is one of its rows, unchanged."""
-        ...
-
     def needs(self, columns: set[str]) -> set[str]:
         """The columns that must be there to merge `columns`."""
         ...
@@ -46,8 +41,6 @@ class MergeFunction(Protocol):
 class Deduplicate:
     """The last row of a key."""
 
-    picks = True
-
     def needs(self, columns: set[str]) -> set[str]:
         """Nothing more."""
         return columns
@@ -59,8 +52,6 @@ class Deduplicate:
 
 class FirstRow:
     """The first row of a key; it has no way to take one back."""
-
-    picks = True
 
     def needs(self, columns: set[str]) -> set[str]:
         """Nothing more."""
@@ -86,11 +77,6 @@ class Reduced:
     """
 
     engine: Aggregation | PartialUpdate
-
-    @property
-    def picks(self) -> bool:
-        """A result is made of many rows."""
-        return False
 
     def needs(self, columns: set[str]) -> set[str]:
         """What the engine needs."""

@@ -49,11 +49,6 @@ class PartialUpdate:
     groups: tuple[SequenceGroup, ...]
     remove_on_delete: bool
 
-    @property
-    def picks(self) -> bool:
-        """A result is made of many rows."""
-        return False
-
     @classmethod
     def of(cls, schema: TableSchema, options: Options) -> PartialUpdate:
         """The engine of a table. OptionError and UsageError for options that do not go together, UnsupportedError for

@@ -1,1 +1,1 @@
-"""Rewrite of a Paimon table's files: rows of postponed buckets get real ones."""
+"""Rewrites of a Paimon table's files. Today: rows of postponed buckets move into real buckets."""

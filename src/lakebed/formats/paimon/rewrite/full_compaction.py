@@ -1,8 +1,8 @@
-"""Buckets lifted whole to the highest level: for tables whose batch reads leave level 0 out.
+"""Full compaction of buckets, for tables whose batch reads leave level 0 out.
 
 Rules: Paimon's MergeTreeCompactManager for such tables (lookup of first-row, deletion vectors), whose compactions take
-level 0 up. Here a bucket that gains rows is merged whole: its files, with their deletion vectors, and the new rows
-become files of the highest level, which hold each key once and no deletes.
+level 0 to higher levels. Here a bucket that gains rows is compacted fully: its files, with their deletion vectors, and
+the new rows become files of the highest level, which hold each key once and no deletes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from lakebed.kernel.options import Options
 
 @dataclass(frozen=True, slots=True)
 class FullCompaction:
-    """Lifts buckets of one table, as of the snapshot of a plan."""
+    """Compacts buckets of one table fully, as of the snapshot of a plan."""
 
     history: History
     target: TaskTarget
 
-    def lifted(self, written: PaimonMessage) -> PaimonMessage:
-        """The whole bucket of newly written level-0 files, as a compaction; those files are removed again."""
+    def __call__(self, written: PaimonMessage) -> PaimonMessage:
+        """Compact the bucket of newly written level-0 files; those files are removed again."""
         store, schema = self.history.store, self.target.schema
         snapshot = self.target.state.snapshot
         planned = self.history.snapshot(snapshot) if snapshot else None
@@ -50,10 +50,10 @@ class FullCompaction:
             written.folder, sum(file.file_size for file in files), *place, written.folder, files, deletions
         )
         reader = BucketReader(self.history, schema, self.target.options.table, schema.names, schema.names, None)
-        made = self._written(reader, split)
+        compacted = self._written(reader, split)
         store.delete_many([f"{written.folder}/{file.file_name}" for file in written.new_files])
         return PaimonMessage(
-            *place, written.total_buckets, written.folder, compact_before=tuple(old), compact_after=made,
+            *place, written.total_buckets, written.folder, compact_before=tuple(old), compact_after=compacted,
             compact_deleted_index_files=tuple(vectors),
         )  # fmt: skip
 

@@ -1,9 +1,9 @@
-"""The compaction of postponed buckets: their rows go into real buckets, and so become visible, in one COMPACT commit.
+"""The compaction of postponed buckets: one COMPACT commit moves their rows into real buckets, where they are visible.
 
 Rules: Paimon's Flink CompactAction for bucket=-2 and RewritePostponeBucketCommittableOperator. A partition keeps the
 number of buckets that it has; a new one gets `postpone.default-bucket-num`. Files are replayed in the order of their
-creation, so that the newest row of a key wins whichever writer it came from. Tables whose batch reads leave level 0
-out get whole buckets of the highest level.
+creation, so that the newest row of a key wins, whichever writer it came from. In tables whose batch reads leave level 0
+out, buckets are compacted fully.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ from lakebed.model.upkeep import RewriteResult
 
 @dataclass(frozen=True, slots=True)
 class PostponedPartition:
-    """One task: the postponed files of a partition, oldest first. `folder` is the partition's, with its slash."""
+    """The input of one task: the postponed files of a partition, oldest first, and its number of real `buckets`.
+    `folder` is the partition's folder, with a slash at its end."""
 
     partition: bytes
     folder: str
@@ -58,7 +59,7 @@ class PostponedPartition:
 
 @dataclass(frozen=True, slots=True)
 class PostponeRewrite:
-    """The plan of one compaction, and its commit."""
+    """The plan of one compaction of postponed buckets, and its run."""
 
     history: History
     target: TaskTarget
@@ -66,15 +67,16 @@ class PostponeRewrite:
 
     @classmethod
     def plan(cls, history: History, schema: TableSchema, options: Options, where: Where) -> PostponeRewrite:
-        """What lies in postponed buckets now. `where` may name partition columns only.
+        """Plan what lies in postponed buckets now. `where` may name partition columns only.
 
-        Raises UsageError for another column, UnsupportedError for a table whose changelog it would have to write.
+        Raises UsageError for another column, UnsupportedError for a table whose changelog the compaction would have to
+        write.
         """
         table = history.store.location
         refuse_unserved(schema, options, Use.WRITE, table)
         if skips_level_0(schema, options) and options[opt.CHANGELOG_PRODUCER] in ("lookup", "full-compaction"):
             raise UnsupportedError(
-                f"lakebed does not compact postponed buckets of such tables with changelog-producer "
+                f"lakebed cannot compact postponed buckets of this kind of table with changelog-producer "
                 f"{options[opt.CHANGELOG_PRODUCER]}",
                 table=table,
                 why="the compaction that makes their rows visible would have to write the changelog",
@@ -95,21 +97,22 @@ class PostponeRewrite:
         )
 
     def run(self, dry_run: bool, engine: Engine | None) -> RewriteResult:
-        """Write and commit. Raises CommitConflictError when another compaction was faster; nothing is left then."""
+        """Write and commit; `engine` None: in threads. CommitConflictError when another compaction was faster; nothing
+        is left behind then."""
         before = [file for partition in self.partitions for file in partition.files]
         size = sum(file.file_size for file in before)
         if dry_run or not before:
             after = sum(partition.buckets for partition in self.partitions)
             return RewriteResult(len(before), after, size, size, len(self.partitions), dry_run=dry_run)
         messages: list[PaimonMessage] = []
-        for partition, made in zip(
+        for partition, compacted in zip(
             self.partitions, (engine or LocalEngine()).map(self.compact, self.partitions), strict=True
         ):
             folder = bucket_folder(partition.folder, POSTPONE_BUCKET)
-            gone = PaimonMessage(
+            removed = PaimonMessage(
                 partition.partition, POSTPONE_BUCKET, POSTPONE_BUCKET, folder, compact_before=partition.files
             )
-            messages += [*made, gone]
+            messages += [*compacted, removed]
         options = self.target.options.table
         commit_options = CommitOptions(self.target.commit_user, callbacks=tuple(named_callbacks(options)))
         committer = Committer(self.history, self.target.schema, options, commit_options)
@@ -124,7 +127,7 @@ class PostponeRewrite:
         )  # fmt: skip
 
     def compact(self, partition: PostponedPartition) -> tuple[PaimonMessage, ...]:
-        """One task: replay the files of a partition into its real buckets."""
+        """The work of one task: replay the files of a partition into its real buckets."""
         target = self.target
         writer = PaimonTaskWriter(target, DirectAssigner(target.router))
         folder = bucket_folder(partition.folder, POSTPONE_BUCKET)
@@ -138,17 +141,17 @@ class PostponeRewrite:
                     kinds = batch.column(0).to_numpy()
                     rows = pa.Table.from_batches([batch.select(whole.names)])
                     writer.hold(rows.cast(whole), kinds if kinds.any() else None)
-            made = writer.finish()
+            messages = writer.finish()
         except BaseException:
             writer.abort()
             raise
         if not skips_level_0(target.schema, target.options.table):
-            return tuple(map(_as_compacted, made))
-        return tuple(map(FullCompaction(self.history, target).lifted, made))
+            return tuple(map(_as_compacted, messages))
+        return tuple(map(FullCompaction(self.history, target), messages))
 
 
 def _as_compacted(message: PaimonMessage) -> PaimonMessage:
-    """What a writer wrote anew, as the result of a compaction."""
+    """What a writer wrote, as the result of a compaction."""
     files, changes = message.new_files, message.changelog_files
     return replace(message, new_files=(), changelog_files=(), compact_after=files, compact_changelog=changes)
 
