@@ -20,6 +20,11 @@ Objects: TypeAlias = npt.NDArray[np.object_]
 AnyArray: TypeAlias = npt.NDArray[Any]
 
 
+def whole_columns(table: pa.Table) -> dict[str, pa.Array]:
+    """The columns of a table by name, each as one array."""
+    return {name: one_chunk(table[name]) for name in table.column_names}
+
+
 def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """A column as one array. It is copied only when it has several chunks."""
     if isinstance(column, pa.Array):

@@ -54,16 +54,24 @@ def mark_for(fields: Sequence[Any], preferred: Sequence[int]) -> Mark | None:
 def _bearing(kind: Any) -> tuple[bytes, str] | None:
     """The branch of a union and the plain type of a field that can bear the value."""
     if isinstance(kind, list):
-        found = [(avro_long(n), one) for n, one in enumerate(kind) if one in ("long", "string", "bytes")]
+        found = [(_branch(n), one) for n, one in enumerate(kind) if one in ("long", "string", "bytes")]
         return found[0] if len(found) == 1 and len(kind) == 2 and "null" in kind else None
     return (b"", kind) if kind in ("long", "string", "bytes") else None
+
+
+_FIRST_BRANCHES = tuple(avro_long(number) for number in range(8))
+
+
+def _branch(number: int) -> bytes:
+    """The number of a union's branch; nearly every union has few."""
+    return _FIRST_BRANCHES[number] if number < len(_FIRST_BRANCHES) else avro_long(number)
 
 
 def _least(kind: Any, named: dict[str, Any]) -> bytes:
     """The shortest value of a type."""
     if isinstance(kind, list):
         branch = kind.index("null") if "null" in kind else 0
-        return avro_long(branch) + _least(kind[branch], named)
+        return _branch(branch) + _least(kind[branch], named)
     if isinstance(kind, str):
         return _LEAST[kind] if kind in _LEAST else _least(named[kind], named)
     return _least_complex(kind, named)

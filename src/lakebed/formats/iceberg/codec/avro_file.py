@@ -48,8 +48,19 @@ def decode_columns(
         return {id: pa.chunked_array([batch.column(n) for batch in batches]) for n, id in enumerate(chosen)}
 
 
-def cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """A decoded column in its type; an array of key-value records becomes a map, whose layout is the same."""
+def cast_columns(
+    columns: Mapping[int, pa.ChunkedArray], kinds: Mapping[str, tuple[int, pa.DataType]], rows: int
+) -> dict[str, pa.ChunkedArray]:
+    """Decoded columns by name, each in its type; a column that no file has is null. `kinds` has the field id and the
+    type of each name."""
+    return {
+        name: _cast(columns[id], kind) if id in columns else pa.chunked_array([pa.nulls(rows, kind)])
+        for name, (id, kind) in kinds.items()
+    }
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """An array of key-value records becomes a map, whose layout is the same."""
     if column.type == kind:
         return column
     if not pa.types.is_map(kind):

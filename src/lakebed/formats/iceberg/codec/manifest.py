@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 
 from lakebed.errors import CorruptError
-from lakebed.formats.iceberg.codec.avro_file import cast_column, decode_columns, open_container
+from lakebed.formats.iceberg.codec.avro_file import cast_columns, decode_columns, open_container
 from lakebed.formats.iceberg.codec.encryption import encrypted
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.partition_type import partition_structs
@@ -144,10 +144,7 @@ def _decoded(
         ids |= {field.field_id for field in spec.fields}
     rows = sum(container.rows for container in containers)
     found = decode_columns(containers, ids, file, scratch)
-    columns: dict[str, pa.ChunkedArray] = {}
-    for name in names & _FIELDS.keys():
-        id, kind = _FIELDS[name]
-        columns[name] = cast_column(found[id], kind) if id in found else pa.chunked_array([pa.nulls(rows, kind)])
+    columns = cast_columns(found, {name: _FIELDS[name] for name in names & _FIELDS.keys()}, rows)
     if "partition" in names:
         columns["partition"] = partition_structs(found, spec, schema.field("partition").type, rows)
     return columns

@@ -39,6 +39,12 @@ class ManifestField:
         return pa.field(self.name, partition if self.name == "partition" else self.kind, self.nullable)
 
 
+def arrow_fields(version: int, partition: pa.StructType) -> tuple[list[pa.Field], list[pa.Field]]:
+    """The Arrow fields of an entry in a format version: its own, and those of its data file."""
+    fields = [(field, field.arrow(partition)) for field in entry_fields(version)]
+    return [arrow for field, arrow in fields if not field.in_file], [arrow for field, arrow in fields if field.in_file]
+
+
 def _pairs(key: int, value: int, kind: str) -> Any:
     fields = [{"name": "key", "type": "int", "field-id": key}, {"name": "value", "type": kind, "field-id": value}]
     items = {"type": "record", "name": f"k{key}_v{value}", "fields": fields}

@@ -23,15 +23,15 @@ from pyiceberg.partitioning import PartitionSpec
 from lakebed.formats.iceberg.codec.manifest import ADDED, DELETED, EXISTING
 from lakebed.formats.iceberg.codec.manifest_fields import (
     ManifestField,
+    arrow_fields,
     entry_avro_schema,
-    entry_fields,
     list_fields,
     physical_type,
 )
 from lakebed.formats.iceberg.codec.manifest_list import FieldSummary, ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import partition_types
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import whole_columns
 from lakebed.kernel.avro.container import avro_long, header
 from lakebed.kernel.avro.encode import encoded
 from lakebed.kernel.engine import LocalEngine
@@ -56,7 +56,7 @@ class ManifestEncoder:
         self._snapshot_id = snapshot_id
         self._types = partition_types(metadata, spec)
         self._partition = pa.struct([pa.field(n, physical_type(t)) for n, t in self._types])
-        self._fields = entry_fields(self._version)
+        self._arrow = arrow_fields(self._version, self._partition)
         self._header = {
             "schema": json.dumps(metadata.schema_documents[metadata.current_schema_id]).encode(),
             "partition-spec": json.dumps([f.model_dump(by_alias=True, mode="json") for f in spec.fields]).encode(),
@@ -114,14 +114,12 @@ class ManifestEncoder:
 
     def _encoded(self, entries: pa.Table) -> bytes:
         rows = len(entries)
-        part = entries.combine_chunks()
-        columns: dict[str, pa.Array] = {name: one_chunk(part[name]) for name in part.column_names}
+        columns = whole_columns(entries)
         columns["partition"] = _physical_partition(columns["partition"], self._types, self._partition, rows)
         columns["block_size_in_bytes"] = pa.array(np.full(rows, 64 << 20, np.int64))
-        inner = [f.arrow(self._partition) for f in self._fields if f.in_file]
+        outer, inner = self._arrow
         arrays = [_as(columns.get(f.name), f, rows) for f in inner]
         data_file = pa.StructArray.from_arrays(arrays, fields=inner)
-        outer = [f.arrow(self._partition) for f in self._fields if not f.in_file]
         batch = pa.RecordBatch.from_arrays(
             [*(_as(columns.get(f.name), f, rows) for f in outer), data_file],
             schema=pa.schema([*outer, pa.field("data_file", data_file.type, nullable=False)]),
