@@ -21,8 +21,8 @@ from lakebed.formats.paimon.inspect import inspect
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.read.appended import names_a_range, plan_appended
-from lakebed.formats.paimon.read.plan import plan_snapshot
-from lakebed.formats.paimon.read.task import PaimonSplit
+from lakebed.formats.paimon.read.plan import ReadRequest, plan_snapshot
+from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.read.travel import travel_keys, travelled
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.snapshot import History, instant_of
@@ -124,18 +124,13 @@ class PaimonTable(Table):
                 raise UsageError("options name a range, and as_of a snapshot", table=self.location, todo="Give one")
             whole = arrow_schema(schema.fields)
             names = project(columns, whole, table=self.location)
-            return plan_appended(self._history, schema, options, names, parse_where(where, whole))
+            return plan_appended(ReadRequest(self._history, schema, options, tuple(names), parse_where(where, whole)))
         snapshot, schema = self._at(as_of, options)
         options = self._options(schema)
         whole = arrow_schema(schema.fields)
-        return plan_snapshot(
-            self._history,
-            snapshot,
-            schema,
-            options,
-            project(columns, whole, table=self.location),
-            parse_where(where, whole),
-        )
+        names = project(columns, whole, table=self.location)
+        request = ReadRequest(self._history, schema, options, tuple(names), parse_where(where, whole))
+        return plan_snapshot(request, snapshot)
 
     def sink(
         self, mode: Mode = Mode.APPEND, commit_user: str | None = None, callbacks: Sequence[Any] = (),

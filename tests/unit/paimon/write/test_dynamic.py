@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import lakebed
 from lakebed.errors import CommitConflictError
 from lakebed.formats.paimon.manifests import live_files
-from lakebed.formats.paimon.read.plan import plan_snapshot
+from lakebed.formats.paimon.read.plan import ReadRequest, plan_snapshot
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.table import PaimonTable
 from lakebed.formats.paimon.write.hash_dynamic import DynamicSettings, PartitionIndex
@@ -29,15 +29,8 @@ def buckets(table: lakebed.Table) -> dict[Any, int]:
     """The bucket of each live key, level 0 included; a key in two buckets fails."""
     schema = table.table_schema  # type: ignore[attr-defined]
     history = History(table.store)
-    plan = plan_snapshot(
-        history,
-        history.latest(),
-        schema,
-        table._options(schema),
-        schema.names,
-        None,
-        level_0=True,  # type: ignore[attr-defined]
-    )
+    request = ReadRequest(history, schema, table._options(schema), schema.names)  # type: ignore[attr-defined]
+    plan = plan_snapshot(request, history.latest(), level_0=True)
     found: dict[Any, int] = {}
     for split in plan.splits:
         for batch in plan.read(split):

@@ -14,8 +14,8 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND
 from lakebed.formats.paimon.merge.aggregates import Aggregate
+from lakebed.formats.paimon.merge.options import aggregate_of
 from lakebed.formats.paimon.merge.ordering import Runs
-from lakebed.formats.paimon.merge.settings import aggregate_of
 from lakebed.formats.paimon.options import split_names
 from lakebed.kernel.arrays import Int8s, Int64s
 from lakebed.kernel.options import Options

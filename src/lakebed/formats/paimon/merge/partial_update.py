@@ -22,8 +22,8 @@ from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND
 from lakebed.formats.paimon.merge.aggregates import Aggregate, last_valid, take_or_null
 from lakebed.formats.paimon.merge.aggregation import after_deletes, rows_after
 from lakebed.formats.paimon.merge.nested import codes
+from lakebed.formats.paimon.merge.options import aggregate_of, sequence_groups
 from lakebed.formats.paimon.merge.ordering import Runs, sort_order
-from lakebed.formats.paimon.merge.settings import aggregate_of, sequence_groups
 from lakebed.formats.paimon.options import split_names
 from lakebed.kernel.arrays import Bools, Int8s, Int64s
 from lakebed.kernel.options import Options

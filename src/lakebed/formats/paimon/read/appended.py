@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow.compute as pc
-
 from lakebed.errors import CorruptError, NotInHistoryError, OptionError, UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
-from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.manifests import entries_of, manifest_metas
-from lakebed.formats.paimon.read.plan import plan_files
-from lakebed.formats.paimon.read.task import PaimonSplit
+from lakebed.formats.paimon.read.plan import ReadRequest, plan_files
+from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.read.travel import travel_keys
 from lakebed.formats.paimon.snapshot import History, milliseconds
 from lakebed.formats.paimon.unserved import Use
@@ -34,15 +31,13 @@ def names_a_range(options: Options) -> bool:
     return any(options[option] for option in _RANGES) or options[opt.SCAN_MODE] == "incremental"
 
 
-def plan_appended(
-    history: History, schema: TableSchema, options: Options, columns: Sequence[str], predicate: pc.Expression | None
-) -> ReadPlan[PaimonSplit]:
-    """The rows that the options ask for.
+def plan_appended(request: ReadRequest) -> ReadPlan[PaimonSplit]:
+    """Plan a read of the range that the request's options name.
 
-    Raises OptionError for options that contradict each other, NotInHistoryError for snapshots that are not there,
-    UnsupportedError for tables with a primary key and for ranges that are no appends.
+    Raises OptionError for options that contradict each other, NotInHistoryError for snapshots that are not in the
+    history, UnsupportedError for tables with a primary key and for ranges of other kinds than appends.
     """
-    table = history.store.location
+    history, schema, options, table = request.history, request.schema, request.options, request.table
     refuse_unserved(schema, options, Use.READ, table)
     key = _checked(options)
     if schema.primary_keys:
@@ -63,7 +58,7 @@ def plan_appended(
     else:
         after, until = _of_times(history, options[opt.INCREMENTAL_BETWEEN_TIMESTAMP], ids, table)
     entries = [entry for number in range(after + 1, until + 1) for entry in _appended(history, number, table)]
-    return plan_files(history, entries, {}, schema, options, columns, predicate)
+    return plan_files(request, entries)
 
 
 def _checked(options: Options) -> str:

@@ -1,8 +1,9 @@
-"""The plan of a read: which files of which snapshot, one split a bucket."""
+"""The plan of a read: the visible files of a snapshot that may hold matching rows, as one split per bucket."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
@@ -19,7 +20,8 @@ from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.keys import check_keys
 from lakebed.formats.paimon.read.pruning import kept_entries
-from lakebed.formats.paimon.read.task import BucketReader, DeletionFile, PaimonSplit
+from lakebed.formats.paimon.read.split import DeletionFile, PaimonSplit
+from lakebed.formats.paimon.read.task import BucketReader
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel.options import Options
@@ -27,79 +29,103 @@ from lakebed.kernel.predicates.where import columns_of
 from lakebed.verbs.read import ReadPlan
 
 
-def plan_snapshot(
-    history: History, snapshot: Snapshot | None, schema: TableSchema, options: Options,
-    columns: Sequence[str], predicate: pc.Expression | None, level_0: bool = False, use: Use = Use.READ,
-) -> ReadPlan[PaimonSplit]:  # fmt: skip
-    """The rows of a snapshot (None: of an empty table) in the columns given, of those that the predicate keeps.
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What a read asks of a table: `columns`, and the rows that `predicate` keeps.
 
-    `level_0` also reads what waits in level 0 for a compaction that makes it visible; `use` is what the rows are for.
+    `schema` is the schema that rows are read in, and `options` are those that hold for the call. `predicate` may name
+    any column of the schema.
     """
-    refuse_unserved(schema, options, use, history.store.location)
+
+    history: History
+    schema: TableSchema
+    options: Options
+    columns: tuple[str, ...]
+    predicate: pc.Expression | None = None
+
+    @property
+    def table(self) -> str:
+        """The location of the table, for errors."""
+        return self.history.store.location
+
+
+def plan_snapshot(
+    request: ReadRequest, snapshot: Snapshot | None, level_0: bool = False, use: Use = Use.READ
+) -> ReadPlan[PaimonSplit]:
+    """Plan a read of a snapshot. None is an empty table.
+
+    With `level_0` the read includes the files of level 0 that stay invisible until a compaction. `use` says what the
+    rows are for. Raises UnsupportedError for what lakebed does not serve in that use.
+    """
+    history, schema, options = request.history, request.schema, request.options
+    refuse_unserved(schema, options, use, request.table)
     if schema.primary_keys:
         merge_function(schema, options)
-    live = [entry for entry in live_files(history.store, snapshot) if entry.bucket != POSTPONE_BUCKET]
-    check_keys(history, schema, live)
+    entries = [entry for entry in live_files(history.store, snapshot) if entry.bucket != POSTPONE_BUCKET]
+    check_keys(history, schema, entries)
     if not (level_0 or shows_level_0(options)):
-        live = _visible(live, history, schema, options)
-    deletions = deletion_files(index_files(history.store, snapshot))
-    return plan_files(history, live, deletions, schema, options, columns, predicate)
+        entries = _visible(entries, history, schema, options)
+    return plan_files(request, entries, deletion_files(index_files(history.store, snapshot)))
 
 
 def plan_files(
-    history: History, live: Sequence[ManifestEntry], deletions: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]],
-    schema: TableSchema, options: Options, columns: Sequence[str], predicate: pc.Expression | None,
+    request: ReadRequest, entries: Sequence[ManifestEntry],
+    deletions: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]] = {},
 ) -> ReadPlan[PaimonSplit]:  # fmt: skip
-    """The rows of files, without those that their deletion vectors mark."""
-    whole = arrow_schema(schema.fields)
-    used = {*columns, *columns_of(predicate, whole)}
+    """Plan a read of data files, one split per bucket, without the rows that deletion vectors delete.
+
+    `deletions` has the vectors by partition and bucket, then by data file name.
+    """
+    history, schema, options, predicate = request.history, request.schema, request.options, request.predicate
+    used = {*request.columns, *columns_of(predicate, arrow_schema(schema.fields))}
     needed = tuple(name for name in schema.names if name in used or (not used and name == schema.names[0]))
     folders = PartitionFolders.of(history.store, schema, options)
-    splits = _splits(kept_entries(live, predicate, schema), deletions, folders, skips_level_0(schema, options))
-    reader = BucketReader(history, schema, options, tuple(columns), needed, predicate)
-    return ReadPlan(arrow_schema(schema.project(tuple(columns))), splits, reader)
+    splits = _splits(kept_entries(entries, predicate, schema), deletions, folders, skips_level_0(schema, options))
+    reader = BucketReader(history, schema, options, request.columns, needed, predicate)
+    return ReadPlan(arrow_schema(schema.project(request.columns)), splits, reader)
 
 
 def _visible(
     entries: Sequence[ManifestEntry], history: History, schema: TableSchema, options: Options
 ) -> list[ManifestEntry]:
-    """The files that a batch read sees: no postponed ones, and where level 0 waits for its compaction, none of level 0.
+    """The files that a batch read sees. Where only a compaction makes level 0 visible, its files are left out.
 
-    Level-0 files from before deletion vectors were switched on are not marked by any vector, so they are read, and
-    merged.
+    Files of level 0 that were written before deletion vectors were enabled are read and merged, since no vector
+    deletes the rows that they replace.
     """
     if not skips_level_0(schema, options):
         return list(entries)
-    return [entry for entry in entries if entry.file.level > 0 or _is_older(entry, history)]
+    return [entry for entry in entries if entry.file.level > 0 or _precedes_vectors(entry, history)]
 
 
 def skips_level_0(schema: TableSchema, options: Options) -> bool:
-    """Whether batch reads leave level 0 out, since only a compaction makes its rows visible."""
+    """Whether batch reads leave level 0 out because only a compaction makes its rows visible."""
     return bool(schema.primary_keys) and (options[opt.DELETION_VECTORS] or options[opt.MERGE_ENGINE] == "first-row")
 
 
 def shows_level_0(options: Options) -> bool:
-    """Whether batch reads of a table with deletion vectors merge level 0 in (`deletion-vectors.merge-on-read`)."""
+    """Whether batch reads of a table with deletion vectors include level 0 (`deletion-vectors.merge-on-read`)."""
     merges = options[opt.DELETION_VECTORS] and options[opt.DELETION_VECTORS_ON_READ]
     return bool(merges and options[opt.MERGE_ENGINE] != "first-row")
 
 
-def _is_older(entry: ManifestEntry, history: History) -> bool:
+def _precedes_vectors(entry: ManifestEntry, history: History) -> bool:
+    """Whether a file was written under a schema whose batch reads still saw level 0."""
     written = history.schema(entry.file.schema_id)
     return not skips_level_0(written, opt.table_options(written.options))
 
 
 def deletion_files(indexes: Iterable[IndexManifestEntry]) -> dict[tuple[bytes, int], dict[str, DeletionFile]]:
-    """The deletion vector of each data file, by partition and bucket."""
-    made: dict[tuple[bytes, int], dict[str, DeletionFile]] = {}
+    """The deletion vectors by partition and bucket, then by data file name."""
+    deletions: dict[tuple[bytes, int], dict[str, DeletionFile]] = {}
     for entry in indexes:
         if entry.index_type != DELETION_VECTORS:
             continue
         path = index_path(entry.file_name)
-        of_bucket = made.setdefault((entry.partition, entry.bucket), {})
-        for place in entry.ranges or ():
-            of_bucket[place.data_file] = DeletionFile(path, place.offset, place.length + BLOCK_SLACK, place.cardinality)
-    return made
+        vectors = deletions.setdefault((entry.partition, entry.bucket), {})
+        for block in entry.ranges or ():
+            vectors[block.data_file] = DeletionFile(path, block.offset, block.length + BLOCK_SLACK, block.cardinality)
+    return deletions
 
 
 def _splits(
@@ -111,12 +137,12 @@ def _splits(
     buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
     for entry in entries:
         buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
-    made: list[PaimonSplit] = []
-    for (partition, bucket), found in buckets.items():
+    splits: list[PaimonSplit] = []
+    for (partition, bucket), of_bucket in buckets.items():
         folder = bucket_folder(folders.of_row(partition), bucket)
-        files = tuple(entry.file for entry in found)
+        files = tuple(entry.file for entry in of_bucket)
         vectors = deletions.get((partition, bucket), {})
         unmerged = no_level_0 and all(file.level > 0 for file in files)
         size = sum(file.file_size for file in files)
-        made.append(PaimonSplit(folder, size, partition, bucket, folder, files, vectors, unmerged))
-    return tuple(made)
+        splits.append(PaimonSplit(folder, size, partition, bucket, folder, files, vectors, unmerged))
+    return tuple(splits)

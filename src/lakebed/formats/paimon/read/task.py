@@ -6,8 +6,8 @@ at a time; a section of one file is streamed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -23,37 +23,14 @@ from lakebed.formats.paimon.merge import key_runs, merge_function, sort_order
 from lakebed.formats.paimon.options import split_names
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.read.sections import sections
+from lakebed.formats.paimon.read.split import DeletionFile, PaimonSplit
 from lakebed.formats.paimon.snapshot import History
+from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.options import Options
 from lakebed.model.rowkind import RowKind
-from lakebed.model.split import Split
 from lakebed.verbs.read import filtered
 
 _BATCH_ROWS = 64 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionFile:
-    """Where the deletion vector of a data file lies: path in the table, offset and whole length in bytes, and how many
-    rows it deletes, None where the manifest does not say."""
-
-    path: str
-    offset: int
-    length: int
-    cardinality: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PaimonSplit(Split):
-    """Files of one bucket, in the order in which they were committed."""
-
-    partition: bytes
-    bucket: int
-    folder: str
-    files: tuple[DataFileMeta, ...] = field(default=())
-    deletions: Mapping[str, DeletionFile] = field(default_factory=dict)
-    unmerged: bool = False
-    """The files hold each key once, since level 0 is left out and what was replaced is marked as deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +132,7 @@ class BucketReader:
             yield batch
 
 
-def _batches_of(values: pa.Table, chosen: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[pa.RecordBatch]:
+def _batches_of(values: pa.Table, chosen: Int64s) -> Iterator[pa.RecordBatch]:
     if values.num_columns:
         yield from values.take(pa.array(chosen)).to_batches()
     elif len(chosen):

@@ -22,7 +22,8 @@ from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.commit.message import PaimonMessage
 from lakebed.formats.paimon.manifests import index_files, live_files
 from lakebed.formats.paimon.read.plan import deletion_files
-from lakebed.formats.paimon.read.task import BucketReader, PaimonSplit
+from lakebed.formats.paimon.read.split import PaimonSplit
+from lakebed.formats.paimon.read.task import BucketReader
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.assigners import DirectAssigner
 from lakebed.formats.paimon.write.task import PaimonTaskWriter, TaskTarget

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakebed.formats.paimon.definition import BucketMode
-from lakebed.formats.paimon.read.plan import plan_snapshot
+from lakebed.formats.paimon.read.plan import ReadRequest, plan_snapshot
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.formats.paimon.write.assigners import Assigner, Bucket, DirectAssigner
@@ -84,7 +84,8 @@ class PaimonWritePlan:
             return
         snapshot = self.history.snapshot(target.state.snapshot)
         names, options = target.schema.primary_keys, target.options.table
-        plan = plan_snapshot(self.history, snapshot, target.schema, options, names, None, level_0=True, use=Use.WRITE)
+        request = ReadRequest(self.history, target.schema, options, names)
+        plan = plan_snapshot(request, snapshot, level_0=True, use=Use.WRITE)
         for split in plan.splits:
             for batch in plan.read(split):
                 yield (split.partition, split.bucket), pa.Table.from_batches([batch.select(list(names))])

@@ -1,4 +1,4 @@
-"""What the options `fields.NAME.…` say of the columns that merge engines fold."""
+"""The options `fields.NAME.…`: how a merge engine folds each column."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from lakebed.kernel.options import Options, at_least, boolean
 
 
 def field_option(options: Options, name: str, what: str) -> str:
-    """`fields.NAME.WHAT`, "" when not given; keys match without case."""
+    """The value of `fields.NAME.WHAT`, "" where it is not given. Keys match in any case."""
     wanted = f"fields.{name}.{what}".lower()
     return next((value for key, value in options.raw.items() if key.lower() == wanted), "")
 
 
 def aggregate_of(schema: TableSchema, options: Options, name: str, fallback: str) -> Aggregate | None:
-    """The aggregate of a column: its own, the default one, else `fallback`; None when that is ""."""
+    """The aggregate function of a column: its own, else the table's default, else `fallback`. None where that is "".
+
+    Raises OptionError for a function that does not exist or does not take the column's type, UnsupportedError for one
+    that lakebed lacks.
+    """
     function = (
         field_option(options, name, "aggregate-function")
         or ("" if name in schema.primary_keys else options[opt.DEFAULT_AGGREGATE])
@@ -25,7 +29,7 @@ def aggregate_of(schema: TableSchema, options: Options, name: str, fallback: str
     if not function:
         return None
     limit = field_option(options, name, "count-limit")
-    made = Aggregate(
+    aggregate = Aggregate(
         name,
         function,
         boolean(field_option(options, name, "ignore-retract") or "false"),
@@ -34,12 +38,12 @@ def aggregate_of(schema: TableSchema, options: Options, name: str, fallback: str
         split_names(field_option(options, name, "nested-key")),
         at_least(0)(limit) if limit else None,
     )
-    made.check(schema.field(name).type)
-    return made
+    aggregate.check(schema.field(name).type)
+    return aggregate
 
 
 def sequence_groups(options: Options) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """`fields.S1,S2.sequence-group`: sequence columns -> the columns that follow them."""
+    """The options `fields.S1,S2.sequence-group`: sequence columns to the columns that follow their order."""
     groups: dict[tuple[str, ...], tuple[str, ...]] = {}
     for key, value in options.raw.items():
         parts = key.split(".")
