@@ -1,4 +1,4 @@
-"""Avro object container files, framed and taken apart without decoding a record.
+"""Avro object container files, put together and taken apart without looking at a record.
 
 Rule: the Avro specification, "Object Container Files": a header with a map of metadata, then blocks that end with the
 file's sync marker.
@@ -7,9 +7,13 @@ file's sync marker.
 from __future__ import annotations
 
 import json
+import secrets
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+import pyarrow as pa
 
 from lakebed.kernel.inflate import inflated
 
@@ -66,8 +70,48 @@ def take_apart(data: bytes | memoryview) -> Container:
     return Container(metadata, sync, memoryview(data)[at:], tuple(_blocks(data, at, sync)))
 
 
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """What lies around the records of a file that is being written: a header, then the frame of each block.
+
+    `codec` is the compression by Avro's name, `level` that of its library (1 to 9 for deflate, 1 to 22 for zstandard;
+    null has none). Arrow compresses zstandard, for which fastavro would need one more library.
+    """
+
+    codec: Literal["null", "deflate", "zstandard"]
+    level: int
+    sync: bytes
+
+    @classmethod
+    def new(cls, codec: Literal["null", "deflate", "zstandard"] = "null", level: int = 0) -> Framing:
+        """The framing of a new file, whose sync marker is drawn."""
+        return cls(codec, level, secrets.token_bytes(SYNC_BYTES))
+
+    def header(self, metadata: Mapping[str, bytes]) -> bytes:
+        """The beginning of the file. `metadata` must have `avro.schema`; `avro.codec` is set here."""
+        return header({**metadata, "avro.codec": self.codec.encode()}, self.sync)
+
+    def block(self, count: int, records: bytes) -> bytes:
+        """A block of `count` encoded records, which are compressed first."""
+        return self.framed(count, self.compressed(records))
+
+    def compressed(self, records: bytes) -> bytes:
+        """Encoded records as they stand in a block: apart, so that several blocks can be compressed at once."""
+        if self.codec == "null":
+            return records
+        if self.codec == "deflate":
+            deflate = zlib.compressobj(self.level, zlib.DEFLATED, -zlib.MAX_WBITS)
+            return deflate.compress(records) + deflate.flush()
+        packed: bytes = pa.Codec("zstd", compression_level=self.level).compress(records, asbytes=True)
+        return packed
+
+    def framed(self, count: int, compressed: bytes) -> bytes:
+        """A block of `count` records that are compressed already."""
+        return b"".join((avro_long(count), avro_long(len(compressed)), compressed, self.sync))
+
+
 def header(metadata: Mapping[str, bytes], sync: bytes) -> bytes:
-    """The begin of a file."""
+    """The beginning of a file: its metadata and its sync marker."""
     chunks = [MAGIC, avro_long(len(metadata))]
     for key, value in metadata.items():
         chunks += (avro_bytes(key.encode()), avro_bytes(value))
@@ -90,15 +134,29 @@ def avro_bytes(value: bytes) -> bytes:
     return avro_long(len(value)) + value
 
 
+def read_long(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """The Avro integer at a place, and the place behind it. IndexError where the bytes end before, ValueError where it
+    has more bytes than a long can have."""
+    value = shift = 0
+    for _ in range(_MOST_LONG):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+    raise ValueError(f"a number has no end at {at}")
+
+
 def _metadata(data: bytes | memoryview, at: int) -> tuple[dict[str, bytes], int]:
     found: dict[str, bytes] = {}
     while True:
-        count, at = _long(data, at)
+        count, at = read_long(data, at)
         if not count:
             return found, at
         if count < 0:  # then the block's size in bytes follows
             count = -count
-            _, at = _long(data, at)
+            _, at = read_long(data, at)
         for _ in range(count):
             key, at = _bytes(data, at)
             found[key.decode()], at = _bytes(data, at)
@@ -107,8 +165,8 @@ def _metadata(data: bytes | memoryview, at: int) -> tuple[dict[str, bytes], int]
 def _blocks(data: bytes | memoryview, at: int, sync: bytes) -> Iterator[tuple[int, int, int]]:
     base = at
     while at < len(data):
-        count, at = _long(data, at)
-        size, at = _long(data, at)
+        count, at = read_long(data, at)
+        size, at = read_long(data, at)
         end = at + size
         if count < 0 or size < 0 or data[end : end + SYNC_BYTES] != sync:
             raise ValueError(f"no whole block at {at}")
@@ -118,19 +176,7 @@ def _blocks(data: bytes | memoryview, at: int, sync: bytes) -> Iterator[tuple[in
 
 
 def _bytes(data: bytes | memoryview, at: int) -> tuple[bytes, int]:
-    size, at = _long(data, at)
+    size, at = read_long(data, at)
     if not 0 <= size <= len(data) - at:
         raise ValueError(f"a length of {size} at {at}")
     return bytes(data[at : at + size]), at + size
-
-
-def _long(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    for _ in range(_MOST_LONG):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-        shift += 7
-    raise ValueError(f"no number at {at}")

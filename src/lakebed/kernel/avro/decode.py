@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 
 from lakebed.errors import CorruptError
 from lakebed.kernel.avro.container import Container, avro_long, header
-from lakebed.kernel.avro.datafusion import ordered_session
 from lakebed.kernel.avro.mark import Mark, mark_for
+from lakebed.kernel.avro.schema import named, plain_fields, record_fields
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
 
@@ -31,6 +32,23 @@ _END = b"lakebed-end-mark"
 """What is put behind the records of each block, to see that they end there."""
 _RUN_BYTES = 16 << 20
 """How much is decoded at once, in bytes. A block is never split, so that a larger one makes a larger run."""
+
+
+def read_batches(container: Container, wanted: Sequence[int], rows: int, scratch: Scratch) -> Iterator[pa.RecordBatch]:
+    """The records of a file in order, at most about `rows` at a time, with the names that the file gives.
+
+    `wanted` are the places of the fields to keep, in the order of the batch's columns. Types are DataFusion's own. With
+    no field wanted a batch has rows and no columns. Raises what `decode_blocks` and `plain_fields` do.
+    """
+    schema = container.schema
+    fields = record_fields(schema)
+    kept = [fields[place] for place in wanted]
+    for batch in decode_blocks([container], plain_fields(schema), wanted, rows, scratch):
+        if not kept:
+            yield batch
+            continue
+        columns = [named(column, field["type"]) for column, field in zip(batch.columns, kept, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, names=[field["name"] for field in kept])
 
 
 def decode_blocks(
@@ -70,7 +88,7 @@ def decode_run(
         decoding("the Avro records do not fit their schema"),
         scratch.holding([head, *chunks, _SYNC]) as url,
     ):
-        frame = ordered_session(count).read_avro(url, file_extension="")
+        frame = _session(count).read_avro(url, file_extension="")
         batches = frame.select(*[f"c{place}" for place in wanted]).limit(count).collect()
         found = pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
         if len(found) != 1 or found[0].num_rows != count:
@@ -123,6 +141,13 @@ def _check_counts(fields: Sequence[Any], run: Sequence[tuple[int, bytes | memory
         raise CorruptError("an Avro block is damaged", why=f"its records do not fit its bytes: {error.why}") from error
     if marks != pa.array([_END] * len(run), marks.type):
         raise CorruptError("an Avro block is damaged", why="its records take up more or fewer bytes than it has")
+
+
+def _session(batch_rows: int) -> Any:
+    """A DataFusion session of one partition: batches come in the order of the file, with `batch_rows` rows at most."""
+    datafusion = import_module("datafusion")  # half a second, which most commands need not pay
+    config = datafusion.SessionConfig().with_target_partitions(1).with_repartition_file_scans(False)
+    return datafusion.SessionContext(config.with_batch_size(batch_rows))
 
 
 def _record(fields: Sequence[Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The records of small Avro container files as plain dicts, decoded one by one by fastavro within bounds.
+"""The records of small Avro container files as plain dicts, read and written one by one by fastavro within bounds.
 
 Only the records are fastavro's work: frame, compression and schema are looked at first, so that no count, no block and
 no schema makes it run on, and each block must be used up by its records.
@@ -9,17 +9,20 @@ from __future__ import annotations
 import functools
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import fastavro
 
 from lakebed.errors import CorruptError, UnsupportedError
-from lakebed.kernel.avro.container import take_apart
+from lakebed.kernel.avro.container import Framing, take_apart
 from lakebed.kernel.avro.schema import check_schema
 
 RECORD_FILE_BYTES = 1 << 30
 """The most that all blocks of one file whose records become Python objects may hold, in bytes."""
+_BLOCK_RECORDS = 1000
+"""How many records a block has that is written here."""
 
 
 def read_records(data: bytes | memoryview, numbers: bool = False) -> Iterator[dict[str, Any]]:
@@ -45,6 +48,40 @@ def read_records(data: bytes | memoryview, numbers: bool = False) -> Iterator[di
             raise CorruptError("an Avro block is damaged", why="its records take up fewer bytes than it has")
 
 
+@dataclass(frozen=True, slots=True)
+class RecordSchema:
+    """The schema of records that are written, made ready once: as fastavro takes it, and as the text in a file."""
+
+    parsed: Any
+    text: bytes
+
+    @classmethod
+    def of(cls, schema: Any) -> RecordSchema:
+        """From plain JSON. Raises what fastavro does for JSON that is no schema."""
+        parsed = fastavro.parse_schema(schema)
+        return cls(parsed, json.dumps(_excluding(parsed)).encode())
+
+
+def write_records(
+    schema: RecordSchema,
+    records: Iterable[Mapping[str, Any]],
+    framing: Framing,
+    metadata: Mapping[str, bytes] = {},
+) -> bytes:
+    """A whole file of these records; `metadata` goes into its header besides the schema and the codec."""
+    chunks = [framing.header({**metadata, "avro.schema": schema.text})]
+    block, count = io.BytesIO(), 0
+    for record in records:
+        fastavro.schemaless_writer(block, schema.parsed, record)
+        count += 1
+        if count == _BLOCK_RECORDS:
+            chunks.append(framing.block(count, block.getvalue()))
+            block, count = io.BytesIO(), 0
+    if count:
+        chunks.append(framing.block(count, block.getvalue()))
+    return b"".join(chunks)
+
+
 def datum(source: io.BytesIO, schema: Any) -> dict[str, Any]:
     """One record of a parsed schema."""
     found: Any = fastavro.schemaless_reader(source, schema, None)
@@ -67,11 +104,12 @@ def numbers_schema(text: bytes) -> Any:
 def _parsed(text: bytes, numbers: bool) -> Any:
     schema = json.loads(text)
     check_schema(schema)
-    return fastavro.parse_schema(_without(schema, ("logicalType",) if numbers else ()))
+    return fastavro.parse_schema(_excluding(schema, ("logicalType",) if numbers else ()))
 
 
-def _without(schema: Any, dropped: tuple[str, ...]) -> Any:
+def _excluding(schema: Any, dropped: tuple[str, ...] = ()) -> Any:
+    """A schema without some attributes, and without those that fastavro adds to it."""
     if isinstance(schema, dict):
         kept = {key: value for key, value in schema.items() if not key.startswith("__") and key not in dropped}
-        return {key: _without(value, dropped) for key, value in kept.items()}
-    return [_without(item, dropped) for item in schema] if isinstance(schema, list) else schema
+        return {key: _excluding(value, dropped) for key, value in kept.items()}
+    return [_excluding(item, dropped) for item in schema] if isinstance(schema, list) else schema

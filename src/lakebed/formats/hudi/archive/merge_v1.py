@@ -12,11 +12,8 @@ Only a merged file that lacks something is removed, which Hudi's engine can leav
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-
-import fastavro
 
 from lakebed.errors import CorruptError
 from lakebed.formats.hudi.archive.conflicts import claim_name, overtaken
@@ -27,7 +24,8 @@ from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.avro import record_run
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, LogBlock, parse_log
 from lakebed.formats.hudi.codec.log_write import run_content, write_block
-from lakebed.kernel.avro.records import read_records
+from lakebed.kernel.avro.container import Framing
+from lakebed.kernel.avro.records import RecordSchema, read_records, write_records
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.options import Options
@@ -35,7 +33,7 @@ from lakebed.kernel.scratch import Scratch
 
 PLAN = "mergeArchivePlan"
 """The file that says which files are being merged into which."""
-_PLAN_SCHEMA = fastavro.parse_schema(
+_PLAN_SCHEMA = RecordSchema.of(
     {
         "type": "record",
         "name": "HoodieMergeArchiveFilePlan",
@@ -174,9 +172,8 @@ def _blocks(store: Store, files: Sequence[FileInfo]) -> Iterator[LogBlock]:
 
 
 def _plan(candidates: Sequence[str], merged: str) -> bytes:
-    sink = io.BytesIO()
-    fastavro.writer(sink, _PLAN_SCHEMA, [{"version": 1, "candidate": [*candidates], "mergedArchiveFileName": merged}])
-    return sink.getvalue()
+    record = {"version": 1, "candidate": [*candidates], "mergedArchiveFileName": merged}
+    return write_records(_PLAN_SCHEMA, [record], Framing.new())
 
 
 def _parse(data: bytes) -> tuple[list[str], str]:

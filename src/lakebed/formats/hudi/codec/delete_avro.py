@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from lakebed.errors import CorruptError
 from lakebed.formats.hudi.codec.delete_rows import ORDERING_TYPES, OrderingBranch, delete_table
 from lakebed.formats.hudi.codec.delete_schema import BRANCHES, LIST_SCHEMA
-from lakebed.kernel.avro.container import avro_long
+from lakebed.kernel.avro.container import avro_long, read_long
 from lakebed.kernel.avro.decode import decode_run
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
@@ -76,12 +76,13 @@ _TEXT = ["null", "string"]
 _UNION = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
 
 
+@decoding("the deletes cannot be decoded")
 def decode_delete_list(body: memoryview, scratch: Scratch) -> pa.Table:
     """The deletes, one row each, as `delete_table` makes them; CorruptError for any other bytes.
 
     The array is mostly one run, with its count before and a zero behind.
     """
-    count, start = _read_long(body, 0)
+    count, start = read_long(body, 0)
     if count == 0 and start == len(body):
         return delete_table(pa.array([], pa.string()), pa.array([], pa.string()), np.empty(0, np.int8), {})
     if 0 < count <= len(body) and body[-1] == 0:
@@ -146,29 +147,15 @@ def _only(values: pa.Array, numbers: np.ndarray[Any, np.dtype[np.int8]], branch:
 def _first_branch(body: memoryview, place: int) -> int:
     """The branch of the first delete's ordering value; -1 when the bytes are not so."""
     for _ in range(2):
-        branch, place = _read_long(body, place)
+        branch, place = read_long(body, place)
         if branch == 1:
-            length, place = _read_long(body, place)
+            length, place = read_long(body, place)
             if length < 0:
                 return -1
             place += length
         elif branch != 0:
             return -1
-    return _read_long(body, place)[0]
-
-
-def _read_long(body: memoryview, place: int) -> tuple[int, int]:
-    """Avro's zig-zag variable-length integer, and the place behind it."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if place >= len(body):
-            break
-        byte = body[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), place
-    raise CorruptError("the deletes cannot be decoded", why="a number has no end")
+    return read_long(body, place)[0]
 
 
 def _decode_singly(body: memoryview) -> pa.Table:

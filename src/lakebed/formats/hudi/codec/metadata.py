@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lakebed.errors import CorruptError
+from lakebed.kernel.avro.container import MAGIC
 from lakebed.kernel.avro.records import read_records
 from lakebed.kernel.decoding import decoding
 
-_AVRO_MAGIC = b"Obj\x01"
 SERVICE_OPERATIONS = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
 """Operations that only move rows that other commits wrote."""
 
@@ -203,7 +203,7 @@ def _stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
 def _record(data: bytes) -> dict[str, Any]:
     """The one record of a state file."""
     with decoding("a timeline file is neither JSON nor an Avro container"):
-        found = next(read_records(data), {}) if data.startswith(_AVRO_MAGIC) else json.loads(data)
+        found = next(read_records(data), {}) if data.startswith(MAGIC) else json.loads(data)
     if not isinstance(found, dict):
         raise CorruptError("a timeline file holds no record")
     return found

@@ -7,8 +7,6 @@ reference engine writes (ManifestWriter, V1Metadata to V3Metadata, PartitionSumm
 from __future__ import annotations
 
 import json
-import secrets
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,8 +30,8 @@ from lakebed.formats.iceberg.codec.manifest_list import FieldSummary, ManifestFi
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import partition_types
 from lakebed.kernel.arrays import whole_columns
-from lakebed.kernel.avro.container import avro_long, header
-from lakebed.kernel.avro.encode import encoded
+from lakebed.kernel.avro.container import Framing
+from lakebed.kernel.avro.encode import encode_records
 from lakebed.kernel.engine import LocalEngine
 
 _BLOCK_ROWS = 2000
@@ -64,7 +62,6 @@ class ManifestEncoder:
             "format-version": str(self._version).encode(),
             **({"content": b"deletes" if content else b"data"} if self._version > 1 else {}),
             "avro.schema": json.dumps(entry_avro_schema(self._version, spec, self._types)).encode(),
-            "avro.codec": b"deflate",
         }
 
     def write(self, entries: pa.Table, target_bytes: int | None = None) -> Iterator[Written]:
@@ -79,7 +76,7 @@ class ManifestEncoder:
 
         def block(first: int) -> tuple[int, bytes]:
             part = entries.slice(first, _BLOCK_ROWS)
-            return len(part), _deflated(self._encoded(part))
+            return len(part), _framing().compressed(self._encoded(part))
 
         made = LocalEngine().map(block, firsts) if len(firsts) > 1 else map(block, firsts)
         for first, (count, data) in zip(firsts, made, strict=True):
@@ -92,11 +89,8 @@ class ManifestEncoder:
             yield self._manifest(entries.slice(start), blocks)
 
     def _manifest(self, entries: pa.Table, blocks: Sequence[tuple[int, bytes]]) -> Written:
-        sync = secrets.token_bytes(16)
-        chunks = [header(self._header, sync)]
-        for count, data in blocks:
-            chunks += (avro_long(count), avro_long(len(data)), data, sync)
-        whole = b"".join(chunks)
+        framing = _framing()
+        whole = b"".join([framing.header(self._header), *(framing.framed(count, data) for count, data in blocks)])
         status, rows = entries["status"].to_numpy(), entries["record_count"].to_numpy()
         counts: dict[str, Any] = {}
         for name, kind in _COUNTED:
@@ -124,7 +118,7 @@ class ManifestEncoder:
             [*(_as(columns.get(f.name), f, rows) for f in outer), data_file],
             schema=pa.schema([*outer, pa.field("data_file", data_file.type, nullable=False)]),
         )
-        return encoded(batch).data.tobytes()
+        return encode_records(batch)
 
 
 UNASSIGNED = -1
@@ -157,14 +151,10 @@ def encode_manifest_list(
         "avro.schema": json.dumps({
             "type": "record", "name": "manifest_file", "fields": [f.avro() for f in fields],
         }),
-        "avro.codec": "deflate",
     }  # fmt: skip
-    sync = secrets.token_bytes(16)
-    chunks = [header({key: value.encode() for key, value in meta.items()}, sync)]
-    if manifests:
-        data = _deflated(encoded(batch).data.tobytes())
-        chunks += (avro_long(len(manifests)), avro_long(len(data)), data, sync)
-    return b"".join(chunks)
+    framing = _framing()
+    head = framing.header({key: value.encode() for key, value in meta.items()})
+    return head + framing.block(len(manifests), encode_records(batch)) if manifests else head
 
 
 def _listed(manifest: ManifestFile, name: str) -> Any:
@@ -248,6 +238,5 @@ def _retyped(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], -1, column.offset, [values])
 
 
-def _deflated(data: bytes) -> bytes:
-    maker = zlib.compressobj(_LEVEL, zlib.DEFLATED, -15)
-    return maker.compress(data) + maker.flush()
+def _framing() -> Framing:
+    return Framing.new("deflate", _LEVEL)

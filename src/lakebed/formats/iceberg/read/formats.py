@@ -21,8 +21,8 @@ from lakebed.formats.iceberg.data_files import DataFile, DeleteFile
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read.conform import FileField, avro_fields, file_fields, is_list, with_mapping
 from lakebed.kernel.avro.container import take_apart
-from lakebed.kernel.avro.decode import decode_blocks
-from lakebed.kernel.avro.schema import named, plain_fields
+from lakebed.kernel.avro.decode import read_batches
+from lakebed.kernel.avro.schema import check_schema
 from lakebed.kernel.decoding import UNSTATED, Stated, decoding
 from lakebed.kernel.scratch import Scratch
 
@@ -120,20 +120,18 @@ class AvroData(OpenFile):
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._container = take_apart(data)
-        self._schema = self._container.schema
-        self._plain = plain_fields(self._schema)
-        self.fields = avro_fields(self._schema)
+        schema = self._container.schema
+        check_schema(schema)
+        self.fields = avro_fields(schema)
         self.rows = self._container.rows
 
     def pieces(self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS) -> Iterator[Piece]:
         """As said above."""
         position = 0
-        types = [self._schema["fields"][number]["type"] for number in wanted]
-        for batch in decode_blocks([self._container], self._plain, wanted, batch_rows, Scratch()):
-            columns = [named(column, kind) for column, kind in zip(batch.columns, types, strict=True)]
+        for batch in read_batches(self._container, wanted, batch_rows, Scratch()):
             for start in range(0, len(batch), batch_rows):
                 rows = min(batch_rows, len(batch) - start)
-                yield Piece(position, rows, [column.slice(start, rows) for column in columns])
+                yield Piece(position, rows, [column.slice(start, rows) for column in batch.columns])
                 position += rows
 
 

@@ -6,20 +6,15 @@ that a caller changes is touched, whatever engine and format version wrote them.
 
 from __future__ import annotations
 
-import io
 import json
-import secrets
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import fastavro
-
-from lakebed.kernel.avro.container import avro_long, header, take_apart
-from lakebed.kernel.avro.records import numbers_schema, read_records
+from lakebed.kernel.avro.container import Framing, take_apart
+from lakebed.kernel.avro.records import RecordSchema, numbers_schema, read_records, write_records
 from lakebed.kernel.decoding import decoding
 
-_BLOCK_RECORDS = 2000
+_LEVEL = 6
 Names = Mapping[int, str]
 """The names of a record's fields by field id."""
 
@@ -33,20 +28,15 @@ def rewritten(data: bytes, change: Callable[[dict[str, Any], Names], None], file
     with decoding("an Avro file cannot be read", file=file):
         container = take_apart(data)
         names = dict(_names(container.schema))
-        schema = numbers_schema(container.metadata["avro.schema"])
-        sync = secrets.token_bytes(16)
-        chunks = [header({**container.metadata, "avro.codec": b"deflate"}, sync)]
-        block, count = io.BytesIO(), 0
-        for record in read_records(data, numbers=True):
-            change(record, names)
-            fastavro.schemaless_writer(block, schema, record)
-            count += 1
-            if count == _BLOCK_RECORDS:
-                chunks += _block(block, count, sync)
-                block, count = io.BytesIO(), 0
-        if count:
-            chunks += _block(block, count, sync)
-        return b"".join(chunks)
+        text = container.metadata["avro.schema"]
+
+        def changed() -> Iterator[dict[str, Any]]:
+            for record in read_records(data, numbers=True):
+                change(record, names)
+                yield record
+
+        schema = RecordSchema(numbers_schema(text), text)
+        return write_records(schema, changed(), Framing.new("deflate", _LEVEL), container.metadata)
 
 
 def visit(data: bytes, look: Callable[[dict[str, Any], Names], None], file: str) -> None:
@@ -55,12 +45,6 @@ def visit(data: bytes, look: Callable[[dict[str, Any], Names], None], file: str)
         names = dict(_names(take_apart(data).schema))
         for record in read_records(data, numbers=True):
             look(record, names)
-
-
-def _block(block: io.BytesIO, count: int, sync: bytes) -> tuple[bytes, ...]:
-    deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
-    data = deflate.compress(block.getvalue()) + deflate.flush()
-    return avro_long(count), avro_long(len(data)), data, sync
 
 
 def _names(record: Mapping[str, Any]) -> Iterator[tuple[int, str]]:

@@ -7,7 +7,6 @@ carry field ids and page indexes, ORC files the attributes `iceberg.id` and `ice
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from lakebed.formats.iceberg.write.annotations import Annotations
 from lakebed.formats.iceberg.write.statistics.leaves import Leaf
 from lakebed.formats.iceberg.write.statistics.metrics import ColumnMetrics, nan_counts, parquet_metrics, split_offsets
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
-from lakebed.kernel.avro.container import avro_long, header
+from lakebed.kernel.avro.container import Framing
 from lakebed.kernel.avro.encode import encode_records
 from lakebed.kernel.decoding import writing
 from lakebed.kernel.orc import OrcWriter
@@ -338,29 +337,24 @@ def _refuse_early_times(table: pa.Table) -> None:
 class AvroOut(OpenData):
     """An Avro file. It has no figures but its number of rows, as in the reference engine."""
 
-    _sync: bytes = b""
+    _framing: Framing | None = None
 
     def _write(self, table: pa.Table) -> None:
         schema = avro_data_schema(self._schema)
-        if not self._sync:
-            self._sync = secrets.token_bytes(16)
-            codec = b"null" if self._layout.codec == "none" else b"zstandard"
+        if self._framing is None:
+            plain_codec = self._layout.codec == "none"
+            self._framing = Framing.new() if plain_codec else Framing.new("zstandard", self._layout.level or 3)
             metadata = {
-                "avro.schema": json.dumps(schema).encode(), "avro.codec": codec,
+                "avro.schema": json.dumps(schema).encode(),
                 "iceberg.schema": self._layout.schema_json.encode(),
-            }  # fmt: skip
-            self._sink.write(header(metadata, self._sync))
+            }
+            self._sink.write(self._framing.header(metadata))
         plain = pa.Table.from_arrays(
             [plain_avro(column, field) for column, field in zip(table.columns, self._schema, strict=True)],
             schema=pa.schema([plain_avro_field(field) for field in self._schema]),
         )
         for batch in plain.combine_chunks().to_batches(max_chunksize=_AVRO_BLOCK_ROWS):
-            records: Any = encode_records(batch)
-            if self._layout.codec != "none":
-                records = pa.Codec("zstd", compression_level=self._layout.level or 3).compress(records, asbytes=True)
-            self._sink.write(avro_long(len(batch)) + avro_long(len(records)))
-            self._sink.write(records)
-            self._sink.write(self._sync)
+            self._sink.write(self._framing.block(len(batch), encode_records(batch)))
 
     def _finish(self) -> tuple[Metrics, tuple[int, ...]]:
         return Metrics(), ()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from lakebed.formats.paimon.codec.avro_file import RecordSchema, read_container, write_container
 from lakebed.formats.paimon.codec.manifest import (
     DataFileMeta,
     DeletionVectorRange,
@@ -18,6 +17,8 @@ from lakebed.formats.paimon.codec.manifest import (
     ManifestFileMeta,
     SimpleStats,
 )
+from lakebed.kernel.avro.container import Framing
+from lakebed.kernel.avro.records import RecordSchema, read_records, write_records
 from lakebed.kernel.decoding import decoding
 
 V = TypeVar("V")
@@ -107,7 +108,7 @@ _INDEX_MANIFEST = RecordSchema.of(
 
 def manifest_to_bytes(entries: Iterable[ManifestEntry]) -> bytes:
     """The bytes of a manifest."""
-    return write_container(_MANIFEST, map(_entry_record, entries))
+    return _file(_MANIFEST, map(_entry_record, entries))
 
 
 def manifest_from_bytes(data: bytes, file: str) -> Iterator[ManifestEntry]:
@@ -117,7 +118,7 @@ def manifest_from_bytes(data: bytes, file: str) -> Iterator[ManifestEntry]:
 
 def manifest_list_to_bytes(metas: Iterable[ManifestFileMeta]) -> bytes:
     """The bytes of a manifest list."""
-    return write_container(_MANIFEST_LIST, map(_meta_record, metas))
+    return _file(_MANIFEST_LIST, map(_meta_record, metas))
 
 
 def manifest_list_from_bytes(data: bytes, file: str) -> Iterator[ManifestFileMeta]:
@@ -127,7 +128,7 @@ def manifest_list_from_bytes(data: bytes, file: str) -> Iterator[ManifestFileMet
 
 def index_manifest_to_bytes(entries: Iterable[IndexManifestEntry]) -> bytes:
     """The bytes of an index manifest."""
-    return write_container(_INDEX_MANIFEST, map(_index_record, entries))
+    return _file(_INDEX_MANIFEST, map(_index_record, entries))
 
 
 def index_manifest_from_bytes(data: bytes, file: str) -> Iterator[IndexManifestEntry]:
@@ -135,10 +136,14 @@ def index_manifest_from_bytes(data: bytes, file: str) -> Iterator[IndexManifestE
     return _values(_index_value, data, file)
 
 
+def _file(schema: RecordSchema, records: Iterable[dict[str, Any]]) -> bytes:
+    return write_records(schema, records, Framing.new("zstandard", level=1))
+
+
 def _values(make: Callable[[dict[str, Any]], V], data: bytes, file: str) -> Iterator[V]:
     """What `make` makes of each record. CorruptError for a record that lacks something."""
     with decoding("a manifest cannot be read", file=file):
-        yield from map(make, read_container(data, file))
+        yield from map(make, read_records(data, numbers=True))
 
 
 def _stats_record(stats: SimpleStats) -> dict[str, Any]:

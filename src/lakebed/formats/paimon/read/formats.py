@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.kernel.avro.container import take_apart
-from lakebed.kernel.avro.decode import decode_blocks
-from lakebed.kernel.avro.schema import named, plain_fields, record_fields
+from lakebed.kernel.avro.decode import read_batches
+from lakebed.kernel.avro.schema import record_fields
 from lakebed.kernel.decoding import UNSTATED, Stated, decoding
 from lakebed.kernel.files import Store
 from lakebed.kernel.scratch import Scratch
@@ -84,16 +84,8 @@ def _orc(source: pa.NativeFile, names: list[str], _: Collection[str], stated: St
 def _avro(source: pa.NativeFile, names: list[str], _: Collection[str], stated: Stated) -> Iterator[pa.RecordBatch]:
     container = take_apart(memoryview(source.read_buffer()))
     stated.check_rows(container.rows, "a data file")
-    fields = record_fields(container.schema)
-    places = {field["name"]: place for place, field in enumerate(fields)}
-    types = plain_fields(container.schema)
-    wanted = [places[name] for name in names]
-    for batch in decode_blocks([container], types, wanted, _BATCH_ROWS, Scratch()):
-        columns = [named(column, fields[place]["type"]) for column, place in zip(batch.columns, wanted, strict=True)]
-        if names:
-            yield pa.RecordBatch.from_arrays(columns, names=names)
-        else:
-            yield from _rowless(batch.num_rows)
+    places = {field["name"]: place for place, field in enumerate(record_fields(container.schema))}
+    yield from read_batches(container, [places[name] for name in names], _BATCH_ROWS, Scratch())
 
 
 def _rowless(rows: int) -> Iterator[pa.RecordBatch]:

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.avro_columns import avro_schema, encode_records
-from lakebed.formats.paimon.codec.avro_file import Framing
 from lakebed.formats.paimon.codec.types import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND
+from lakebed.kernel.avro.container import Framing
 from lakebed.kernel.options import Options
 from lakebed.kernel.orc import OrcWriter
 from lakebed.kernel.parquet.dictionaries import repeating_columns
@@ -151,8 +151,9 @@ class AvroEncoder:
     def __init__(self, sink: pa.NativeFile, schema: pa.Schema, how: FileFormat, repeats: Collection[str]) -> None:
         if how.compression not in ("zstd", "none"):
             raise OptionError.ill_typed(opt.FILE_COMPRESSION.key, how.compression, "zstd or none, for Avro files")
-        self._sink, self._framing = sink, Framing.new(how.zstd_level if how.compression == "zstd" else 0)
-        sink.write(self._framing.header(json.dumps(avro_schema(schema)).encode()))
+        framing = Framing.new("zstandard", how.zstd_level) if how.compression == "zstd" else Framing.new()
+        self._sink, self._framing = sink, framing
+        sink.write(framing.header({"avro.schema": json.dumps(avro_schema(schema)).encode()}))
 
     def write(self, table: pa.Table) -> None:
         """Append rows."""
