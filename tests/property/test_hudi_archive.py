@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakebed.formats.hudi.archive.bounds import Kept, check_given
-from lakebed.formats.hudi.archive.guards import Evidence
+from lakebed.formats.hudi.archive.evidence import Evidence
 from lakebed.formats.hudi.archive.plan import plan_archival
 from lakebed.formats.hudi.archive.state_files import ActiveInstant, StateInfo
 from tests.tables.hudi.timelines import Lake, at, done_at

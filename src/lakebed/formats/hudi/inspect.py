@@ -9,14 +9,14 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Mapping
 
-from lakebed.errors import CorruptError, LakebedError
+from lakebed.errors import LakebedError
 from lakebed.formats.hudi.archive.bounds import check_given
 from lakebed.formats.hudi.archive.delete import HEARTBEATS, MARKERS
-from lakebed.formats.hudi.archive.guards import how_to_end
 from lakebed.formats.hudi.archive.options import COMMITS_RETAINED
+from lakebed.formats.hudi.archive.pending import how_to_end
 from lakebed.formats.hudi.archive.report import TimelineReport, timelines
 from lakebed.formats.hudi.archive.state_files import ActiveInstant, load_active
-from lakebed.formats.hudi.codec.archive_entry import check_readable
+from lakebed.formats.hudi.archive.unreadable import UnreadableFile, unreadable_files
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.formats.hudi.read.plan import plan_snapshot
@@ -38,9 +38,6 @@ _WORKING = datetime.timedelta(hours=1)
 """A pending instant that is older waits for something; one that is younger may have a writer at work."""
 _STALE = datetime.timedelta(days=1)
 """The same for an instant with a heartbeat file, which a writer leaves behind when it dies."""
-_CHECKED_BYTES = 256 << 20
-"""The most bytes of completed state files that are read to see whether they are whole, the newest first."""
-_READ_AT_ONCE = 100
 _SHOWN = 5
 
 
@@ -57,7 +54,7 @@ def inspect_table(
     instants = load_active(store, config.timeline_folder)
     check_given(upkeep)
     reports, unknown = _timelines(store, storage, upkeep)
-    checked, broken = _broken_files(store, instants)
+    checked, broken = unreadable_files(store, instants)
     splits, unreadable = _splits(state, options)
     figures: dict[str, Mapping[str, Figure]] = {
         "table": _table(config, instants),
@@ -72,7 +69,7 @@ def inspect_table(
     if splits is not None:
         figures["files"] = _files(splits)
     findings = [
-        *broken,
+        *_broken_files(broken),
         *unknown,
         *unreadable,
         *_pending(store, config, instants),
@@ -155,46 +152,11 @@ def _files(splits: Iterable[HudiSplit]) -> Mapping[str, Figure]:
 # ---- findings --------------------------------------------------------------------------------------------------------
 
 
-def _broken_files(store: Store, instants: Iterable[ActiveInstant]) -> tuple[int, list[Finding]]:
-    """How many completed state files were read, and what is wrong with some."""
-    done = [instant for instant in instants if instant.done][::-1]
+def _broken_files(unreadable: Iterable[UnreadableFile]) -> Iterator[Finding]:
     remedy = "Restore the file from a copy, or roll the instant back (Hudi: call rollback_to_instant)"
-    findings = [
-        Finding(Health.BROKEN, f"the completed file {i.last.path} is empty", "a crash leaves such files", remedy)
-        for i in done
-        if i.empty
-    ]
-    wanted: list[ActiveInstant] = []
-    left = _CHECKED_BYTES
-    for instant in done:
-        left -= instant.last.size
-        if left >= 0 and not instant.empty and instant.action != "indexing":
-            wanted.append(instant)
-    for at in range(0, len(wanted), _READ_AT_ONCE):
-        some = wanted[at : at + _READ_AT_ONCE]
-        for instant, data in zip(some, _contents(store, some), strict=True):
-            try:
-                if data:
-                    check_readable(data)
-            except CorruptError as error:
-                findings.append(
-                    Finding(Health.BROKEN, f"{instant.last.path} cannot be read", error.why or error.what, remedy)
-                )
-    return len(wanted), findings
-
-
-def _contents(store: Store, instants: list[ActiveInstant]) -> list[bytes]:
-    """The completed files; b"" for one that an archival took away meanwhile."""
-    try:
-        return list(store.read_many([instant.last.path for instant in instants]))
-    except FileNotFoundError:
-        found = []
-        for instant in instants:
-            try:
-                found.append(store.read(instant.last.path))
-            except FileNotFoundError:
-                found.append(b"")
-        return found
+    for file in unreadable:
+        what = f"the completed file {file.path} is empty" if file.is_empty else f"{file.path} cannot be read"
+        yield Finding(Health.BROKEN, what, "a crash leaves such files" if file.is_empty else file.why, remedy)
 
 
 def _timelines(
@@ -284,7 +246,7 @@ def _archival(report: TimelineReport) -> Iterator[Finding]:
             f"it has {report.size}, the oldest is {report.oldest}",
             f"lakebed archive {report.location}",
         )
-    held = [blocker for blocker in report.blockers if not blocker.remedy.startswith("None is needed")]
+    held = [blocker for blocker in report.blockers if not blocker.remedy.startswith("Nothing to do")]
     if held:
         reasons = list(dict.fromkeys(blocker.reason for blocker in held))
         more = f" and {len(reasons) - _SHOWN} more reasons" if len(reasons) > _SHOWN else ""

@@ -12,6 +12,8 @@ from urllib.parse import unquote
 
 HOODIE = ".hoodie"
 """The folder of the table's metadata."""
+INSTANT_FORMAT = "%Y%m%d%H%M%S%f"
+"""An instant time as `strftime` makes it; Hudi's have 17 of these digits (milliseconds), old ones 14 (seconds)."""
 HASHING_METADATA = f"{HOODIE}/.bucket_index/consistent_hashing_metadata"
 """The folder with the buckets of consistent hashing, `<partition>/<instant>.hashing_meta`."""
 METADATA_BOOTSTRAP = "00000000000001"

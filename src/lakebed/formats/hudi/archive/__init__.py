@@ -1,1 +1,1 @@
-"""Archival of a Hudi timeline: plan.py decides and says why, run.py does it; the other modules are its steps."""
+"""Archive a Hudi timeline: plan.py decides and says why, run.py does it, and the other modules are its steps."""

@@ -1,8 +1,9 @@
-"""The settings of one archival: asked for, and really used.
+"""How many commits an archival keeps: the bounds that were asked for, and those that are used.
 
-Rules: Hudi's `ArchivalUtils.getMinAndMaxInstantsToKeep` (what the cleaner retains raises both bounds, so that a clean
-can always be planned from the active timeline) and `CleanerUtils.getEarliestCommitToRetain`. The caller's options go
-before the table's own properties, those before the defaults.
+What the cleaner retains raises both bounds, so that a clean can always be planned from the active timeline. The
+caller's options win over the table's properties, and those over the defaults.
+
+Rules: Hudi's `ArchivalUtils.getMinAndMaxInstantsToKeep` and `CleanerUtils.getEarliestCommitToRetain`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import OptionError
-from lakebed.formats.hudi.archive.guards import how_to_end, never_ended
 from lakebed.formats.hudi.archive.options import (
     ARCHIVE,
     BEYOND_SAVEPOINT,
@@ -25,8 +25,10 @@ from lakebed.formats.hudi.archive.options import (
     MAX_DELTA_COMMITS,
     MIN_INSTANTS,
 )
+from lakebed.formats.hudi.archive.pending import how_to_end, never_ended
 from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.formats.hudi.config import PROPERTIES, TableConfig
+from lakebed.formats.hudi.layout import INSTANT_FORMAT
 from lakebed.kernel import clock
 from lakebed.kernel.options import Option, Options
 
@@ -39,14 +41,14 @@ _SHOWN: tuple[Option[object], ...] = (
     MAX_DELTA_COMMITS,
     MIN_INSTANTS,
 )  # type: ignore[assignment]  # an Option is invariant in its type
-_INSTANT = "%Y%m%d%H%M%S%f"
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The bounds really used: commits are archived above `most`, and `least` of them stay.
+    """The bounds that are used: archival begins above `most` commits, and `least` of them stay.
 
-    Where the cleaner raises both, by `raised`, `reason` says why and `remedy` what lowers them again.
+    Where the cleaner raises both, they are `raised` by so many commits; `reason` says why, and `remedy` how to lower
+    them again.
     """
 
     least: int
@@ -57,8 +59,7 @@ class Kept:
 
 
 def check_given(given: Mapping[str, object]) -> Options:
-    """The caller's options, typed, before anything is read; OptionError for what cannot be right whatever the table
-    says."""
+    """The caller's options, typed. Nothing is read; raises OptionError for what is wrong whatever the table says."""
     options = ARCHIVE.parse(given)
     if options.given(KEEP_MAX) and options.given(KEEP_MIN):
         _check_bounds(options)
@@ -66,10 +67,10 @@ def check_given(given: Mapping[str, object]) -> Options:
 
 
 def with_properties(given: Options, config: TableConfig) -> Options:
-    """The caller's options over the table's own properties; OptionError where the two together make no sense."""
-    known = {key: value for key, value in config.properties.items() if ARCHIVE.knows(key) and value.strip()}
+    """The caller's options over the table's properties; OptionError where the two together make no sense."""
+    properties = {key: value for key, value in config.properties.items() if ARCHIVE.knows(key) and value.strip()}
     try:
-        own = ARCHIVE.parse(known)
+        own = ARCHIVE.parse(properties)
     except OptionError as error:
         raise OptionError(
             error.what, key=error.key, file=PROPERTIES, why=error.why, todo="Correct the table's property"
@@ -81,14 +82,14 @@ def with_properties(given: Options, config: TableConfig) -> Options:
 
 
 def kept_bounds(options: Options, instants: Sequence[ActiveInstant], config: TableConfig) -> Kept:
-    """The bounds after the adjustment to what the cleaner retains now."""
+    """The bounds, raised to what the cleaner retains now."""
     least, most = options[KEEP_MIN], options[KEEP_MAX]
     commits = [instant.time for instant in instants if instant.done and instant.writes]
     retained, pending = _earliest_retained(options, instants, commits, config)
     if retained is None:
         return Kept(least, most)
-    need = sum(time > retained for time in commits) + 2
-    if need <= least:
+    needed = sum(time > retained for time in commits) + 2
+    if needed <= least:
         return Kept(least, most)
     policy = options[CLEANER_POLICY]
     reason = f"the cleaner retains everything from {retained} on ({policy}), and one commit before it must stay"
@@ -96,15 +97,15 @@ def kept_bounds(options: Options, instants: Sequence[ActiveInstant], config: Tab
     if pending is not None:
         reason = f"{never_ended(pending, config.timezone)}: until it ends {reason}"
         remedy = how_to_end(pending)
-    return Kept(need, need + most - least, need - least, reason, remedy)
+    return Kept(needed, needed + most - least, needed - least, reason, remedy)
 
 
 def described(options: Options, given: Options, kept: Kept) -> dict[str, str]:
-    """The values really used by key, each with where it comes from."""
-    shown = {}
+    """The values that are used, by key, each with where it comes from."""
+    settings = {}
     for option, used in ((KEEP_MIN, kept.least), (KEEP_MAX, kept.most)):
         asked = options[option]
-        shown[option.key] = (
+        settings[option.key] = (
             f"{used}: raised from {asked}, since {kept.reason}"
             if used != asked
             else f"{used}: {_source(option, options, given)}"
@@ -112,8 +113,8 @@ def described(options: Options, given: Options, kept: Kept) -> dict[str, str]:
     for shown_option in _SHOWN:
         value = options[shown_option]
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        shown[shown_option.key] = f"{text}: {_source(shown_option, options, given)}"
-    return shown
+        settings[shown_option.key] = f"{text}: {_source(shown_option, options, given)}"
+    return settings
 
 
 def _source(option: Option[object] | Option[int], options: Options, given: Options) -> str:
@@ -137,7 +138,7 @@ def _earliest_retained(
     options: Options, instants: Sequence[ActiveInstant], commits: Sequence[str], config: TableConfig
 ) -> tuple[str | None, ActiveInstant | None]:
     """The earliest commit that a clean planned now would retain, None where it would clean nothing by commits; and the
-    pending instant for whose sake it retains that much."""
+    pending instant that makes the clean retain that much, None without one."""
     policy = options[CLEANER_POLICY]
     if policy == "KEEP_LATEST_COMMITS":
         retained = options[COMMITS_RETAINED]
@@ -147,10 +148,10 @@ def _earliest_retained(
     elif policy == "KEEP_LATEST_BY_HOURS":
         zone = datetime.UTC if config.timezone == "UTC" else None
         since = clock.moment(zone) - datetime.timedelta(hours=options[HOURS_RETAINED])
-        found = [time for time in commits if time >= since.strftime(_INSTANT)[: len(time)]]
-        if not found:
+        recent = [time for time in commits if time >= since.strftime(INSTANT_FORMAT)[: len(time)]]
+        if not recent:
             return None, None
-        earliest = found[0]
+        earliest = recent[0]
     else:
         return None, None
     pending = next((i for i in instants if i.writes and not i.done), None)

@@ -1,9 +1,9 @@
-"""Keeps the archived timeline of layout 2 small in files: levels are merged, and files that nobody lists are removed.
+"""Keep the number of archive files of layout 2 small: merge full levels, and remove files that no manifest lists.
 
-Rules: Hudi's `LSMTimelineWriter.compactAndClean`. A level with `hoodie.timeline.compaction.batch.size` files merges its
-oldest ones into one file of the next level, up to 1 GiB; a merge may make the next level large enough, and so on. After
-it the newest manifests stay for readers that are under way: three, and one for each level that was merged. A file above
-the limit is passed over here, where Hudi's compaction stops at it for good.
+Rules: Hudi's `LSMTimelineWriter.compactAndClean`. When a level has `hoodie.timeline.compaction.batch.size` files, its
+oldest ones are merged into one file of the next level, up to 1 GiB. That may fill the next level, and so on. Afterwards
+the newest manifests stay for readers that are still at work: three, and one more per level that was merged. Files above
+the limit are skipped here, while Hudi's compaction stops at them for good.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lakebed.kernel.files import Store
 from lakebed.kernel.files.age import certain_now, older_than
 
 LIMIT = 1 << 30
-"""The most bytes that go into one merge."""
+"""The most bytes that one merge takes."""
 _MANIFESTS_KEPT = 3
 _LEAST = 2
 _STRAY_SECONDS = 3600
@@ -40,7 +40,7 @@ _STRAY_SECONDS = 3600
 def compact(
     store: Store, folder: str, history: History, batch: int, held: StillHeld, limit: int = LIMIT
 ) -> tuple[History, int]:
-    """Merges level after level while they are full; the history after it, and how many levels were merged."""
+    """Merge level after level while they are full; the history afterwards, and how many levels were merged."""
     level = 0
     while chosen := candidates(history.files, level, batch, limit):
         merged = merge(store, folder, chosen, level + 1, held)
@@ -52,13 +52,13 @@ def compact(
 
 
 def candidates(files: Sequence[LsmFile], level: int, batch: int, limit: int = LIMIT) -> list[LsmFile]:
-    """The oldest files of a full level that together keep to the limit; none when the level is not full."""
-    fitting = sorted((f for f in files if f.level == level and f.length <= limit), key=lambda f: (f.first, f.last))
-    if len(fitting) < batch:
+    """The oldest files of a full level that together stay within the limit; none when the level is not full."""
+    small = sorted((f for f in files if f.level == level and f.length <= limit), key=lambda f: (f.first, f.last))
+    if len(small) < batch:
         return []
     chosen: list[LsmFile] = []
     size = 0
-    for file in fitting[:batch]:
+    for file in small[:batch]:
         if chosen and size + max(file.length, 0) > limit:
             break
         chosen.append(file)
@@ -67,9 +67,9 @@ def candidates(files: Sequence[LsmFile], level: int, batch: int, limit: int = LI
 
 
 def merge(store: Store, folder: str, files: Sequence[LsmFile], level: int, held: StillHeld) -> LsmFile:
-    """One file with the rows of all, in their order. It is not listed yet; one that a crash left is replaced.
+    """Write one file with the rows of all, in their order. No manifest lists it yet; one that a crash left is replaced.
 
-    Its name says the least and the greatest instant that it really holds, since names that an upgrade made do not.
+    Its name gives the least and the greatest instant that it really holds, unlike names that an upgrade made.
     """
     held()
     lows, highs = zip(*(_range(store, folder, file) for file in files), strict=True)
@@ -84,21 +84,21 @@ def merge(store: Store, folder: str, files: Sequence[LsmFile], level: int, held:
 
 
 def clean_up(store: Store, folder: str, levels: int, held: StillHeld) -> list[str]:
-    """Removes manifests older than those kept, and data files that no kept manifest lists; the paths removed.
+    """Remove old manifests, and data files that no remaining manifest lists; the paths that were removed.
 
-    A file that no manifest at all lists is what a crash left, or what somebody is about to publish whom the lock did
-    not keep out: it goes once it is an hour old by the store's clock.
+    A file that no manifest lists at all was left by a crash, or an archiver that the lock did not keep out is about to
+    publish it. It is removed once it is an hour old by the store's clock.
     """
     names = [info.name for info in store.list(folder).files]
     versions = sorted((n for name in names if (n := manifest_version(name)) is not None), reverse=True)
     keep, drop = versions[: _MANIFESTS_KEPT + levels], versions[_MANIFESTS_KEPT + levels :]
     if not drop:
         return []
-    listed, before = _listed(store, folder, keep), _listed(store, folder, drop)
+    listed, formerly_listed = _listed(store, folder, keep), _listed(store, folder, drop)
     gone = [f"{folder}/{MANIFEST_PREFIX}{version}" for version in drop]
     unlisted = [name for name in names if parse_name(name) is not None and name not in listed]
-    gone += [f"{folder}/{name}" for name in unlisted if name in before]
-    strays = [f"{folder}/{name}" for name in unlisted if name not in before]
+    gone += [f"{folder}/{name}" for name in unlisted if name in formerly_listed]
+    strays = [f"{folder}/{name}" for name in unlisted if name not in formerly_listed]
     if strays:
         gone += older_than(store, strays, certain_now(store, LEASES) - _STRAY_SECONDS)
     held()
@@ -107,16 +107,16 @@ def clean_up(store: Store, folder: str, levels: int, held: StillHeld) -> list[st
 
 
 def _listed(store: Store, folder: str, versions: Sequence[int]) -> set[str]:
-    """The data files that manifests name; one that is torn names none."""
-    found: set[str] = set()
+    """The data files that these manifests list; a torn manifest lists none."""
+    names: set[str] = set()
     for version in versions:
         with suppress(CorruptError, FileNotFoundError):
-            found.update(file.name for file in parse_manifest(store.read(f"{folder}/{MANIFEST_PREFIX}{version}")))
-    return found
+            names.update(file.name for file in parse_manifest(store.read(f"{folder}/{MANIFEST_PREFIX}{version}")))
+    return names
 
 
 def _range(store: Store, folder: str, file: LsmFile) -> tuple[str, str]:
     with store.open_input(f"{folder}/{file.name}") as source:
         times = [pc.min_max(batch["instantTime"]).as_py() for batch in read_rows(source)]
-    found = [(one["min"], one["max"]) for one in times if one["min"] is not None]
-    return (min(low for low, _ in found), max(high for _, high in found)) if found else (file.first, file.last)
+    bounds = [(batch["min"], batch["max"]) for batch in times if batch["min"] is not None]
+    return (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else (file.first, file.last)

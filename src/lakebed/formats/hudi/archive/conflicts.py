@@ -22,7 +22,7 @@ def claim_name(store: Store, path: str, data: bytes, what: str) -> bool:
             f"the store does not say whether {what} was written",
             table=store.location,
             file=path,
-            todo="Nothing was deleted. Archive again: what was written is found and not written twice",
+            todo="Nothing was deleted. Archive again: instants that were written are not written twice",
         )
     return outcome is PutOutcome.CREATED
 

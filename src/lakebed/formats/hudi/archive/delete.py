@@ -1,9 +1,11 @@
-"""Takes archived instants out of the active timeline, and what they left in the auxiliary folders.
+"""Delete archived instants from the active timeline, and what they left in the auxiliary folders.
 
-Rules: Hudi's `HoodieTimelineArchiver.deleteArchivedInstants`. Requested and inflight files go first, together; then the
-completed ones of commits, oldest first and one by one. In another order a reader could see a pending instant come back
-to life or a gap between completed ones. The instant that was written last is deleted last, which is where the next run
-looks whether this one died. Each step may be done again after a crash.
+Requested and inflight files go first, all together; then the completed files of commits, oldest first and one by one.
+In another order a reader could see a pending instant come back to life, or a gap between completed ones. The instant
+that was archived last is deleted last: the next run looks for it to see whether this run died. Each step can be
+repeated after a crash.
+
+Rules: Hudi's `HoodieTimelineArchiver.deleteArchivedInstants`.
 """
 
 from __future__ import annotations
@@ -16,16 +18,17 @@ from lakebed.formats.hudi.layout import HOODIE, parse_state_name
 from lakebed.kernel.files import Store
 
 MARKERS = f"{HOODIE}/.temp"
-"""Marker folders, one an instant: which files a writer had begun."""
+"""Marker folders, one per instant: they name the files that a writer began."""
 AUXILIARY = f"{HOODIE}/.aux"
 """Copies of compaction plans that older releases kept."""
 HEARTBEATS = f"{HOODIE}/.heartbeat"
-"""One file for each writer that says that it is alive."""
-_LOOK = 256
+"""One file per writer, which says that it is alive."""
+_CHECKED_EVERY = 256
+"""After how many deletions the lock is checked again."""
 
 
 def delete_instants(store: Store, instants: Iterable[ActiveInstant], held: StillHeld) -> None:
-    """Removes the state files of archived instants."""
+    """Remove the state files of archived instants."""
     ordered = sorted(instants, key=lambda instant: (instant.time, instant.action))
     held()
     store.delete_many(file.path for instant in ordered for file in instant.files if file.state != "completed")
@@ -34,14 +37,14 @@ def delete_instants(store: Store, instants: Iterable[ActiveInstant], held: Still
     held()
     store.delete_many(instant.last.path for instant in services[:-1])
     last = services[-1:] + [instant for instant in done if instant.writes]
-    for at in range(0, len(last), _LOOK):
+    for at in range(0, len(last), _CHECKED_EVERY):
         held()
-        store.delete_in_order(instant.last.path for instant in last[at : at + _LOOK])
+        store.delete_in_order(instant.last.path for instant in last[at : at + _CHECKED_EVERY])
 
 
 def delete_leftovers(store: Store, stay: Sequence[ActiveInstant]) -> None:
-    """Removes marker folders of completed instants and of those older than the timeline, and auxiliary compaction
-    plans of instants that are gone. What belongs to a pending instant stays.
+    """Remove marker folders of completed instants and of instants older than the timeline, and auxiliary compaction
+    plans of instants that are gone. Whatever belongs to a pending instant stays.
 
     `stay` are the instants that the active timeline keeps.
     """
@@ -60,5 +63,5 @@ def delete_leftovers(store: Store, stay: Sequence[ActiveInstant]) -> None:
 
 
 def delete_markers(store: Store, instant: str) -> None:
-    """Removes the marker folder of one instant."""
+    """Remove the marker folder of one instant."""
     store.delete_folder(f"{MARKERS}/{instant}")

@@ -1,8 +1,8 @@
-"""Reads the state files of instants that are to be archived, some at a time, and turns them to what is written.
+"""Read the state files of the instants to archive, and encode them as the archive holds them.
 
-The work is cut into waves whose files together have at most so many bytes; inside a wave an engine's tasks read in
-parallel, each some files at a time, and what was read goes as soon as it is turned. A task answers with an error as a
-value, since whether an unreadable file stops the run is for the driver.
+The work is cut into waves whose files have at most so many bytes together, which bounds memory. Within a wave an
+engine's tasks read in parallel, each some files at a time, and let go of the bytes as soon as they are encoded. A task
+returns the error of an unreadable file as a value, since the driver decides whether it stops the run.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from lakebed.kernel.files import Store
 
 T = TypeVar("T")
 _TASKS_PER_WAVE = 4
-"""How many tasks a wave gives each of an engine's workers, so that all stay busy to its end."""
+"""Tasks per worker of the engine in each wave, so that all workers stay busy to its end."""
 _READ_AT_ONCE = 4 << 20
-"""How many bytes of files a task reads together; a larger instant's files are read by themselves."""
+"""Bytes of files that a task reads together. The files of a larger instant are read by themselves."""
 
 
 class Encoded(NamedTuple, Generic[T]):
-    """One instant's archived form, or the error that stands for it."""
+    """One instant as the archive holds it, or the error why there is no such form."""
 
     instant: ActiveInstant
     value: T | None
@@ -42,7 +42,7 @@ class Record(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Layout 2: one instant with the bytes of its completed file, and of its plan where that is not empty."""
+    """Layout 2: one instant with the bytes of its completed file, and those of its plan if that is not empty."""
 
     time: str
     completed: str
@@ -54,19 +54,19 @@ class Row(NamedTuple):
 def records(
     store: Store, instants: Sequence[ActiveInstant], engine: Engine, wave_bytes: int
 ) -> Iterator[list[Encoded[tuple[Record, ...]]]]:
-    """Layout 1: the records of the instants' state files, wave after wave, in the order given."""
+    """Layout 1: the records of the instants' state files, wave by wave, in the given order."""
     return _waves(store, instants, engine, wave_bytes, STATES, _records_of)
 
 
 def rows(
     store: Store, instants: Sequence[ActiveInstant], engine: Engine, wave_bytes: int
 ) -> Iterator[list[Encoded[Row]]]:
-    """Layout 2: the rows of the instants, wave after wave, in the order given."""
+    """Layout 2: the rows of the instants, wave by wave, in the given order."""
     return _waves(store, instants, engine, wave_bytes, ("requested", "completed"), _row_of)
 
 
 Contents = Mapping[str, bytes]
-"""The bytes of an instant's state files by state."""
+"""The bytes of an instant's state files, by state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,40 +89,40 @@ def _waves(
         share = max(1, -(-len(wave) // (engine.parallelism * _TASKS_PER_WAVE)))
         tasks = [_Task(store, tuple(wave[at : at + share]), states, make) for at in range(0, len(wave), share)]
         del wave
-        yield [one for found in engine.map(_encode, tasks) for one in found]
+        yield [encoded for answers in engine.map(_encode, tasks) for encoded in answers]
 
 
 def _cut(instants: Iterable[ActiveInstant], most: int) -> Iterator[list[ActiveInstant]]:
-    """Neighbours whose files have together at most so many bytes; an instant with more is alone."""
-    found: list[ActiveInstant] = []
+    """Groups of neighbours whose files have at most `most` bytes together; an instant with more is a group alone."""
+    group: list[ActiveInstant] = []
     size = 0
     for instant in instants:
         own = sum(file.size for file in instant.files)
-        if found and size + own > most:
-            yield found
-            found, size = [], 0
-        found.append(instant)
+        if group and size + own > most:
+            yield group
+            group, size = [], 0
+        group.append(instant)
         size += own
-    if found:
-        yield found
+    if group:
+        yield group
 
 
 def _encode(task: _Task[T]) -> list[Encoded[T]]:
-    made: list[Encoded[T]] = []
-    for some in _cut(task.instants, _READ_AT_ONCE):
-        wanted = [(n, file) for n, i in enumerate(some) for file in i.files if file.size and file.state in task.states]
-        read = task.store.read_many([file.path for _, file in wanted])
-        contents: list[dict[str, bytes]] = [{} for _ in some]
-        for (number, file), data in zip(wanted, read, strict=True):
+    answers: list[Encoded[T]] = []
+    for group in _cut(task.instants, _READ_AT_ONCE):
+        files = [(n, file) for n, i in enumerate(group) for file in i.files if file.size and file.state in task.states]
+        read = task.store.read_many([file.path for _, file in files])
+        contents: list[dict[str, bytes]] = [{} for _ in group]
+        for (number, file), data in zip(files, read, strict=True):
             contents[number][file.state] = data
         del read
-        for number, instant in enumerate(some):
-            made.append(_one(task, instant, contents[number]))
+        for number, instant in enumerate(group):
+            answers.append(_encode_instant(task, instant, contents[number]))
             contents[number] = {}
-    return made
+    return answers
 
 
-def _one(task: _Task[T], instant: ActiveInstant, contents: Contents) -> Encoded[T]:
+def _encode_instant(task: _Task[T], instant: ActiveInstant, contents: Contents) -> Encoded[T]:
     try:
         return Encoded(instant, task.make(task.store, instant, contents))
     except CorruptError as error:
@@ -130,15 +130,15 @@ def _one(task: _Task[T], instant: ActiveInstant, contents: Contents) -> Encoded[
 
 
 def _records_of(store: Store, instant: ActiveInstant, contents: Contents) -> tuple[Record, ...]:
-    found = []
+    entries = []
     for file in instant.files:
         data = _content(store, instant, file, contents)
         try:
             datum = archived_entry(instant.time, file.action, file.state, data)
         except CorruptError as error:
             raise _unreadable(store, instant, file, error.why or error.what) from error
-        found.append(Record(instant.time, file.action, file.state, datum))
-    return tuple(found)
+        entries.append(Record(instant.time, file.action, file.state, datum))
+    return tuple(entries)
 
 
 def _row_of(store: Store, instant: ActiveInstant, contents: Contents) -> Row:

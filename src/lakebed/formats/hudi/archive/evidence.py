@@ -1,15 +1,15 @@
-"""Gathers what a plan rests on: the active timeline, the newest clean, the metadata table, or the data table that a
-metadata table serves.
+"""The evidence that a plan rests on: the active timeline, the newest clean, the metadata table, and for a metadata
+table the data table that it serves.
 
-Three listings at most and one small file, whatever the table's age.
+Gathering it takes three listings at most and reads one small file, however old the table is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from lakebed.errors import CorruptError, TableNotFoundError
-from lakebed.formats.hudi.archive.guards import DataTable, Evidence, LastClean, MetadataTable
 from lakebed.formats.hudi.archive.options import BEYOND_SAVEPOINT, METADATA_ENABLE
 from lakebed.formats.hudi.archive.state_files import ActiveInstant, load_active
 from lakebed.formats.hudi.codec.metadata import parse_clean_plan
@@ -22,8 +22,63 @@ METADATA_FOLDER = f"{HOODIE}/metadata"
 """Where a table's metadata table lies, itself a Hudi table."""
 
 
+@dataclass(frozen=True, slots=True)
+class LastClean:
+    """The newest completed clean. `retained` is the earliest instant whose files its plan retained, "" for a policy
+    that does not count commits; `savepoints` are those that it spared."""
+
+    time: str
+    retained: str
+    savepoints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataTable:
+    """The table's metadata table. `compaction` is the time of its newest completed compaction, "" before the first;
+    `pending` is a compaction that began and has not ended."""
+
+    compaction: str
+    pending: ActiveInstant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DataTable:
+    """The data table that a metadata table serves, and what it holds back there.
+
+    `earliest_commit` is its oldest completed commit that no spared savepoint keeps, `savepoint` the oldest savepoint
+    that holds its archival; both are times, "" for none. `pending` is its oldest pending instant.
+    """
+
+    earliest_commit: str
+    pending: ActiveInstant | None = None
+    savepoint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a plan rests on: the timeline, and facts from outside it. Times compare as text; they are clock times in
+    `timezone` (UTC or LOCAL)."""
+
+    instants: tuple[ActiveInstant, ...]
+    layout: int
+    merge_on_read: bool
+    clean: LastClean | None = None
+    metadata: MetadataTable | None = None
+    serves: DataTable | None = None
+    timezone: str = ""
+
+    @property
+    def pending_write(self) -> ActiveInstant | None:
+        """The oldest pending instant that writes data files."""
+        return next((instant for instant in self.instants if instant.writes and not instant.done), None)
+
+    def pending_of(self, *kinds: str) -> ActiveInstant | None:
+        """The oldest pending instant of one of these kinds."""
+        return next((instant for instant in self.instants if not instant.done and instant.kind in kinds), None)
+
+
 def gather(store: Store, config: TableConfig, options: Options, storage: dict[str, str]) -> Evidence:
-    """The evidence as of now; `storage` are the options by which a store beside this one is opened."""
+    """The evidence as of now. `storage` holds the options that open the store of the data table."""
     instants = load_active(store, config.timeline_folder)
     return Evidence(
         instants=instants,
@@ -37,10 +92,10 @@ def gather(store: Store, config: TableConfig, options: Options, storage: dict[st
 
 
 def _last_clean(store: Store, instants: Sequence[ActiveInstant]) -> LastClean | None:
-    """The newest completed clean by its plan. A plan that cannot be read retains all from the oldest instant on: it
-    frees no replace commit."""
+    """The newest completed clean, by its plan. A plan that cannot be read counts as one that retained everything from
+    the oldest instant on, so it frees no replace commit."""
     if not any(instant.action == "replacecommit" for instant in instants):
-        return None  # the clean matters to replace commits alone
+        return None  # only replace commits wait for cleans
     clean = next((i for i in reversed(instants) if i.action == "clean" and i.done), None)
     if clean is None:
         return None
@@ -48,16 +103,16 @@ def _last_clean(store: Store, instants: Sequence[ActiveInstant]) -> LastClean | 
     if plan is None or not plan.size:
         return LastClean(clean.time, instants[0].time)
     try:
-        found = parse_clean_plan(store.read(plan.path))
+        content = parse_clean_plan(store.read(plan.path))
     except (CorruptError, FileNotFoundError):
         return LastClean(clean.time, instants[0].time)
-    return LastClean(clean.time, found.earliest_to_retain, found.savepoints)
+    return LastClean(clean.time, content.earliest_to_retain, content.savepoints)
 
 
 def _metadata_table(store: Store, config: TableConfig, options: Options) -> MetadataTable | None:
     if not options[METADATA_ENABLE] or not config.properties.get("hoodie.table.metadata.partitions", "").strip():
         return None
-    # Its layout is that of the data table: both are upgraded together.
+    # Both tables have the same layout: they are upgraded together.
     instants = load_active(store, f"{METADATA_FOLDER}/{config.timeline_folder}")
     if not instants:
         return None
@@ -67,8 +122,8 @@ def _metadata_table(store: Store, config: TableConfig, options: Options) -> Meta
 
 
 def _data_table(store: Store, options: Options, storage: dict[str, str]) -> DataTable | None:
-    root, found, rest = store.location.rpartition(f"/{METADATA_FOLDER}")
-    if not found or rest:
+    root, folder, rest = store.location.rpartition(f"/{METADATA_FOLDER}")
+    if not folder or rest:
         return None
     data = open_store(root, storage)
     try:

@@ -1,17 +1,18 @@
-"""What holds instants in the active timeline: each guard holds from an instant on, or some instants by name.
+"""Guards: what keeps instants in the active timeline. A guard holds every instant from one on, or some by name.
 
 Rules: Hudi's `TimelineArchiverV1` and `TimelineArchiverV2`, `CompactionUtils` and
-`ClusteringUtils.getEarliestInstantToRetain...`, `TimelineUtils.getEarliestInstantForMetadataArchival`. Layout 1 holds
-every instant against the metadata table's compaction, layout 2 commits alone.
+`ClusteringUtils.getEarliestInstantToRetain...`, `TimelineUtils.getEarliestInstantForMetadataArchival`. In layout 1
+the metadata table's compaction holds every kind of instant, in layout 2 only commits.
 """
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lakebed.formats.hudi.archive.evidence import Evidence, LastClean, MetadataTable
 from lakebed.formats.hudi.archive.options import ARCHIVE_STRICT, BEYOND_SAVEPOINT, COMPACTION_TRIGGER, MAX_DELTA_COMMITS
+from lakebed.formats.hudi.archive.pending import how_to_end, never_ended, requested
 from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.kernel.options import Options
 
@@ -19,60 +20,11 @@ _REPLACING = "replacecommit"
 
 
 @dataclass(frozen=True, slots=True)
-class LastClean:
-    """The newest completed clean: the earliest instant whose files its plan retained ("" when not by commits), and the
-    savepoints that it spared."""
-
-    time: str
-    retained: str
-    savepoints: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataTable:
-    """The table's own metadata table: the instant of its newest completed compaction, "" before the first, and a
-    compaction of it that was begun and has not ended."""
-
-    compaction: str
-    pending: ActiveInstant | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DataTable:
-    """Where the table *is* a metadata table: what the data table that it serves holds back. Times are "" for none;
-    `pending` is the data table's oldest pending instant, `savepoint` its oldest savepoint that holds its archival."""
-
-    earliest_commit: str
-    pending: ActiveInstant | None = None
-    savepoint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What a plan rests on: the timeline and the facts outside it. Times compare as text; they are clock times in
-    `timezone` (UTC or LOCAL)."""
-
-    instants: tuple[ActiveInstant, ...]
-    layout: int
-    merge_on_read: bool
-    clean: LastClean | None = None
-    metadata: MetadataTable | None = None
-    serves: DataTable | None = None
-    timezone: str = ""
-
-    @property
-    def pending_write(self) -> ActiveInstant | None:
-        """The oldest instant that writes and has not ended."""
-        return next((instant for instant in self.instants if instant.writes and not instant.done), None)
-
-    def pending_of(self, *kinds: str) -> ActiveInstant | None:
-        """The oldest pending instant of one of these kinds."""
-        return next((instant for instant in self.instants if not instant.done and instant.kind in kinds), None)
-
-
-@dataclass(frozen=True, slots=True)
 class Guard:
-    """Holds instants from `bound` on, or just those in `only`; `services`: clean and rollback instants too."""
+    """Holds the instants from `bound` on, or where `only` is given just those.
+
+    With `services` it holds clean and rollback instants too. `reason` and `remedy` are for the blockers that name it.
+    """
 
     reason: str
     remedy: str
@@ -81,13 +33,13 @@ class Guard:
     services: bool = False
 
     def holds(self, time: str) -> bool:
-        """Whether an instant of that time must stay."""
+        """Whether an instant of that time has to stay."""
         return time in self.only if self.only is not None else time >= self.bound
 
 
 def guards_of(evidence: Evidence, options: Options, commits: Sequence[ActiveInstant]) -> list[Guard]:
-    """All that holds something; `commits` are the completed instants that write, oldest first."""
-    found = (
+    """Every guard that holds something. `commits` are the completed instants that write data files, oldest first."""
+    guards = (
         _savepoint_guard(evidence, options),
         _pending_guard(evidence, commits),
         _compaction_guard(evidence, options, commits),
@@ -96,7 +48,7 @@ def guards_of(evidence: Evidence, options: Options, commits: Sequence[ActiveInst
         _data_table_guard(evidence),
         _empty_guard(evidence, options),
     )
-    return [guard for guard in found if guard is not None]
+    return [guard for guard in guards if guard is not None]
 
 
 def _savepoint_guard(evidence: Evidence, options: Options) -> Guard | None:
@@ -118,8 +70,11 @@ def _savepoint_guard(evidence: Evidence, options: Options) -> Guard | None:
 
 
 def _pending_guard(evidence: Evidence, commits: Sequence[ActiveInstant]) -> Guard | None:
-    """One completed commit before the oldest pending write stays too: without it readers would take what lies before
-    the timeline's start, the pending write's files among it, for committed."""
+    """Holds everything from the last completed commit before the oldest pending write on.
+
+    Readers take what is older than the timeline's start for committed. Without that one commit the pending write would
+    be the start, and its files would count.
+    """
     pending = evidence.pending_write
     if pending is None:
         return None
@@ -183,8 +138,8 @@ def _replace_guard(evidence: Evidence) -> Guard | None:
 
 
 def _why_not_cleaned(evidence: Evidence, clean: LastClean | None) -> tuple[str, str]:
-    """What keeps cleans from removing replaced files, and what ends that: a clean that never ended, or a pending write,
-    from before which a clean retains everything."""
+    """Why cleans do not remove the replaced files, and what helps. A clean may never have ended; or a write is pending,
+    and cleans retain everything from before it."""
     begun = evidence.pending_of("clean")
     if begun is not None:
         return f"; {never_ended(begun, evidence.timezone)}", how_to_end(begun)
@@ -212,10 +167,10 @@ def _metadata_guard(evidence: Evidence, commits: Sequence[ActiveInstant]) -> Gua
 
 
 def _why_not_compacted(evidence: Evidence, metadata: MetadataTable) -> tuple[str, str]:
-    """What keeps writers from compacting the metadata table, and what ends that.
+    """Why writers do not compact the metadata table, and what helps.
 
-    A compaction of it that has not ended comes first. Layout 1 plans none either while the data table has a pending
-    instant (`HoodieBackedTableMetadataWriter.validateTimelineBeforeSchedulingCompaction`).
+    A compaction of it that has not ended comes first. In layout 1 writers also plan none while the data table has a
+    pending instant (`HoodieBackedTableMetadataWriter.validateTimelineBeforeSchedulingCompaction`).
     """
     if metadata.pending is not None:
         remedy = f"Let a writer end the metadata table's {metadata.pending.kind} {metadata.pending.time}"
@@ -252,7 +207,7 @@ def _data_table_guard(evidence: Evidence) -> Guard | None:
 
 
 def _empty_guard(evidence: Evidence, options: Options) -> Guard | None:
-    """Lenient mode leaves an instant whose completed file is empty; strict mode lets the run stop at it."""
+    """In lenient mode, holds instants whose completed file is empty. In strict mode the run stops at such a file."""
     empty = frozenset(i.time for i in evidence.instants if i.empty)
     if not empty or options[ARCHIVE_STRICT]:
         return None
@@ -262,31 +217,3 @@ def _empty_guard(evidence: Evidence, options: Options) -> Guard | None:
         only=empty,
         services=True,
     )
-
-
-def never_ended(pending: ActiveInstant, timezone: str) -> str:
-    """That an instant is pending, and since when."""
-    return (
-        f"{pending.kind} {pending.time} is {pending.last.state} and was never completed{requested(pending, timezone)}"
-    )
-
-
-def requested(pending: ActiveInstant, timezone: str) -> str:
-    """When an instant was requested, as ` (requested at 2026-03-02 12:00:00 UTC)`; "" where its time is no clock
-    time."""
-    try:
-        clock = datetime.datetime.strptime(pending.time[:14], "%Y%m%d%H%M%S")
-    except ValueError:
-        return ""
-    return f" (requested at {clock:%Y-%m-%d %H:%M:%S}{' UTC' if timezone == 'UTC' else ''})"
-
-
-def how_to_end(pending: ActiveInstant) -> str:
-    """What ends a pending instant."""
-    if not pending.writes:
-        return f"Let the next {pending.kind} finish it, or roll it back or remove its files by Hudi's own tools"
-    if pending.kind in ("compaction", "logcompaction"):
-        return f"Run {pending.kind} {pending.time} (Hudi: call run_compaction) or unschedule it (hudi-cli)"
-    if pending.kind == "clustering" or pending.action == _REPLACING:
-        return f"Run the pending {pending.kind} {pending.time} (Hudi: call run_clustering), or roll it back"
-    return f"Let the writer of {pending.time} finish; if it is dead, roll {pending.time} back"

@@ -1,16 +1,18 @@
-"""One archiver at a time: the lock that the table's writers share where it is a file, else a lease of our own.
+"""One archiver at a time: by the lock file that the table's writers share, or else by a lease of our own.
 
-Hudi's `FileSystemBasedLockProvider` claims `lock` in the folder `.hoodie` (or another one by option) by making the file
-only if it is not there, and deletes it. Other kinds (ZooKeeper, DynamoDB, the Hive metastore, conditional writes) need
-their own clients: they are refused, and the caller may hold such a lock itself.
+Hudi's `FileSystemBasedLockProvider` locks a table by creating the file `lock`, in `.hoodie` or in the folder that an
+option names, only if it is not there; it unlocks by deleting the file. Other kinds of lock (ZooKeeper, DynamoDB, the
+Hive metastore, conditional writes) need clients of their own. They are refused; the caller may hold such a lock itself.
 
-The lease is a file of one owner that says how long it holds once it was written. Claiming it is to put the own file and
-then to look for others that still hold: whoever sees one steps back. Of two that come at the same time at least one
-sees the other, so there are never two holders; if both step back, both try again after different waits.
+A lease is a file of one owner. It says for how long it is valid after it was written. To take the lease, an archiver
+writes its file and then looks for other valid ones; if there is one, it removes its own. Of two archivers that come at
+the same time at least one sees the other, so there are never two holders. If both give way, both try again after
+different waits.
 
-No two machines' clocks are compared. Whether another's lease has ended is told by the store's clock alone, which
-stamped its file and stamps one that is made to ask; how long the own one holds, by a clock here that only measures. A
-holder looks for its own file before each step, so that it stops when somebody took the lease away all the same.
+The clocks of two machines are never compared. Whether another lease has ended is judged by the store's clock alone: it
+stamped the file, and it stamps a new one to tell the time. How long the own lease is still valid is measured by a local
+clock that never goes back. A holder checks before each step that its own file is still there, and stops if somebody
+removed it.
 """
 
 from __future__ import annotations
@@ -37,24 +39,24 @@ from lakebed.kernel.options import Options
 from lakebed.redaction import redacting_logger
 
 LEASES = f"{HOODIE}/.lakebed"
-"""The folder of leases; Hudi's engines do not look into it."""
+"""The folder of leases. Hudi's engines do not look into it."""
 _PREFIX = "archiver-"
 _LOCK_FILE = "lock"
 _POLL = 0.25
 _COARSE = 2.0
-"""Seconds that a store's times may be coarse by."""
+"""How coarse the times of a store may be, in seconds."""
 _IN_PROCESS = ("InProcessLockProvider", "NoopLockProvider")
 
 _LOG = redacting_logger("lakebed.hudi")
 
 StillHeld = Callable[[], None]
-"""Raises CommitConflictError when the lock was lost; called before each step that others could see."""
+"""Raises CommitConflictError when the lock was lost. It is called before each step that others can see."""
 
 
 @contextmanager
 def archiver_lock(store: Store, options: Options) -> Iterator[StillHeld]:
-    """Holds the lock for the block. CommitConflictError when another holds it longer than the wait that the options
-    allow, UnsupportedError for a kind of lock that lakebed has no client for."""
+    """Hold the lock during the block. CommitConflictError when another process holds it for longer than the options
+    allow to wait, UnsupportedError for a kind of lock that lakebed has no client for."""
     provider = options[LOCK_PROVIDER].rpartition(".")[2]
     kind = options[ARCHIVE_LOCK]
     if kind == "none":
@@ -101,7 +103,7 @@ def _lock_file(store: Store, options: Options) -> Iterator[StillHeld]:
             return False
 
     def held() -> None:
-        if not is_ours():  # Hudi's engine takes a lock away that is older than its own setting for that
+        if not is_ours():  # Hudi's engine breaks a lock that is older than its own setting allows
             todo = "Nothing is lost: archive again"
             raise _held_elsewhere(store, path, "the table's lock was taken away from the archiver", todo)
 
@@ -111,12 +113,12 @@ def _lock_file(store: Store, options: Options) -> Iterator[StillHeld]:
         try:
             if is_ours():
                 store.delete(path)
-        except Exception as error:  # noqa: BLE001 - what was archived is archived, whatever becomes of the lock
-            _LOG.warning("%s: the lock %s could not be given back, remove it by hand: %s", store.location, path, error)
+        except Exception as error:  # noqa: BLE001 - the instants are archived, whatever becomes of the lock
+            _LOG.warning("%s: cannot release the lock %s, remove it by hand: %s", store.location, path, error)
 
 
 def _inside(store: Store, folder: str) -> str:
-    """The lock's folder as a path in the table; UnsupportedError for one elsewhere."""
+    """The lock's folder as a path inside the table; UnsupportedError for one elsewhere."""
     if not folder:
         return ""
     root = store.location.rstrip("/")
@@ -132,12 +134,12 @@ def _inside(store: Store, folder: str) -> str:
 
 
 def _held_elsewhere(store: Store, path: str, what: str, todo: str) -> CommitConflictError:
-    """The error for a lock that somebody else holds, with what its file says."""
+    """The error for a lock that somebody else holds, with the content of its file."""
     try:
-        said = store.read(path, 0, 300).decode("utf-8", "replace")
+        owner = store.read(path, 0, 300).decode("utf-8", "replace")
     except (OSError, StorageError):
-        said = ""
-    return CommitConflictError(what, table=store.location, file=path, why=said, todo=todo)
+        owner = ""
+    return CommitConflictError(what, table=store.location, file=path, why=owner, todo=todo)
 
 
 # ---- our own lease ---------------------------------------------------------------------------------------------------
@@ -149,23 +151,24 @@ class _Lease:
     path: str
     seconds: float
     ends: float = 0.0
-    """By our steady clock."""
+    """When it ends, by our steady clock."""
 
     def renew(self) -> None:
+        """Write the file, and count the time anew."""
         began = clock.steady()
         owner = {**_identity(), "seconds": self.seconds, "ends": clock.now() + self.seconds}
         self.store.write(self.path, json.dumps(owner).encode())
         self.ends = began + self.seconds
 
     def still_held(self) -> None:
-        """Renews in the second half of the lease; a lease that ran out, or was taken away, is lost."""
+        """Renew the lease in its second half. CommitConflictError when it ran out, or its file was removed."""
         left = self.ends - clock.steady()
         if left <= 0 or not self.store.exists(self.path):
             raise CommitConflictError(
                 "the archiver's lease ran out",
                 table=self.store.location,
                 file=self.path,
-                why="the run took longer than its lease, so that another archiver may have begun",
+                why="the run took longer than its lease, so another archiver may have begun",
                 todo=f"Nothing is lost: archive again, with a longer {LEASE_TIME.key} if it is slow",
             )
         if left < self.seconds / 2:
@@ -181,7 +184,7 @@ def _lease(store: Store, options: Options) -> Iterator[StillHeld]:
         yield lease.still_held
     finally:
         _ours.discard(lease.path)
-        with suppress(StorageError):  # it ends by itself
+        with suppress(StorageError):  # a lease ends by itself
             store.delete(lease.path)
 
 
@@ -197,20 +200,20 @@ def _acquire(lease: _Lease, options: Options) -> None:
                 return
             store.delete(lease.path)
         if clock.steady() > ends:
-            todo = "Nothing was changed. Try again when it is done; a dead one's lease ends by itself"
+            todo = "Nothing was changed. Try again when it is done; the lease of a dead archiver ends by itself"
             raise _held_elsewhere(store, rival, "another archiver is at work on this table", todo)
         time.sleep(_POLL * random.uniform(0.5, 1.5))
 
 
 def _rival(store: Store, own: _Lease) -> str:
-    """The lease file of somebody else that has not ended, "" without one; ended ones are removed on the way."""
+    """The file of another lease that has not ended, "" without one. Ended leases are removed on the way."""
     now: float | None = None
     for info in store.list(LEASES).files:
         if info.path == own.path or not info.name.startswith(_PREFIX):
             continue
         try:
             owner = json.loads(store.read(info.path))
-            seconds = float(owner.get("seconds", own.seconds))  # earlier releases did not say
+            seconds = float(owner.get("seconds", own.seconds))  # earlier releases did not write it
             ended = _is_dead(owner, info.path)
             if not ended:
                 now = store_now(store, LEASES) if now is None else now
@@ -226,19 +229,18 @@ def _rival(store: Store, own: _Lease) -> str:
 
 
 _ours: set[str] = set()
-"""The leases that this process holds or wants."""
+"""The leases that this process holds or wants to take."""
 
 
 @functools.cache
 def _machine() -> str:
-    """What no other machine and no other container has, as far as this one can tell: its name, its boot, and the
-    numbering of its processes."""
-    found = [socket.gethostname()]
+    """What tells this machine, or this container, from any other: its name, its boot, and its process namespace."""
+    marks = [socket.gethostname()]
     with suppress(OSError):
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            found.append(file.read().strip())
-        found.append(os.readlink("/proc/self/ns/pid"))
-    return " ".join(found)
+            marks.append(file.read().strip())
+        marks.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(marks)
 
 
 def _identity() -> dict[str, Any]:
@@ -246,7 +248,7 @@ def _identity() -> dict[str, Any]:
 
 
 def _is_dead(owner: Mapping[str, Any], path: str) -> bool:
-    """Whether the owner was a process of this machine that is no more."""
+    """Whether the owner was a process of this machine that no longer runs."""
     process = owner.get("process")
     if owner.get("owner") != _machine() or not isinstance(process, int):
         return False

@@ -1,13 +1,13 @@
-"""Merges small archive files of timeline layout 1, so that many runs do not leave as many files.
+"""Merge small archive files of timeline layout 1, so that many runs do not leave many files.
 
-Rules: Hudi's `HoodieTimelineArchiver.mergeArchiveFilesIfNecessary` of 0.x (1.x never merges): the newest files below
+Rules: Hudi's `HoodieTimelineArchiver.mergeArchiveFilesIfNecessary` of 0.x (1.x never merges). The newest files below
 `hoodie.archive.merge.small.file.limit.bytes`, up to the first larger one, become one file with the next free number
-when there are `hoodie.archive.merge.files.batch.size` of them. A plan beside them says what is merged into what, for
-a run that finds it after a crash.
+when there are `hoodie.archive.merge.files.batch.size` of them. A plan beside them names the files and the merged one,
+for a run that finds it after a crash.
 
-No file goes before it was seen that the merged one holds all that it holds, whoever asks and whatever became of the
-lock: the merged file is put whole, a merge that a crash left is ended and not undone, and whoever was overtaken stops.
-Only a merged file that lacks something is removed, which Hudi's engine can leave but lakebed cannot.
+A file is removed only after a check that the merged file holds all its records, whatever became of the lock. The merged
+file is put whole; a merge that a crash interrupted is completed and not undone; an archiver that was overtaken stops.
+Only a merged file that lacks something is removed. Hudi's engine can leave such a file, lakebed cannot.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lakebed.kernel.options import Options
 from lakebed.kernel.scratch import Scratch
 
 PLAN = "mergeArchivePlan"
-"""The file that says which files are being merged into which."""
+"""The file that says which files are merged, and into which one."""
 _PLAN_SCHEMA = RecordSchema.of(
     {
         "type": "record",
@@ -48,23 +48,23 @@ _PLAN_SCHEMA = RecordSchema.of(
 
 
 def recover(store: Store, folder: str, scratch: Scratch, held: StillHeld) -> None:
-    """Ends or undoes a merge that a crash left half done, ours or Hudi's."""
+    """Complete or undo a merge that a crash interrupted, ours or Hudi's."""
     path = f"{folder}/{PLAN}"
     try:
         candidates, merged = _parse(store.read(path))
     except FileNotFoundError:
         return
-    except CorruptError:  # the plan itself was torn: nothing was merged by it
+    except CorruptError:  # the plan itself is torn, so nothing was merged by it
         held()
         store.delete(path)
         return
-    there = {info.name for info in store.list(folder).files}
-    left = [f"{folder}/{name}" for name in candidates if name in there and name != merged]
+    names = {info.name for info in store.list(folder).files}
+    left = [f"{folder}/{name}" for name in candidates if name in names and name != merged]
     held()
-    if left and merged in there:
-        known = _states(store, f"{folder}/{merged}", scratch)
-        parts = [_states(store, one, scratch) for one in left]
-        if known is not None and all(part is not None and part <= known for part in parts):
+    if left and merged in names:
+        states = _states(store, f"{folder}/{merged}", scratch)
+        parts = [_states(store, path, scratch) for path in left]
+        if states is not None and all(part is not None and part <= states for part in parts):
             store.delete_many(left)
         elif len(left) == len(candidates):
             store.delete(f"{folder}/{merged}")
@@ -72,10 +72,11 @@ def recover(store: Store, folder: str, scratch: Scratch, held: StillHeld) -> Non
 
 
 def merge_small(store: Store, folder: str, options: Options, held: StillHeld) -> tuple[str, ...]:
-    """Merges the newest small files where that is asked for and there are enough; the paths of the new files.
+    """Merge the newest small files, if the options ask for it and there are enough; the paths of the new files.
 
-    A file holds at most `lakebed.archive.batch-bytes` or one small file more, since it is put together in memory.
-    Raises CommitConflictError when another archiver was at work in between: nothing is removed then.
+    A merged file is put together in memory, so it has at most `lakebed.archive.batch-bytes`, or the size of a small
+    file if that is more. Raises CommitConflictError when another archiver was at work in between; nothing is removed
+    then.
     """
     if not options[MERGE_ENABLE]:
         return ()
@@ -105,7 +106,7 @@ def _merge(store: Store, folder: str, candidates: Sequence[FileInfo], most: int,
 
 
 def _check_stands(store: Store, plan_path: str, plan: bytes, path: str, size: int) -> None:
-    """CommitConflictError unless plan and merged file are there as we put them."""
+    """CommitConflictError unless the plan and the merged file are there as we put them."""
     with suppress(FileNotFoundError):
         if store.size(path) == size and store.read(plan_path) == plan:
             return
@@ -113,8 +114,7 @@ def _check_stands(store: Store, plan_path: str, plan: bytes, path: str, size: in
 
 
 def _states(store: Store, path: str, scratch: Scratch) -> set[State] | None:
-    """The states of instants that an archive file holds, of a torn one those that are whole; None where none can be
-    read."""
+    """The states of instants in an archive file, in a torn one those in whole blocks; None where none can be read."""
     try:
         entries = parse_archive([store.read(path)], scratch).entries
     except (CorruptError, FileNotFoundError):
@@ -123,7 +123,7 @@ def _states(store: Store, path: str, scratch: Scratch) -> set[State] | None:
 
 
 def _parts(files: Sequence[FileInfo], most: int) -> Iterator[list[FileInfo]]:
-    """Neighbours of together at most so many bytes, in the files' order; single files are left as they are."""
+    """Groups of neighbours of at most `most` bytes together, in the files' order. A file alone stays as it is."""
     part: list[FileInfo] = []
     size = 0
     for info in files:
@@ -139,16 +139,16 @@ def _parts(files: Sequence[FileInfo], most: int) -> Iterator[list[FileInfo]]:
 
 def _candidates(files: Sequence[FileInfo], small: int) -> list[FileInfo]:
     """The newest files below the limit, up to the first that is not; oldest first."""
-    found: list[FileInfo] = []
+    candidates: list[FileInfo] = []
     for info in reversed(files):
         if info.size >= small:
             break
-        found.append(info)
-    return found[::-1]
+        candidates.append(info)
+    return candidates[::-1]
 
 
 def _merged_blocks(store: Store, files: Sequence[FileInfo], most: int) -> Iterator[bytes]:
-    """The files' records in blocks of at most so many bytes, a schema a block; records are copied, not decoded."""
+    """The files' records in blocks of at most `most` bytes and one schema each. Records are copied, not decoded."""
     schema = ""
     runs: list[tuple[int, memoryview]] = []
     size = 0
@@ -177,7 +177,7 @@ def _plan(candidates: Sequence[str], merged: str) -> bytes:
 
 
 def _parse(data: bytes) -> tuple[list[str], str]:
-    """(names of the files that are merged, name of the merged one)."""
+    """(names of the files to merge, name of the merged one)."""
     with decoding("the merge plan cannot be read", file=PLAN):
         record = next(read_records(data))
         names = [path.rpartition("/")[2] for path in record["candidate"] or ()]

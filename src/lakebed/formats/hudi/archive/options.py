@@ -1,5 +1,5 @@
-"""Option keys of archival, with the meaning and the defaults of Hudi's writers (`HoodieArchivalConfig`,
-`HoodieCleanConfig`); those under `lakebed.` are lakebed's own."""
+"""Options of archival. Those under `hoodie.` have the meaning and the defaults of Hudi's writers
+(`HoodieArchivalConfig`, `HoodieCleanConfig`); those under `lakebed.` are lakebed's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ARCHIVAL_BATCH: Option[int] = Option(
     "hoodie.commits.archival.batch",
     at_least(1),
     10,
-    "The most records of one block of an archive file (table version 6 and older); not a threshold",
+    "The most records per block of an archive file (table version 6 and older); not a threshold",
 )
 ARCHIVE_AUTOMATIC: Option[bool] = Option(
     "hoodie.archive.automatic", boolean, True, "Whether post_commit archives; a call of archive always does"
@@ -25,22 +25,22 @@ BEYOND_SAVEPOINT: Option[bool] = Option(
     "hoodie.archive.beyond.savepoint",
     boolean,
     False,
-    "Archive past savepoints: the savepointed commits stay, those after them may go",
+    "Archive past savepoints: savepointed commits stay, later ones may go",
 )
 ARCHIVE_STRICT: Option[bool] = Option(
     "hoodie.fail.on.timeline.archiving",
     boolean,
     True,
-    "Whether an unreadable instant file stops the archival; false leaves it and goes on",
+    "Whether an unreadable instant file stops the archival; with false it is left where it is",
 )
 LIMIT_INSTANTS: Option[int | None] = Option(
-    "hoodie.archive.limit.instants", at_least(1), None, "The most instants that one run moves"
+    "hoodie.archive.limit.instants", at_least(1), None, "The most instants that one run archives"
 )
 MERGE_ENABLE: Option[bool] = Option(
     "hoodie.archive.merge.enable", boolean, False, "Merge small archive files (table version 6 and older)"
 )
 MERGE_BATCH: Option[int] = Option(
-    "hoodie.archive.merge.files.batch.size", at_least(2), 10, "How many small archive files make a merge worth while"
+    "hoodie.archive.merge.files.batch.size", at_least(2), 10, "How many small archive files it takes to merge them"
 )
 MERGE_SMALL: Option[int] = Option(
     "hoodie.archive.merge.small.file.limit.bytes", at_least(1), 20 << 20, "Archive files below this are small (bytes)"
@@ -52,58 +52,64 @@ TIMELINE_COMPACTION_BATCH: Option[int] = Option(
     "How many archive files of a level are merged into the next one (table version 8 and later)",
 )
 DELETE_PARALLELISM: Option[int] = Option(
-    "hoodie.archive.delete.parallelism", at_least(1), 100, "Accepted; the store says how many deletions run at once"
+    "hoodie.archive.delete.parallelism",
+    at_least(1),
+    100,
+    "Accepted without effect: the store decides how many deletions run at once",
 )
 ARCHIVE_ASYNC: Option[bool] = Option(
-    "hoodie.archive.async", boolean, False, "Accepted; an archival runs when it is called"
+    "hoodie.archive.async", boolean, False, "Accepted without effect: an archival runs when it is called"
 )
 CLEANER_POLICY: Option[str] = Option(
     "hoodie.cleaner.policy",
     one_of("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS", "KEEP_LATEST_BY_HOURS"),
     "KEEP_LATEST_COMMITS",
-    "What the table's cleaner retains; archival leaves what it needs",
+    "What the table's cleaner retains; archival keeps the instants that it needs",
     aliases=("hoodie.clean.policy",),
 )
 COMMITS_RETAINED: Option[int] = Option(
     "hoodie.cleaner.commits.retained",
     at_least(1),
     10,
-    "How many commits the cleaner retains, by its policy KEEP_LATEST_COMMITS",
+    "How many commits the cleaner retains with the policy KEEP_LATEST_COMMITS",
     aliases=("hoodie.clean.commits.retained",),
 )
 HOURS_RETAINED: Option[int] = Option(
     "hoodie.cleaner.hours.retained",
     at_least(1),
     24,
-    "How many hours the cleaner retains, by its policy KEEP_LATEST_BY_HOURS",
+    "How many hours the cleaner retains with the policy KEEP_LATEST_BY_HOURS",
     aliases=("hoodie.clean.hours.retained",),
 )
 MAX_DELTA_COMMITS: Option[int] = Option(
     "hoodie.compact.inline.max.delta.commits",
     at_least(1),
     5,
-    "Delta commits between two compactions: that many stay for the compaction's schedule (merge-on-read)",
+    "Delta commits between two compactions; so many stay, since a compaction is scheduled by them (merge-on-read)",
 )
 COMPACTION_TRIGGER: Option[str] = Option(
     "hoodie.compact.inline.trigger.strategy",
     one_of("NUM_COMMITS", "NUM_COMMITS_AFTER_LAST_REQUEST", "TIME_ELAPSED", "NUM_AND_TIME", "NUM_OR_TIME"),
     "NUM_COMMITS",
-    "What schedules a compaction; delta commits are kept for it where their number counts",
+    "What schedules a compaction; where it counts delta commits, archival keeps these",
 )
 METADATA_ENABLE: Option[bool] = Option(
-    "hoodie.metadata.enable", boolean, True, "Whether the table's metadata table, if it has one, bounds archival"
+    "hoodie.metadata.enable", boolean, True, "Whether the table's metadata table, if there is one, holds instants"
 )
 LOCK_PROVIDER: Option[str] = Option(
     "hoodie.write.lock.provider",
     str,
     "",
-    "The lock that the table's writers share; a lease of lakebed's own without it",
+    "The lock that the table's writers share; by default lakebed takes a lease of its own",
 )
 LOCK_FOLDER: Option[str] = Option(
     "hoodie.write.lock.filesystem.path", str, "", "The folder of the file system lock; by default .hoodie"
 )
 LOCK_EXPIRE: Option[int] = Option(
-    "hoodie.write.lock.filesystem.expire", at_least(0), 0, "Accepted; an abandoned lock file is never broken by lakebed"
+    "hoodie.write.lock.filesystem.expire",
+    at_least(0),
+    0,
+    "Accepted without effect: lakebed never breaks an abandoned lock file",
 )
 LOCK_WAIT: Option[int] = Option(
     "hoodie.write.lock.wait_time_ms", at_least(0), 60_000, "How long to wait for the lock (milliseconds)"
@@ -112,17 +118,17 @@ ARCHIVE_LOCK: Option[str] = Option(
     "lakebed.archive.lock",
     one_of("auto", "lease", "none"),
     "auto",
-    "auto takes the lock that hoodie.write.lock.provider names, else a lease; lease takes lakebed's own; none is for a "
-    "caller that holds the table's lock",
+    "auto takes the lock that hoodie.write.lock.provider names, or else a lease; lease takes lakebed's own lease; none "
+    "is for a caller that holds the table's lock",
 )
 LEASE_TIME: Option[int] = Option(
-    "lakebed.archive.lease", duration_ms, 600_000, "After how long an archiver that died loses its lease"
+    "lakebed.archive.lease", duration_ms, 600_000, "How long the lease of an archiver that died still holds"
 )
 MIN_INSTANTS: Option[int] = Option(
     "lakebed.archive.min-instants",
     at_least(0),
     0,
-    "A run that would move fewer instants does nothing; old releases took hoodie.commits.archival.batch for it",
+    "A run that would archive fewer instants does nothing; old releases took hoodie.commits.archival.batch for it",
 )
 BATCH_BYTES: Option[int] = Option(
     "lakebed.archive.batch-bytes", memory_size, 16 << 20, "How many bytes of instant files are held in memory at once"
@@ -134,7 +140,7 @@ RETAIN_TIME: Option[int | None] = Option(
     "lakebed.archive.retain-time",
     duration_ms,
     None,
-    "How long to keep archived instants, such as 30 d; by default ever",
+    "How long to keep archived instants, such as 30 d; by default forever",
 )
 
 ARCHIVE = OptionSet(
@@ -172,4 +178,4 @@ ARCHIVE = OptionSet(
     ),
     "archiving Hudi timelines",
 )
-"""The keys of `table.archive` and `lakebed.hudi.post_commit`; those of Hudi may stand in `hoodie.properties` too."""
+"""The options of `table.archive` and `lakebed.hudi.post_commit`. Those of Hudi may stand in `hoodie.properties` too."""

@@ -1,11 +1,11 @@
-"""Which instants may leave the active timeline, and what holds the others there.
+"""Decide which instants leave the active timeline, and say what holds the others.
+
+Planning reads nothing: `evidence.py` gathers what it needs, and `guards.py` says what holds an instant. Layout 1 counts
+clean and rollback instants by themselves, as it counts commits. Layout 2 archives those that were requested before the
+newest commit that is archived.
 
 Rules: Hudi's `HoodieTimelineArchiver` of 0.14 and 0.15 and `TimelineArchiverV1` for timeline layout 1 (table version 6
-and older), `TimelineArchiverV2` for layout 2. Planning reads nothing: `evidence.py` gathers what it needs; `guards.py`
-says what holds an instant.
-
-Layout 1 counts clean and rollback instants by themselves, as it counts commits; layout 2 lets those go that were
-requested before the newest commit that goes.
+and older), `TimelineArchiverV2` for layout 2.
 """
 
 from __future__ import annotations
@@ -14,22 +14,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lakebed.formats.hudi.archive.bounds import Kept
-from lakebed.formats.hudi.archive.guards import Evidence, Guard, guards_of, how_to_end, never_ended
+from lakebed.formats.hudi.archive.evidence import Evidence
+from lakebed.formats.hudi.archive.guards import Guard, guards_of
 from lakebed.formats.hudi.archive.options import KEEP_MAX, LIMIT_INSTANTS, MIN_INSTANTS
+from lakebed.formats.hudi.archive.pending import how_to_end, never_ended
 from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import Blocker
 
 Key = tuple[str, str]
-"""(requested time, comparable action): what makes an instant one."""
+"""(requested time, comparable action): the identity of an instant."""
 
 _SERVICES = ("clean", "rollback")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`archived` in the order that they are written: layout 1 first clean and rollback instants, then commits; layout 2
-    by time. `blockers` name every instant that stays although it is older than what shall stay."""
+    """Which instants are archived, and which are kept.
+
+    `archived` are in the order in which they are written: in layout 1 clean and rollback instants first, then commits;
+    in layout 2 by time. `blockers` name every instant that stays although it is older than those that are meant to.
+    """
 
     archived: tuple[ActiveInstant, ...]
     kept: tuple[ActiveInstant, ...]
@@ -37,10 +42,10 @@ class Plan:
 
 
 def plan_archival(evidence: Evidence, options: Options, kept: Kept, already: frozenset[Key] = frozenset()) -> Plan:
-    """The instants to archive, oldest first and no more than leaves `kept.least` commits, and why the rest stays.
+    """The instants to archive, oldest first, so that `kept.least` commits stay; and why the others stay.
 
-    `already` are those that the archive holds: a run died before it deleted them, and this one shall, whatever their
-    number.
+    `already` are active instants that the archive holds: a run died before it deleted them, so this one deletes them,
+    whatever their number.
     """
     commits = [instant for instant in evidence.instants if instant.done and instant.writes]
     services = [instant for instant in evidence.instants if instant.done and instant.action in _SERVICES]
@@ -81,7 +86,7 @@ def plan_archival(evidence: Evidence, options: Options, kept: Kept, already: fro
 def _counted(
     instants: Sequence[ActiveInstant], guards: Sequence[Guard], kept: Kept, already: frozenset[Key]
 ) -> tuple[list[ActiveInstant], list[Blocker]]:
-    """Those that go among instants that are counted together, and why others past the minimum stay."""
+    """Of instants that are counted together, those to archive, and why others beyond the minimum stay."""
     past = max(len(instants) - kept.least, 0)
     asked = max(len(instants) - kept.least + kept.raised, 0)
     free = [instant for instant in instants if not any(guard.holds(instant.time) for guard in guards)]
@@ -94,8 +99,8 @@ def _counted(
         return ended, [
             Blocker(
                 instant.time,
-                f"{len(instants)} completed {_words(instants)} are not more than {KEEP_MAX.key}={most}",
-                f"None is needed: archival begins above that number; lower {KEEP_MAX.key} to archive sooner",
+                f"{len(instants)} completed {_noun(instants)} are not more than {KEEP_MAX.key}={most}",
+                f"Nothing to do: archival begins above that number; lower {KEEP_MAX.key} to archive sooner",
             )
             for instant in left
         ]
@@ -118,7 +123,8 @@ def _left_services(
     kept: Kept,
     held: Sequence[Blocker],
 ) -> Iterable[Blocker]:
-    """Layout 2: clean and rollback instants go with the commits around them; `held` says what holds those."""
+    """Layout 2: why clean and rollback instants stay. They go with the commits around them; `held` are the blockers of
+    those."""
     past = max(len(commits) - kept.least + kept.raised, 0)
     limit = commits[past - 1].time if past else ""
     for instant in services:
@@ -156,12 +162,12 @@ def _too_few(instant: ActiveInstant, count: int, options: Options) -> Blocker:
     return Blocker(
         instant.time,
         f"{count} instants could go, fewer than {MIN_INSTANTS.key}={least}",
-        f"None is needed: they go when more have gathered; lower {MIN_INSTANTS.key} to archive sooner",
+        f"Nothing to do: they go when there are more; lower {MIN_INSTANTS.key} to archive sooner",
     )
 
 
 def _leftovers(evidence: Evidence, commits: Sequence[ActiveInstant], kept: Kept) -> Iterable[Blocker]:
-    """Pending instants older than the commits that shall stay: they are never archived by themselves."""
+    """Blockers for pending instants that are older than the commits to keep: these are never archived by themselves."""
     asked = kept.least - kept.raised
     limit = commits[-asked].time if len(commits) >= asked else ""
     for instant in evidence.instants:
@@ -170,7 +176,7 @@ def _leftovers(evidence: Evidence, commits: Sequence[ActiveInstant], kept: Kept)
         yield Blocker(instant.time, never_ended(instant, evidence.timezone), how_to_end(instant))
 
 
-def _words(instants: Sequence[ActiveInstant]) -> str:
+def _noun(instants: Sequence[ActiveInstant]) -> str:
     actions = {instant.action for instant in instants}
     return f"{actions.pop()} instants" if len(actions) == 1 and actions <= set(_SERVICES) else "commits"
 

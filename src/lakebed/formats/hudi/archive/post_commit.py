@@ -1,8 +1,8 @@
-"""What a Hudi writer runs after each commit: its markers go, the timeline is archived if it must be, its heartbeat
-stops.
+"""What a Hudi writer runs after each commit: remove its markers, archive the timeline if that is due, stop its
+heartbeat.
 
-The flow is that of Hudi's `BaseHoodieWriteClient.postCommit`; there, too, the heartbeat stops whatever happens before.
-A job that writes with another engine may call it as well.
+The steps are those of Hudi's `BaseHoodieWriteClient.postCommit`; there, too, the heartbeat stops whatever happens
+before. A job that writes with another engine can call it as well.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _LOG = redacting_logger("lakebed.hudi")
 def post_commit(
     store: Store, instant: str, given: Mapping[str, object], engine: Engine, storage: Mapping[str, str]
 ) -> ArchiveResult:
-    """The steps after the commit of `instant`; what archival did and did not do.
+    """Run the steps that follow the commit of `instant`; the result says what archival did and did not do.
 
-    Markers that cannot be removed are left to the next archival. With `hoodie.archive.automatic=false` nothing is
-    archived. Raises UsageError, before anything is touched, while the instant is pending: its markers and its heartbeat
-    are those of a writer at work. The commit stands: what fails after that is a note of the result, and goes to the
-    log, for an error would make the caller write again. The next call does it.
+    Raises UsageError, before anything is touched, while the instant is pending: its markers and its heartbeat belong to
+    a writer at work. With `hoodie.archive.automatic=false` nothing is archived. The commit stands whatever fails here,
+    and an error would make the caller write again; so a failure becomes a note of the result and of the log, and the
+    next call does the step. Markers that cannot be removed are left to the next archival.
     """
     asked = check_given(given)
     config = load_config(store)
     options = with_properties(asked, config)
-    for found in load_active(store, config.timeline_folder):
-        if found.time == instant and found.writes and not found.done:
+    for active in load_active(store, config.timeline_folder):
+        if active.time == instant and active.writes and not active.done:
             raise UsageError(
-                f"instant {instant} is {found.last.state}",
+                f"instant {instant} is {active.last.state}",
                 table=store.location,
                 instant=instant,
                 why="post_commit removes its markers and stops its heartbeat, which a pending write needs",
@@ -58,8 +58,8 @@ def post_commit(
     if options[ARCHIVE_AUTOMATIC]:
         notes += afterwards("the timeline was not archived", archived)
     else:
-        held = Blocker(instant, f"{ARCHIVE_AUTOMATIC.key} is false", "Call archive, or leave the option out")
-        result = ArchiveResult((), (), (held,))
+        blocker = Blocker(instant, f"{ARCHIVE_AUTOMATIC.key} is false", "Call archive, or leave the option out")
+        result = ArchiveResult((), (), (blocker,))
     notes += afterwards("its heartbeat file stays", lambda: store.delete(f"{HEARTBEATS}/{instant}"))
     for note in notes:
         _LOG.warning("%s: %s", store.location, note)

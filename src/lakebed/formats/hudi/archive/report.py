@@ -1,7 +1,7 @@
-"""How a table's timelines stand: size, oldest instant, what holds archival up, savepoints, and files of older layouts.
+"""The state of a table's timelines: size, oldest instant, what holds archival up, savepoints, and old archive files.
 
-The data table and its metadata table are archived each by itself, and each can hold the other up; whoever asks why
-instants pile up needs to see both.
+The data table and its metadata table are archived separately, and each can hold the other up. To see why instants pile
+up one needs to look at both.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ _METADATA_KEPT: Mapping[str, object] = {KEEP_MIN.key: "20", KEEP_MAX.key: "30"}
 
 @dataclass(frozen=True, slots=True)
 class SavepointReport:
-    """Whether a savepoint can be restored to: `missing` are files that it should keep, `archived_after` commits after
-    it that are archived, which Hudi's restore can no longer roll back."""
+    """Whether a table can be restored to a savepoint.
+
+    `missing` are files that it should keep and that are gone. `archived_after` counts the archived commits after it,
+    which Hudi's restore can no longer roll back.
+    """
 
     instant: str
     missing: tuple[str, ...]
@@ -41,20 +44,22 @@ class SavepointReport:
 
     @property
     def restorable(self) -> bool:
-        """Whether both are empty."""
+        """Whether no file is missing and no later commit is archived."""
         return not self.missing and not self.archived_after
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineReport:
-    """One timeline: `name` is data or metadata, `size` the number of active instants, `oldest` the oldest of them (""
-    for none), `due` how many instants an archival would move now.
+    """One timeline.
 
-    `archive_files` and `archive_bytes` tell of the archive that readers use, `last_archived` is the greatest
+    `name` is data or metadata. `size` counts the active instants, `oldest` is the time of the oldest one ("" for none),
+    `due` how many of them an archival would archive now.
+
+    `archive_files` and `archive_bytes` are the size of the archive that readers use; `last_archived` is the greatest
     requested time in what was archived last ("" for nothing).
 
     `legacy` are archive files outside the folder that new ones go to. `legacy_needed` says whether readers still need
-    them: an upgrade to layout 2 copies the old archive and leaves the files behind.
+    them: an upgrade to layout 2 copies the old archive and leaves the old files behind.
     """
 
     name: str
@@ -74,20 +79,20 @@ class TimelineReport:
 
 
 def timelines(store: Store, given: Mapping[str, object], storage: Mapping[str, str]) -> tuple[TimelineReport, ...]:
-    """The data table's timeline, then the metadata table's where there is one. Changes nothing."""
+    """The report of the data table's timeline, then of the metadata table's if there is one. Changes nothing."""
     check_given(given)
-    found = [_report("data", store, given, storage)]
+    reports = [_report("data", store, given, storage)]
     if store.exists(f"{METADATA_FOLDER}/{PROPERTIES}"):
         metadata = open_store(f"{store.location}/{METADATA_FOLDER}", storage)
         kept = {key: value for key, value in _METADATA_KEPT.items() if key not in given}
         report = _report("metadata", metadata, {**kept, **given}, storage)
-        shown = {
+        defaults = {
             key: f"{value}: what Hudi keeps of a metadata table"
             for key, value in kept.items()
             if report.settings[key] == f"{value}: as given"
         }
-        found.append(replace(report, settings={**report.settings, **shown}))
-    return tuple(found)
+        reports.append(replace(report, settings={**report.settings, **defaults}))
+    return tuple(reports)
 
 
 def _report(name: str, store: Store, given: Mapping[str, object], storage: Mapping[str, str]) -> TimelineReport:
@@ -121,7 +126,7 @@ class _Extent(TypedDict):
 
 
 def _extent(store: Store, config: TableConfig, scratch: Scratch) -> _Extent:
-    """How much archive there is. Reads a manifest, or the last block of the newest file."""
+    """The size of the archive, from a manifest or from a listing and the last block of the newest file."""
     if config.layout >= 2:
         history = load_history(store, config.archive_folders[0]).files
         newest = max((max(file.first, file.last) for file in history), default="")
@@ -160,13 +165,13 @@ def _savepoints(
 
 
 def _missing(store: Store, savepoint: ActiveInstant) -> tuple[str, ...]:
-    """The files that a savepoint names and that are gone; its own file where that cannot be read."""
+    """The files that a savepoint names and that are gone; its own file if that cannot be read."""
     try:
-        named = parse_savepoint(store.read(savepoint.last.path))
+        partitions = parse_savepoint(store.read(savepoint.last.path))
     except CorruptError:
         return (savepoint.last.path,)
     gone = []
-    for partition, names in named.items():
-        there = {info.name for info in store.list(partition).files}
-        gone += [f"{partition}/{name}" if partition else name for name in names if name not in there]
+    for partition, names in partitions.items():
+        present = {info.name for info in store.list(partition).files}
+        gone += [f"{partition}/{name}" if partition else name for name in names if name not in present]
     return tuple(gone)

@@ -1,11 +1,11 @@
-"""Drops the oldest archived instants, by number or by age.
+"""Drop the oldest archived instants, by number or by age.
 
-Hudi keeps its archive for ever. What is dropped is out of the table's history: a mark beside the archive says up to
-when, and reads that begin before it say so instead of answering with what is left. Nothing of the active timeline and
-no data file is touched.
+Hudi keeps its archive forever. A dropped instant is out of the table's history: a mark beside the archive says up to
+which time, and a read that begins before it raises an error instead of answering with what is left. Neither the active
+timeline nor any data file is touched.
 
-A dropped replace commit no longer hides the files that it replaced. Where such files are still there, it and all that
-is newer stays.
+A dropped replace commit would no longer hide the files that it replaced. While such files are still there, the commit
+and everything newer stays.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, parse_log
 from lakebed.formats.hudi.codec.log_write import record_content, write_block
 from lakebed.formats.hudi.codec.lsm import LsmFile, lsm_name, lsm_writer, read_instants, read_rows
 from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.layout import INSTANT_FORMAT
 from lakebed.formats.hudi.timeline.archive_manifest import load_history
 from lakebed.formats.hudi.timeline.archived import DROPPED, ArchivedTimeline
 from lakebed.kernel.files import Store
@@ -35,13 +36,14 @@ from lakebed.kernel.scratch import Scratch
 from lakebed.model.instant import Instant
 from lakebed.model.upkeep import Blocker
 
-_INSTANT = "%Y%m%d%H%M%S%f"
-
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """`dropped` are the instants that go, `files` the paths that are removed or written anew. `border` is the greatest
-    requested time that goes, `order` the same in what ranges count in; all empty when nothing goes."""
+    """What a retention drops. `files` are the paths that are removed or rewritten.
+
+    `border` is the greatest requested time that is dropped; `order` is the same border as ranges count, by completion
+    time from table version 8 on. All are empty when nothing is dropped.
+    """
 
     dropped: tuple[Instant, ...] = ()
     files: tuple[str, ...] = ()
@@ -53,7 +55,8 @@ class Retention:
 def plan_retention(
     store: Store, config: TableConfig, options: Options, archived: ArchivedTimeline, scratch: Scratch, now: float
 ) -> Retention:
-    """What goes by the options at a time in seconds since 1970; nothing without them, and then nothing is read."""
+    """What the options drop at the time `now`, in seconds since 1970. Without such options nothing is dropped, and
+    nothing is read."""
     most, age = options[RETAIN_INSTANTS], options[RETAIN_TIME]
     if most is None and age is None:
         return Retention()
@@ -62,7 +65,7 @@ def plan_retention(
     if age is not None:
         zone = datetime.UTC if config.timezone == "UTC" else None
         moment = datetime.datetime.fromtimestamp(now, zone) - datetime.timedelta(milliseconds=age)
-        since = moment.strftime(_INSTANT)[:17]
+        since = moment.strftime(INSTANT_FORMAT)[:17]
         border = max([border, *(i.time for i in instants if i.time < since)])
     border, blockers = _spare_hiding(store, archived, instants, border)
     dropped = tuple(instant for instant in instants if instant.time <= border)
@@ -76,7 +79,7 @@ def plan_retention(
 def apply_retention(
     store: Store, config: TableConfig, options: Options, plan: Retention, scratch: Scratch, held: StillHeld
 ) -> None:
-    """Marks what goes as out of history, then drops it. Done again after a crash it goes on where it stopped."""
+    """Mark the instants as out of history, then drop them. Run it again after a crash and it resumes."""
     if not plan.border:
         return
     held()
@@ -88,7 +91,7 @@ def apply_retention(
 
 
 def _border_by_count(instants: Sequence[Instant], most: int | None) -> str:
-    """The greatest time that goes when at least `most` instants stay; instants of one time go or stay together."""
+    """The greatest time to drop so that at least `most` instants stay. Instants of one time stay or go together."""
     if most is None or len(instants) <= most:
         return ""
     first = instants[-most].time if most else "~"
@@ -98,7 +101,7 @@ def _border_by_count(instants: Sequence[Instant], most: int | None) -> str:
 def _spare_hiding(
     store: Store, archived: ArchivedTimeline, instants: Sequence[Instant], border: str
 ) -> tuple[str, list[Blocker]]:
-    """The border moved before the first replace commit whose replaced files are still there."""
+    """The border, moved before the first replace commit whose replaced files are still there."""
     replacing = [i for i in instants if i.time <= border and i.action == "replacecommit"]
     if not replacing:
         return border, []
@@ -109,12 +112,12 @@ def _spare_hiding(
         for partition, ids in commit.commit.replaced.items():
             names = [info.name.removeprefix(".") for info in store.list(partition).files]
             if any(name.startswith(f"{file_id}_") for file_id in ids for name in names):
-                held = Blocker(
+                blocker = Blocker(
                     commit.time,
                     f"replace commit {commit.time} hides files that no clean has removed",
                     "Run a clean, so that the files it replaced are removed (Hudi: call run_clean)",
                 )
-                return max((i.time for i in instants if i.time < commit.time), default=""), [held]
+                return max((i.time for i in instants if i.time < commit.time), default=""), [blocker]
     return border, []
 
 
@@ -139,21 +142,21 @@ def _times(store: Store, folder: str, file: LsmFile) -> list[str]:
 
 
 def _drop_v1(store: Store, config: TableConfig, border: str, batch: int, scratch: Scratch, held: StillHeld) -> None:
-    """File by file: what is newer is put into a file of its own first, then the old file goes."""
+    """Rewrite file by file: the records to keep go into a file of their own, and only then the old file is removed."""
     for folder in config.archive_folders:
         for info in archive_files(store, folder):
             blocks: list[bytes] = []
-            drops = False
+            drops_records = False
             for block in parse_log(store.read(info.path)).blocks:
                 if block.kind is not BlockKind.AVRO_DATA:
                     continue
                 entries = list(record_entries(block, scratch))
                 stay = [record for instant, record in entries if instant > border]
-                drops |= len(stay) < len(entries)
+                drops_records |= len(stay) < len(entries)
                 for at in range(0, len(stay), batch):
                     content = record_content(stay[at : at + batch])
                     blocks.append(write_block(BlockKind.AVRO_DATA, {HeaderKey.SCHEMA: block.schema}, content))
-            if not drops:
+            if not drops_records:
                 continue
             held()
             if blocks:
@@ -163,7 +166,7 @@ def _drop_v1(store: Store, config: TableConfig, border: str, batch: int, scratch
 
 
 def _drop_lsm(store: Store, folder: str, border: str, held: StillHeld) -> None:
-    """One new manifest: without the files whose instants all go, and with those that hold some of both written anew."""
+    """Publish a new manifest without the files whose instants all go; files that hold some to keep are rewritten."""
     history = load_history(store, folder)
     stay: list[LsmFile] = []
     for file in history.files:
@@ -172,12 +175,14 @@ def _drop_lsm(store: Store, folder: str, border: str, held: StillHeld) -> None:
         if len(kept) == len(times):
             stay.append(file)
         elif kept:
-            stay.append(_without(store, folder, file, border, min(kept), max(kept)))
+            stay.append(_newer_part(store, folder, file, border, (min(kept), max(kept))))
     if len(stay) != len(history.files) or {f.name for f in stay} != {f.name for f in history.files}:
-        publish(store, folder, history, stay, held)  # what it lists no more is removed by a later clean-up
+        publish(store, folder, history, stay, held)  # a later clean-up removes the files that it no longer lists
 
 
-def _without(store: Store, folder: str, file: LsmFile, border: str, first: str, last: str) -> LsmFile:
+def _newer_part(store: Store, folder: str, file: LsmFile, border: str, span: tuple[str, str]) -> LsmFile:
+    """A new file with the rows after the border, whose least and greatest times are `span`."""
+    first, last = span
     name = lsm_name(first, last, file.level)
     with (
         store.open_input(f"{folder}/{file.name}") as source,

@@ -1,8 +1,9 @@
-"""The archival of a Hudi timeline from beginning to end: lock, plan, write, delete, tidy.
+"""One archival of a Hudi timeline from beginning to end: lock, plan, write, delete, tidy.
 
-Order: what a crash left is ended first; then instants are written and published; only then their state files are
-deleted; then small archive files are merged and old history is dropped. Killed anywhere, the next run goes on: an
-instant is in the active timeline, in the archive, or in both, where readers take it once.
+A run first completes what a crash left behind. It then writes instants to the archive and publishes them, and deletes
+their state files only after that. Last it merges small archive files and drops old history. A run that is killed
+anywhere can be resumed by the next one: an instant is in the active timeline, in the archive, or in both, and readers
+take it once.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from lakebed.formats.hudi.archive.options import (
 )
 from lakebed.formats.hudi.archive.plan import Key, Plan, plan_archival
 from lakebed.formats.hudi.archive.retention import Retention, apply_retention, plan_retention
-from lakebed.formats.hudi.archive.state_files import ActiveInstant, load_active
+from lakebed.formats.hudi.archive.state_files import STATES, ActiveInstant, load_active
 from lakebed.formats.hudi.archive.write_lsm import LsmWriter, archived_keys
 from lakebed.formats.hudi.archive.write_v1 import V1Writer, archived_states, folder_of
 from lakebed.formats.hudi.config import TableConfig, load_config
@@ -50,23 +51,19 @@ from lakebed.model.upkeep import ArchiveResult, Blocker
 def archive(
     store: Store, given: Mapping[str, object], engine: Engine, *, dry_run: bool = False, storage: Mapping[str, str]
 ) -> ArchiveResult:
-    """Moves what may go from the active to the archived timeline, and says what stays and why.
+    """Move old instants from the active to the archived timeline, and say which stay and why.
 
-    `storage` are the options that open stores. Raises OptionError before anything is read, CorruptError in strict mode
-    for an instant file that cannot be read (nothing was deleted), CommitConflictError when another archiver is at work.
+    `storage` holds the options that open stores. Raises OptionError before anything is read, CorruptError in strict
+    mode for an instant file that cannot be read (nothing was deleted), and CommitConflictError when another archiver is
+    at work.
     """
     asked = check_given(given)
     run = _Run.of(store, asked, engine, storage)
     if dry_run:
         kept, plan = run.plan()
-        retention = run.plan_retention(dry_run=True)
-        return _result(run, kept, plan, plan.archived, [], retention, dry_run=True)
+        return _Outcome(kept, plan, plan.archived, retention=run.plan_retention(dry_run=True)).result(run, dry_run=True)
     with archiver_lock(store, run.options) as held:
         return run.archive(held)
-
-
-_STATES = 3
-"""The state files of an instant: requested, inflight, completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +95,12 @@ class _Run:
             return kept, plan_archival(evidence, self.options, kept, already)
 
     def archived_already(self, instants: Sequence[ActiveInstant]) -> frozenset[Key]:
-        """Active instants that a run wrote and died before it deleted them: only what was archived last can hold
-        such."""
+        """Active instants that the archive holds: a run wrote them and died before it deleted them. Only what was
+        archived last can hold such instants."""
         if self.config.layout < 2:
             states = archived_states(self.store, self.folder, instants, self.scratch)
-            done = {(time, COMPLETES_AS.get(action, action)) for time, action, state in states if state == "completed"}
-            return frozenset(done)
+            completed = [(time, action) for time, action, state in states if state == "completed"]
+            return frozenset((time, COMPLETES_AS.get(action, action)) for time, action in completed)
         history = load_history(self.store, self.folder)
         newest = [file for file in history.files if file.level == 0][-1:]
         return frozenset(archived_keys(self.store, self.folder, replace(history, files=tuple(newest)), instants))
@@ -130,34 +127,35 @@ class _Run:
                 todo="Another archiver or a rollback is at work; nothing was deleted. Archive again when it is done",
             ) from error
         delete_instants(self.store, self._all_files(archived), held)
-        retention = Retention()
+        outcome = _Outcome(kept, plan, archived, left)
 
         def retain() -> None:
-            nonlocal retention
-            planned = self.plan_retention()
-            apply_retention(self.store, self.config, self.options, planned, self.scratch, held)
-            retention = planned
+            nonlocal outcome
+            outcome = replace(outcome, retention=self._retain(held))
 
-        gone = {(instant.time, instant.action) for instant in archived}
-        stay = [i for i in (*plan.archived, *plan.kept) if (i.time, i.action) not in gone]
-        # Instants are archived: what fails from here on is done by the next run.
+        # The instants are archived: whatever fails from here on is left to the next run.
         notes = [
-            *afterwards("leftovers of archived instants stay", lambda: delete_leftovers(self.store, stay)),
+            *afterwards("leftovers of archived instants stay", lambda: delete_leftovers(self.store, outcome.stays)),
             *afterwards("small archive files stay apart", lambda: self._tidy(bool(archived), held)),
             *afterwards("archived instants past their time stay", retain),
         ]
-        return _result(self, kept, plan, archived, left, retention, dry_run=False, notes=notes)
+        return replace(outcome, notes=notes).result(self, dry_run=False)
+
+    def _retain(self, held: StillHeld) -> Retention:
+        planned = self.plan_retention()
+        apply_retention(self.store, self.config, self.options, planned, self.scratch, held)
+        return planned
 
     def _all_files(self, archived: Sequence[ActiveInstant]) -> Sequence[ActiveInstant]:
-        """The instants with all of their state files. A listing beside a writer can show an instant's last file and
-        not its first ones: left behind, they would make it look pending."""
-        if all(len(instant.files) == _STATES for instant in archived):
+        """The instants with all of their state files. A listing taken while a writer works can show an instant's last
+        file but not its first ones; if these were left behind, the instant would look pending."""
+        if all(len(instant.files) == len(STATES) for instant in archived):
             return archived
         now = {(i.time, i.action): i for i in load_active(self.store, self.config.timeline_folder)}
         return [now.get((instant.time, instant.action), instant) for instant in archived]
 
     def _check_empty(self, plan: Plan) -> None:
-        """Strict mode stops at an empty file before anything is written."""
+        """In strict mode, raise CorruptError for an empty completed file before anything is written."""
         empty = next((instant for instant in plan.archived if instant.empty), None)
         if empty is not None and self.options[ARCHIVE_STRICT]:
             raise CorruptError(
@@ -165,52 +163,52 @@ class _Run:
                 table=self.store.location,
                 instant=empty.time,
                 file=empty.last.path,
-                why="a crash left it so; its metadata is lost",
+                why="a crash left it empty, and its metadata is lost",
                 todo="Nothing was archived. Restore the file from a copy, roll the instant back with Hudi's own "
                 f"engine, or set {ARCHIVE_STRICT.key}=false to leave it where it is",
             )
 
     def _write(self, plan: Plan, held: StillHeld) -> tuple[list[ActiveInstant], list[Blocker]]:
-        """Writes and publishes; the instants that are archived now, and why others of the plan are not."""
+        """Write and publish the plan's instants; those that are archived now, and why the others are not."""
         if not plan.archived:
             return [], []
         return self._write_v1(plan, held) if self.config.layout < 2 else self._write_lsm(plan, held)
 
     def _write_v1(self, plan: Plan, held: StillHeld) -> tuple[list[ActiveInstant], list[Blocker]]:
-        known = archived_states(self.store, self.folder, plan.archived, self.scratch)
+        written = archived_states(self.store, self.folder, plan.archived, self.scratch)
         writer = V1Writer(
-            self.store, self.folder, self.options[ARCHIVAL_BATCH], self.options[BATCH_BYTES], held, frozenset(known)
+            self.store, self.folder, self.options[ARCHIVAL_BATCH], self.options[BATCH_BYTES], held, frozenset(written)
         )
-        sorter = _Sorter(self.options[ARCHIVE_STRICT])
+        readable = _Readable(self.options[ARCHIVE_STRICT])
         for wave in records(self.store, plan.archived, self.engine, self.options[BATCH_BYTES]):
-            for one in wave:
-                if sorter.takes(one) and one.value is not None:
-                    writer.add(one.value)
+            for encoded in wave:
+                if readable.takes(encoded) and encoded.value is not None:
+                    writer.add(encoded.value)
         writer.flush()
         writer.check_stands()
-        return sorter.archived, sorter.left
+        return readable.archived, readable.left
 
     def _write_lsm(self, plan: Plan, held: StillHeld) -> tuple[list[ActiveInstant], list[Blocker]]:
         history = load_history(self.store, self.folder)
-        known = archived_keys(self.store, self.folder, history, plan.archived)
-        new = [instant for instant in plan.archived if (instant.time, instant.action) not in known]
-        sorter = _Sorter(self.options[ARCHIVE_STRICT])
+        written = archived_keys(self.store, self.folder, history, plan.archived)
+        new = [instant for instant in plan.archived if (instant.time, instant.action) not in written]
+        readable = _Readable(self.options[ARCHIVE_STRICT])
         if new:
             writer = LsmWriter(self.store, self.folder, history, held, new[0].time, new[-1].time)
             try:
                 for wave in rows(self.store, new, self.engine, self.options[BATCH_BYTES]):
-                    taken = [one.value for one in wave if sorter.takes(one) and one.value is not None]
+                    batch = [row.value for row in wave if readable.takes(row) and row.value is not None]
                     wave.clear()
-                    writer.add(taken)
+                    writer.add(batch)
             except BaseException as error:
                 writer.abort(error)
                 raise
             writer.publish()
-        before = [instant for instant in plan.archived if (instant.time, instant.action) in known]
-        return sorted([*before, *sorter.archived], key=lambda i: (i.time, i.action)), sorter.left
+        before = [instant for instant in plan.archived if (instant.time, instant.action) in written]
+        return sorted([*before, *readable.archived], key=lambda i: (i.time, i.action)), readable.left
 
     def _tidy(self, wrote: bool, held: StillHeld) -> None:
-        """Keeps the archive small in files."""
+        """Keep the number of archive files small."""
         if self.config.layout < 2:
             merge_v1.merge_small(self.store, self.folder, self.options, held)
         elif wrote:
@@ -219,11 +217,11 @@ class _Run:
             clean_up(self.store, self.folder, levels, held)
 
 
-class _Sorter:
-    """Takes encoded instants in order and parts those that are archived from those that stay.
+class _Readable:
+    """Decides, instant by instant in their order, which are archived and which stay since their files cannot be read.
 
-    Strict mode raises the first error. Lenient mode leaves the instant; after a commit that cannot be read no later
-    commit goes, since readers would miss those that lie between it and the rest of the timeline.
+    Strict mode raises the first error. Lenient mode leaves the instant where it is. It leaves every later commit too:
+    if those were archived, readers would no longer see them behind the one that stays.
     """
 
     def __init__(self, strict: bool) -> None:
@@ -232,13 +230,14 @@ class _Sorter:
         self._strict = strict
         self._behind = ""
 
-    def takes(self, one: Encoded[Any]) -> bool:
-        instant = one.instant
-        if one.error is not None:
+    def takes(self, encoded: Encoded[Any]) -> bool:
+        """Whether the next instant is archived; the reason is noted where it is not."""
+        instant = encoded.instant
+        if encoded.error is not None:
             if self._strict:
-                raise one.error
+                raise encoded.error
             remedy = "Restore the file from a copy, or roll the instant back (Hudi: call rollback_to_instant)"
-            self.left.append(Blocker(instant.time, f"{one.error.what}: {one.error.why}", remedy))
+            self.left.append(Blocker(instant.time, f"{encoded.error.what}: {encoded.error.why}", remedy))
             if instant.writes:
                 self._behind = instant.time
             return False
@@ -250,26 +249,37 @@ class _Sorter:
         return True
 
 
-def _result(
-    run: _Run,
-    kept: Kept,
-    plan: Plan,
-    archived: Sequence[ActiveInstant],
-    left: Sequence[Blocker],
-    retention: Retention,
-    dry_run: bool,
-    notes: Sequence[str] = (),
-) -> ArchiveResult:
-    gone = {(instant.time, instant.action) for instant in archived}
-    stay = {i.time for i in (*plan.archived, *plan.kept) if (i.time, i.action) not in gone}
-    blockers = sorted([*plan.blockers, *left, *retention.blockers], key=lambda blocker: blocker.instant)
-    return ArchiveResult(
-        archived=tuple(sorted({instant.time for instant in archived})),
-        kept=tuple(sorted(stay)),
-        blockers=tuple(blockers),
-        settings=described(run.options, run.asked, kept),
-        dry_run=dry_run,
-        dropped=tuple(sorted({instant.time for instant in retention.dropped})),
-        dropped_files=retention.files,
-        notes=tuple(notes),
-    )
+_NOTHING_DROPPED = Retention()
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a run decided and did: the bounds, the plan, the instants that it archived, and why others stay."""
+
+    kept: Kept
+    plan: Plan
+    archived: Sequence[ActiveInstant]
+    left: Sequence[Blocker] = ()
+    """Why instants of the plan were left: their files cannot be read."""
+    retention: Retention = _NOTHING_DROPPED
+    notes: Sequence[str] = ()
+
+    @property
+    def stays(self) -> list[ActiveInstant]:
+        """The instants that the active timeline keeps."""
+        gone = {(instant.time, instant.action) for instant in self.archived}
+        return [i for i in (*self.plan.archived, *self.plan.kept) if (i.time, i.action) not in gone]
+
+    def result(self, run: _Run, dry_run: bool) -> ArchiveResult:
+        """The result that the caller gets."""
+        blockers = [*self.plan.blockers, *self.left, *self.retention.blockers]
+        return ArchiveResult(
+            archived=tuple(sorted({instant.time for instant in self.archived})),
+            kept=tuple(sorted({instant.time for instant in self.stays})),
+            blockers=tuple(sorted(blockers, key=lambda blocker: blocker.instant)),
+            settings=described(run.options, run.asked, self.kept),
+            dry_run=dry_run,
+            dropped=tuple(sorted({instant.time for instant in self.retention.dropped})),
+            dropped_files=self.retention.files,
+            notes=tuple(self.notes),
+        )

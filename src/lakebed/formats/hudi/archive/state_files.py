@@ -1,8 +1,8 @@
-"""The active timeline as archival sees it: every state file of every instant, by one listing.
+"""The active timeline as archival sees it: every state file of every instant, from one listing.
 
-A reader wants the newest state of an instant; archival moves all of its files. An instant is the pair of requested time
-and comparable action (`InstantComparison.getComparableAction`): a compaction's three files are one instant, though the
-last one is named commit.
+A reader needs the newest state of an instant, archival moves all of its files. Requested time and comparable action
+identify an instant (`InstantComparison.getComparableAction`): a compaction's three files are one instant, though the
+last one is called commit.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES, parse_state_name
 from lakebed.kernel.files import FileInfo, Store
 
 STATES = ("requested", "inflight", "completed")
-"""The states of an instant, in the order that it passes through them."""
+"""The states of an instant, in the order in which it passes through them."""
 
 
 class StateInfo(NamedTuple):
-    """One state file: `action` is the word in its name, `completed` the completion time there ("" without one), `size`
+    """One state file. `action` is the word in its name, `completed` the completion time there ("" without one), `size`
     in bytes."""
 
     state: str
@@ -30,7 +30,7 @@ class StateInfo(NamedTuple):
 
 
 class ActiveInstant(NamedTuple):
-    """One instant with its state files, in the order of states; `action` is the comparable one."""
+    """One instant with its state files in the order of their states; `action` is the comparable one."""
 
     time: str
     action: str
@@ -38,55 +38,55 @@ class ActiveInstant(NamedTuple):
 
     @property
     def last(self) -> StateInfo:
-        """The file of its newest state."""
+        """The file of the newest state."""
         return self.files[-1]
 
     @property
     def done(self) -> bool:
-        """Whether it has a completed file, be that file empty."""
+        """Whether there is a completed file, even an empty one."""
         return self.files[-1].state == "completed"
 
     @property
     def writes(self) -> bool:
-        """Whether it makes or replaces data files."""
+        """Whether the instant adds or replaces data files."""
         return self.action in WRITES
 
     @property
     def completed(self) -> str:
-        """The completion time, the requested time where the table records none, "" while pending."""
+        """The completion time, or the requested time where the table records none; "" while pending."""
         return (self.last.completed or self.time) if self.done else ""
 
     @property
     def empty(self) -> bool:
-        """Whether its completed file holds nothing, as a crash can leave it."""
+        """Whether the completed file has no bytes, as a crash can leave it."""
         return self.done and self.last.size == 0
 
     @property
     def kind(self) -> str:
-        """The action of its newest state file: a pending compaction is a compaction."""
+        """The action of the newest state file: a pending compaction is a compaction, a completed one a commit."""
         return self.last.action
 
     def file(self, state: str) -> StateInfo | None:
-        """Its file of one state, None without one."""
+        """The file of a state, None without one."""
         return next((file for file in self.files if file.state == state), None)
 
 
 def load_active(store: Store, folder: str) -> tuple[ActiveInstant, ...]:
-    """The instants of a timeline's folder by requested time, then action; none where there is no such folder."""
+    """The instants in a timeline's folder, by requested time and action; none where there is no such folder."""
     return active_from(store.list(folder).files)
 
 
 def active_from(files: Iterable[FileInfo]) -> tuple[ActiveInstant, ...]:
-    """The same from a listing."""
-    found: dict[tuple[str, str], list[StateInfo]] = {}
+    """The instants in a listing, by requested time and action."""
+    states: dict[tuple[str, str], list[StateInfo]] = {}
     for path, size in files:
-        named = parse_state_name(path.rpartition("/")[2])
-        if named is not None:
-            time, completed, action, state, _ = named
+        name = parse_state_name(path.rpartition("/")[2])
+        if name is not None:
+            time, completed, action, state, _ = name
             file = StateInfo(state, action, path, size, completed)
-            found.setdefault((time, COMPLETES_AS.get(action, action)), []).append(file)
-    return tuple(ActiveInstant(*key, tuple(sorted(found[key], key=_state_of, reverse=True))) for key in sorted(found))
+            states.setdefault((time, COMPLETES_AS.get(action, action)), []).append(file)
+    return tuple(ActiveInstant(*key, tuple(sorted(states[key], key=_state_of, reverse=True))) for key in sorted(states))
 
 
 _state_of = itemgetter(0)
-"""The states stand in the alphabet from last to first."""
+"""The names of the states, sorted in reverse, are in the order of the states."""

@@ -1,10 +1,10 @@
-"""Writes the archived timeline of layout 2: a level-0 Parquet file, then a manifest that names it, then `_version_`.
+"""Write the archived timeline of layout 2: a Parquet file of level 0, then a manifest that names it, then `_version_`.
 
 Rules: Hudi's `LSMTimelineWriter` and `LSMTimeline`. A data file counts once the manifest that `_version_` points to
-names it; what a crash leaves before that is written again, and swept by the next clean-up.
+names it. What a crash leaves before that is written again, and the next clean-up removes it.
 
-A run that died after publishing leaves instants both archived and active. The next one looks for its instants in the
-files of the manifest whose range they fall in, and writes only those that are missing.
+A run that died after publishing leaves instants both archived and active. The next run looks for its instants in the
+files whose range they fall in, and writes only those that are missing.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from lakebed.kernel.files import Store
 
 
 def publish(store: Store, folder: str, before: History, files: Sequence[LsmFile], held: StillHeld) -> History:
-    """Makes `files` the archived timeline, and sees that it is.
+    """Make `files` the archived timeline, and check that it is.
 
-    CommitConflictError when another archiver published since `before` or removed what was published, CommitUnknownError
-    when the store does not say.
+    CommitConflictError when another archiver published since `before`, or removed what was published here;
+    CommitUnknownError when the store does not answer.
     """
     held()
     version = before.version + 1
@@ -50,13 +50,13 @@ def publish(store: Store, folder: str, before: History, files: Sequence[LsmFile]
     if not claim_name(store, path, data, "the archive's manifest"):
         if load_history(store, folder).version != before.version:
             raise overtaken(store, path, "it published its manifest first")
-        store.write(path, data)  # a torn one, or one whose files are gone: nobody can go by it
+        store.write(path, data)  # a torn manifest, or one whose files are gone: no reader can use it
     elif any((manifest_version(info.name) or 0) > version for info in store.list(folder).files):
-        store.delete(path)  # others were here for so long that ours was free again
+        store.delete(path)  # others published so much meanwhile that our number was free again
         raise overtaken(store, path, "it published many manifests meanwhile")
     store.write(f"{folder}/{VERSION_FILE}", str(version).encode())
     after = load_history(store, folder)
-    if after.version > version:  # another archiver went on from ours, and we may have named ours after its own
+    if after.version > version:  # another archiver built on ours; we may have set _version_ back
         store.write(f"{folder}/{VERSION_FILE}", str(after.version).encode())
     elif set(after.files) != set(files):
         raise overtaken(store, path, "what was published here is not there any more")
@@ -64,29 +64,29 @@ def publish(store: Store, folder: str, before: History, files: Sequence[LsmFile]
 
 
 def archived_keys(store: Store, folder: str, history: History, instants: Sequence[ActiveInstant]) -> set[Key]:
-    """Which of these instants are archived already. Only files whose range they fall in are opened; a range that runs
-    backwards, as an upgrade can leave it, says nothing."""
+    """Which of these instants are archived already. Only files whose range they fall in are opened. A range that runs
+    backwards, as an upgrade can leave it, says nothing: that file is opened too."""
     if not instants:
         return set()
     low, high = min(i.time for i in instants), max(i.time for i in instants)
     times = pa.array([instant.time for instant in instants], pa.string())
-    found: set[Key] = set()
+    keys: set[Key] = set()
     for file in history.files:
         if file.first <= file.last and (file.last < low or file.first > high):
             continue
         with store.open_input(f"{folder}/{file.name}") as source:
             table = read_instants(source)
         table = table.filter(pc.is_in(table["instantTime"], value_set=times))
-        found |= set(zip(table["instantTime"].to_pylist(), table["action"].to_pylist(), strict=True))
-    return found
+        keys |= set(zip(table["instantTime"].to_pylist(), table["action"].to_pylist(), strict=True))
+    return keys
 
 
 @dataclass
 class LsmWriter:
-    """Takes rows by ascending time and writes one level-0 file, a row group for each call of `add`.
+    """Writes one file of level 0 from rows in ascending order of time, one row group per call of `add`.
 
-    The file's name needs the last instant, so `last` is given before: the greatest time that may come. Holds the rows
-    of one call.
+    The file's name needs the last instant, so `last`, the greatest time that may come, is given beforehand. The writer
+    holds the rows of one call.
     """
 
     store: Store
@@ -101,11 +101,11 @@ class LsmWriter:
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """The name of the file."""
         return lsm_name(self.first, self.last, 0)
 
     def add(self, rows: list[Row]) -> None:
-        """Some rows, in order. The list is emptied before they are written: their bytes are then held once."""
+        """Write the next rows. The list is emptied first, so that their bytes are held only once."""
         if not rows:
             return
         if self._writer is None:
@@ -128,16 +128,16 @@ class LsmWriter:
             )
 
     def abort(self, error: BaseException) -> None:
-        """Ends without a file."""
+        """End without a file."""
         self._stack.__exit__(type(error), error, error.__traceback__)
 
     def publish(self) -> History:
-        """Ends the file and publishes it. Afterwards its instants are archived: nothing may be deleted before."""
+        """End the file and publish it. Only then are its instants archived and may be deleted."""
         self._stack.close()
         if self._writer is None:
             return self.history
         path = f"{self.folder}/{self.name}"
-        if not self.count:  # nothing could be read: a file without rows is no history
+        if not self.count:  # no instant could be read, and a file without rows must not be listed
             self.store.delete(path)
             return self.history
         new = LsmFile(self.name, self.store.size(path), self.first, self.last, 0)

@@ -1,13 +1,12 @@
-"""Writes archive files of timeline layout 1: `.commits_.archive.<N>_1-0-1`, blocks of `HoodieArchivedMetaEntry`.
+"""Write archive files of timeline layout 1: `.commits_.archive.<N>_1-0-1`, blocks of `HoodieArchivedMetaEntry`.
 
-Rules: Hudi's `HoodieTimelineArchiver` and `HoodieLogFormatWriter`: records of one run go to the next free number, a
-block is cut at `hoodie.commits.archival.batch` records. A store cannot append, so each run makes a file; and because a
-file is put whole, a crash leaves it there or not, never torn. A run larger than what may be held in memory makes
+Rules: Hudi's `HoodieTimelineArchiver` and `HoodieLogFormatWriter`. The records of a run go into the file with the next
+free number, and a block ends at `hoodie.commits.archival.batch` records. A store cannot append, so each run makes a new
+file. Files are put whole, so a crash never leaves a torn one. A run that is larger than the memory allowed for it makes
 several files.
 
-A run that died after writing leaves instants both archived and active. The next one looks back from the end of the
-newest files for as long as their blocks hold such instants, and writes only what is missing, so that no state is
-archived twice.
+A run that died after writing leaves instants both archived and active. The next run looks back from the end of the
+newest files as long as their blocks hold such instants, and writes only what is missing. So no state is archived twice.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ _NAME = re.compile(r"\.commits_\.archive\.(\d+)(?:_.*)?")
 _TOKEN = "1-0-1"
 _POINTER = struct.Struct(">q")
 _LOOKED_THROUGH = 64 << 20
-"""The most bytes of a file without a whole last block that are read to look for instants."""
+"""The largest file without a whole last block that is read to look for instants, in bytes."""
 
 
 def archive_number(name: str) -> int | None:
     """The number of an archive file by its name; None for another file."""
-    found = _NAME.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def archive_name(number: int) -> str:
@@ -53,15 +52,16 @@ def archive_name(number: int) -> str:
 
 def archive_files(store: Store, folder: str) -> list[FileInfo]:
     """The archive files of a folder, oldest first."""
-    found = [(n, info) for info in store.list(folder).files if (n := archive_number(info.name)) is not None]
-    return [info for _, info in sorted(found, key=lambda pair: pair[0])]
+    numbered = [(n, info) for info in store.list(folder).files if (n := archive_number(info.name)) is not None]
+    return [info for _, info in sorted(numbered, key=lambda pair: pair[0])]
 
 
 @dataclass
 class V1Writer:
-    """Takes records in order, cuts blocks and files, and puts the files.
+    """Takes records in order, cuts them into blocks and files, and puts the files.
 
-    Holds at most `file_bytes` and one record, twice while a file is put together.
+    It holds at most `file_bytes` and one record, and twice that while a file is put together. `known` are states that
+    the archive holds already.
     """
 
     store: Store
@@ -78,7 +78,7 @@ class V1Writer:
     _bytes: int = 0
 
     def add(self, records: Iterable[Record]) -> None:
-        """One instant's records; those that the archive holds already are passed over."""
+        """Add one instant's records. Those that the archive holds already are skipped."""
         for record in records:
             time, action, state, datum = record
             if self.known and (time, action, state) in self.known:
@@ -91,7 +91,7 @@ class V1Writer:
                 self._cut()
 
     def flush(self) -> None:
-        """Puts what was added. Afterwards it is archived: nothing may be deleted before."""
+        """Put what was added. Only then is it archived and may be deleted from the active timeline."""
         self._cut()
         if not self._blocks:
             return
@@ -106,7 +106,7 @@ class V1Writer:
         self.number += 1
 
     def check_stands(self) -> None:
-        """CommitConflictError when a file that was put is not there any more: nothing may be deleted then."""
+        """CommitConflictError when a file that was put is gone; nothing may be deleted then."""
         for info in self.written:
             size = None
             with suppress(FileNotFoundError):
@@ -122,54 +122,52 @@ class V1Writer:
 
 
 def next_number(store: Store, folder: str) -> int:
-    """The next free number of a folder."""
+    """The next free number in a folder."""
     numbers = (archive_number(info.name) for info in archive_files(store, folder))
     return max((number for number in numbers if number is not None), default=0) + 1
 
 
 def put_archive(store: Store, path: str, data: bytes) -> None:
-    """Puts a whole archive file. CommitConflictError when another archiver was faster, CommitUnknownError when the
-    store does not say."""
+    """Put a whole archive file. CommitConflictError when another archiver was faster, CommitUnknownError when the store
+    does not answer."""
     if not claim_name(store, path, data, "the archive file"):
         raise overtaken(store, path, "it took the next number")
 
 
 def archived_states(store: Store, folder: str, instants: Sequence[ActiveInstant], scratch: Scratch) -> set[State]:
-    """States of these instants that the newest archive files hold already: what a run left that died before it
-    deleted them. Costs one block's reading when there are none."""
+    """States of these instants that the newest archive files hold already: a run wrote them and died before it deleted
+    them from the active timeline. Where there are none, only one block is read."""
     times = {instant.time for instant in instants}
-    found: set[State] = set()
-    unsure = False
+    archived: set[State] = set()
     for info in reversed(archive_files(store, folder)):
-        states = _states_of(store, info, times, scratch, whole=unsure)
+        states = _states_of(store, info, times, scratch, whole=bool(archived))
         if not states:
             break
-        found |= states
-        unsure = True
-    return found
+        archived |= states
+    return archived
 
 
 def last_instant(store: Store, info: FileInfo, scratch: Scratch) -> str:
-    """The greatest requested time in the last block of an archive file, "" where there is no whole block."""
+    """The greatest requested time in the last block of an archive file, "" if it has no whole block."""
     block = next(_blocks_backwards(store, info), b"")
     return max((entry.instant for entry in parse_archive([block], scratch).entries), default="")
 
 
 def _states_of(store: Store, info: FileInfo, times: set[str], scratch: Scratch, whole: bool) -> set[State]:
-    """States of instants of these times in one file. Its last block is that of the instant that is deleted last: when
-    none is in there the rest is not looked at, unless `whole` says that a later file had some."""
-    found: set[State] = set()
+    """States of instants of these times in one file. Its last block holds the instant that is deleted last. If none of
+    the instants is in there, the rest is not read, unless `whole` says that a later file had some."""
+    states: set[State] = set()
     for block in _blocks_backwards(store, info):
         entries = [entry for entry in parse_archive([block], scratch).entries if entry.instant in times]
-        found |= {(entry.instant, entry.action, entry.state.lower()) for entry in entries}
-        if not found and not whole:
+        states |= {(entry.instant, entry.action, entry.state.lower()) for entry in entries}
+        if not states and not whole:
             break
-    return found
+    return states
 
 
 def _blocks_backwards(store: Store, info: FileInfo) -> Iterator[bytes]:
-    """The blocks of a file from its end, by their reverse pointers; the whole file where there is no whole block at
-    its end."""
+    """The blocks of a file from its end, by their reverse pointers. Where no whole block ends the file, all the rest
+    counts as one block."""
     end = info.size
     while end > 0:
         tail = store.read(info.path, max(0, end - _POINTER.size), _POINTER.size)
@@ -184,7 +182,7 @@ def _blocks_backwards(store: Store, info: FileInfo) -> Iterator[bytes]:
 
 
 def folder_of(archive_folders: Sequence[str]) -> str:
-    """The folder that new archive files go to: the one that the table's properties name."""
+    """The folder for new archive files: the one that the table's properties name."""
     if not archive_folders:
         raise CorruptError("the table's settings name no archive folder")
     return archive_folders[0]

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from lakebed.errors import CorruptError
 from lakebed.formats.hudi.codec.delete_rows import ORDERING_TYPES, OrderingBranch, delete_table
 from lakebed.formats.hudi.codec.delete_schema import BRANCHES, LIST_SCHEMA
+from lakebed.kernel.arrays import Int8s
 from lakebed.kernel.avro.container import avro_long, read_long
 from lakebed.kernel.avro.decode import decode_run
 from lakebed.kernel.decoding import decoding
@@ -134,7 +135,7 @@ def _decode_union(items: memoryview, count: int, scratch: Scratch) -> pa.Table |
     return delete_table(keys.slice(0, count), partitions.slice(0, count), numbers, typed)
 
 
-def _only(values: pa.Array, numbers: np.ndarray[Any, np.dtype[np.int8]], branch: OrderingBranch) -> pa.Array:
+def _only(values: pa.Array, numbers: Int8s, branch: OrderingBranch) -> pa.Array:
     """The values of one branch with its own type, null elsewhere."""
     kept = pc.if_else(pa.array(numbers == branch), values, pa.scalar(None, values.type))
     kind = ORDERING_TYPES[branch]

@@ -13,7 +13,6 @@ Each object can refer to any before it, so the bytes are walked one after anothe
 from __future__ import annotations
 
 import datetime
-import struct
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -23,6 +22,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.hudi.codec.delete_rows import ORDERING_TYPES, OrderingBranch, delete_table
+from lakebed.formats.hudi.codec.kryo import KryoInput
 from lakebed.kernel.decoding import decoding_error
 
 _MODEL = "org.apache.hudi.common.model."
@@ -101,76 +101,7 @@ def _no_deletes(why: str) -> NoReturn:
     raise CorruptError("the deletes cannot be decoded", why=why)
 
 
-class _Input:
-    """Kryo's numbers and texts, read from a place that moves on."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
-
-    def take(self, count: int) -> bytes:
-        if not 0 <= count <= len(self.data) - self.at:
-            _no_deletes("a value reaches past the end")
-        self.at += count
-        return self.data[self.at - count : self.at]
-
-    def fixed(self, layout: str) -> Any:
-        return struct.unpack(f">{layout}", self.take(struct.calcsize(layout)))[0]
-
-    def number(self, bits: int = 32) -> int:
-        """A number of 7 bits a byte, the lowest first; the ninth byte of a long has eight."""
-        found = 0
-        for shift in range(0, bits, 7):
-            byte = self.data[self.at]
-            self.at += 1
-            if shift == 56:
-                return found | byte << shift
-            found |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return found
-        _no_deletes("a number has no end")
-
-    def signed(self, bits: int) -> int:
-        """A signed number, zig-zag."""
-        found = self.number(bits)
-        return self.in_range((found >> 1) ^ -(found & 1), bits)
-
-    def complement(self, bits: int) -> int:
-        """A signed number as its two's complement."""
-        found = self.number(bits)
-        return self.in_range(found - (1 << bits) if found >> (bits - 1) else found, bits)
-
-    def in_range(self, value: int, bits: int) -> int:
-        if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
-            _no_deletes(f"a number has more than {bits} bits")
-        return value
-
-    def counted(self) -> bytes:
-        """Bytes behind their number and one."""
-        return self.take(self.number() - 1)
-
-    def characters(self) -> str:
-        """A text: two to 63 ASCII characters, the last one with its high bit set, or a count and that many characters
-        of UTF-16, each in one to three bytes."""
-        start, first = self.at, self.data[self.at]
-        if first < 0x80:
-            while self.data[self.at] < 0x80:
-                self.at += 1
-            self.at += 1
-            return (self.data[start : self.at - 1] + bytes([self.data[self.at - 1] & 0x7F])).decode("ascii")
-        self.at += 1
-        count = first & 0x3F | (self.number() << 6 if first & 0x40 else 0)
-        if count == 0:
-            _no_deletes("a text is null")
-        start = self.at
-        for _ in range(count - 1):
-            self.at += 1 if self.data[self.at] < 0x80 else 2 if self.data[self.at] < 0xE0 else 3
-        if self.at > len(self.data):
-            _no_deletes("a text reaches past the end")
-        halves = self.data[start : self.at].decode("utf-8", "surrogatepass")
-        return halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-
-
-class _Objects(_Input):
+class _Objects(KryoInput):
     """The objects: `met` are those that references count, `names` those of the classes, both in order of sight."""
 
     def __init__(self, data: bytes, hashed: bool) -> None:

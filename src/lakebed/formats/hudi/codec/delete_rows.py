@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.arrays import Int8s, one_chunk
 
 
 class OrderingBranch(IntEnum):
@@ -55,7 +53,7 @@ def ordering_column(branch: OrderingBranch) -> str:
 def delete_table(
     keys: pa.Array,
     partitions: pa.Array,
-    numbers: np.ndarray[Any, np.dtype[np.int8]],
+    numbers: Int8s,
     values: Mapping[OrderingBranch, pa.Array],
 ) -> pa.Table:
     """Deletes as `decode_deletes` gives them: keys, partition paths, branches, and the values of each branch."""

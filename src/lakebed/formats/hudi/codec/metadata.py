@@ -1,9 +1,9 @@
-"""What timeline files say: commits, replace commits, compaction plans, cleans.
+"""The content of timeline files as values: commits, replace commits, cleans and their plans, savepoints.
 
 Table version 6 and older write commit metadata as JSON, version 8 and later as an Avro container file with the same
-field names; plans and cleans are Avro container files in all versions. Each decoder looks at the bytes and not at the
+field names. Plans and cleans are Avro container files in all versions. Each decoder goes by the bytes and not by the
 version, since an upgraded table holds both. The fields are those of Hudi's `HoodieCommitMetadata`, `HoodieWriteStat`,
-`HoodieReplaceCommitMetadata`, `HoodieCompactionPlan` and `HoodieCleanMetadata`.
+`HoodieReplaceCommitMetadata`, `HoodieCleanMetadata`, `HoodieCleanerPlan` and `HoodieSavepointMetadata`.
 """
 
 from __future__ import annotations
@@ -73,17 +73,6 @@ class CommitMetadata:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionOperation:
-    """One file group of a compaction plan: the base instant of its slice and the names of the files that are folded."""
-
-    file_id: str
-    partition: str
-    base_instant: str
-    base: str
-    logs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class CleanMetadata:
     """A completed clean: names of deleted files by partition, and the earliest commit whose snapshot can still be read
     ("" when not by commits)."""
@@ -125,21 +114,6 @@ def commit_from(record: Mapping[str, Any]) -> CommitMetadata:
         stats=stats,
         replaced=replaced,
         extra={key: value for key, value in extra.items() if key != "schema" and value is not None},
-    )
-
-
-@decoding("a compaction plan cannot be read")
-def parse_compaction_plan(data: bytes) -> tuple[CompactionOperation, ...]:
-    """The operations of a requested compaction or log compaction."""
-    return tuple(
-        CompactionOperation(
-            file_id=operation["fileId"],
-            partition=operation["partitionPath"] or "",
-            base_instant=operation.get("baseInstantTime") or "",
-            base=operation.get("dataFilePath") or "",
-            logs=tuple(operation.get("deltaFilePaths") or ()),
-        )
-        for operation in _record(data).get("operations") or ()
     )
 
 

@@ -103,10 +103,6 @@ def writer_schema(text: str) -> WriterSchema:
         return WriterSchema(name, columns)
 
 
-class _NoArrowType(Exception):
-    """A type that the mapping leaves out."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Resolved:
     physical: Any

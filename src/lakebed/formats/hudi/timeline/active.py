@@ -16,10 +16,8 @@ from functools import cached_property
 from lakebed.formats.hudi.codec.metadata import (
     CleanMetadata,
     CommitMetadata,
-    CompactionOperation,
     parse_clean,
     parse_commit,
-    parse_compaction_plan,
 )
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES, parse_state_name
@@ -152,13 +150,6 @@ class MetadataFiles:
         while len(self._commits) > _REMEMBERED:
             del self._commits[next(iter(self._commits))]
         return found
-
-    def compaction_plan(self, entry: Entry) -> tuple[CompactionOperation, ...]:
-        """The plan of a requested or inflight compaction."""
-        if not entry.requested:
-            return ()
-        with self._decoding(entry, entry.requested):
-            return parse_compaction_plan(self._store.read(entry.requested))
 
     def cleans(self, timeline: Timeline) -> list[CleanMetadata]:
         """The completed cleans of the active timeline, oldest first."""

@@ -1,0 +1,35 @@
+"""A pending instant in words: since when it is pending, and what ends it."""
+
+from __future__ import annotations
+
+import datetime
+
+from lakebed.formats.hudi.archive.state_files import ActiveInstant
+
+
+def never_ended(pending: ActiveInstant, timezone: str) -> str:
+    """The clause that an instant is pending, and since when."""
+    return (
+        f"{pending.kind} {pending.time} is {pending.last.state} and was never completed{requested(pending, timezone)}"
+    )
+
+
+def requested(pending: ActiveInstant, timezone: str) -> str:
+    """When an instant was requested, as ` (requested at 2026-03-02 12:00:00 UTC)`; "" where its name is not a clock
+    time."""
+    try:
+        clock = datetime.datetime.strptime(pending.time[:14], "%Y%m%d%H%M%S")
+    except ValueError:
+        return ""
+    return f" (requested at {clock:%Y-%m-%d %H:%M:%S}{' UTC' if timezone == 'UTC' else ''})"
+
+
+def how_to_end(pending: ActiveInstant) -> str:
+    """The advice for a pending instant: what completes or removes it."""
+    if not pending.writes:
+        return f"Let the next {pending.kind} finish it, or roll it back or remove its files by Hudi's own tools"
+    if pending.kind in ("compaction", "logcompaction"):
+        return f"Run {pending.kind} {pending.time} (Hudi: call run_compaction) or unschedule it (hudi-cli)"
+    if pending.kind == "clustering" or pending.action == "replacecommit":
+        return f"Run the pending {pending.kind} {pending.time} (Hudi: call run_clustering), or roll it back"
+    return f"Let the writer of {pending.time} finish; if it is dead, roll {pending.time} back"
