@@ -10,22 +10,21 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Any
 
 import lakebed.spark
-from lakebed.spark import stream_sink
+from lakebed.spark.stream_sink import BatchReport, StreamSink
 from tests.spark.tables import changes_of
 
 
 def main(source: str, sink: str, checkpoint: str, batch: str) -> None:
-    keep = stream_sink._keep
+    keep = StreamSink._keep
 
-    def die(folder: Any, report: stream_sink.BatchReport) -> None:
+    def die(task: StreamSink, report: BatchReport) -> None:
         if report.batch_id == int(batch):
             os.kill(os.getpid(), signal.SIGKILL)
-        keep(folder, report)
+        keep(task, report)
 
-    stream_sink._keep = die
+    StreamSink._keep = die
     spark = lakebed.spark.local_session("local[2]", brief=True)
     lakebed.spark.register(spark)
     frame = changes_of(spark, source)

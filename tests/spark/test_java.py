@@ -38,7 +38,7 @@ def test_none_says_how_to_get_one(nowhere: Path) -> None:
 
 @pytest.mark.parametrize(
     ("says", "words"),
-    [('openjdk version "1.8.0_392"', "is Java 8"), ('java version "11.0.2"', "is Java 11"), ("hello", "is no Java")],
+    [('openjdk version "1.8.0_392"', "is Java 8"), ('java version "11.0.2"', "is Java 11"), ("hello", "is not a Java")],
 )
 def test_one_that_is_too_old_is_named(nowhere: Path, monkeypatch: pytest.MonkeyPatch, says: str, words: str) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(nowhere / "jdk", says)))

@@ -86,7 +86,7 @@ TRACE = "From the Python worker:\nTraceback (most recent call last):\n  File x, 
 )
 def test_what_a_worker_said_is_the_error(buried: str, kind: type[LakebedError], text: str) -> None:
     """... and still one of Spark, for callers that expect one."""
-    convert = failures._plain(lambda error: error)
+    convert = failures._translating(lambda error: error)
     for spark_kind in (PythonException, AnalysisException):
         error = convert(spark_kind(TRACE.format(buried)))
         assert isinstance(error, kind) and isinstance(error, spark_kind)
@@ -97,4 +97,4 @@ def test_what_a_worker_said_is_the_error(buried: str, kind: type[LakebedError], 
 
 def test_other_errors_are_as_spark_has_them() -> None:
     error = AnalysisException("no such column")
-    assert failures._plain(lambda error: error)(error) is error
+    assert failures._translating(lambda error: error)(error) is error

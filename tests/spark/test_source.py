@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lakebed
 import lakebed.spark
 from lakebed.errors import OptionError, SchemaError, TableNotFoundError, UsageError
-from lakebed.spark.failures import plain_error
+from lakebed.spark.failures import lakebed_error
 from lakebed.spark.source import load
 from lakebed.spark.types import spark_schema
 from lakebed.verbs.read import run
@@ -150,11 +150,11 @@ def test_the_name_hudi_has_the_rows_and_keys_of_its_own_source(spark: SparkSessi
     ("name", "options", "words"),
     [
         ("lakebed", {"read.start-comit": "earliest"}, "Did you mean 'read.start-commit'"),
-        ("lakebed", {"columns": "[1]"}, "names between commas"),
+        ("lakebed", {"columns": "[1]"}, "names separated by commas"),
         ("lakebed", {"columns": " , "}, "at least one name"),
         ("lakebed", {"maxFilesPerTrigger": "many"}, "expected a whole number"),
         ("lakebed", {"maxFilesPerTrigger": "1", "read.splits.limit": "2"}, "bounds files"),
-        ("lakebed", {"as-of": "1", "after": "2"}, "Give the one or the others"),
+        ("lakebed", {"as-of": "1", "after": "2"}, "Give one or the other"),
         ("lakebed", {"path": ""}, "no path is given"),
         ("paimon", {}, "this is a hudi table, read as paimon"),
         ("iceberg", {}, "this is a hudi table, read as iceberg"),
@@ -186,10 +186,10 @@ def test_a_path_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
         lakebed.spark.read(spark, str(tmp_path / "none"))
     with pytest.raises(AnalysisException) as caught:
         spark.read.format("lakebed").load(str(tmp_path / "none"))
-    assert isinstance(plain_error(caught.value), TableNotFoundError)
+    assert isinstance(lakebed_error(caught.value), TableNotFoundError)
 
 
 def test_a_stream_that_was_not_marked_loses_no_kinds(hudi: Path) -> None:
     loaded = load({"path": str(hudi)}, "lakebed", 2)
-    with pytest.raises(SchemaError, match=r"the rows' kinds would be lost.*lakebed\.streaming"):
+    with pytest.raises(SchemaError, match=r"the row kinds would be lost.*lakebed\.streaming"):
         loaded.stream(loaded.spark_schema())

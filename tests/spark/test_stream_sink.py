@@ -84,7 +84,7 @@ def test_a_pipeline_makes_its_sink_and_goes_on_where_it_ended(spark: SparkSessio
         pipeline.run(pipeline.load(_changed(file, "l as amount", "nope")), spark)
     assert caught.value.key == "transform.sql"
     (tmp_path / "out").rename(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="the checkpoint is that of an earlier run"):
+    with pytest.raises(UsageError, match="the checkpoint belongs to an earlier run"):
         pipeline.run(plan, spark)
 
 

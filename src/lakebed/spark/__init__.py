@@ -1,10 +1,12 @@
-"""lakebed on Spark, classic and Connect: the only place that imports pyspark.
+"""lakebed on Spark, classic and Connect. This is the only package that imports pyspark.
 
-lakebed.spark.register(spark)      then spark.read / readStream / df.write .format("lakebed"), and SQL
-lakebed.spark.read                 a snapshot as a DataFrame, the fast way
-lakebed.spark.write, write_stream  the sink with routing: bounded files in each bucket, exactly once
-lakebed.spark.SparkEngine          runs the tasks of rewrite, expire and archive
-lakebed.spark.ship                 sends lakebed to workers that lack it
+register       adds format("lakebed") to spark.read, spark.readStream, df.write and SQL
+read           reads a snapshot as a DataFrame; the fastest way, since it knows the columns that are needed
+write          writes a DataFrame as one commit, with a bounded number of files per bucket
+write_stream   writes a streaming DataFrame, exactly once, one commit per micro-batch
+SparkEngine    runs the tasks of rewrite, expire and archive on the cluster
+ship           sends lakebed to workers that lack it
+local_session  starts an embedded session with settings that suit lakebed
 """
 
 from lakebed.spark.engine import SparkEngine

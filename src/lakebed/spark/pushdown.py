@@ -1,7 +1,7 @@
-"""Spark's pushed filters as a predicate that rules out files.
+"""Turn the filters that Spark pushes into a predicate that rules out files.
 
-Spark evaluates every filter again, so a filter may be passed over but must never drop a row that Spark would keep:
-where Spark and Arrow differ (NaN is larger than all numbers in Spark and compares false in Arrow) it is passed over.
+Spark evaluates every filter again. So we may ignore a filter, but must never drop a row that Spark would keep. Filters
+on which Spark and Arrow differ are ignored: NaN is larger than all numbers in Spark, and compares false in Arrow.
 """
 
 from __future__ import annotations

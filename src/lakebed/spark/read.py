@@ -1,4 +1,5 @@
-"""Read on Spark: a plan's splits, packed into tasks, each giving Arrow batches in exactly the form that Spark takes."""
+"""Read on Spark: the splits of a plan become tasks, and each task gives Arrow batches in exactly the form that Spark
+takes."""
 
 from __future__ import annotations
 
@@ -19,13 +20,14 @@ from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.model.split import Split
 from lakebed.spark import worker
 from lakebed.spark.engine import default_parallelism, over_tasks
-from lakebed.spark.failures import speak_plainly
+from lakebed.spark.failures import translate_errors
 from lakebed.spark.types import conformed, spark_schema, wire_schema
 from lakebed.verbs.read import ReadPlan, report
 
 TASKS_OPTION = "read.tasks"
+"""How many Spark tasks a read gets."""
 _TASK_BYTES = 64 << 20
-"""Above the session's parallelism, one more task for this many bytes: a slow task then holds the others up for less."""
+"""Much data gets more tasks than the session's parallelism, one per this many bytes: a slow task then delays less."""
 
 
 def read(
@@ -35,19 +37,23 @@ def read(
     where: Where = None,
     options: Mapping[str, object] = {},
 ) -> DataFrame:
-    """A snapshot as a DataFrame, the fast way: only `columns` are decoded, and files that `where` rules out are not
-    opened.
+    """Read a snapshot as a DataFrame.
 
-    The snapshot is the one that is newest now, however often the DataFrame is used. `where` keeps exactly the rows that
-    `Table.read` keeps. `options` are the table's own; `read.tasks` is the number of Spark tasks (default: the session's
-    parallelism, more for much data).
+        lakebed.spark.read(spark, "s3://bucket/orders", ["id", "amount"], where="dt = '2026-11-01'")
+
+    This is the fastest way to read on Spark: only `columns` are decoded, and files that `where` rules out are not
+    opened. `where` keeps exactly the rows that `Table.read` keeps. However often the DataFrame is used, it reads the
+    snapshot that is the newest now.
+
+    `options` are the table's own. `read.tasks` is the number of Spark tasks; by default it is the session's
+    parallelism, or more for much data. Raises what `lakebed.open` and `Table.read` raise.
     """
-    speak_plainly()
+    translate_errors()
     table = formats.open_table(location, options)
     plan = table.plan_read(columns, where)
     if not plan.schema.names:
         raise UsageError(
-            "no columns are asked for", table=table.location, todo="Name at least one, or count rows with one"
+            "columns is empty", table=table.location, todo="Name at least one; to count rows, any column will do"
         )
     texts = {key.lower(): text for key, text in option_texts(options).items()}
     parallelism = int(texts[TASKS_OPTION]) if TASKS_OPTION in texts else None
@@ -57,8 +63,10 @@ def read(
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """The splits that one Spark task reads in turn. With `rows_only` deletes are left out, and so is the column of row
-    kinds."""
+    """The splits that one Spark task reads one after the other.
+
+    `rows_only` drops deletes, old versions of updated rows, and the column of row kinds.
+    """
 
     plan: ReadPlan[Any]
     wire: pa.Schema
@@ -72,8 +80,8 @@ class ReadTask:
 
 
 def read_tasks(plan: ReadPlan[Any], wanted: int | None, parallelism: int, rows_only: bool = False) -> list[ReadTask]:
-    """The plan's splits as tasks: exactly `wanted` or as many as suit the data; fewer when there are fewer groups. The
-    plan's warnings are told."""
+    """Pack a plan's splits into tasks: `wanted` tasks, or by default a number that suits the data. There are fewer when
+    there are fewer groups of splits. The plan's warnings are reported."""
     report(plan)
     size = sum(split.size for split in plan.splits)
     schema = plain_rows(plan.schema) if rows_only else plan.schema
@@ -85,8 +93,10 @@ def read_tasks(plan: ReadPlan[Any], wanted: int | None, parallelism: int, rows_o
 
 
 def pack_splits(splits: Sequence[Split], tasks: int) -> list[list[Split]]:
-    """At most `tasks` lists of about equal bytes. Splits of one group stay in one list and in order; the largest group
-    goes first."""
+    """Pack splits into at most `tasks` lists of about equally many bytes.
+
+    The splits of a group stay in one list and in order. Groups are packed largest first.
+    """
     groups: dict[str, list[Split]] = {}
     for split in splits:
         groups.setdefault(split.group, []).append(split)
@@ -95,7 +105,7 @@ def pack_splits(splits: Sequence[Split], tasks: int) -> list[list[Split]]:
     for name in sorted(groups, key=lambda name: -sizes[name]):
         filled, number, names = bins[0]
         names.append(name)
-        # Every group counts for a little, so that many empty ones spread as well.
+        # Every group counts one byte more, so that many empty groups spread too.
         heapq.heapreplace(bins, (filled + sizes[name] + 1, number, names))
     return [[split for name in names for split in groups[name]] for _, _, names in sorted(bins, key=lambda b: b[1])]
 
@@ -107,7 +117,7 @@ def plain_rows(schema: pa.Schema) -> pa.Schema:
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows as they are now: neither deletes nor what updates replaced, and no kinds."""
+    """The current rows only: no deletes, no old versions of updated rows, and no column of kinds."""
     kept = pa.array(["+I", "+U"])
     for batch in batches:
         index = batch.schema.get_field_index(ROW_KIND_COLUMN)

@@ -8,9 +8,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakebed.formats.opening import FORMATS
+from lakebed.spark.data_sources import data_sources
 from lakebed.spark.engine import default_parallelism
-from lakebed.spark.faces import faces
-from lakebed.spark.failures import speak_plainly
+from lakebed.spark.failures import translate_errors
 from lakebed.spark.source import LAKEBED, STREAMING_OPTION
 
 NAMES = (LAKEBED, *FORMATS)
@@ -30,13 +30,13 @@ def register(spark: SparkSession) -> None:
     Call it again after you change `spark.sql.python.filterPushdown.enabled`: a source takes filters only in a session
     where that is true.
     """
-    speak_plainly()
+    translate_errors()
     push = str(spark.conf.get(_PUSH, "false")).lower() == "true"
-    for face in faces(NAMES, default_parallelism(spark), push):
+    for source in data_sources(NAMES, default_parallelism(spark), push):
         try:
-            spark.dataSource.register(face)
+            spark.dataSource.register(source)
         except PySparkException:
-            if face.name() == LAKEBED:
+            if source.name() == LAKEBED:
                 raise
     _mark_streams(type(spark.readStream))
 

@@ -1,8 +1,8 @@
-"""The Spark session that lakebed starts by itself: an embedded local one that starts quickly, or somebody's cluster.
+"""Start a Spark session: an embedded local one that starts quickly, or a connection to a cluster.
 
-Settings were measured on local[2]: no UI, few shuffle partitions and loopback addresses start sooner. A brief session
-has the simple compiler and collector besides, which saves two of twelve seconds at the start and costs three times the
-JVM's processor time per row ever after.
+The settings of an embedded session were measured on local[2]: it starts sooner without a UI, with few shuffle
+partitions and with loopback addresses. A brief session also uses the JVM's simple compiler and collector. That saves
+two of twelve seconds at the start, and every row then costs three times as much of the JVM's processor time.
 """
 
 from __future__ import annotations
@@ -40,18 +40,20 @@ def local_session(
     brief: bool = False,
     apart: int | None = None,
 ) -> SparkSession:
-    """A session: `remote` (a Spark Connect URL, `sc://host:port`) or `master` (default `local[*]`), never both.
+    """Start a session on `master` (default `local[*]`), or on a Spark Connect server: `remote="sc://host:port"`.
 
-    `brief` is for an embedded session that has few rows to move: it starts sooner and runs slower. `apart` starts the
-    JVM of a new session away from this process's terminal, so that Ctrl-C reaches neither it nor its Python workers;
-    the file descriptor given takes what they say on standard error. The JVM still ends with this process.
+        spark = lakebed.spark.local_session("local[2]")
+        lakebed.spark.register(spark)
 
-    Tables are registered by the caller (`lakebed.spark.register`). Raises RuntimeMissingError when a Java is needed and
-    there is none, UsageError when both places are given.
+    `brief` is for an embedded session that moves few rows: it starts sooner and runs slower. `apart` starts the JVM of
+    a new session in a process group of its own, so that Ctrl-C reaches neither it nor its Python workers. It is the
+    file descriptor that takes their standard error. The JVM still ends with this process.
+
+    Raises RuntimeMissingError when Java is needed and missing, UsageError when both `master` and `remote` are given.
     """
     if master and remote:
         raise UsageError(f"both master {master!r} and remote {remote!r} are given", todo="Give one of them")
-    # Workers run `python3` from PATH unless told: theirs must be the Python that has lakebed.
+    # By default workers run `python3` from PATH, but they need the Python that has lakebed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = dict(_EVERYWHERE)
@@ -74,7 +76,7 @@ def local_session(
 
 
 def _embedded(master: str, brief: bool) -> dict[str, str]:
-    """Settings of a session inside this process."""
+    """The settings of an embedded session."""
     threads = master.removeprefix("local").strip("[]").split(",")[0]
     cores = int(threads) if threads.isdigit() else (os.cpu_count() or 1 if threads == "*" else 1)
     java = [f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]

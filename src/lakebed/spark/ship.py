@@ -1,7 +1,7 @@
-"""Send lakebed and the wheels it needs to workers that lack them, as one archive artifact of the session.
+"""Send lakebed and the wheels that it needs to workers that lack them, as one archive artifact of the session.
 
-Native wheels cannot be imported from a zip on the path, so the archive is unpacked beside each worker and
-`worker.unpack` adds that folder to the path.
+Native wheels cannot be imported from a zip file. So Spark unpacks the archive beside each worker, and `worker.unpack`
+adds that folder to the path.
 """
 
 from __future__ import annotations
@@ -20,20 +20,24 @@ from lakebed.errors import RuntimeMissingError, UsageError
 from lakebed.spark.worker import SHIPPED_FOLDER
 
 _ON_WORKERS = frozenset({"pyspark", "pyarrow", "pandas", "numpy", "typer", "rich"})
-"""What workers have (Spark's own Python needs) or never use (the command line)."""
+"""Packages that every worker has, since Spark's own Python needs them, or that only the command line uses."""
 _EXTRAS = ("glue", "hive", "sketches")
-"""Extras of lakebed that a worker can use."""
+"""The extras of lakebed that workers can use."""
 _REQUIREMENT = re.compile(r"\s*([\w.-]+)\s*(?:\[([^\]]*)\])?")
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 
 
 def ship(spark: SparkSession, extras: Iterable[str] = ()) -> Path:
-    """Pack lakebed with its wheels and add it to the session; gives the archive. Call it before the first job.
+    """Pack lakebed with its wheels, add the archive to the session, and return its path. Call it before the first job.
 
-    Workers must run the same operating system, processor and Python version as this process, for wheels are native.
-    They need pyspark, pyarrow and pandas, as every PySpark worker does. `extras` are those of lakebed's extras that
-    workers need too: "glue", "hive", "sketches". Over Connect an artifact does not reach `write_stream`, whose batches
-    run in the server's own Python: install lakebed there.
+        lakebed.spark.ship(spark)
+
+    Workers must have the same operating system, processor and Python version as this process, because wheels are
+    native. They need pyspark, pyarrow and pandas, as every PySpark worker does. `extras` names the extras of lakebed
+    that workers also need: "glue", "hive", "sketches".
+
+    Over Connect, artifacts do not reach `write_stream`, whose batches run in the server's own Python: install lakebed
+    there. Raises UsageError for an unknown extra, RuntimeMissingError when lakebed itself was not installed with pip.
     """
     archive = pack_environment(Path(tempfile.mkdtemp(prefix="lakebed-ship-")), extras)
     spark.addArtifacts(f"{archive}#{SHIPPED_FOLDER}", archive=True)
@@ -41,7 +45,7 @@ def ship(spark: SparkSession, extras: Iterable[str] = ()) -> Path:
 
 
 def pack_environment(folder: Path, extras: Iterable[str] = ()) -> Path:
-    """The archive: this lakebed and each distribution that it requires, with their metadata, without caches."""
+    """Write the archive: this lakebed and the distributions that it requires, with their metadata."""
     wanted = frozenset(extras)
     for extra in wanted.difference(_EXTRAS):
         raise UsageError(f"lakebed has no extra {extra!r} for workers", todo=f"Extras: {', '.join(_EXTRAS)}")
@@ -59,8 +63,8 @@ def pack_environment(folder: Path, extras: Iterable[str] = ()) -> Path:
 
 
 def _packed(distribution: metadata.Distribution, metadata_only: bool) -> Iterator[metadata.PackagePath]:
-    """The files of a distribution that lie in its site-packages folder. Its metadata go along: some libraries ask for
-    their own version while they are imported."""
+    """The files of a distribution that lie in its site-packages folder. Its metadata come along, since some libraries
+    look up their own version when they are imported."""
     for entry in distribution.files or ():
         inside = not entry.is_absolute() and ".." not in entry.parts and "__pycache__" not in entry.parts
         if metadata_only:
@@ -71,7 +75,7 @@ def _packed(distribution: metadata.Distribution, metadata_only: bool) -> Iterato
 
 def _required(root: str, extras: frozenset[str] = frozenset()) -> dict[str, metadata.Distribution]:
     """`root` and the distributions that it needs at run time, by name, without those that workers have."""
-    found: dict[str, metadata.Distribution] = {}
+    distributions: dict[str, metadata.Distribution] = {}
     asked: dict[str, frozenset[str]] = {}
     waiting = [(root, extras)]
     while waiting:
@@ -81,22 +85,24 @@ def _required(root: str, extras: frozenset[str] = frozenset()) -> dict[str, meta
         except metadata.PackageNotFoundError as error:
             if name == root:
                 raise RuntimeMissingError(
-                    f"{root} is not installed as a package here, so what it needs is not known",
+                    f"{root} is not installed as a package here, so the packages that it needs are unknown",
                     todo="Install it with pip, then ship it",
                 ) from error
             continue  # needed on another system or Python only
-        found[name], asked[name] = distribution, asked.get(name, frozenset()) | wanted
+        distributions[name], asked[name] = distribution, asked.get(name, frozenset()) | wanted
         for requirement in distribution.requires or ():
             needed, its_extras, only_with = _parsed(requirement)
             due = not only_with or only_with & asked[name]
-            if due and needed not in _ON_WORKERS and not (needed in found and its_extras <= asked[needed]):
+            if due and needed not in _ON_WORKERS and not (needed in distributions and its_extras <= asked[needed]):
                 waiting.append((needed, its_extras))
-    return found
+    return distributions
 
 
 def _parsed(requirement: str) -> tuple[str, frozenset[str], frozenset[str]]:
-    """A requirement's name and extras, and the extras of which it is a part. Markers of systems and Python versions are
-    passed over: what they rule out is not installed."""
+    """A requirement's name, its extras, and the extras that it belongs to.
+
+    Markers for systems and Python versions are ignored: what they rule out is not installed anyway.
+    """
     wanted, _, marker = requirement.partition(";")
     match = _REQUIREMENT.match(wanted)
     name, extras = (match[1], match[2] or "") if match else (wanted, "")

@@ -1,10 +1,9 @@
-"""The batch sink: rows are routed so that all of one (partition, bucket) meet in one task, tasks write files, the
-driver commits.
+"""Write a DataFrame as one commit: route the rows so that each (partition, bucket) is in one task, write, commit.
 
-One shuffle: a channel column is computed on Arrow batches, `repartitionById` puts channel c in task c, and each task
-writes its buckets and gives its commit messages back as one small row. Only the messages of tasks that Spark counts are
-committed, so a retried or speculative task harms nothing: what it wrote stays invisible, and rows that it staged are
-removed when the write ends. Once the commit is called no file of the table is deleted here any more.
+There is one shuffle. A channel column is computed on Arrow batches, `repartitionById` sends channel c to task c, and
+each task writes its buckets and returns its commit messages as one small row. Only the messages of attempts that Spark
+accepts are committed. So a retried or speculative task does no harm: its files stay invisible, and rows that it staged
+are removed when the write ends. Once the commit has begun, no file of the table is deleted here.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult
 from lakebed.model.rowkind import ROW_KIND_COLUMN, ROW_KIND_FIELD
 from lakebed.spark import worker
 from lakebed.spark.engine import SparkEngine, default_parallelism
-from lakebed.spark.failures import spoken_plainly
+from lakebed.spark.failures import translated_errors
 from lakebed.spark.types import arrow_schema, conform, fits
 from lakebed.verbs.write import Mode, Routing, Sink, WritePlan, finalize_and_commit, swept
 
 PARALLELISM_OPTION = "sink.parallelism"
-"""How many tasks write (Flink's name for it); default: the session's parallelism."""
+"""How many tasks write, by default the session's parallelism. The name is Flink's."""
 CHANNEL_COLUMN = "_lakebed_channel"
 
 _WRITTEN = StructType([StructField("messages", BinaryType(), False), StructField("rows", LongType(), False)])
@@ -40,11 +39,16 @@ _WRITTEN_ARROW = pa.schema([pa.field("messages", pa.binary(), False), pa.field("
 
 
 def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
-    """Write a DataFrame as one commit, with a bounded number of files for each bucket whatever the number of tasks.
+    """Write a DataFrame as one commit.
 
-    `mode` is append, overwrite, upsert or delete. A column `_row_kind` is the kind of each row (+I -U +U -D), not data.
-    `options` are the table's own and `sink.parallelism`. Columns go by name, without case; SchemaError when they do not
-    fit the table. Nothing is visible when it fails.
+        lakebed.spark.write(df, "s3://bucket/orders", mode="upsert")
+
+    Each bucket gets a bounded number of files, whatever the number of tasks. `mode` is "append", "overwrite", "upsert"
+    or "delete", as in `Table.write`. A column `_row_kind` holds the kind of each row (+I -U +U -D); it is not data.
+    Columns are matched by name, in any case. `options` are the table's own, and `sink.parallelism`: the number of
+    writing tasks, by default the session's parallelism.
+
+    Raises what `Table.write` raises; SchemaError comes before any row is computed when a column cannot fit the table.
     """
     texts = {key.lower(): text for key, text in option_texts(options).items()}
     parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
@@ -59,7 +63,7 @@ def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the tasks of one write left: messages for the commit and the number of rows taken."""
+    """What the tasks of one write returned: the messages to commit, and how many rows they took."""
 
     messages: tuple[CommitMessage, ...]
     rows: int
@@ -67,18 +71,21 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class SinkInput:
-    """How a DataFrame's batches become the sink's: `names` are the table's spelling of the columns, in order; `schema`
-    the sink's form of them."""
+    """How batches of a DataFrame become batches of the sink.
+
+    `names` are the table's spelling of the DataFrame's columns, in order. `schema` is the form in which the sink takes
+    them.
+    """
 
     names: tuple[str, ...]
     schema: pa.Schema
 
     @classmethod
     def of(cls, given: pa.Schema, sink: Sink, location: str) -> SinkInput:
-        """Check what is given, in the order of the columns given. SchemaError names the column that does not fit."""
+        """For a DataFrame of the schema `given`. SchemaError names the first column that does not fit."""
         wanted = sink.input_schema
-        known = [*wanted.names, ROW_KIND_COLUMN]
-        names = [find_column(name, known) or name for name in given.names]
+        columns = [*wanted.names, ROW_KIND_COLUMN]
+        names = [find_column(name, columns) or name for name in given.names]
         check_input(
             pa.schema([field.with_name(name) for field, name in zip(given, names, strict=True)]),
             wanted,
@@ -88,7 +95,7 @@ class SinkInput:
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise SchemaError(f"columns given twice: {', '.join(doubled)}", table=location, todo="Give each one once")
-        # Columns that are not given stay away: the sink knows their defaults.
+        # Columns that are not given are left out: the sink knows their defaults.
         fields = [field for field in [*wanted, ROW_KIND_FIELD] if field.name in names]
         for field in fields:
             kind = given.field(names.index(field.name)).type
@@ -101,26 +108,26 @@ class SinkInput:
         return cls(tuple(names), pa.schema(fields))
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch of the DataFrame, columns beyond the known ones (the channel) left out, in the sink's form."""
+        """A batch of the DataFrame in the sink's form, without columns that were added behind (the channel)."""
         return conform(batch.select(range(len(self.names))).rename_columns(list(self.names)), self.schema)
 
 
 def write_files(df: DataFrame, plan: WritePlan, taken: SinkInput, parallelism: int) -> Written:
-    """Route and write; nothing of it is visible yet. When a task fails it removes its own files, and the error is
+    """Route the rows and write files. Nothing is visible yet. A task that fails removes its own files, and its error is
     raised here."""
-    # Columns go by place from here on: mapInArrow finds none by a name with a dot.
+    # Columns are found by place from here on: mapInArrow finds none whose name has a dot.
     df = df.toDF(*(f"_{place}" for place in range(len(taken.names))))
     if plan.routing is not None:
         df = _routed(df, plan.routing, taken, parallelism)
     writing = worker.over_batches(worker.pack(_WriteTask(plan, taken)))
-    with spoken_plainly():
+    with translated_errors():
         written = df.mapInArrow(writing, _WRITTEN).toArrow()
     messages = [message for packed in written.column("messages") for message in pickle.loads(packed.as_buffer())]
     return Written(tuple(messages), sum(written.column("rows").to_pylist()))
 
 
 def sink_parallelism(options: Mapping[str, str]) -> int | None:
-    """The number of writing tasks that lower-case options ask for."""
+    """The number of writing tasks that options (keys in lower case) ask for, None when they do not."""
     text = options.get(PARALLELISM_OPTION)
     if text is None:
         return None
@@ -130,7 +137,7 @@ def sink_parallelism(options: Mapping[str, str]) -> int | None:
 
 
 def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> tuple[Sequence[CommitMessage], int]:
-    """Write batches of the sink's form: (messages, rows). What was written is removed when that fails."""
+    """Write batches in the sink's form. Returns the messages and the number of rows; on failure, files are removed."""
     writer = plan.task_writer()
     rows = 0
     try:
@@ -144,14 +151,14 @@ def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> tuple[Sequ
 
 
 def _routed(df: DataFrame, routing: Routing, taken: SinkInput, parallelism: int) -> DataFrame:
-    """The rows where their channels say. Python sees only the columns that the routing needs."""
+    """The rows in the tasks that their channels name. Python gets only the columns that the routing needs."""
     places = [place for place, name in enumerate(taken.names) if name in routing.columns]
     narrow = SinkInput(
         tuple(taken.names[place] for place in places),
         pa.schema([field for field in taken.schema if field.name in routing.columns]),
     )
     route = worker.over_columns(worker.pack(_Route(routing, narrow)))
-    # Spark tells the kind of a function from the types of its arguments.
+    # Spark tells what kind of function this is from its annotations.
     route.__annotations__ = {"columns": Iterator[tuple[pa.Array, ...]], "return": Iterator[pa.Array]}
     channel = f.arrow_udf(route, IntegerType())  # type: ignore[attr-defined]  # stubs lack it
     columns = [df[df.columns[place]] for place in places]
@@ -160,7 +167,7 @@ def _routed(df: DataFrame, routing: Routing, taken: SinkInput, parallelism: int)
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """The channel of each row, of arrays as Spark sends them."""
+    """Computes the channel of each row from arrays as Spark sends them."""
 
     routing: Routing
     taken: SinkInput
@@ -172,7 +179,7 @@ class _Route:
 
 @dataclass(frozen=True, slots=True)
 class _WriteTask:
-    """Writes one task's rows: one row of messages, none when nothing came."""
+    """Writes the rows of one task and yields one row with its messages."""
 
     plan: WritePlan
     taken: SinkInput

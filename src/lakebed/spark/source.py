@@ -42,26 +42,29 @@ from lakebed.verbs.write import Mode, Sink, WritePlan, finalize_and_commit, swep
 _log = redacting_logger("lakebed.spark")
 
 LAKEBED = "lakebed"
-"""The name whose rows and keys are lakebed's own."""
+"""The short name of lakebed's own source, whose keys and rows are lakebed's."""
 STREAMING_OPTION = "lakebed.streaming"
-"""Set for a stream: Spark asks for a schema without saying whether it is for a batch or a stream, whose rows have kinds
-besides."""
+"""True for a stream. Spark does not say whether it asks for the schema of a batch or of a stream, and a stream's rows
+have kinds too."""
 _OWN_NATIVE = {"path": "location", "columns": "columns", "where": "where", STREAMING_OPTION: "streaming"}
 _OWN = {**_OWN_NATIVE, "as-of": "as_of", "as_of": "as_of", "after": "after", "until": "until"}
-"""Options of the source itself, in lower case; all others are the table's."""
+"""The options of the source itself, in lower case, and what each is. All other options are the table's."""
 
 
 def load(options: Mapping[str, str], short_name: str, parallelism: int) -> Loaded:
-    """The table that options name; UsageError without a path or with another format's name, and what the table says of
-    its options."""
-    known = _OWN if short_name == LAKEBED else _OWN_NATIVE
-    own = {known[key.lower()]: value for key, value in options.items() if key.lower() in known}
-    rest = {key: value for key, value in options.items() if key.lower() not in known}
+    """The table that a DataFrame's options name.
+
+    Raises UsageError when they name no path, or a table of another format than the short name says; OptionError for
+    keys that the table does not know.
+    """
+    keys = _OWN if short_name == LAKEBED else _OWN_NATIVE
+    own = {keys[key.lower()]: value for key, value in options.items() if key.lower() in keys}
+    rest = {key: value for key, value in options.items() if key.lower() not in keys}
     if not own.get("location"):
-        raise UsageError("no path is given", todo=f'Say .format("{short_name}").load(path)')
+        raise UsageError("no path is given", todo=f'Write .format("{short_name}").load(path)')
     limits, table_options = StreamOptions.split(rest)
     if (own.get("after") or own.get("until")) and own.get("as_of"):
-        raise UsageError("as-of goes with a snapshot, after and until with changes", todo="Give the one or the others")
+        raise UsageError("as-of reads a snapshot, after and until read changes", todo="Give one or the other")
     try:
         streaming = boolean(own.pop("streaming", "false"))
     except KeyError:
@@ -85,14 +88,18 @@ def load(options: Mapping[str, str], short_name: str, parallelism: int) -> Loade
         raise UsageError(
             f"this is a {table.format} table, read as {short_name}",
             table=table.location,
-            todo=f'Say .format("{table.format}") or .format("lakebed")',
+            todo=f'Write .format("{table.format}") or .format("lakebed")',
         )
     return loaded
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A table as a DataFrame names it, picklable; `plan` is the batch, decided when the schema was asked for."""
+    """A table with the options of one DataFrame. Picklable.
+
+    `plan` is the plan of a batch, made when Spark asked for the schema. `pin` is the instant that it is planned as of,
+    for actions that plan again.
+    """
 
     location: str
     options: Mapping[str, str]
@@ -115,7 +122,7 @@ class Loaded:
 
     @property
     def rows_only(self) -> bool:
-        """Whether rows come without kinds, as the formats' own Spark sources give them."""
+        """Whether rows come without kinds, as they do from the formats' own Spark sources."""
         return self.short_name != LAKEBED
 
     def table(self) -> Table:
@@ -127,7 +134,7 @@ class Loaded:
         return self if self.streaming else replace(self, pin=self.table().newest(), plan=self._planned(self.where))
 
     def spark_schema(self) -> StructType:
-        """The rows' schema; that of a stream has `_row_kind`, and so has that of changes."""
+        """The schema of the rows. Those of streams and of changes have `_row_kind`."""
         schema = self._reader().schema if self.streaming else self._plan().schema
         return spark_schema(plain_rows(schema) if self.rows_only else schema)
 
@@ -151,14 +158,14 @@ class Loaded:
         return WriteJob(sink, sink.plan(), taken, self.location)
 
     def stream_sink(self) -> NoReturn:
-        """Refuse: rows would not be routed, and nothing tells a source which checkpoint it belongs to."""
+        """Refuse: Spark would not route the rows, and does not tell a source which checkpoint it belongs to."""
         raise UnsupportedError(
-            'a stream is not written by writeStream.format("lakebed")',
+            'writeStream.format("lakebed") cannot write a stream',
             todo="Use lakebed.spark.write_stream(df, location, checkpoint): it commits each batch exactly once",
         )
 
     def push(self, expression: pc.Expression) -> ReadPlan[Any]:
-        """The plan with one more condition, of the same snapshot."""
+        """The plan of the same snapshot, with one more condition."""
         schema = self.table().schema
         where = parse_where(self.where, schema)
         return self._planned(expression if where is None else where & expression)
@@ -166,9 +173,9 @@ class Loaded:
     def _reader(self) -> StreamReader:
         if self.as_of or self.after or self.until:
             raise UsageError(
-                "as-of, after and until go with a batch",
+                "as-of, after and until are for a batch, not for a stream",
                 table=self.location,
-                todo="Say where a stream starts by the table's own options",
+                todo="Set the table's own options to say where a stream starts",
             )
         # Spark's admission control bounds the batches: a stream that did so itself could not tell what is there now.
         unbounded = {key: value for key, value in self.options.items() if key.lower() not in TABLE_LIMITS}
@@ -193,36 +200,41 @@ class Loaded:
             return table.plan_changes(self.columns, where, self.after, self.until)
         return table.plan_read(self.columns, where, self.as_of or self.pin)
 
-    def _check(self, given: StructType, found: pa.Schema) -> None:
-        """Refuse a schema that the caller gave and that is not the table's, and a stream whose kinds would be lost."""
-        wanted = spark_schema(plain_rows(found) if self.rows_only else found)
-        if given == wanted:
+    def _check(self, given: StructType, rows: pa.Schema) -> None:
+        """Raise SchemaError for a schema that the caller gave and that is not the table's, and for a stream that would
+        lose its row kinds."""
+        actual = spark_schema(plain_rows(rows) if self.rows_only else rows)
+        if given == actual:
             return
-        lost = ROW_KIND_COLUMN in wanted.names and ROW_KIND_COLUMN not in given.names
+        if ROW_KIND_COLUMN in actual.names and ROW_KIND_COLUMN not in given.names:
+            raise SchemaError(
+                "the row kinds would be lost",
+                table=self.location,
+                why="Spark read the schema of a batch, which has no kinds",
+                todo=f'Add .option("{STREAMING_OPTION}", "true"), or call lakebed.spark.register(spark) here',
+            )
         raise SchemaError(
-            "the rows' kinds would be lost" if lost else "the schema given is not the table's",
+            "the schema given is not the table's",
             table=self.location,
-            why="" if lost else f"it gives {wanted.simpleString()}",
-            todo=f'Add .option("{STREAMING_OPTION}", "true"), or call lakebed.spark.register(spark) in this process'
-            if lost
-            else 'Leave .schema(...) out; name columns with .option("columns", ...)',
+            why=f"the table has {actual.simpleString()}",
+            todo='Leave .schema(...) out; choose columns with .option("columns", ...)',
         )
 
 
 @dataclass(slots=True)
 class Batch:
-    """One action's reader: its plan, narrowed by the filters that Spark pushed."""
+    """The reader of one action: its plan, narrowed by the filters that Spark pushed."""
 
     loaded: Loaded
     plan: ReadPlan[Any]
 
     def tasks(self) -> list[bytes]:
-        """Each task's share, packed."""
+        """What each task reads, packed."""
         tasks = read_tasks(self.plan, self.loaded.limits.tasks, self.loaded.parallelism, self.loaded.rows_only)
         return [worker.pack(task) for task in tasks]
 
     def push(self, filters: Sequence[Any]) -> list[Any]:
-        """Use what filters say to open fewer files; all are given back, for Spark's own evaluation decides."""
+        """Use filters to open fewer files. All of them are returned: Spark evaluates each one again."""
         if self.loaded.after is None and self.loaded.until is None:
             expression = to_expression(filters, self.loaded.table().schema)
             if expression is not None:
@@ -232,8 +244,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """One commit of a DataFrame without routing: each task writes its own files of each bucket, and the driver brings
-    together what is small. What it leaves is said in the log, since a DataFrame's writer gives nothing back."""
+    """One commit of a DataFrame without routing: each task writes its own files of each bucket, and the driver merges
+    small ones.
+
+    The notes of the commit go to the log, since a DataFrame's writer returns nothing.
+    """
 
     sink: Sink
     plan: WritePlan
@@ -241,12 +256,12 @@ class WriteJob:
     location: str
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> bytes:
-        """A task's commit messages, packed."""
+        """Write the rows of one task, and return its commit messages, packed."""
         messages, _ = write_task(self.plan, (self.taken.take(batch) for batch in batches if batch.num_rows))
         return worker.pack(list(messages))
 
     def commit(self, messages: Sequence[Sequence[CommitMessage]]) -> None:
-        """Publish all tasks' messages."""
+        """Publish the messages of all tasks."""
         with swept(self.sink):
             written = [message for task in messages for message in task]
             notes = finalize_and_commit(self.sink, self.plan, written, LocalEngine(), BATCH_IDENTIFIER).notes
@@ -254,13 +269,13 @@ class WriteJob:
             _log.warning("%s: %s", self.location, note)
 
     def abort(self, messages: Sequence[Sequence[CommitMessage]]) -> None:
-        """Remove the files of tasks that ended well in a job that did not."""
+        """Remove the files of tasks that succeeded in a job that failed."""
         with swept(self.sink):
             self.sink.abort([message for task in messages for message in task])
 
 
 def _column_names(text: str | None) -> tuple[str, ...] | None:
-    """`columns`: names between commas, or a JSON list of them."""
+    """The option `columns`: names separated by commas, or a JSON list of names. None when it is not given."""
     if text is None:
         return None
     if text.lstrip().startswith("["):
@@ -269,7 +284,7 @@ def _column_names(text: str | None) -> tuple[str, ...] | None:
         except json.JSONDecodeError:
             names = None
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise OptionError.ill_typed("columns", text, "names between commas, or a JSON list of names")
+            raise OptionError.ill_typed("columns", text, "names separated by commas, or a JSON list of names")
     else:
         names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:

@@ -1,8 +1,8 @@
-"""The streaming source: the driver's half of a table's stream in the terms of Spark's micro-batches.
+"""The streaming source: the driver's half of a table's stream, cut into Spark's micro-batches.
 
 An offset is the stream's position and nothing else, so a batch that Spark replays after a restart is planned from its
-two offsets alone. Limits are Spark's admission control; with Trigger.AvailableNow the ends of all batches are fixed
-when the first one is planned, since positions can be compared only by the stream itself.
+two offsets alone. Options that bound a batch are applied as Spark's admission control. With Trigger.AvailableNow the
+ends of all batches are fixed when the first one is planned, since only the stream itself can compare positions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _POSITION = "position"
 _UNBOUNDED = Limits()
 _COUNT: Callable[[str], int] = at_least(1)
 _KEYS: Mapping[str, tuple[str, Callable[[str], int], str, bool]] = {
-    # key in lower case: (what it bounds, how it is read, what is expected, whether the table knows the key too)
+    # key in lower case: (what it bounds, how it is parsed, what is expected, whether the table knows the key too)
     "read.commits.limit": ("commits", _COUNT, "a whole number of at least 1", True),
     "read.splits.limit": ("files", _COUNT, "a whole number of at least 1", True),
     "read.bytes.limit": ("bytes", memory_size, "a size such as 64mb", True),
@@ -32,41 +32,41 @@ _KEYS: Mapping[str, tuple[str, Callable[[str], int], str, bool]] = {
     TASKS_OPTION: ("tasks", _COUNT, "a whole number of at least 1", True),
 }
 TABLE_LIMITS = frozenset(key for key, (name, _, _, of_table) in _KEYS.items() if of_table and name != "tasks")
-"""Keys of those bounds that a table's options know too."""
+"""The bounds of a batch that are keys of tables too."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """How much one batch takes, and how many tasks read it (None: as the session likes)."""
+    """How much one batch takes, and how many tasks read it (None: as many as suit the data)."""
 
     limits: Limits = _UNBOUNDED
     tasks: int | None = None
 
     @classmethod
     def split(cls, options: Mapping[str, str]) -> tuple[StreamOptions, dict[str, str]]:
-        """These options, and those that go on to the table. OptionError for an ill-typed value, or one bound given
-        twice."""
-        found: dict[str, int] = {}
+        """Split a DataFrame's options into these, and those for the table. OptionError for a value of the wrong type,
+        and for two options that bound the same."""
+        bounds: dict[str, int] = {}
         rest = dict(options)
         for key, text in options.items():
             if key.lower() not in _KEYS:
                 continue
             name, parse, expected, of_table = _KEYS[key.lower()]
-            if name in found:
+            if name in bounds:
                 raise OptionError(f"option {key!r} bounds {name}, which another option bounds too", key=key)
             try:
-                found[name] = parse(text)
+                bounds[name] = parse(text)
             except (ValueError, KeyError) as error:
                 raise OptionError.ill_typed(key, text, expected) from error
             if not of_table:
                 del rest[key]
-        tasks = found.pop("tasks", None)
-        return cls(Limits(**found), tasks), rest
+        tasks = bounds.pop("tasks", None)
+        return cls(Limits(**bounds), tasks), rest
 
 
 @dataclass(slots=True)
 class Stream:
-    """One query's source. It lives in one process of the driver; tasks get what they need in their partitions."""
+    """The source of one query. It lives in one process of the driver; tasks get what they need in their partitions."""
 
     reader: StreamReader
     options: StreamOptions
@@ -80,11 +80,11 @@ class Stream:
         return {_POSITION: self.reader.initial()}
 
     def limit(self) -> ReadLimit:
-        """Spark's marker for "bounded"; the bounds are this object's, since Spark knows none for commits."""
+        """Tell Spark whether batches are bounded. `latest` applies the bounds, since Spark has none for commits."""
         return ReadAllAvailable() if self.options.limits == Limits() else ReadMaxRows(self.options.limits.commits or 1)
 
     def latest(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the batch from `start`; `start` itself when there is nothing new."""
+        """The offset at which the batch that begins at `start` ends; `start` itself when there is nothing new."""
         limits = Limits() if isinstance(limit, ReadAllAvailable) else self.options.limits
         position = start[_POSITION]
         if not self._available_now:
@@ -94,18 +94,18 @@ class Stream:
         return {_POSITION: self._ends.get(position, position)}
 
     def prepare_available_now(self) -> None:
-        """Take no commit that comes after the first batch was planned."""
+        """From now on, read no commit that comes after the first batch was planned."""
         self._available_now, self._ends = True, None
 
     def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[bytes]:
-        """Each task's share of a batch, packed."""
+        """What each task of a batch reads, packed."""
         if start == end:
             return []
         plan = self.reader.plan(start[_POSITION], end[_POSITION])
         return [worker.pack(task) for task in read_tasks(plan, self.options.tasks, self.parallelism, self.rows_only)]
 
     def _all_ends(self, start: str, limits: Limits) -> dict[str, str]:
-        """Where each batch ends, by where it starts, up to what is there now."""
+        """The end of each batch by its start, up to the newest commit of this moment."""
         last = self.reader.latest(start, Limits())
         ends: dict[str, str] = {}
         position = start

@@ -1,8 +1,8 @@
-"""The streaming sink: each micro-batch is one commit, exactly once.
+"""Write a stream: each micro-batch is one commit, exactly once.
 
-The commit user is a random id kept in the query's checkpoint folder, the identifier is the batch id. A batch that is
-replayed after a crash between the table's commit and Spark's commit log has the same two, so the table skips it and its
-files are removed. A checkpoint that is deleted starts a new user.
+The commit user is a random id that is kept in the query's checkpoint folder, the commit identifier is the batch id. A
+crash between the table's commit and Spark's commit log makes Spark replay the batch. The replay has the same user and
+identifier, so the table skips it and its files are removed. Deleting the checkpoint starts a new user.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakebed.kernel.options import option_texts
 from lakebed.redaction import redacting_logger
 from lakebed.spark import worker
 from lakebed.spark.engine import SparkEngine, default_parallelism
-from lakebed.spark.failures import speak_plainly
+from lakebed.spark.failures import translate_errors
 from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, write_files
 from lakebed.spark.slow_start import despite_slow_start
 from lakebed.spark.types import arrow_schema
@@ -39,8 +39,10 @@ _REPORTS_KEPT = 100
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What one micro-batch did: rows that the sink's tasks took, and its commit (`instant` is "" when there was nothing
-    to commit)."""
+    """What one micro-batch did: how many rows the sink's tasks took, and how its commit ended.
+
+    `instant` is "" when there was nothing to commit.
+    """
 
     batch_id: int
     rows: int
@@ -58,16 +60,22 @@ def write_stream(
     trigger: Mapping[str, object] | None = None,
     name: str | None = None,
 ) -> StreamingQuery:
-    """Start a query that appends each micro-batch as one commit, exactly once, also over restarts and over Connect.
+    """Start a query that appends each micro-batch as one commit, exactly once, also over restarts.
 
-    `checkpoint` is the query's folder (a path or a URL that both Spark and lakebed reach). `options` are the table's
-    own and `sink.parallelism`; `trigger` is what `DataStreamWriter.trigger` takes, such as {"availableNow": True}. A
-    column `_row_kind` is the kind of each row. Over Connect the batches run on the server, which must have lakebed
-    installed.
+        query = lakebed.spark.write_stream(
+            changes, "s3://bucket/orders", "s3://bucket/checkpoints/orders", trigger={"availableNow": True}
+        )
+        query.awaitTermination()
+
+    `checkpoint` is the query's folder: a path or URL that both Spark and lakebed can reach. `options` are the table's
+    own, and `sink.parallelism`. `trigger` is what `DataStreamWriter.trigger` takes. A column `_row_kind` holds the kind
+    of each row. Over Connect the batches run on the server, which must have lakebed installed.
+
+    Raises UsageError for a DataFrame that does not stream, SchemaError when a column cannot fit the table.
     """
-    speak_plainly()
+    translate_errors()
     if not df.isStreaming:
-        raise UsageError("the DataFrame does not stream", table=location, todo="Use lakebed.spark.write for a batch")
+        raise UsageError("the DataFrame does not stream", table=location, todo="Write a batch with lakebed.spark.write")
     texts = {key.lower(): text for key, text in option_texts(options).items()}
     parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
     table_options = {key: text for key, text in option_texts(options).items() if key.lower() != PARALLELISM_OPTION}
@@ -86,7 +94,7 @@ def write_stream(
 
 @dataclass(frozen=True, slots=True)
 class StreamSink:
-    """The function of one micro-batch, picklable: over Connect it runs in a process of the server."""
+    """Writes one micro-batch. Picklable: over Connect it runs in a process of the server."""
 
     location: str
     options: Mapping[str, str]
@@ -95,7 +103,7 @@ class StreamSink:
     parallelism: int
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Write, commit, and leave a report beside the checkpoint."""
+        """Write and commit the batch, and keep a report of it in the checkpoint."""
         sink = formats.open_table(self.location, self.options).sink(Mode.APPEND, commit_user=self.user)
         with swept(sink):
             plan = sink.plan(self.parallelism)
@@ -108,11 +116,14 @@ class StreamSink:
             _LOG.warning("%s, batch %d: %s", self.location, batch_id, note)
 
     def _keep(self, report: BatchReport) -> None:
-        _keep(open_store(self.checkpoint, self.options), report)
+        checkpoint = open_store(self.checkpoint, self.options)
+        checkpoint.write(f"{REPORTS_FOLDER}/{report.batch_id}", json.dumps(asdict(report)).encode())
+        if report.batch_id >= _REPORTS_KEPT:
+            checkpoint.delete(f"{REPORTS_FOLDER}/{report.batch_id - _REPORTS_KEPT}")
 
 
 def commit_user(checkpoint: Store) -> str:
-    """The query's commit user; the first to ask makes it, and two that ask at once get the same."""
+    """The query's commit user. The first call makes it; calls at the same time get the same one."""
     for _ in range(3):
         try:
             return checkpoint.read(USER_FILE).decode()
@@ -130,15 +141,9 @@ def commit_user(checkpoint: Store) -> str:
 
 
 def reports(checkpoint: Store, after: int = -1) -> Iterator[BatchReport]:
-    """What the batches after a batch id did, in order; only the newest hundred or so are kept."""
+    """The reports of the batches after a batch id, in order. Only about the newest hundred are kept."""
     names = sorted(int(info.name) for info in checkpoint.list(REPORTS_FOLDER).files if info.name.isdigit())
     for batch_id in names:
         if batch_id > after:
             fields = json.loads(checkpoint.read(f"{REPORTS_FOLDER}/{batch_id}"))
             yield BatchReport(**{**fields, "notes": tuple(fields["notes"])})
-
-
-def _keep(checkpoint: Store, report: BatchReport) -> None:
-    checkpoint.write(f"{REPORTS_FOLDER}/{report.batch_id}", json.dumps(asdict(report)).encode())
-    if report.batch_id >= _REPORTS_KEPT:
-        checkpoint.delete(f"{REPORTS_FOLDER}/{report.batch_id - _REPORTS_KEPT}")

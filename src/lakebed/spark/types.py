@@ -1,9 +1,9 @@
-"""Arrow schemas and Spark schemas, exactly.
+"""Convert between Arrow schemas and Spark schemas, exactly.
 
-Spark takes Arrow batches by their buffers and checks only the first one, so a batch must have exactly the type that
+Spark reads the buffers of Arrow batches and checks only the first batch. So a batch must have exactly the type that
 Spark derives from its own schema (`pyspark.sql.pandas.types.to_arrow_type`): microseconds, plain strings and binaries,
-decimal128, children named element, key and value, the same nullability. `wire_schema` is that form of a table's schema;
-`conform` brings whole columns to it, and brings Spark's batches to a table's form.
+decimal128, children named element, key and value, and the same nullability. `wire_schema` is that form of a table's
+schema. `conform` brings whole columns into it, and brings Spark's batches into a table's form.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PLAIN: dict[pa.DataType, spark.DataType] = {
     pa.duration("us"): spark.DayTimeIntervalType(),
     pa.time64("ns"): spark.TimeType(6),
 }
-"""Types that are one to one, in the form that Spark sends and takes."""
+"""Types with exactly one counterpart, in the form that Spark sends and takes."""
 
 _WIDER = {
     pa.uint8(): pa.int16(),
@@ -50,14 +50,14 @@ _UUID = pa.uuid()
 
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:
-    """The Spark schema of an Arrow schema, nullability included. SchemaError names a column that Spark has no type
+    """The Spark schema of an Arrow schema, including nullability. SchemaError names a column that Spark has no type
     for."""
     wire = wire_schema(schema)
     return spark.StructType([spark.StructField(f.name, _spark_type(f.type), f.nullable) for f in wire])
 
 
 def wire_schema(schema: pa.Schema) -> pa.Schema:
-    """The Arrow schema that batches must have to be taken by Spark as `spark_schema(schema)`."""
+    """The Arrow schema that batches must have so that Spark reads them as `spark_schema(schema)`."""
     return pa.schema([pa.field(f.name, _wire_type(f.type, f.name), f.nullable) for f in schema])
 
 
@@ -68,10 +68,10 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in exactly this schema: columns by name, cast whole; a nullable column that is missing is null.
+    """The batch in exactly this schema. Columns are matched by name; a nullable column that is missing is null.
 
-    Timestamps and times finer than the target are cut down to it, never up. SchemaError when a value does not fit, or a
-    null stands where none may.
+    Timestamps and times that are finer than the target are rounded down. SchemaError when a value does not fit, or when
+    a column that may not be null has a null.
     """
     if batch.schema.equals(schema):
         return batch
@@ -97,8 +97,8 @@ def conformed(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[
 
 
 def fits(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every value of `given` has one meaning in `wanted`: the same kind, or a wider one; finer times may be cut
-    down."""
+    """Whether every value of type `given` can be stored as `wanted`: the same kind of type, or a wider one. Finer times
+    may be rounded down."""
     given, wanted = _plain(given), _plain(wanted)
     if given == wanted or pa.types.is_null(given):
         return True
@@ -254,7 +254,7 @@ def _no_type(name: str, kind: object, why: str = "") -> SchemaError:
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The array in exactly this type. Nested ones are rebuilt around their children, since Arrow's cast keeps to one
+    """The array in exactly this type. Nested arrays are rebuilt around their children, since Arrow's cast cannot change
     nullability."""
     if array.type.equals(kind, check_metadata=False) and _same_fields(array.type, kind):
         return array
@@ -270,12 +270,12 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if rebuild is not None:
         return rebuild(array, kind)
     if pa.types.is_temporal(kind) and not pa.types.is_date(kind):
-        return _cut_down(array, kind)
+        return _round_down(array, kind)
     return array.cast(kind)
 
 
 def _uuid_texts(array: pa.ExtensionArray) -> pa.Array:
-    """UUIDs as Spark's sources give them: 36 characters, in lower case."""
+    """UUIDs as texts of 36 characters in lower case, the form in which Spark's own sources give them."""
     storage = pc.fill_null(array.storage, bytes(16))
     digits = np.frombuffer(b"".join(storage.to_pylist()).hex().encode(), np.uint8).reshape(len(array), 32)
     texts = np.full((len(array), 36), ord("-"), np.uint8)
@@ -283,8 +283,8 @@ def _uuid_texts(array: pa.ExtensionArray) -> pa.Array:
         texts[:, place : place + end - start] = digits[:, start:end]
     offsets = np.arange(0, 36 * len(array) + 1, 36, dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(texts.tobytes())]
-    found = pa.Array.from_buffers(pa.string(), len(array), buffers)
-    return pc.if_else(array.is_valid(), found, pa.scalar(None, pa.string()))
+    strings = pa.Array.from_buffers(pa.string(), len(array), buffers)
+    return pc.if_else(array.is_valid(), strings, pa.scalar(None, pa.string()))
 
 
 def _rebuild_of(given: pa.DataType, wanted: pa.DataType) -> Callable[[pa.Array, pa.DataType], pa.Array] | None:
@@ -298,7 +298,7 @@ def _rebuild_of(given: pa.DataType, wanted: pa.DataType) -> Callable[[pa.Array, 
 
 
 def _same_fields(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Type equality does not look at the names of list and map children; Spark does."""
+    """Whether list and map children have the same names too. Type equality ignores these; Spark does not."""
     return str(given) == str(wanted)
 
 
@@ -327,7 +327,7 @@ def _map(array: pa.MapArray, kind: pa.MapType) -> pa.Array:
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    """Offsets into the flattened values, from zero: those of a slice begin elsewhere."""
+    """Offsets into the flattened values, starting at zero. (Those of a sliced array start elsewhere.)"""
     lengths = (
         pc.list_value_length(array)
         if not pa.types.is_map(array.type)
@@ -337,8 +337,8 @@ def _offsets(array: pa.Array) -> pa.Array:
     return cast(pa.Array, pa.concat_arrays([pa.array([0], pa.int32()), ends]))
 
 
-def _cut_down(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Times in a coarser unit, rounded to the past; a date becomes no time."""
+def _round_down(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Times in a coarser unit, rounded towards the past. Dates are not converted to times."""
     try:
         return array.cast(kind)
     except pa.ArrowInvalid:

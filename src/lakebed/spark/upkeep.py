@@ -1,8 +1,8 @@
-"""The upkeep of a pipeline's sink: rewrite, expire and archive, each after every so many commits.
+"""Maintain a pipeline's sink: run rewrite, expire and archive, each after so many commits.
 
-It runs between batches on the driver's side, where it meets the stream's own commits as any other writer would. A run
-that fails harms nothing and ends no stream: it is said in the notes, and is tried again after the next commit. How many
-commits each verb has waited for is kept in the checkpoint's folder, so that short runs count together.
+Maintenance runs on the driver between batches, and the stream's own commits are to it those of any other writer. When
+it fails, it harms nothing and does not end the stream: a note says so, and it is tried again after the next commit. The
+number of commits since each verb last ran is kept in the checkpoint folder, so that short runs add up.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from lakebed.spark.stream_sink import BatchReport
 from lakebed.verbs.table import Table
 
 STATE_FILE = "lakebed-upkeep"
-"""In the checkpoint folder: the last batch that was counted, and the commits since each verb last ran."""
+"""A file in the checkpoint folder: the last batch that was counted, and the commits since each verb last ran."""
 
 
 def refuse_impossible(table: Table, every: Mapping[str, int], file: str, location: str = "") -> None:
-    """Raise PipelineFileError for a verb that this table cannot have, as its dry run tells. `location` is what the
-    error names, where the table only stands for another."""
+    """Raise PipelineFileError for a verb that this table does not allow. A dry run finds out.
+
+    `location` is the location that the error names, where the table only stands for another one.
+    """
     for verb in every:
         try:
             getattr(table, verb)(dry_run=True)
@@ -42,55 +44,55 @@ def refuse_impossible(table: Table, every: Mapping[str, int], file: str, locatio
 
 @dataclass(slots=True)
 class Upkeep:
-    """What is due of `every` (verb: after how many commits) for one query."""
+    """Counts the commits of one query and runs the verbs that are due. `every` says after how many commits each is."""
 
     table: Table
     every: Mapping[str, int]
     checkpoint: Store
     ended: bool = False
-    """Once it is set, commits are counted and nothing runs any more."""
-    _through: int = -1
-    _waited: dict[str, int] = field(default_factory=dict)
+    """Once it is set, commits are still counted, but nothing runs any more."""
+    _last_batch: int = -1
+    _commits_since: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         try:
-            kept = json.loads(self.checkpoint.read(STATE_FILE)) if self.every else {}
+            state = json.loads(self.checkpoint.read(STATE_FILE)) if self.every else {}
         except FileNotFoundError:
-            kept = {}
-        self._through = int(kept.get("through", -1))
-        self._waited = {verb: int(kept.get("waited", {}).get(verb, 0)) for verb in self.every}
+            state = {}
+        self._last_batch = int(state.get("through", -1))
+        self._commits_since = {verb: int(state.get("waited", {}).get(verb, 0)) for verb in self.every}
 
     def after(self, report: BatchReport) -> BatchReport:
-        """Count a batch and run what is due; the report comes back with a note for each verb that ran."""
-        if not self.every or report.batch_id <= self._through:
+        """Count a batch and run what is due. Returns the report with a note per verb that ran."""
+        if not self.every or report.batch_id <= self._last_batch:
             return report
         notes: list[str] = []
         if report.outcome == Outcome.COMMITTED:
             for verb, count in self.every.items():
-                self._waited[verb] += 1
-                if self._waited[verb] >= count and not self.ended:
+                self._commits_since[verb] += 1
+                if self._commits_since[verb] >= count and not self.ended:
                     notes.append(self._run(verb))
-        self._through = report.batch_id
-        notes += afterwards("how long upkeep has waited is not kept", self._keep)
+        self._last_batch = report.batch_id
+        notes += afterwards("the count of commits since the last upkeep is not kept", self._keep)
         return replace(report, notes=(*report.notes, *notes))
 
     def _keep(self) -> None:
-        state = {"through": self._through, "waited": self._waited}
+        state = {"through": self._last_batch, "waited": self._commits_since}
         self.checkpoint.write(STATE_FILE, json.dumps(state).encode())
 
     def _run(self, verb: str) -> str:
         try:
-            said = _said(getattr(self.table, verb)())
-        except Exception as error:  # noqa: BLE001 - the stream's commit stands, whatever befalls its upkeep
+            summary = _summary(getattr(self.table, verb)())
+        except Exception as error:  # noqa: BLE001 - the stream's commit stands, whatever happens here
             return f"{verb} failed and is tried again after the next commit: {error}"
-        self._waited[verb] = 0
-        return f"{verb}: {said}"
+        self._commits_since[verb] = 0
+        return f"{verb}: {summary}"
 
 
-def _said(result: RewriteResult | ExpireResult | ArchiveResult) -> str:
+def _summary(result: RewriteResult | ExpireResult | ArchiveResult) -> str:
     if isinstance(result, RewriteResult):
         failed = f", {len(result.failed)} groups failed: {result.failed[0].reason}" if result.failed else ""
         return f"{result.files_before} files became {result.files_after}{failed}"
     if isinstance(result, ExpireResult):
-        return f"{len(result.expired)} snapshots and {len(result.deleted_files)} files went, {len(result.kept)} stay"
-    return f"{len(result.archived)} instants left the active timeline, {len(result.kept)} stay"
+        return f"{len(result.expired)} snapshots and {len(result.deleted_files)} files removed, {len(result.kept)} kept"
+    return f"{len(result.archived)} instants archived, {len(result.kept)} kept"

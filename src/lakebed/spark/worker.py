@@ -1,8 +1,7 @@
-"""What runs on a worker before it is known whether lakebed is there.
+"""The functions that run on a worker before anybody knows whether it has lakebed.
 
-The functions of this module travel by value, so that a worker without lakebed can say so in one line; they use the
-standard library and pyspark only. What they carry is a *payload*: bytes that are unpickled on the worker, where that
-line is spoken.
+They travel by value and use only the standard library and pyspark. What they carry is a *payload*: bytes that are
+unpickled on the worker. A worker without lakebed then says so in one line.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from pyspark import SparkFiles, cloudpickle
 SHIPPED_FOLDER = "lakebed_shipped"
 """The folder that `lakebed.spark.ship` unpacks beside a worker."""
 MISSING = "lakebed cannot run on this worker"
-"""How the line begins that a worker without lakebed, or without a wheel of it, says."""
+"""How the error of a worker begins that lacks lakebed, or a wheel that lakebed needs."""
 
 
 def pack(value: object) -> bytes:
-    """A payload: functions of `__main__` and closures travel by value, importable ones by name."""
+    """Make a payload. Closures and what is defined in `__main__` travel by value, importable things by name."""
     return zlib.compress(dumps(value), 1)
 
 
 def dumps(value: object) -> bytes:
-    """Pickled, classes and functions of `__main__` included."""
+    """Pickle a value, also one whose class or function is defined in `__main__`."""
     return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]  # pyspark's copy is untyped
 
 
 def unpack(payload: bytes, shipped: str = "") -> Any:
-    """The value of a payload; RuntimeError in one line when a module that it needs is missing here.
+    """The value of a payload. RuntimeError in one line when a module that it needs is missing here.
 
-    `shipped` is where another process of this machine found the shipped folder, for a process that cannot find it.
+    `shipped` is the shipped folder as another process of this machine found it, for a process that cannot find it.
     """
     folder = shipped_folder() or (shipped if os.path.isdir(shipped) else "")
     if folder and folder not in sys.path:
@@ -51,11 +50,11 @@ def unpack(payload: bytes, shipped: str = "") -> Any:
 
 
 def shipped_folder() -> str:
-    """The folder of what was shipped, "" when there is none here.
+    """The folder into which Spark unpacked what `ship` sent, "" when there is none here.
 
-    On the executors of a cluster Spark names the folder of a session's files by a path relative to a working folder,
-    which over Connect is that folder itself. Where it plans a stream, it names one below it (`streaming_job`), which
-    holds nothing.
+    On the executors of a cluster, Spark names the folder of a session's files by a path relative to a working folder,
+    which over Connect is that folder itself. Where Spark plans a stream, it names a folder below it (`streaming_job`),
+    which is empty.
     """
     root = _files_folder()
     places = [os.path.abspath(root)] if root else []
@@ -63,20 +62,20 @@ def shipped_folder() -> str:
         places.append(os.getcwd())
     if os.path.basename(root) == "streaming_job":
         places.append(os.path.dirname(os.path.abspath(root)))
-    found = (os.path.join(place, SHIPPED_FOLDER) for place in places)
-    return next((folder for folder in found if os.path.isdir(folder)), "")
+    folders = (os.path.join(place, SHIPPED_FOLDER) for place in places)
+    return next((folder for folder in folders if os.path.isdir(folder)), "")
 
 
 def _files_folder() -> str:
-    """Where Spark unpacks what it sends here; "" in a process that gets nothing, as foreachBatch over Connect."""
+    """Where Spark unpacks a session's files here; "" in a process that gets none, such as foreachBatch over Connect."""
     try:
         return str(SparkFiles.getRootDirectory())
-    except Exception:  # noqa: BLE001  # without a context it is an AssertionError, with a stopped one another
+    except Exception:  # noqa: BLE001  # an AssertionError without a context, another one after it was stopped
         return ""
 
 
 def over_batches(payload: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """For mapInArrow: the payload's function over the batches of one partition."""
+    """For mapInArrow: apply the payload, a function, to the batches of one partition."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         yield from unpack(payload)(batches)
@@ -85,7 +84,7 @@ def over_batches(payload: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 
 def over_columns(payload: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """For an Arrow function of several columns: the payload's function of one batch's arrays, batch after batch."""
+    """For an Arrow function of several columns: apply the payload, a function, to the arrays of each batch."""
 
     def run(columns: Iterator[Any]) -> Iterator[Any]:
         call = unpack(payload)
@@ -96,8 +95,7 @@ def over_columns(payload: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 
 def over_tasks(function: bytes, tasks: list[bytes]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """For mapInArrow over the numbers of tasks: the batches that the function gives for each task, `function(number,
-    task)`."""
+    """For mapInArrow over the numbers of tasks: yield the batches of `function(number, task)` for each task."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         call = None
@@ -110,7 +108,7 @@ def over_tasks(function: bytes, tasks: list[bytes]) -> Callable[[Iterator[Any]],
 
 
 def over_frame(payload: bytes) -> Callable[[Any, int], None]:
-    """For foreachBatch: the payload's function of a DataFrame and a batch id."""
+    """For foreachBatch: apply the payload, a function, to a DataFrame and a batch id."""
 
     def run(frame: Any, batch_id: int) -> None:
         unpack(payload)(frame, batch_id)

@@ -1,7 +1,7 @@
-"""What Spark sees of the sources: thin classes that load lakebed only inside, made for one session by `faces`.
+"""The data source classes that Spark sees: thin wrappers around `source`, `stream` and `sink`, which do the work.
 
-They travel by value, like the functions of `worker`, so that a worker without lakebed says so in one line. What they
-hold is packed; the work is done in `source`, `stream` and `sink`.
+They travel by value, like the functions of `worker`, and load lakebed only inside their methods. So a worker without
+lakebed can say so in one line. Everything that they hold is packed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 from lakebed.spark import worker
 
 
-def faces(names: Sequence[str], parallelism: int, push_filters: bool) -> list[type[DataSource]]:
+def data_sources(names: Sequence[str], parallelism: int, push_filters: bool) -> list[type[DataSource]]:
     """One data source per name. Each holds the session's parallelism, since sources plan where no session is at hand.
 
     `push_filters` says whether the session has `spark.sql.python.filterPushdown.enabled`: without it, Spark refuses a
@@ -35,15 +35,15 @@ def faces(names: Sequence[str], parallelism: int, push_filters: bool) -> list[ty
     return [
         type(
             f"{name.capitalize()}Source",
-            (Face,),
+            (TableSource,),
             {"short_name": name, "parallelism": parallelism, "push": push_filters},
         )
         for name in names
     ]
 
 
-class Face(DataSource):
-    """A table by its location, for one short name."""
+class TableSource(DataSource):
+    """A table by its location, under one short name."""
 
     short_name = "lakebed"
     parallelism = 1
@@ -56,32 +56,33 @@ class Face(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name that `format()` is given."""
+        """The name that `format()` takes."""
         return cls.short_name
 
     def schema(self) -> StructType:
-        """Load the table. What is found is kept in this object, so that each later action sees the same snapshot."""
+        """Load the table and return its schema. This object keeps what it loaded, so each later action reads the same
+        snapshot."""
         loaded = self._load().pinned()
         schema: StructType = loaded.spark_schema()
         self._loaded = worker.pack(loaded)
-        # A stream is planned in another process, whose own folder of files is not that of the session.
+        # A stream is planned in another process, whose folder of files is not that of the session.
         self._shipped = worker.shipped_folder()
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The snapshot's reader."""
+        """The reader of a batch."""
         return (PushingReader if self.push else BatchReader)(self._load().batch(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The stream's reader."""
-        return StreamFace(self._load().stream(schema))
+        """The reader of a stream."""
+        return TableStreamReader(self._load().stream(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """A writer of one commit, without routing."""
-        return WriterFace(worker.pack(self._load().sink(schema, overwrite)))
+        """The writer of one commit, without routing."""
+        return TableWriter(worker.pack(self._load().sink(schema, overwrite)))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
-        """Refused: it could neither route rows nor know its checkpoint."""
+        """Refused: such a writer could neither route rows nor know its checkpoint."""
         return self._load().stream_sink()
 
     def _load(self) -> Any:
@@ -91,7 +92,7 @@ class Face(DataSource):
 
 
 class _Loading:
-    """Stands for a loaded table that is not loaded yet: unpacking it loads it, where lakebed is known to be there."""
+    """Stands for a table that is not loaded yet. Unpickling it loads the table, in a process that has lakebed."""
 
     def __init__(self, *arguments: Any) -> None:
         self._arguments = arguments
@@ -105,71 +106,71 @@ def _by_name(module: str, function: str, arguments: tuple[Any, ...]) -> Any:
 
 
 class Part(InputPartition):
-    """One task's share, packed."""
+    """What one task reads, packed."""
 
 
 class BatchReader(DataSourceReader):
-    """Reads a plan's tasks."""
+    """Reads the tasks of a plan."""
 
     def __init__(self, batch: Any) -> None:
         self._packed = worker.pack(batch)
 
     def partitions(self) -> list[InputPartition]:
-        """One for each task."""
+        """One partition per task."""
         return [Part(task) for task in worker.unpack(self._packed).tasks()]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The task's batches."""
+        """The batches of one task."""
         return iter(worker.unpack(partition.value).batches()) if partition.value else iter(())
 
 
 class PushingReader(BatchReader):
-    """... and takes filters, for sessions that have that enabled."""
+    """A `BatchReader` that takes filters, for sessions in which Spark pushes them."""
 
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:
-        """Those that Spark must still apply."""
+        """Take filters, and return those that Spark must still apply."""
         batch = worker.unpack(self._packed)
-        left = batch.push(filters)
+        remaining = batch.push(filters)
         self._packed = worker.pack(batch)
-        return iter(left)
+        return iter(remaining)
 
 
-class StreamFace(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The driver's half of a stream in Spark's words; it lives in one process as long as the query."""
+class TableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The driver's half of a stream, in the form that Spark asks for. It lives in one process as long as the query."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def initialOffset(self) -> dict[str, Any]:
-        """Before the first row."""
+        """The offset before the first row."""
         offset: dict[str, Any] = self._stream.initial()
         return offset
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """A marker when the options bound a batch."""
+        """A marker that says whether options bound a batch."""
         limit: ReadLimit = self._stream.limit()
         return limit
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch."""
+        """The offset at which the batch that begins at `start` ends."""
         offset: dict[str, Any] = self._stream.latest(start, limit)
         return offset
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What comes later is for the next run."""
+        """Read nothing that is committed after this run has planned its first batch."""
         self._stream.prepare_available_now()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One for each task, from the offsets alone."""
+        """One partition per task, planned from the two offsets alone."""
         return [Part(task) for task in self._stream.tasks(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The task's batches."""
+        """The batches of one task."""
         return iter(worker.unpack(partition.value).batches())
 
     def __reduce__(self) -> Any:
-        # Tasks need nothing but their partition, and workers may lack what the driver's half is made of.
-        return StreamFace, (None,)
+        # A task needs only its partition, and a worker may lack what the driver's half needs.
+        return TableStreamReader, (None,)
 
 
 class Message(WriterCommitMessage):
@@ -179,23 +180,26 @@ class Message(WriterCommitMessage):
         self.packed = packed
 
 
-class WriterFace(DataSourceArrowWriter):
-    """One commit of a DataFrame: each task writes what it gets."""
+class TableWriter(DataSourceArrowWriter):
+    """One commit of a DataFrame: each task writes the rows that Spark gives it."""
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """One task's files."""
+        """Write the files of one task."""
         return Message(worker.unpack(self._packed).write(iterator))
 
     def commit(self, messages: list[Any]) -> None:
-        """Publish, in a worker without a session."""
+        """Publish the messages of all tasks. Spark calls this in a worker, without a session."""
         worker.unpack(self._packed).commit([worker.unpack(m.packed) for m in messages])
 
     def abort(self, messages: list[Any]) -> None:
-        """Called for a failed task and for a failed commit alike. Only the first has a message missing, and only then
-        is nothing published."""
+        """Remove the files of tasks that succeeded when another one failed.
+
+        Spark calls this after a failed commit too. Only a failed task leaves a message out, and only then is it certain
+        that nothing was published.
+        """
         if any(message is None for message in messages):
             worker.unpack(self._packed).abort([worker.unpack(m.packed) for m in messages if m is not None])
 
