@@ -34,20 +34,23 @@ BUCKET = Option(
     "bucket",
     _bucket,
     -1,
-    "Number of buckets of a partition; -1 for dynamic buckets (or none, without a primary key), -2 for postponed ones.",
+    "Buckets per partition; -1: dynamic buckets, or none without a primary key; -2: postponed buckets.",
     "a number of buckets above 0, or -1 (dynamic), or -2 (postponed)",
 )
 BUCKET_KEY = _text(
-    "bucket-key", "Columns whose hash gives the bucket, separated by commas; the primary key when not given."
+    "bucket-key", "Columns whose hash chooses the bucket, separated by commas; by default the primary key."
 )
 BUCKET_FUNCTION = Option(
-    "bucket-function.type", one_of("default", "mod"), "default", "How a bucket is made of the bucket key."
+    "bucket-function.type",
+    one_of("default", "mod"),
+    "default",
+    "How the bucket key chooses the bucket: by its hash, or `mod`, by its value.",
 )
 MERGE_ENGINE = Option(
     "merge-engine",
     one_of("deduplicate", "partial-update", "aggregation", "first-row"),
     "deduplicate",
-    "What becomes of rows with one primary key.",
+    "How rows with the same primary key become one.",
 )
 CHANGELOG_PRODUCER = Option(
     "changelog-producer",
@@ -56,13 +59,13 @@ CHANGELOG_PRODUCER = Option(
     "Where changelog files come from.",
 )
 SEQUENCE_FIELD = _text(
-    "sequence.field", "Columns that say which row of a key is the newer one, before the order of arrival."
+    "sequence.field", "Columns that say which row of a key is newer. Where they are equal, the order of arrival does."
 )
 SEQUENCE_ORDER = Option(
     "sequence.field.sort-order",
     one_of("ascending", "descending"),
     "ascending",
-    "Which end of the sequence field is newer.",
+    "Whether greater or smaller values of the sequence field are newer.",
 )
 ROWKIND_FIELD = _text("rowkind.field", "A column that holds the row kind.")
 IGNORE_DELETE = Option(
@@ -74,17 +77,22 @@ IGNORE_DELETE = Option(
 )
 IGNORE_UPDATE_BEFORE = Option("ignore-update-before", boolean, False, "Drop rows of kind -U on write.")
 FILE_FORMAT = Option("file.format", one_of("parquet", "orc", "avro"), "parquet", "Format of data files.")
-FILE_FORMAT_PER_LEVEL = _text("file.format.per.level", "Formats of single levels, as `0:avro,5:parquet`.")
+FILE_FORMAT_PER_LEVEL = _text("file.format.per.level", "Formats of single levels, for example `0:avro,5:parquet`.")
 FILE_COMPRESSION = Option("file.compression", str, "zstd", "Compression of data files.")
-ZSTD_LEVEL = Option("file.compression.zstd-level", at_least(1), 1, "Level of zstd.")
+ZSTD_LEVEL = Option("file.compression.zstd-level", at_least(1), 1, "Compression level of zstd.")
 TARGET_FILE_SIZE = _optional(
-    "target-file-size", memory_size, "Bytes at which a file is closed: 128 mb with a primary key, 256 mb without."
+    "target-file-size",
+    memory_size,
+    "Bytes at which a file is closed; by default 128 mb with a primary key, 256 mb without.",
 )
 WRITE_BUFFER_SIZE = Option(
     "write-buffer-size", memory_size, 256 << 20, "Bytes of rows that a task holds in memory before it spills them."
 )
 WRITE_BUFFER_SPILLABLE = Option(
-    "write-buffer-spillable", boolean, True, "Spill a full buffer to disk; if not, it becomes files of its own."
+    "write-buffer-spillable",
+    boolean,
+    True,
+    "Spill a full buffer to disk. If false, a full buffer becomes files of its own.",
 )
 SPILL_DISK_SIZE = _optional(
     "write-buffer-spill.max-disk-size", memory_size, "Bytes that a task spills at most before it writes files."
@@ -93,116 +101,129 @@ GATHER_BYTES = Option(
     "lakebed.gather.max-bytes",
     memory_size,
     256 << 20,
-    "Bytes of files that the driver merges before a commit, where tasks wrote a bucket without routing; 0 for none.",
+    "Bytes of small files that the driver merges before a commit where rows were not routed; 0: none.",
 )
 SPILL_COMPRESSION = Option(
-    "spill-compression", one_of("zstd", "lz4", "none"), "none", "Compression of spilled rows; Paimon's own default is "
-    "zstd, which costs more than the local disk that it spares.",
+    "spill-compression", one_of("zstd", "lz4", "none"), "none", "Compression of spilled rows. Paimon's own default is "
+    "zstd, which costs more time than it saves on a local disk.",
 )  # fmt: skip
 PARTITION_DEFAULT_NAME = _text(
     "partition.default-name", "Folder name of null and empty partition values.", "__DEFAULT_PARTITION__"
 )
 PARTITION_LEGACY_NAME = Option(
-    "partition.legacy-name", boolean, True, "Name partition folders by Java's toString instead of a cast to text."
+    "partition.legacy-name", boolean, True, "Name partition folders by Java's toString. If false, by a cast to text."
 )
-DATA_FILE_PREFIX = _text("data-file.prefix", "Begin of data file names.", "data-")
-CHANGELOG_FILE_PREFIX = _text("changelog-file.prefix", "Begin of changelog file names.", "changelog-")
+DATA_FILE_PREFIX = _text("data-file.prefix", "How names of data files begin.", "data-")
+CHANGELOG_FILE_PREFIX = _text("changelog-file.prefix", "How names of changelog files begin.", "changelog-")
 THIN_MODE = Option(
-    "data-file.thin-mode", boolean, False, "Leave the key columns, which the value columns repeat, out of data files."
+    "data-file.thin-mode", boolean, False, "Leave out the key columns of data files, which repeat value columns."
 )
 STATS_MODE = Option(
     "metadata.stats-mode", str, "truncate(16)", "Statistics in manifests: none, counts, full or truncate(N)."
 )
 MANIFEST_TARGET_SIZE = Option("manifest.target-file-size", memory_size, 8 << 20, "Bytes at which a manifest is full.")
-MANIFEST_MERGE_COUNT = Option("manifest.merge-min-count", at_least(1), 30, "Small manifests before they are merged.")
+MANIFEST_MERGE_COUNT = Option(
+    "manifest.merge-min-count", at_least(1), 30, "How many small manifests there must be before they are merged."
+)
 MANIFEST_FULL_SIZE = Option(
     "manifest.full-compaction-threshold-size",
     memory_size,
     16 << 20,
-    "Bytes of changed manifests before all are rewritten.",
+    "Bytes of changed manifests at which all manifests are rewritten.",
 )
 COMMIT_MAX_RETRIES = Option(
-    "commit.max-retries", at_least(0), 10, "Tries of a commit that lost the race for its snapshot."
+    "commit.max-retries", at_least(0), 10, "How often a commit that lost the race for its snapshot is tried again."
 )
 COMMIT_MIN_WAIT = Option("commit.min-retry-wait", duration_ms, 10, "Wait before the first retry.")
 COMMIT_MAX_WAIT = Option("commit.max-retry-wait", duration_ms, 10_000, "Longest wait before a retry.")
 COMMIT_TIMEOUT = _optional("commit.timeout", duration_ms, "Time after which a commit is no longer retried.")
-COMMIT_USER_PREFIX = _text("commit.user-prefix", "Begin of random commit users.")
+COMMIT_USER_PREFIX = _text("commit.user-prefix", "How random commit users begin.")
 FORCE_SNAPSHOT = Option(
     "commit.force-create-snapshot", boolean, False, "Make a snapshot of a commit without files too."
 )
 IGNORE_EMPTY_COMMIT = _optional("snapshot.ignore-empty-commit", boolean, "Make no snapshot of a commit without files.")
 COMMIT_CALLBACKS = _text(
-    "commit.callbacks", "Callbacks after each commit, as package.module:Class, separated by commas."
+    "commit.callbacks", "Classes to call after each commit, as package.module:Class, separated by commas."
 )
-TAG_CALLBACKS = _text("tag.callbacks", "Callbacks after each tag, as package.module:Class, separated by commas.")
+TAG_CALLBACKS = _text("tag.callbacks", "Classes to call after each tag, as package.module:Class, separated by commas.")
 DYNAMIC_OVERWRITE = Option(
     "dynamic-partition-overwrite", boolean, True, "An overwrite replaces only the partitions that it has rows for."
 )
 OVERWRITE_PARTITION = _text(
     "overwrite.partition",
-    "The partitions that an overwrite replaces, as `dt=2024-01-01,h=3`; `null` for null. Of one write only.",
+    "The partitions that an overwrite replaces, as `dt=2024-01-01,h=3`; `null` is null. For a single write only.",
 )
-DELETION_VECTORS = Option("deletion-vectors.enabled", boolean, False, "Deleted rows are marked beside the data files.")
+DELETION_VECTORS = Option("deletion-vectors.enabled", boolean, False, "Mark deleted rows beside the data files.")
 DELETION_VECTORS_ON_READ = Option(
-    "deletion-vectors.merge-on-read", boolean, False, "Batch reads merge in what waits for a compaction in level 0."
+    "deletion-vectors.merge-on-read",
+    boolean,
+    False,
+    "Batch reads merge level 0, which waits for a compaction, into what they read.",
 )
 PARTIAL_UPDATE_REMOVE = Option("partial-update.remove-record-on-delete", boolean, False, "A -D removes the whole row.")
 PARTIAL_UPDATE_REMOVE_GROUP = _text(
     "partial-update.remove-record-on-sequence-group", "A -D that wins one of these sequence groups removes the row."
 )
 AGGREGATION_REMOVE = Option("aggregation.remove-record-on-delete", boolean, False, "A -D removes the whole row.")
-DEFAULT_AGGREGATE = _text("fields.default-aggregate-function", "Aggregate function of columns that name none.")
+DEFAULT_AGGREGATE = _text("fields.default-aggregate-function", "Aggregate function of columns that do not name one.")
 DYNAMIC_TARGET_ROWS = Option(
-    "dynamic-bucket.target-row-num", at_least(1), 2_000_000, "Rows of a bucket before the next is begun."
+    "dynamic-bucket.target-row-num", at_least(1), 2_000_000, "Rows of a bucket at which the next one begins."
 )
-DYNAMIC_MAX_BUCKETS = Option("dynamic-bucket.max-buckets", int, -1, "Most buckets of a partition; -1 for no bound.")
-DYNAMIC_INITIAL_BUCKETS = _optional("dynamic-bucket.initial-buckets", at_least(1), "Buckets begun at once.")
-DYNAMIC_ASSIGNERS = _optional("dynamic-bucket.assigner-parallelism", at_least(1), "Tasks that assign buckets.")
+DYNAMIC_MAX_BUCKETS = Option("dynamic-bucket.max-buckets", int, -1, "Buckets per partition at most; -1: no bound.")
+DYNAMIC_INITIAL_BUCKETS = _optional(
+    "dynamic-bucket.initial-buckets", at_least(1), "Buckets of a partition that are filled at once in the beginning."
+)
+DYNAMIC_ASSIGNERS = _optional("dynamic-bucket.assigner-parallelism", at_least(1), "How many tasks assign buckets.")
 POSTPONE_DEFAULT_BUCKETS = Option(
     "postpone.default-bucket-num",
     at_least(1),
     1,
-    "Buckets of a partition when postponed rows first get real ones.",
+    "Buckets of a partition whose postponed rows get their first real buckets.",
 )
 ROW_TRACKING = Option("row-tracking.enabled", boolean, False, "Give each row an id.")
-SNAPSHOTS_MIN = Option("snapshot.num-retained.min", at_least(1), 10, "The newest snapshots that never expire.")
+SNAPSHOTS_MIN = Option("snapshot.num-retained.min", at_least(1), 10, "How many of the newest snapshots never expire.")
 SNAPSHOTS_MAX = _optional(
-    "snapshot.num-retained.max", at_least(1), "Snapshots beyond this number expire whatever their age."
+    "snapshot.num-retained.max", at_least(1), "Snapshots beyond this number expire, whatever their age."
 )
-SNAPSHOT_TIME = Option("snapshot.time-retained", duration_ms, 3_600_000, "Snapshots expire when they are older: 1 h.")
-EXPIRE_LIMIT = Option("snapshot.expire.limit", at_least(1), 50, "Most snapshots that expire at a time.")
+SNAPSHOT_TIME = Option(
+    "snapshot.time-retained", duration_ms, 3_600_000, "Snapshots expire when they are older than this: 1 h."
+)
+EXPIRE_LIMIT = Option("snapshot.expire.limit", at_least(1), 50, "Snapshots that expire at a time at most.")
 CONSUMER_TIME = Option(
     "consumer.expiration-time",
     duration_ms,
     None,
-    "Consumers that did not move for this long are removed by an expiry, and hold no snapshot any more.",
+    "An expiry removes consumers that have not moved for this long. They hold no snapshot any more.",
 )
 OWED_TIME = Option(
     "lakebed.owed.time-retained",
     duration_ms,
     7 * 86_400_000,
-    "How long snapshots are kept for streams that stopped, whose replays are known by them, and for callbacks that "
-    "were not called yet: 7 d.",
+    "How long snapshots are kept for streams that stopped, whose replays they identify, and for callbacks that have "
+    "not been called: 7 d.",
 )
 WRITE_ONLY = Option("write-only", boolean, False, "Commits expire no snapshots.", aliases=("write.compaction-skip",))
 COMPACTION_TRIGGER = Option(
-    "num-sorted-run.compaction-trigger", at_least(1), 5, "Sorted runs of a bucket that `inspect` speaks of."
+    "num-sorted-run.compaction-trigger", at_least(1), 5, "Sorted runs of a bucket that `inspect` reports."
 )
 NUM_LEVELS = _optional(
-    "num-levels", at_least(2), "Levels of a bucket: one more than the runs that trigger a compaction."
+    "num-levels", at_least(2), "Levels of a bucket; by default one more than the runs that trigger a compaction."
 )
 COMPACTION_MIN_FILES = Option(
-    "compaction.min.file-num", at_least(1), 5, "Small files of a bucket of an append table that `inspect` speaks of."
+    "compaction.min.file-num", at_least(1), 5, "Small files of a bucket of an append table that `inspect` reports."
 )
-CHANGELOG_MIN = _optional("changelog.num-retained.min", at_least(1), "Changelogs kept beyond snapshots.")
-CHANGELOG_MAX = _optional("changelog.num-retained.max", at_least(1), "Changelogs kept beyond snapshots.")
-CHANGELOG_TIME = _optional("changelog.time-retained", duration_ms, "How long changelogs outlive snapshots.")
+CHANGELOG_MIN = _optional(
+    "changelog.num-retained.min", at_least(1), "Changelogs at least that are kept beyond their snapshots."
+)
+CHANGELOG_MAX = _optional(
+    "changelog.num-retained.max", at_least(1), "Changelogs at most that are kept beyond their snapshots."
+)
+CHANGELOG_TIME = _optional("changelog.time-retained", duration_ms, "How long changelogs outlive their snapshots.")
 LAST_SAFE_SNAPSHOT = _optional(
     "commit.strict-mode.last-safe-snapshot",
     at_least(-1),
-    "A commit fails when another user compacted, overwrote or wrote to real buckets after this snapshot; -1: since the "
-    "writer's own first commit.",
+    "A commit fails when another user compacted, overwrote or wrote to real buckets after this snapshot; -1: after "
+    "the writer's own first commit.",
 )
 BRANCH = Option("branch", str, "main", "The branch to read and write.")
 SCAN_MODE = Option(
@@ -214,38 +235,39 @@ SCAN_MODE = Option(
     "default",
     "Which snapshot a batch reads: the newest (`latest-full`, `full`, `latest`), the one that another option names "
     "(`from-snapshot`, `from-snapshot-full`, `from-timestamp`), or that of the last compaction (`compacted-full`). "
-    "`default` goes by the other options; the rest is refused.",
+    "`default` follows the other options. Other values are refused.",
     aliases=("log.scan",),
 )  # fmt: skip
 SCAN_SNAPSHOT_ID = _optional("scan.snapshot-id", at_least(1), "Read as of this snapshot.")
 SCAN_TAG_NAME = _text("scan.tag-name", "Read as of this tag.")
-SCAN_VERSION = _text("scan.version", "Read as of this tag, or of `watermark-N`, or of this snapshot.")
-SCAN_WATERMARK = _optional("scan.watermark", int, "Read as of the first snapshot whose watermark is not below this.")
-SCAN_TIMESTAMP = _text("scan.timestamp", "Read as of this time, `2024-01-02 03:04:05`; UTC unless it says otherwise.")
+SCAN_VERSION = _text("scan.version", "Read as of this tag, `watermark-N` or snapshot.")
+SCAN_WATERMARK = _optional("scan.watermark", int, "Read as of the first snapshot whose watermark is at least this.")
+SCAN_TIMESTAMP = _text("scan.timestamp", "Read as of this time, `2024-01-02 03:04:05`, in UTC unless it has an offset.")
 SCAN_TIMESTAMP_MILLIS = Option(
     "scan.timestamp-millis",
     at_least(0),
     None,
-    "Read as of this time, milliseconds since 1970.",
+    "Read as of this time, in milliseconds since 1970.",
     aliases=("log.scan.timestamp-millis",),
 )
 INCREMENTAL_BETWEEN = _text(
     "incremental-between",
-    "`5,9`: read the rows that the appends after snapshot 5 up to snapshot 9 added to a table without a primary key.",
+    "`5,9`: read the rows that appends after snapshot 5, up to snapshot 9, added to a table without a primary key.",
 )
 INCREMENTAL_BETWEEN_TIMESTAMP = _text(
-    "incremental-between-timestamp", "The same between two times, in milliseconds or as `scan.timestamp`."
+    "incremental-between-timestamp",
+    "As `incremental-between`, for two times, in milliseconds or as in `scan.timestamp`.",
 )
 INCREMENTAL_MODE = Option(
     "incremental-between-scan-mode",
     one_of("auto", "delta", "changelog", "diff"),
     "auto",
-    "What is read between them: `auto` and `delta` are the files of appends; the others are refused.",
+    "What `incremental-between` reads: `auto` and `delta` read the files of appends. Other values are refused.",
 )
 INCREMENTAL_TAGS = Option(
     "incremental-between-tag-to-snapshot", boolean, False, "`incremental-between` may name two tags."
 )
-READ_TASKS = _optional("read.tasks", at_least(1), "Threads of a read in this process.")
+READ_TASKS = _optional("read.tasks", at_least(1), "Threads that read in this process.")
 
 OPTIONS = OptionSet(
     [
