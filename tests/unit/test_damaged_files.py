@@ -13,7 +13,7 @@ import pytest
 
 import lakebed
 from lakebed.errors import CorruptError, LakebedError
-from lakebed.formats.hudi.read.files import base_batches
+from lakebed.formats.hudi.read.files import BaseFileReader
 from lakebed.formats.iceberg.codec import puffin
 from lakebed.formats.iceberg.parquet.join import ParquetJoin
 from lakebed.formats.iceberg.read.formats import ParquetData
@@ -146,7 +146,7 @@ def test_page_checksums_are_verified(tmp_path: Path) -> None:
     readers = [
         lambda name: ParquetData(store.open_input(name)).pieces([0, 1]),
         lambda name: file_batches(store, name, ["id", "v"]),
-        lambda name: base_batches(store, name, rows.schema),
+        lambda name: BaseFileReader(store, name).batches(rows.schema),
     ]
     for read in readers:
         assert sum(getattr(some, "rows", None) or some.num_rows for some in read("0.parquet")) == 2000

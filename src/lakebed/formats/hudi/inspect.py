@@ -20,6 +20,7 @@ from lakebed.formats.hudi.archive.unreadable import UnreadableFile, unreadable_f
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.formats.hudi.read.plan import plan_snapshot
+from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.kernel import clock
@@ -172,7 +173,7 @@ def _timelines(
 def _splits(state: TableState, options: Options) -> tuple[tuple[HudiSplit, ...] | None, list[Finding]]:
     """The newest snapshot's file slices; None, and why, where it cannot be planned."""
     try:
-        return plan_snapshot(state, options, None, None, None).splits, []
+        return plan_snapshot(state, ReadRequest(options), None).splits, []
     except LakebedError as error:
         return None, [Finding(Health.BROKEN, f"a snapshot cannot be read: {error.what}", error.why, error.todo)]
 

@@ -13,6 +13,7 @@ from lakebed.formats.hudi.inspect import inspect_table
 from lakebed.formats.hudi.layout import COMPLETES_AS
 from lakebed.formats.hudi.options import AS_OF, READ
 from lakebed.formats.hudi.read.batch import check_alone, plan_batch, plan_change_range
+from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
@@ -82,7 +83,7 @@ class HudiTable(Table):
         """The splits of a snapshot, one for each file slice; with `read.start-commit` or `read.end-commit` those of a
         range."""
         with no_cycles():
-            return plan_batch(self.state(), self._options, columns, where, as_of)
+            return plan_batch(self.state(), ReadRequest(self._options, columns, where), as_of)
 
     @looks_again
     def plan_changes(
@@ -90,7 +91,7 @@ class HudiTable(Table):
     ) -> ReadPlan[HudiSplit]:
         """The splits of the changes in (after, until]."""
         with no_cycles():
-            return plan_change_range(self.state(), self._options, columns, where, after, until)
+            return plan_change_range(self.state(), ReadRequest(self._options, columns, where), after, until)
 
     def archive(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
@@ -113,4 +114,4 @@ class HudiTable(Table):
     def stream(self, columns: Sequence[str] | None = None, where: Where = None) -> StreamReader:
         """A stream of changes, started where `read.start-commit` says; without it at the newest commit."""
         check_alone(self._options, "a stream", self.location)
-        return HudiStream(self.state, self._options, columns, where)
+        return HudiStream(self.state, ReadRequest(self._options, columns, where))

@@ -8,7 +8,7 @@ import pytest
 
 from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.log import BlockKind
-from lakebed.formats.hudi.read.moves import Touch, partitions_together
+from lakebed.formats.hudi.read.moved_keys import Touch, partitions_together
 from lakebed.testing.hudi_log import avro_data_block
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain

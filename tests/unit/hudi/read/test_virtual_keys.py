@@ -48,7 +48,7 @@ def test_deleted_rows_of_the_real_engine_stay_away(name: str, values: list[str])
             {"table__keygenerator__class": "com.acme.Lower", "table__keygenerator__type": "USER_PROVIDED"},
             "com.acme.Lower",
         ),
-        ({"table__recordkey__fields": "a.b"}, "a.b is no column"),
+        ({"table__recordkey__fields": "a.b"}, "a.b is not a column"),
         ({"table__recordkey__fields": ""}, "no record key fields"),
     ],
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from lakebed.formats.hudi.codec.timestamps import Units
@@ -20,7 +21,10 @@ Path = tuple[str, ...]
 """A field's place in the target: column, then field names; `element` and `value` step into lists and maps."""
 
 Renames = Mapping[Path, str | None]
-"""What a field of the target is called in the source, where that is not the same; None: the source has it not."""
+"""What a field of the target is called in the source, where the names differ; None where the source lacks the field."""
+
+SAME_NAMES: Renames = MappingProxyType({})
+"""Nothing was renamed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,15 @@
 """What a batch read gives: a snapshot, or the rows of a range of commits where its options name one.
 
-Rules: Hudi's Flink source (`HoodieTableFactory.setupReadOptions`, `IncrementalQueryAnalyzer`). `read.start-commit` or
-`read.end-commit` makes a batch read a range, both ends inclusive; `earliest` is the beginning of history; without a
-start it is the newest commit up to the end, and so it is for `hoodie.datasource.query.type = incremental` alone. The
-rows are those of the range as they stand at its end, without deletes; with `cdc.enabled` the full changes, with their
-kinds.
+Rules: Hudi's Flink source (`HoodieTableFactory.setupReadOptions`, `IncrementalQueryAnalyzer`). With `read.start-commit`
+or `read.end-commit` a batch reads a range, both ends inclusive. `earliest` is the beginning of history. Without a start
+the range is the newest commit up to the end; so it is for `hoodie.datasource.query.type = incremental` alone. The rows
+are those of the range as they stand at its end, without deletes. With `cdc.enabled` they are the full changes, with
+their row kinds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,15 +17,16 @@ import pyarrow.compute as pc
 
 from lakebed.errors import OptionError
 from lakebed.formats.hudi.options import AS_OF, CDC, CHANGELOG, END_COMMIT, MERGE_TYPE, QUERY_TYPE, START_COMMIT
-from lakebed.formats.hudi.read.cdc import all_commits, plan_full_changes, plan_full_range
+from lakebed.formats.hudi.read.cdc import plan_full_changes
 from lakebed.formats.hudi.read.changelog import plan_changelog
-from lakebed.formats.hudi.read.changes import Range, plan_range, range_between
-from lakebed.formats.hudi.read.commits import brings_rows, just_before
+from lakebed.formats.hudi.read.changes import plan_range
+from lakebed.formats.hudi.read.commit_filter import brings_rows
+from lakebed.formats.hudi.read.commit_range import CommitRange, empty_range, just_before, range_between
 from lakebed.formats.hudi.read.plan import plan_snapshot
+from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates.where import Where
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position
@@ -33,58 +34,58 @@ from lakebed.verbs.table import Position
 EARLIEST = "earliest"
 
 
-def plan_batch(
-    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, as_of: Position
-) -> ReadPlan[HudiSplit]:
-    """The splits of a batch read. A range that is read as of a moment ends there at the latest.
+def plan_batch(state: TableState, request: ReadRequest, as_of: Position) -> ReadPlan[HudiSplit]:
+    """The splits of a batch read. `as_of` is the moment of a snapshot, and the latest end of a range.
 
     Raises OptionError where the options ask for two reads at once.
     """
+    options = request.options
     if not _is_range(options):
         as_of = as_of if as_of is not None else options[AS_OF] or None
         if options[CHANGELOG]:
-            return _changelog_of_now(state, options, columns, where, state.bound_of(as_of, "as_of"))
-        return plan_snapshot(state, options, columns, where, as_of)
+            return _changelog_as_it_stands(state, request, state.bound_of(as_of, "as_of"))
+        return plan_snapshot(state, request, as_of)
     check_alone(options, "a range of commits", state.store.location)
-    wanted = _range_of_options(state, options, state.bound_of(as_of, "as_of"))
-    if options[CHANGELOG]:
-        return plan_changelog(state, options, columns, where, wanted, wanted.everything)
-    if options[CDC]:
-        return plan_full_range(state, options, columns, where, wanted, wanted.everything)
-    return rows_only(state, plan_range(state, options, columns, where, wanted))
+    commit_range = _range_of_options(state, options, state.bound_of(as_of, "as_of"))
+    plan = plan_commits(state, request, commit_range)
+    return plan if options[CHANGELOG] or options[CDC] else rows_only(state, plan)
 
 
-def plan_change_range(
-    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, after: Position, until: Position
-) -> ReadPlan[HudiSplit]:
-    """The splits of the changes in (after, until]; an end that is None is the one that the options name, if they do."""
+def plan_change_range(state: TableState, request: ReadRequest, after: Position, until: Position) -> ReadPlan[HudiSplit]:
+    """The splits of the changes in (after, until]. For an end that is None the options may name one."""
+    options = request.options
     check_alone(options, "changes", state.store.location)
     low, high = state.bound_of(after, "after"), state.bound_of(until, "until")
     first, last = option_bounds(state, options)
-    wanted = range_between(state, options, low or just_before(first), high or last)
-    if options[CHANGELOG]:
-        return plan_changelog(state, options, columns, where, all_commits(state, wanted))
-    if options[CDC]:
-        return plan_full_changes(state, options, columns, where, wanted)
-    return plan_range(state, options, columns, where, wanted)
+    commit_range = range_between(state, options, low or just_before(first), high or last)
+    if options[CHANGELOG] or options[CDC]:
+        commit_range = commit_range.with_each_commit(state)
+    return plan_commits(state, request, commit_range)
 
 
-def _changelog_of_now(
-    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, bound: str
-) -> ReadPlan[HudiSplit]:
-    """The rows of base files, then the logs beside them, of the table as it stands or stood."""
-    told = options[QUERY_TYPE] == "read_optimized" or options[MERGE_TYPE] == "skip_merge"
-    if told or options[CDC]:
-        other = CDC if options[CDC] else QUERY_TYPE if options[QUERY_TYPE] == "read_optimized" else MERGE_TYPE
+def plan_commits(state: TableState, request: ReadRequest, commit_range: CommitRange) -> ReadPlan[HudiSplit]:
+    """The splits of a range in the kind of changes that the options ask for: net, full, or as files hold them."""
+    if request.options[CHANGELOG]:
+        return plan_changelog(state, request, commit_range)
+    if request.options[CDC]:
+        return plan_full_changes(state, request, commit_range)
+    return plan_range(state, request, commit_range)
+
+
+def _changelog_as_it_stands(state: TableState, request: ReadRequest, bound: str) -> ReadPlan[HudiSplit]:
+    """The rows of base files, then the logs beside them, of the table now or as of an order."""
+    options = request.options
+    read_optimized, unmerged = options[QUERY_TYPE] == "read_optimized", options[MERGE_TYPE] == "skip_merge"
+    if read_optimized or unmerged or options[CDC]:
+        other = CDC if options[CDC] else QUERY_TYPE if read_optimized else MERGE_TYPE
         raise OptionError(
-            f"option {other.key!r} goes ill with {CHANGELOG.key}",
+            f"option {other.key!r} can't be used with {CHANGELOG.key}",
             key=other.key,
             table=state.store.location,
             why=f"{CHANGELOG.key} gives the logs unmerged, beside their base files",
             todo="Leave one of the two out",
         )
-    standing = Range(state.view(bound), {}, {}, everything=True)
-    return plan_changelog(state, options, columns, where, standing, as_it_stands=True)
+    return plan_changelog(state, request, empty_range(state.view(bound), from_beginning=True))
 
 
 def check_alone(options: Options, what: str, table: str) -> None:
@@ -94,7 +95,7 @@ def check_alone(options: Options, what: str, table: str) -> None:
             f"options {CHANGELOG.key!r} and {CDC.key!r} are both true",
             key=CHANGELOG.key,
             table=table,
-            why="the one gives changes as files hold them, the other as rows before and after",
+            why="the first gives changes as files hold them, the second rows before and after each change",
             todo="Choose one",
         )
     bad = (options[AS_OF] != "", options[QUERY_TYPE] == "read_optimized", options[MERGE_TYPE] != "payload_combine")
@@ -104,13 +105,13 @@ def check_alone(options: Options, what: str, table: str) -> None:
                 f"option {option.key!r} is {options[option]!r} in a read of {what}",
                 key=option.key,
                 table=table,
-                why="it speaks of snapshots",
+                why="it applies to snapshots only",
                 todo="Leave it out, or read a snapshot",
             )
 
 
 def option_bounds(state: TableState, options: Options) -> tuple[str, str]:
-    """Both ends that the options name, inclusive, in what ranges count in; "" for none and for `earliest`."""
+    """Both ends that the options name, inclusive, as orders; "" for no end and for `earliest`."""
     start, end = options[START_COMMIT], options[END_COMMIT]
     low = "" if start.lower() == EARLIEST else state.bound_of(start, START_COMMIT.key)
     high = state.bound_of(end, END_COMMIT.key)
@@ -128,19 +129,19 @@ def _is_range(options: Options) -> bool:
     return bool(options[START_COMMIT] or options[END_COMMIT]) or options[QUERY_TYPE] == "incremental"
 
 
-def _range_of_options(state: TableState, options: Options, as_of: str) -> Range:
+def _range_of_options(state: TableState, options: Options, as_of: str) -> CommitRange:
     low, high = option_bounds(state, options)
     high = min((bound for bound in (high, as_of) if bound), default="")
     if options[START_COMMIT].lower() == EARLIEST:
         return range_between(state, options, "", high)
-    newest = low or _newest(state, options, high)
-    if not newest:  # no commit as early as that
-        return Range(state.view(high), {}, {}, everything=False)
-    return range_between(state, options, just_before(newest), high)
+    first = low or _newest(state, options, high)
+    if not first:  # no commit as early as that
+        return empty_range(state.view(high))
+    return range_between(state, options, just_before(first), high)
 
 
 def _newest(state: TableState, options: Options, high: str) -> str:
-    """The time of the newest commit up to a time that brings rows, "" for none."""
+    """The order of the newest commit up to `high` that brings rows, "" for none."""
     for entry in sorted(state.view(high).entries, key=state.timeline.order, reverse=True):
         if brings_rows(state, options, state.files.commits([entry])[entry.time]):
             return state.timeline.order(entry)
@@ -149,14 +150,14 @@ def _newest(state: TableState, options: Options, high: str) -> str:
 
 
 def rows_only(state: TableState, plan: ReadPlan[HudiSplit]) -> ReadPlan[HudiSplit]:
-    """The plan of changes as a plan of rows: what was inserted or updated, as the table's columns."""
-    schema = plain_schema(state, plan.schema)
+    """A plan of changes as a plan of rows: what was inserted or updated, in the table's columns."""
+    schema = table_columns(state, plan.schema)
     return ReadPlan(schema, plan.splits, RowsOnly(plan.read, schema), plan.warnings)
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOnly:
-    """Leaves deletes and old versions out of a task's batches, and the column of row kinds."""
+    """Reads a split of changes without deletes, older versions and the column of row kinds."""
 
     read: Callable[[HudiSplit], Iterator[pa.RecordBatch]]
     schema: pa.Schema
@@ -170,7 +171,7 @@ class RowsOnly:
                 yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def plain_schema(state: TableState, schema: pa.Schema) -> pa.Schema:
+def table_columns(state: TableState, schema: pa.Schema) -> pa.Schema:
     """The schema of changes as the table's own columns."""
     table = state.schema()
     return pa.schema([table.field(name) for name in schema.names if name != ROW_KIND_COLUMN])

@@ -24,8 +24,8 @@ from lakebed.formats.hudi.codec.record_keys import row_keys
 from lakebed.formats.hudi.codec.timestamps import Units, units_of_block
 from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.merge.log import MergedLog
-from lakebed.formats.hudi.read.files import fitted
-from lakebed.formats.hudi.read.missing_files import needed
+from lakebed.formats.hudi.read.conform import conform_to_table
+from lakebed.formats.hudi.read.missing_files import expecting
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.kernel.predicates.where import keep
@@ -93,7 +93,7 @@ class RowChanges:
         """The blocks of the change logs where they hold all that is wanted."""
         blocks: list[LogBlock] = []
         for path in change.logs if self.log_keys else ():
-            with needed(self.reader.store, path):
+            with expecting(self.reader.store, path):
                 data = self.reader.store.read(path)
             scan = parse_log(data)
             blocks += [b for b in scan.blocks if b.kind is BlockKind.CDC_DATA and b.instant_time == change.instant]
@@ -134,14 +134,14 @@ class RowChanges:
         flat = pa.RecordBatch.from_arrays(rows.flatten(), schema=pa.schema(list(rows.type)))
         target = pa.schema(fields)
         constants = self.reader.partitions.constants(change.partition, target)
-        found = fitted(flat, target, constants, self.reader.schemas.renames(change.instant), units)
+        found = conform_to_table(flat, target, constants, self.reader.schemas.renames(change.instant), units)
         return self._finished(change, found, row_keys(found, self.log_keys).combine_chunks())
 
     def _told(self, change: FileGroupChange) -> Iterator[Changed]:
         """The changes as the slices tell them."""
         new: list[pa.RecordBatch] = []
         there: list[pa.Array] = []
-        back = [self.reader.merged_log(change.before)] if change.revives and change.before else []
+        back = [self.reader.merged_log(change.before)] if change.may_reappear and change.before else []
         for batch in self._rows(change, change.after, every=change.deletes or bool(back)):
             if change.deletes:
                 there += row_keys(batch, self.reader.keys).chunks
@@ -188,7 +188,7 @@ class RowChanges:
         """The rows of a slice: all of them, or at least those that the commit wrote."""
         if paths is None:
             return
-        fixed = (*self.reader.keys, *(self.reader.rules.ordering if change.revives else ()))
+        fixed = (*self.reader.keys, *(self.reader.rules.ordering if change.may_reappear else ()))
         given = (COMMIT_TIME, *fixed, *(name for name in self.columns if name not in META_COLUMNS))
         narrow = None if every or not change.instant else pc.field(COMMIT_TIME) == change.instant
         only = None if paths is not change.after or not change.instant else frozenset([change.instant])

@@ -1,8 +1,8 @@
-"""The changelog (`changelog.enabled`): every change that files hold, unmerged and in order, with its kind.
+"""The changelog (`changelog.enabled`): every change that files hold, unmerged and in order, with its row kind.
 
-Rules: Hudi's Flink source with `changelog.enabled`. Of each commit the rows that it wrote to base files are +I; the
-rows and deletes of its log blocks come one after another, each with its kind (`unmerged.py`). Table services bring
-nothing; what a base file or an overwrite left out is told nowhere. A table as it stands gives the rows of its newest
+Rules: Hudi's Flink source with `changelog.enabled`. For each commit, the rows that it wrote to base files are +I; the
+rows and deletes of its log blocks come one after another, each with its row kind (`unmerged.py`). Table services bring
+nothing, and no file holds what a base file or an overwrite left out. A table as it stands gives the rows of its newest
 base files, then the logs beside them. A file that a commit of the range wrote must still be there.
 """
 
@@ -18,96 +18,92 @@ from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
 from lakebed.formats.hudi.layout import COMMIT_TIME, parse_log_name
 from lakebed.formats.hudi.merge.log_entries import LogDeletes
 from lakebed.formats.hudi.merge.rules import known_rules
-from lakebed.formats.hudi.read.change_task import ChangesTask
-from lakebed.formats.hudi.read.changes import Range, changes_task, check_tellable, fallen_behind, stats_by_group
+from lakebed.formats.hudi.read.changes import changes_task, check_has_changes
+from lakebed.formats.hudi.read.changes_task import ChangesTask
+from lakebed.formats.hudi.read.commit_range import CommitRange
 from lakebed.formats.hudi.read.completeness import Completeness, check_lost
-from lakebed.formats.hudi.read.moves import Placed, Touch, group_name, joined_splits
+from lakebed.formats.hudi.read.moved_keys import GroupChanges, Touch, group_name
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
 from lakebed.formats.hudi.read.plan import complete_slices, reader_of
+from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.unmerged import row_kinds, with_operation
 from lakebed.formats.hudi.timeline.active import View
-from lakebed.kernel.options import Options
-from lakebed.kernel.predicates.where import Where
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 from lakebed.verbs.read import ReadPlan
 
 
-def plan_changelog(
-    state: TableState,
-    options: Options,
-    columns: Sequence[str] | None,
-    where: Where,
-    wanted: Range,
-    as_it_stands: bool = False,
-) -> ReadPlan[HudiSplit]:
-    """The splits of the changelog of some commits, with `as_it_stands` of the table at the range's end.
+def plan_changelog(state: TableState, request: ReadRequest, commit_range: CommitRange) -> ReadPlan[HudiSplit]:
+    """The splits of a range's changelog, or of the table as it stands at the range's end.
 
     Raises DataCleanedError when a file that one of the commits wrote is gone.
     """
-    if not as_it_stands:
-        check_tellable(state)
-    changes = changes_task(state, columns, where, reader_of(state, options, state.schema(), wanted.view), None)
-    splits = _standing(state, wanted) if as_it_stands else _written(state, wanted)
-    return ReadPlan(changes.schema, tuple(splits), ChangelogTask(changes), fallen_behind(state, wanted))
+    if not commit_range.as_it_stands:
+        check_has_changes(state)
+    reader = reader_of(state, request.options, state.schema(), commit_range.view)
+    changes = changes_task(state, request, reader, None)
+    splits = _standing(state, commit_range.view) if commit_range.as_it_stands else _written(state, commit_range)
+    return ReadPlan(changes.schema, tuple(splits), ChangelogTask(changes), commit_range.warnings(state))
 
 
-def _standing(state: TableState, wanted: Range) -> Iterator[HudiSplit]:
-    written = state.written(wanted.view)
-    named = {stat.partition for commit in state.commits(wanted.view).values() for stat in commit.stats}
+def _standing(state: TableState, view: View) -> Iterator[HudiSplit]:
+    """One split per slice of a view."""
+    written = state.written(view)
+    named = {stat.partition for commit in state.commits(view).values() for stat in commit.stats}
     listed = {**dict.fromkeys(named, ()), **list_partitions(state.store, named)}
     slices = [
-        found
+        file_slice
         for partition, files in listed.items()
-        for found in complete_slices(state, partition, files, wanted.view, written)
+        for file_slice in complete_slices(state, partition, files, view, written)
     ]
-    check_lost(state, wanted.view, written, listed, slices, logs=True)
-    for found in slices:
-        change = FileGroupChange("", found.partition, after=SlicePaths.of(found))
-        yield HudiSplit(group_name(found.partition, found.file_id), found.size, (), (), (change,))
+    check_lost(state, view, written, listed, slices, logs=True)
+    for file_slice in slices:
+        change = FileGroupChange("", file_slice.partition, after=SlicePaths.of(file_slice))
+        name = group_name(file_slice.partition, file_slice.file_id)
+        yield HudiSplit(name, file_slice.size, (), (), (change,))
 
 
-def _written(state: TableState, wanted: Range) -> Iterator[HudiSplit]:
-    """What each commit wrote to each file group, the groups that keys may have moved between together."""
-    complete = Completeness(state, wanted.view)
-    copies = _SecondCopies(wanted.view, {**state.commits(wanted.view), **wanted.commits})
-    stats = stats_by_group(wanted)
-    there = {(partition, info.name) for partition, files in list_named(state.store, stats).items() for info in files}
-    found: dict[tuple[str, str], list[Placed]] = {}
-    sizes: dict[tuple[str, str], int] = {}
-    touches: list[Touch] = []
+def _written(state: TableState, commit_range: CommitRange) -> Iterator[HudiSplit]:
+    """What each commit wrote to each file group. Groups that keys may have moved between share a split."""
+    complete = Completeness(state, commit_range.view)
+    copies = _SecondCopies(commit_range.view, {**state.commits(commit_range.view), **commit_range.commits})
+    stats = commit_range.stats_by_group()
+    listed = {(partition, info.name) for partition, files in list_named(state.store, stats).items() for info in files}
+    changes = GroupChanges(commit_range.replaced_partitions)
     for partition, groups in sorted(stats.items()):
         for file_id, written in groups.items():
             for time in dict.fromkeys(time for time, _ in written):
-                mine = [stat for at, stat in written if at == time and not copies.holds(stat, wanted.commits[time])]
-                if not mine or wanted.commits[time].is_service or time in wanted.skipped:
+                commit = commit_range.commits[time]
+                files = [stat for at, stat in written if at == time and not copies.holds(stat, commit)]
+                if not files or commit.is_service or time in commit_range.skipped:
                     continue
-                for stat in mine:
-                    if (partition, stat.name) not in there:
+                for stat in files:
+                    if (partition, stat.name) not in listed:
                         gone = complete.error(stat.path, time)
                         gone.todo = "Start from a later instant"
                         raise gone
-                order, deletes = wanted.orders[time], any(stat.deletes for stat in mine)
-                change = FileGroupChange(time, partition, after=_paths(partition, file_id, mine))
-                place = (order, time, 0 if any(stat.deletes and stat.is_log for stat in mine) else 1)
-                found.setdefault((partition, file_id), []).append((place, change))
-                sizes[partition, file_id] = sizes.get((partition, file_id), 0) + sum(stat.size for stat in mine)
-                touches.append(Touch(order, partition, file_id, deletes, any(stat.inserts for stat in mine)))
-    reordered = {partition for commit in wanted.commits.values() for partition in commit.replaced}
-    return joined_splits(found, sizes, touches, reordered)
+                order, deletes = commit_range.orders[time], any(stat.deletes for stat in files)
+                touch = Touch(order, partition, file_id, deletes, any(stat.inserts for stat in files))
+                step = 0 if any(stat.deletes and stat.is_log for stat in files) else 1
+                change = FileGroupChange(time, partition, after=_paths(partition, file_id, files))
+                changes.add(touch, (order, time, step), change)
+                changes.add_size(partition, file_id, sum(stat.size for stat in files))
+    return changes.splits()
 
 
 @dataclass(frozen=True)
 class _SecondCopies:
-    """Tells log files that hold a commit's rows a second time, for the buckets that a resize makes."""
+    """Detects log files that hold a commit's rows a second time, for the buckets that a resize makes."""
 
     view: View
     commits: Mapping[str, CommitMetadata]
 
     def holds(self, stat: WriteStat, commit: CommitMetadata) -> bool:
-        """Whether a file of a commit is one: named by a clustering that does not count, or by one whose old file groups
-        the commit wrote to as well."""
+        """Whether a file of a commit is a second copy.
+
+        It is named by a clustering that does not count, or by one whose old file groups the commit wrote to as well.
+        """
         log = parse_log_name(stat.name)
         if log is None:
             return False
@@ -126,7 +122,7 @@ def _paths(partition: str, file_id: str, stats: Sequence[WriteStat]) -> SlicePat
 
 @dataclass(frozen=True, slots=True)
 class ChangelogTask:
-    """Reads one split of a changelog; `changes` says which columns, and what is known of a delete."""
+    """Reads one split of a changelog. `changes` has the columns, and what is known of a delete."""
 
     changes: ChangesTask
 
@@ -139,17 +135,17 @@ class ChangelogTask:
                     yield from self._log(change, change.after)
 
     def _base(self, change: FileGroupChange, paths: SlicePaths) -> Iterator[pa.RecordBatch]:
-        """The rows of the base file, of a commit those that it wrote."""
+        """The rows of the base file, only those that the commit wrote where the change has one."""
         if not paths.base:
             return
         narrow = pc.field(COMMIT_TIME) == change.instant if change.instant else None
         columns = (*self.changes.decoded, *((COMMIT_TIME,) if change.instant else ()))
         for batch in self.changes.reader.open(paths._replace(logs=()), columns, narrow=narrow).rows():
-            mine = batch.filter(pc.equal(batch.column(COMMIT_TIME), change.instant)) if change.instant else batch
-            yield from self.changes.out(mine, pa.repeat(pa.scalar(RowKind.INSERT.short), mine.num_rows))
+            rows = batch.filter(pc.equal(batch.column(COMMIT_TIME), change.instant)) if change.instant else batch
+            yield from self.changes.out(rows, pa.repeat(pa.scalar(RowKind.INSERT.short), rows.num_rows))
 
     def _log(self, change: FileGroupChange, paths: SlicePaths) -> Iterator[pa.RecordBatch]:
-        """The rows and deletes of the log, of a commit those that it wrote."""
+        """The rows and deletes of the log, only those that the commit wrote where the change has one."""
         reader = self.changes.reader
         target = with_operation(reader.target(self.changes.decoded, merging=True))
         blocks = reader.log_blocks(paths, change.instant)
@@ -164,7 +160,7 @@ class ChangelogTask:
             yield from self.changes.out(batch.select(names), batch.column(ROW_KIND_COLUMN))
 
     def _deletes(self, deletes: LogDeletes, partition: str) -> pa.Table:
-        """Rows of delete blocks with what is known of a delete, and the commit times of the deletes."""
+        """Rows of delete blocks: what is known of each delete, and its commit time."""
         with_value = pa.array(~deletes.natural)
         ordering = [pc.if_else(with_value, column, None) for column in deletes.ordering]
         rows = pa.Table.from_batches([self.changes.deleted(partition, deletes.keys, ordering)])

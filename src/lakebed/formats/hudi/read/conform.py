@@ -15,6 +15,7 @@ a string here: Java writes such text in a form of its own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import SchemaError
-from lakebed.formats.hudi.codec.internal_schema import Path, Renames
+from lakebed.formats.hudi.codec.internal_schema import SAME_NAMES, Path, Renames
 from lakebed.formats.hudi.codec.timestamps import NO_UNITS, Units, stored_as
 
 
@@ -46,6 +47,38 @@ def conform(
     if not columns:
         return pa.RecordBatch.from_struct_array(pa.nulls(batch.num_rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def conform_to_table(
+    rows: pa.RecordBatch | pa.Table,
+    target: pa.Schema,
+    constants: Mapping[str, pa.Scalar] = {},
+    renames: Renames = SAME_NAMES,
+    units: Units = NO_UNITS,
+) -> pa.RecordBatch | pa.Table:
+    """The rows of a data file in the columns of `target`, which are some of the table's.
+
+    A column that the rows lack takes its value from `constants`, else it is null, also where the schema says it may
+    not be. Raises SchemaError where a column's type cannot become the table's.
+    """
+    names = set(rows.schema.names)
+    present = [field for field in target if renames.get((field.name,), field.name) in names]
+    convert = conform_table if isinstance(rows, pa.Table) else conform
+    conformed = convert(rows, pa.schema([field.with_nullable(True) for field in present]), renames, units)
+    if len(present) == len(target) and conformed.schema.equals(target):
+        return conformed
+    arrays = []
+    for field in target:
+        place = conformed.schema.get_field_index(field.name)
+        if place >= 0:
+            arrays.append(conformed.column(place))
+        elif field.name in constants:
+            arrays.append(pa.repeat(constants[field.name].cast(field.type), rows.num_rows))
+        else:
+            arrays.append(pa.nulls(rows.num_rows, field.type))
+    if not arrays:
+        return rows.select([])
+    return type(rows).from_arrays(arrays, schema=target)
 
 
 def conform_table(

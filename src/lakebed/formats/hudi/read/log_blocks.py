@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from lakebed.errors import CorruptBlocksWarning, CorruptError, UnsupportedError
 from lakebed.formats.hudi.codec.log import BlockKind, CorruptRange, LogBlock, parse_log
-from lakebed.formats.hudi.read.missing_files import needed
+from lakebed.formats.hudi.read.missing_files import expecting
 from lakebed.formats.hudi.timeline.active import Blocks
 from lakebed.kernel.files import Store
 from lakebed.redaction import redacting_logger
@@ -31,7 +31,7 @@ def read_blocks(store: Store, paths: Sequence[str], counting: Blocks, instant: s
     blocks: list[LogBlock] = []
     for path in paths:
         try:
-            with needed(store, path):
+            with expecting(store, path):
                 data = store.read(path)
             scan = parse_log(data)
         except (CorruptError, UnsupportedError) as error:

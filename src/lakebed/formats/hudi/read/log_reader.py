@@ -20,10 +20,9 @@ from lakebed.formats.hudi.codec.timestamps import bare_unit, mended_units, units
 from lakebed.formats.hudi.layout import COMMIT_TIME
 from lakebed.formats.hudi.merge.log_entries import LogDeletes, LogEntries, LogRows
 from lakebed.formats.hudi.merge.rules import MergeRules
-from lakebed.formats.hudi.read.conform import conform_table
+from lakebed.formats.hudi.read.conform import conform_table, conform_to_table
 from lakebed.formats.hudi.read.delete_markers import marked_deletes, marker_columns
 from lakebed.formats.hudi.read.deletes import OrderingType, read_deletes
-from lakebed.formats.hudi.read.files import fitted
 from lakebed.kernel.arrays import Bools
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
@@ -137,7 +136,7 @@ class LogReader:
         else:
             rows = decode_blocks(blocks, wanted, self.scratch)
         units = units_of_block(self.schemas.units, first.schema, renames)
-        return fitted(rows, self.target, renames=renames, units=units), marked_deletes(rows, self.rules)
+        return conform_to_table(rows, self.target, renames=renames, units=units), marked_deletes(rows, self.rules)
 
 
 def parquet_rows(block: LogBlock, columns: Sequence[str] | None) -> pa.Table:

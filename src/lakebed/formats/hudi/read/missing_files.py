@@ -1,4 +1,4 @@
-"""Data files that a cleaner took away between the plan of a read and its task."""
+"""Data files that a cleaner removed between the plan of a read and its task."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from lakebed.kernel.files import Store
 
 
 @contextmanager
-def needed(store: Store, path: str) -> Iterator[None]:
-    """A block that reads a file which a plan named; DataCleanedError when it is gone."""
+def expecting(store: Store, path: str) -> Iterator[None]:
+    """A block that reads a file which a plan named. Raises DataCleanedError when the file is gone."""
     try:
         yield
     except FileNotFoundError as error:
         raise DataCleanedError(
-            "a base or log file is gone", table=store.location, file=path,
+            "a base or log file is gone",
+            table=store.location,
+            file=path,
             why="a clean removed it after the read was planned, or it is lost",
             todo="Read again, which plans anew. Let the cleaner retain more commits where reads take long",
-        ) from error  # fmt: skip
+        ) from error

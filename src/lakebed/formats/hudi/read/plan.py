@@ -1,4 +1,4 @@
-"""Snapshots: the splits of the newest or an older state of the table, one file slice each."""
+"""The plan of a snapshot: the newest or an older state of the table, one split per file slice."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 from lakebed.errors import NotInHistoryError, UnsupportedError
 from lakebed.formats.hudi.codec.record_keys import has_key_text
 from lakebed.formats.hudi.keygen import GeneratorKind
+from lakebed.formats.hudi.layout import PARTITION_PATH
 from lakebed.formats.hudi.merge.rules import check_known, rules_of, with_defaults
 from lakebed.formats.hudi.options import MERGE_TYPE, QUERY_TYPE
 from lakebed.formats.hudi.read.completeness import Completeness, check_lost
 from lakebed.formats.hudi.read.partitions import list_partitions
+from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit, split_of
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.task import SliceReader
@@ -22,14 +24,17 @@ from lakebed.formats.hudi.slices import FileGroup, FileSlice, WrittenFiles, file
 from lakebed.formats.hudi.timeline.active import View
 from lakebed.kernel.files import FileInfo
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates.where import Where, columns_of, parse_where
 from lakebed.verbs.read import ReadPlan, filtered
-from lakebed.verbs.table import Position, project
+from lakebed.verbs.table import Position
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTask:
-    """Reads one split of a snapshot. `decoded` are the columns asked for and those of the predicate."""
+    """Reads one split of a snapshot.
+
+    `decoded` are the columns asked for and those of the predicate. `prunable` says that the predicate may leave out
+    base rows before they are merged.
+    """
 
     reader: SliceReader
     columns: tuple[str, ...]
@@ -45,14 +50,13 @@ class SnapshotTask:
             yield from filtered(rows, self.predicate, list(self.columns))
 
 
-def plan_snapshot(
-    state: TableState, options: Options, columns: Sequence[str] | None, where: Where, as_of: Position
-) -> ReadPlan[HudiSplit]:
+def plan_snapshot(state: TableState, request: ReadRequest, as_of: Position) -> ReadPlan[HudiSplit]:
     """The splits of the table's state now, or as of an instant or time.
 
     Raises NotInHistoryError for a moment before the first commit, DataCleanedError when files of that state were
     cleaned, CorruptError when a file of the newest state is gone.
     """
+    options = request.options
     bound = state.bound_of(as_of, "as_of")
     view = state.view(bound)
     if bound and not view.entries and not state.archived_before(bound):
@@ -63,90 +67,85 @@ def plan_snapshot(
             todo=f"Its first commit is {state.timeline.commits[0].time if state.timeline.commits else 'still to come'}",
         )
     schema = state.schema(view if bound else None)
-    names = project(columns, schema, table=state.store.location)
-    predicate = parse_where(where, schema)
+    projection = request.projected(schema, state.store.location)
     base_only = options[QUERY_TYPE] == "read_optimized"
-    slices = _slices(state, view, predicate, schema, logs=not base_only)
+    slices = _slices(state, view, projection.predicate, schema, logs=not base_only)
     if base_only:
-        slices = [s._replace(logs=()) for s in slices if s.base is not None]
+        slices = [file_slice._replace(logs=()) for file_slice in slices if file_slice.base is not None]
     reader = reader_of(state, options, schema, view, view)
-    if any(s.logs for s in slices) and reader.combine:
+    with_logs = any(file_slice.logs for file_slice in slices)
+    if with_logs and reader.combine:
         check_known(reader.rules, state.store.location)
-    if any(s.logs for s in slices):
+    if with_logs:
         _check_keys(state, schema)
-    task = snapshot_task(reader, state, names, columns_of(where, schema), predicate, schema)
-    out = pa.schema([schema.field(name) for name in names])
-    return ReadPlan(out, tuple(split_of(s) for s in slices), task)
+    prunable = set(projection.filtered) <= _same_in_every_version(state, schema)
+    task = SnapshotTask(reader, projection.columns, projection.decoded, projection.predicate, prunable)
+    out = pa.schema([schema.field(name) for name in projection.columns])
+    return ReadPlan(out, tuple(split_of(file_slice) for file_slice in slices), task)
 
 
-def snapshot_task(
-    reader: SliceReader,
-    state: TableState,
-    names: list[str],
-    where_columns: Sequence[str],
-    predicate: pc.Expression | None,
-    schema: pa.Schema,
-) -> SnapshotTask:
-    """The task of a snapshot.
+def _same_in_every_version(state: TableState, schema: pa.Schema) -> set[str]:
+    """The columns that are certainly the same in every version of a row.
 
-    Base rows may be pruned by statistics before they are merged only where that cannot change who wins: under
-    commit-time ordering of whole rows the log wins whatever the base row holds, and key and partition columns are the
-    same in every version of a row. That is certain only of key generators that Hudi ships, and of partition columns
-    whose text the path holds.
+    A predicate on these columns alone may prune base rows by statistics before they are merged, since it cannot change
+    which version wins. They are the key and partition columns: only where Hudi ships the key generator, and only
+    partition columns whose text the path holds.
     """
     config = state.config
-    fixed = {*state.keys, "_hoodie_partition_path"} if config.meta_fields else set()
-    fixed |= {name for name in config.record_keys if config.generator.is_shipped and _is_told(name, schema)}
-    fixed |= {*config.partition_fields} if config.plain_partitions or config.drops_partition_columns else set()
-    decoded = tuple(dict.fromkeys([*names, *where_columns]))
-    return SnapshotTask(reader, tuple(names), decoded, predicate, set(where_columns) <= fixed)
+    names = {*state.keys, PARTITION_PATH} if config.meta_fields else set()
+    names |= {name for name in config.record_keys if config.generator.is_shipped and _key_tells_value(name, schema)}
+    names |= {*config.partition_fields} if config.plain_partitions or config.drops_partition_columns else set()
+    return names
 
 
-def _is_told(name: str, schema: pa.Schema) -> bool:
-    """Whether equal keys mean equal values of a key column: those of timestamps can count in milliseconds alone."""
+def _key_tells_value(name: str, schema: pa.Schema) -> bool:
+    """Whether equal keys mean equal values of a key column. Keys may hold timestamps in milliseconds alone."""
     return name in schema.names and not pa.types.is_timestamp(schema.field(name).type)
 
 
 def _check_keys(state: TableState, schema: pa.Schema) -> None:
-    """Raise UnsupportedError where rows cannot be merged by their key columns, in a table without meta columns."""
+    """Raise UnsupportedError where a table without meta columns cannot merge rows by its key columns."""
     config = state.config
     if config.meta_fields:
         return
     kinds = {name: schema.field(name).type for name in config.record_keys if name in schema.names}
-    untold = [name for name in config.record_keys if name not in kinds or not has_key_text(kinds[name])]
-    if untold or not config.record_keys or config.generator.kind is GeneratorKind.OTHER:
+    unusable = [name for name in config.record_keys if name not in kinds or not has_key_text(kinds[name])]
+    if unusable or not config.record_keys or config.generator.kind is GeneratorKind.OTHER:
         raise UnsupportedError(
             "log files cannot be merged by record keys that are not certain",
             table=state.store.location,
-            why=f"{_uncertain(state, untold)}, and rows have no meta columns (hoodie.populate.meta.fields is false)",
+            why=f"{_why_uncertain(state, unusable)}, and rows have no meta columns (hoodie.populate.meta.fields is "
+            "false)",
             todo="Compact the table with its own engine, or read base files alone (hoodie.datasource.query.type = "
             "read_optimized)",
         )
 
 
-def _uncertain(state: TableState, untold: Sequence[str]) -> str:
+def _why_uncertain(state: TableState, unusable: Sequence[str]) -> str:
     if state.config.generator.kind is GeneratorKind.OTHER:
         return f"lakebed does not know the key generator {state.config.generator.name}"
-    if untold:
-        return f"{', '.join(untold)} is no column, or of a type, that makes a record key"
-    return "it has no record key fields"
+    if unusable:
+        return f"{', '.join(unusable)} is not a column, or its type can't make a record key"
+    return "the table has no record key fields"
 
 
 def reader_of(
     state: TableState, options: Options, schema: pa.Schema, view: View, schema_view: View | None = None
 ) -> SliceReader:
-    """How slices of a view are read, in the columns of `schema`: those of `schema_view`, None for the newest."""
-    merge = options[MERGE_TYPE] == "payload_combine"
-    named = schema_view or state.view()
-    schemas, rules = state.schema_history(named), rules_of(state.config)
+    """How slices of a view are read.
+
+    `schema` has the table's columns in `schema_view`, or those of the newest schema where that is None.
+    """
+    newest = schema_view or state.view()
+    schemas, rules = state.schema_history(newest), rules_of(state.config)
     return SliceReader(
         state.store,
         schema,
         state.keys,
-        with_defaults(rules, state.avro_schema(named)) if rules.keep_defaults else rules,
+        with_defaults(rules, state.avro_schema(newest)) if rules.keep_defaults else rules,
         view.blocks(),
         state.partitions,
-        merge,
+        options[MERGE_TYPE] == "payload_combine",
         options[MERGE_TYPE] != "skip_combine",
         state.archived.scratch,
         schemas,
@@ -157,7 +156,10 @@ def reader_of(
 def _slices(
     state: TableState, view: View, predicate: pc.Expression | None, schema: pa.Schema, *, logs: bool
 ) -> list[FileSlice]:
-    """The slices that the predicate leaves, all of their files there; without `logs` of base files alone."""
+    """The slices that the predicate leaves.
+
+    Raises as `plan_snapshot` does where one of their files is gone; without `logs` only base files are checked.
+    """
     written = state.written(view)
     named = {stat.partition for commit in state.commits(view).values() for stat in commit.stats}
     if view.bound:
@@ -165,7 +167,7 @@ def _slices(
     listed = {**dict.fromkeys(named, ()), **list_partitions(state.store, named)}
     kept = state.partitions.kept(listed, predicate, schema)
     if view.bound:
-        slices = [found for path in kept for found in complete_slices(state, path, listed[path], view, written)]
+        slices = [s for path in kept for s in complete_slices(state, path, listed[path], view, written)]
     else:
         slices = [s for path in kept for s in live_slices(path, listed[path], view, written, state.was_replaced)]
     check_lost(state, view, written, kept, slices, logs)
@@ -175,14 +177,17 @@ def _slices(
 def complete_slices(
     state: TableState, partition: str, files: Sequence[FileInfo], view: View, written: WrittenFiles
 ) -> Iterator[FileSlice]:
-    """The slices of a partition as of a moment, which may lie before now; DataCleanedError when they are not whole."""
+    """The slices of a partition as of a moment, which may lie before now.
+
+    Raises DataCleanedError when one of them is not whole.
+    """
     complete, groups = Completeness(state, view), file_groups(files)
     replaced = written.replaced.get(partition, frozenset())
     for file_id in sorted({*groups, *complete.vanished(partition, groups)} - replaced):
         group = groups.get(file_id) or FileGroup(file_id, [], [])
         if state.was_replaced(partition, group, view):
             continue
-        found = slice_of(partition, group, view, written)
-        complete.check(partition, group, found)
-        if found is not None:
-            yield found
+        file_slice = slice_of(partition, group, view, written)
+        complete.check(partition, group, file_slice)
+        if file_slice is not None:
+            yield file_slice

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lakebed.errors import NotInHistoryError, UsageError
-from lakebed.formats.hudi.read.commits import just_before
+from lakebed.formats.hudi.read.commit_range import just_before
 from lakebed.formats.hudi.read.state import TableState
 
 _VERSION = 1

@@ -1,11 +1,10 @@
-"""What the options of Hudi's own Spark source mean, so that `spark.read.format("hudi")` in an existing job runs
-unchanged.
+"""The options of Hudi's own Spark source, so that `spark.read.format("hudi")` in an existing job runs unchanged.
 
 Rules: Hudi's `DataSourceReadOptions`, `DefaultSource`, `IncrementalRelation` and `HoodieStreamSource`. Rows come as
-that source gives them: no row kinds, no deletes; with the incremental format cdc the rows before and after each change.
-An incremental read begins after `begin.instanttime`, as Hudi 1.1 does for every table version. A stream starts where
-`hoodie.datasource.streaming.startOffset` says: with everything (earliest, the default), with what comes next (latest),
-or after an instant.
+that source gives them: no row kinds and no deletes; with the incremental format cdc the rows before and after each
+change. An incremental read begins after `begin.instanttime`, as Hudi 1.1 does for every table version. A stream starts
+where `hoodie.datasource.streaming.startOffset` says: with everything (earliest, the default), with what comes next
+(latest), or after an instant.
 """
 
 from __future__ import annotations
@@ -35,19 +34,20 @@ from lakebed.formats.hudi.options import (
     TABLE_PATH,
     VALUES_FROM_PATH,
 )
-from lakebed.formats.hudi.read.batch import EARLIEST, check_alone, plain_schema, rows_only
-from lakebed.formats.hudi.read.cdc import all_commits, full_plan, row_changes
+from lakebed.formats.hudi.read.batch import EARLIEST, check_alone, rows_only, table_columns
+from lakebed.formats.hudi.read.cdc import plan_with_task, row_changes
 from lakebed.formats.hudi.read.cdc_json import CDC_SCHEMA, CdcRows
-from lakebed.formats.hudi.read.changes import Range, plan_range, range_of
+from lakebed.formats.hudi.read.changes import plan_range
+from lakebed.formats.hudi.read.commit_range import CommitRange, range_between
 from lakebed.formats.hudi.read.plan import plan_snapshot
+from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.kernel.options import Option, Options
-from lakebed.kernel.predicates.where import Where, parse_where
+from lakebed.kernel.predicates.where import Where
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import Limits
-from lakebed.verbs.table import project
 
 
 def plan_spark_read(
@@ -59,11 +59,12 @@ def plan_spark_read(
     """
     options = SPARK.parse(given)
     _check_served(options, state)
+    request = ReadRequest(_read_options(options), columns, where)
     if options[QUERY_TYPE] != "incremental":
         _refuse(
             options, (BEGIN, END, INCREMENTAL_FORMAT, START_OFFSET), f"{QUERY_TYPE.key} = {options[QUERY_TYPE]}", state
         )
-        return plan_snapshot(state, _read_options(options), columns, where, options[AS_OF] or None)
+        return plan_snapshot(state, request, options[AS_OF] or None)
     if not options.given(BEGIN):
         raise OptionError(
             "an incremental read needs its begin",
@@ -73,12 +74,12 @@ def plan_spark_read(
         )
     _refuse(options, (AS_OF, START_OFFSET), f"{QUERY_TYPE.key} = incremental", state)
     begin = "" if options[BEGIN].lower() == EARLIEST else options[BEGIN]
-    read = _read_options(options)
-    check_alone(read, "an incremental read", state.store.location)
-    wanted = range_of(state, read, begin, options[END], BEGIN.key, END.key)
+    check_alone(request.options, "an incremental read", state.store.location)
+    low, high = state.bound_of(begin, BEGIN.key), state.bound_of(options[END], END.key)
+    commit_range = range_between(state, request.options, low, high)
     if options[INCREMENTAL_FORMAT] == "cdc":
-        return plan_cdc_rows(state, read, columns, where, all_commits(state, wanted))
-    return rows_only(state, plan_range(state, read, columns, where, wanted))
+        return plan_cdc_rows(state, request, commit_range.with_each_commit(state))
+    return rows_only(state, plan_range(state, request, commit_range))
 
 
 def spark_stream(
@@ -87,20 +88,18 @@ def spark_stream(
     columns: Sequence[str] | None = None,
     where: Where = None,
 ) -> SparkStream:
-    """The stream that Hudi's source would give."""
+    """The stream that Hudi's source gives."""
     options, now = SPARK.parse(given), state()
     _check_served(options, now)
     _refuse(options, (AS_OF, BEGIN, END), "a stream", now)
-    read = _read_options(options)
-    check_alone(read, "a stream", now.store.location)
-    stream = HudiStream(state, read, columns, where)
-    if options[INCREMENTAL_FORMAT] == "cdc":
-        stream = CdcStream(state, read, columns, where)
+    request = ReadRequest(_read_options(options), columns, where)
+    check_alone(request.options, "a stream", now.store.location)
+    stream = (CdcStream if options[INCREMENTAL_FORMAT] == "cdc" else HudiStream)(state, request)
     return SparkStream(stream, state, options[START_OFFSET])
 
 
 class SparkStream:
-    """A stream of rows without kinds or deletes."""
+    """A stream of rows without row kinds or deletes."""
 
     def __init__(self, stream: HudiStream, state: Callable[[], TableState], start: str) -> None:
         self._stream, self._state, self._start = stream, state, start
@@ -110,7 +109,7 @@ class SparkStream:
         """The table's columns, or those of cdc."""
         if isinstance(self._stream, CdcStream):
             return self._stream.schema
-        return plain_schema(self._state(), self._stream.schema)
+        return table_columns(self._state(), self._stream.schema)
 
     def initial(self) -> str:
         """The position that the start offset names."""
@@ -133,39 +132,32 @@ class SparkStream:
 class CdcStream(HudiStream):
     """A stream of full changes in the columns of cdc."""
 
-    def _planned(self, state: TableState, wanted: Range) -> ReadPlan[HudiSplit]:
-        return plan_cdc_rows(state, self._options, self._columns, self._where, wanted, wanted.everything)
+    def _plan_batch(self, state: TableState, commit_range: CommitRange) -> ReadPlan[HudiSplit]:
+        return plan_cdc_rows(state, self._request, commit_range)
 
 
-def plan_cdc_rows(
-    state: TableState,
-    options: Options,
-    columns: Sequence[str] | None,
-    where: Where,
-    wanted: Range,
-    as_it_stands: bool = False,
-) -> ReadPlan[HudiSplit]:
-    """Full changes in the columns op, ts_ms, before and after; `columns` and `where` speak of these."""
-    names = project(columns, CDC_SCHEMA, table=state.store.location)
+def plan_cdc_rows(state: TableState, request: ReadRequest, commit_range: CommitRange) -> ReadPlan[HudiSplit]:
+    """Full changes in the columns op, ts_ms, before and after, which the request's columns and predicate name."""
+    projection = request.projected(CDC_SCHEMA, state.store.location)
     user = tuple(name for name in state.schema().names if name not in META_COLUMNS)
-    changes = row_changes(state, options, wanted, (COMMIT_TIME, *user))
-    task = CdcRows(changes, pa.schema([CDC_SCHEMA.field(name) for name in names]), parse_where(where, CDC_SCHEMA))
-    return full_plan(state, options, wanted, task, as_it_stands)
+    changes = row_changes(state, request.options, commit_range, (COMMIT_TIME, *user))
+    schema = pa.schema([CDC_SCHEMA.field(name) for name in projection.columns])
+    return plan_with_task(state, request.options, commit_range, CdcRows(changes, schema, projection.predicate))
 
 
 def _check_served(options: Options, state: TableState) -> None:
-    """Raise OptionError for what Hudi's source can do, and lakebed cannot."""
+    """Raise OptionError for what Hudi's source can do and lakebed cannot."""
     table = state.store.location
     if options[VALUES_FROM_PATH] and not state.config.drops_partition_columns:
         raise _refused(VALUES_FROM_PATH, table, "lakebed reads partition columns from the files")
     if options[SCHEMA_OF_END]:
         raise _refused(SCHEMA_OF_END, table, "lakebed gives a range the columns of the newest schema")
     if options[TABLE_PATH] and _place(options[TABLE_PATH]) != _place(table):
-        raise _refused(TABLE_PATH, table, "it names another place than the one that is loaded")
+        raise _refused(TABLE_PATH, table, "it names another location than the one that is loaded")
 
 
 def _refuse(options: Options, wrong: Sequence[Option[str]], what: str, state: TableState) -> None:
-    """Raise OptionError for keys that speak of another kind of read: ignored, they would give other rows than asked."""
+    """Raise OptionError for keys of another kind of read: ignoring them would give other rows than asked."""
     for option in wrong:
         if options.given(option) and options[option] != option.default:
             raise _refused(option, state.store.location, f"{what} has no use for it")
@@ -176,12 +168,12 @@ def _refused(option: Option[Any], table: str, why: str) -> OptionError:
 
 
 def _place(location: str) -> str:
-    """A location in the form that others are compared in."""
+    """A location in one form, so that two can be compared."""
     return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:(//)?", "", location)).rstrip("/")
 
 
 def _read_options(options: Options) -> Options:
-    """The same in the keys that the planners know."""
+    """The options under the keys of `lakebed.open`, which the planners know."""
     query = options[QUERY_TYPE]
     return READ.parse(
         {

@@ -11,9 +11,10 @@ from lakebed.model.split import Split
 
 
 class SlicePaths(NamedTuple):
-    """A file slice by the paths of its files inside the table; `base` is "" where there is none.
+    """A file slice as the paths of its files inside the table.
 
-    Log files are in merge order; blocks of instants after `until` do not count, "" for no such bound.
+    `base` is "" where there is no base file. `logs` are in merge order. Blocks of instants after `until` do not count;
+    "" is no such bound.
     """
 
     partition: str
@@ -42,12 +43,12 @@ class SlicePaths(NamedTuple):
 
 
 class FileGroupChange(NamedTuple):
-    """What one commit did to one file group, by the files that tell it.
+    """What one commit did to one file group, as the files that show it.
 
     `logs` are the commit's change logs. `before` and `after` are the slices on both sides of the commit, None where the
-    group has none; `gone` names a file of them that was cleaned, where the change logs are there. `deletes` says that
-    keys of `before` can be missing in `after`, `revives` that keys which the log of `before` deletes can be back in it.
-    `instant` is "" for rows that a stream begins with.
+    group has none. `gone` names a file of these slices that was cleaned, where the change logs are there. `deletes`
+    says that keys of `before` can be missing in `after`, and `may_reappear` that keys which the log of `before` deletes
+    can be back in `after`. `instant` is "" for rows that a stream begins with.
     """
 
     instant: str
@@ -57,24 +58,24 @@ class FileGroupChange(NamedTuple):
     after: SlicePaths | None = None
     deletes: bool = False
     gone: str = ""
-    revives: bool = False
+    may_reappear: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HudiSplit(Split):
     """File slices that one task reads together.
 
-    A snapshot has one slice in `slices`. A read of changes has the slices at the end of the range there; where it holds
-    several, a key that lives in one of them is no delete in another. `before` has slices from before the range's first
-    delete, where the deletes can be found in no log file any more: a key that is there and not in `slices` was deleted.
-    `revived` has slices from before the range whose logs delete keys that may be back at its end.
-    A read of full changes (`cdc.enabled`) has `changes` alone, in the order of their commits.
+    For a snapshot `slices` has one slice. For net changes it has the slices at the end of the range; a key that lives
+    in one of them is no delete in another. `before` has slices from before the range's first delete, where no log file
+    holds the deletes any more: a key of `before` that is not in `slices` was deleted. `hiding` has slices from before
+    the range whose logs hide keys that may be back at its end. For full changes and the changelog only `changes` is
+    set, in the order of the commits.
     """
 
     slices: tuple[SlicePaths, ...]
     before: tuple[SlicePaths, ...] = ()
     changes: tuple[FileGroupChange, ...] = ()
-    revived: tuple[SlicePaths, ...] = ()
+    hiding: tuple[SlicePaths, ...] = ()
 
 
 def split_of(file_slice: FileSlice) -> HudiSplit:

@@ -31,7 +31,7 @@ from lakebed.formats.hudi.layout import (
     parse_log_name,
 )
 from lakebed.formats.hudi.options import READ, SPARK
-from lakebed.formats.hudi.read.files import base_schema
+from lakebed.formats.hudi.read.files import BaseFileReader
 from lakebed.formats.hudi.read.partitions import PartitionColumns, list_partitions
 from lakebed.formats.hudi.slices import FileGroup, WrittenFiles
 from lakebed.formats.hudi.timeline.active import Entry, MetadataFiles, Timeline, View, view_of
@@ -217,7 +217,7 @@ class TableState:
         for files in list_partitions(self.store, ()).values():
             for info in files:
                 if parse_base_name(info.name) and info.name.endswith(".parquet"):
-                    return list(base_schema(self.store, info.path))
+                    return list(BaseFileReader(self.store, info.path).schema())
         return []
 
     def bound_of(self, position: Position, what: str) -> str:

@@ -1,18 +1,18 @@
 """The driver's half of a stream: which commits a batch takes, and the position after it.
 
-The rules of which commits are Hudi's Flink source's (`StreamReadMonitoringFunction`, `IncrementalInputSplits`): after a
-position everything that completed since; without one the newest commit only, or from `read.start-commit` on, inclusive;
-`earliest` is the table as it stands in one batch, then on from there.
+Rules: Hudi's Flink source (`StreamReadMonitoringFunction`, `IncrementalInputSplits`). After a position a batch takes
+everything that completed since. Without a position a stream starts at the newest commit, or at `read.start-commit`,
+inclusive. `earliest` gives the table as it stands in one batch, then goes on from there.
 
-A commit that began before the position and completed after it comes with a later batch; so does one whose writer's
-clock was behind, and that showed up with a time before the position. Neither is ever lost, and a batch that is planned
-again takes the same commits. Commits that the stream has read and that a rollback or a restore took back are told: what
-was read of them cannot be taken back by what comes next.
+A commit that began before the position and completed after it comes with a later batch. So does one whose writer's
+clock was behind, so that it appeared with a time before the position. Neither is ever lost, and a batch that is planned
+again takes the same commits. The stream reports commits that it has read and that a rollback or a restore took back:
+later batches cannot take back what was read of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -21,8 +21,6 @@ from lakebed.errors import NotInHistoryError
 from lakebed.formats.hudi.codec.metadata import CommitMetadata
 from lakebed.formats.hudi.options import (
     BYTES_LIMIT,
-    CDC,
-    CHANGELOG,
     COMMITS_LIMIT,
     END_COMMIT,
     FALLBACK,
@@ -30,24 +28,21 @@ from lakebed.formats.hudi.options import (
     SPLITS_LIMIT,
     START_COMMIT,
 )
-from lakebed.formats.hudi.read.batch import EARLIEST, option_bounds
-from lakebed.formats.hudi.read.cdc import plan_full_range
-from lakebed.formats.hudi.read.changelog import plan_changelog
-from lakebed.formats.hudi.read.changes import Range, plan_range
-from lakebed.formats.hudi.read.commits import brings_rows, is_skipped_overwrite, just_before
+from lakebed.formats.hudi.read.batch import EARLIEST, option_bounds, plan_commits
+from lakebed.formats.hudi.read.commit_filter import brings_rows, is_skipped_overwrite
+from lakebed.formats.hudi.read.commit_range import CommitRange, empty_range, just_before
 from lakebed.formats.hudi.read.position import StreamPosition
+from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.kernel.again import looks_again
-from lakebed.kernel.options import Options
-from lakebed.kernel.predicates.where import Where
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import Limits
 
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """A completed commit that a batch may take."""
+    """A completed commit that a batch may take; `order` is what ranges count in."""
 
     time: str
     order: str
@@ -55,20 +50,17 @@ class _Commit:
 
 
 class HudiStream:
-    """A stream of one table's changes; `state` reads its metadata anew."""
+    """A stream of one table's changes. `state` reads the table's metadata anew."""
 
-    def __init__(
-        self, state: Callable[[], TableState], options: Options, columns: Sequence[str] | None, where: Where
-    ) -> None:
-        self._state, self._options, self._columns, self._where = state, options, columns, where
+    def __init__(self, state: Callable[[], TableState], request: ReadRequest) -> None:
+        self._state, self._request, self._options = state, request, request.options
 
     @property
     @looks_again
     def schema(self) -> pa.Schema:
         """The table's columns, then the row kind."""
         state = self._state()
-        nothing = Range(state.view(), {}, {}, False)
-        return self._planned(state, nothing).schema
+        return self._plan_batch(state, empty_range(state.view())).schema
 
     @looks_again
     def initial(self) -> str:
@@ -86,7 +78,7 @@ class HudiStream:
         return StreamPosition.of(state, just_before(newest) if newest else "").text()
 
     def before_everything(self) -> str:
-        """The position before the first commit: the next batch is the table as it stands."""
+        """The position before the first commit. The next batch is the table as it stands."""
         return StreamPosition("").text()
 
     @looks_again
@@ -103,42 +95,47 @@ class HudiStream:
 
     @looks_again
     def latest(self, start: str, limits: Limits) -> str:
-        """The position after the commits that the next batch takes; `start` itself when there are none."""
+        """The position after the commits that the next batch takes, `start` itself when there are none.
+
+        Raises NotInHistoryError where commits that the stream has read were taken back.
+        """
         state, position = self._state(), StreamPosition.parse(start)
-        self._told(state, position)
+        self._check_not_taken_back(state, position)
         commits = self._commits(state, position)
         if not any(self._counts(state, commit) for commit in commits):
             return start
-        taken = commits if not position.until else self._within(state, commits, limits)
+        taken = commits if not position.until else self._within_limits(state, commits, limits)
         until = max(position.until, taken[-1].order)
         left = {commit.time for commit in commits[len(taken) :]}
         return StreamPosition.of(state, until, left).text()
 
     @looks_again
     def plan(self, start: str, end: str) -> ReadPlan[HudiSplit]:
-        """The changes after `start` up to and with `end`: of the commits that completed in between, as the table stood
-        at the end."""
+        """The changes after `start` up to and including `end`: of the commits that completed in between, as the table
+        stood at `end`."""
         state = self._state()
         before, after = StreamPosition.parse(start), StreamPosition.parse(end)
-        told = self._told(state, before, after)
+        warnings = self._check_not_taken_back(state, before, after)
         commits = [c for c in self._commits(state, before, after.until) if after.has(c.time, c.order)]
         unread = {e.time for e in state.timeline.commits if not after.has(e.time, state.timeline.order(e))}
-        wanted = Range(
+        commit_range = CommitRange(
             view=state.view(after.until, frozenset(unread | set(after.pending))),
             commits={commit.time: commit.metadata for commit in commits},
             orders={commit.time: commit.order for commit in commits},
-            everything=not before.until,
+            from_beginning=not before.until,
             strict=self._options[FALLBACK] == "fail",
             skipped=frozenset(
                 commit.time for commit in commits if is_skipped_overwrite(self._options, commit.metadata)
             ),
         )
-        plan = self._planned(state, wanted)
-        return replace(plan, warnings=(*told, *plan.warnings))
+        plan = self._plan_batch(state, commit_range)
+        return replace(plan, warnings=(*warnings, *plan.warnings))
 
-    def _told(self, state: TableState, *positions: StreamPosition) -> tuple[str, ...]:
-        """A warning of commits that these positions have seen and that are gone; NotInHistoryError where that is asked
-        for."""
+    def _check_not_taken_back(self, state: TableState, *positions: StreamPosition) -> tuple[str, ...]:
+        """A warning of commits that these positions have seen and that are gone.
+
+        Raises NotInHistoryError instead, unless the options ask for the warning.
+        """
         gone = sorted({time for position in positions for time in position.vanished(state)})
         if not gone:
             return ()
@@ -154,15 +151,12 @@ class HudiStream:
             todo=f"Undo their rows there, then go on with {ROLLED_BACK.key} = warn; or begin with a new checkpoint",
         )
 
-    def _planned(self, state: TableState, wanted: Range) -> ReadPlan[HudiSplit]:
-        if self._options[CHANGELOG]:
-            return plan_changelog(state, self._options, self._columns, self._where, wanted, wanted.everything)
-        if self._options[CDC]:
-            return plan_full_range(state, self._options, self._columns, self._where, wanted, wanted.everything)
-        return plan_range(state, self._options, self._columns, self._where, wanted)
+    def _plan_batch(self, state: TableState, commit_range: CommitRange) -> ReadPlan[HudiSplit]:
+        """The plan of one batch."""
+        return plan_commits(state, self._request, commit_range)
 
     def _commits(self, state: TableState, position: StreamPosition, until: str = "") -> list[_Commit]:
-        """Completed commits that a position has not read, by what ranges count in."""
+        """Completed commits that a position has not read, in the order that ranges count in."""
         last = state.bound_of(self._options[END_COMMIT], END_COMMIT.key)
         high = min((bound for bound in (until, last) if bound), default="")
         entries = [
@@ -172,18 +166,17 @@ class HudiStream:
             if not position.has(entry.time, order) and (not high or order <= high)
         ]
         metadata = state.files.commits(entries)
-        found = [_Commit(entry.time, state.timeline.order(entry), metadata[entry.time]) for entry in entries]
+        commits = [_Commit(entry.time, state.timeline.order(entry), metadata[entry.time]) for entry in entries]
         if position.until and position.oldest_unread < state.timeline.start:
-            found += [
+            commits += [
                 _Commit(archived.time, archived.order, archived.commit)
                 for archived in state.archived.commits(position.oldest_unread, high)
                 if archived.time not in state.timeline.by_time and not position.has(archived.time, archived.order)
             ]
-        return sorted(found, key=lambda commit: (commit.order, commit.time))
+        return sorted(commits, key=lambda commit: (commit.order, commit.time))
 
-    def _within(self, state: TableState, commits: list[_Commit], limits: Limits) -> list[_Commit]:
-        """The first commits that the limits allow, at least one that counts; those that do not count go along for
-        nothing."""
+    def _within_limits(self, state: TableState, commits: list[_Commit], limits: Limits) -> list[_Commit]:
+        """The first commits that the limits allow, at least one that brings rows. Commits that bring none are free."""
         most_commits = _least(limits.commits, self._options[COMMITS_LIMIT])
         most_files = _least(limits.files, self._options[SPLITS_LIMIT])
         most_bytes = _least(limits.bytes, self._options[BYTES_LIMIT])
@@ -208,5 +201,5 @@ class HudiStream:
         return brings_rows(state, self._options, commit.metadata)
 
 
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((value for value in (one, other) if value is not None), default=None)
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)

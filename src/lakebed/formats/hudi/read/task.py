@@ -1,8 +1,8 @@
-"""One file slice as rows: the five iterators of Hudi's `MergeOnReadInputFormat`, on Arrow batches.
+"""The rows of one file slice, read by one of the five iterators of Hudi's `MergeOnReadInputFormat`, on Arrow batches.
 
-Base file alone; log files alone; base rows as they are, then the log's, merged among themselves (skip_merge) or not
-(skip_combine); base rows merged with the log's row of their key, then the log rows not yet used. The base file streams
-through batch by batch; the log of the slice is held in memory.
+The iterators: the base file alone; the log alone; base rows, then log rows merged among themselves (skip_merge); base
+rows, then log rows unmerged (skip_combine); base rows merged with the log's row of their key, then the log rows not yet
+used. The base file streams through batch by batch. The log of the slice is held in memory.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS, parse_base_na
 from lakebed.formats.hudi.merge.base_rows import BaseMerge, BaseRows, combine, merge_base, reappeared
 from lakebed.formats.hudi.merge.log import MergedLog, merge_log
 from lakebed.formats.hudi.merge.rules import MergeRules, known_rules
+from lakebed.formats.hudi.read.conform import conform_to_table
 from lakebed.formats.hudi.read.delete_markers import marked_deletes
-from lakebed.formats.hudi.read.files import base_batches, fitted, row_groups
+from lakebed.formats.hudi.read.files import BaseFileReader
 from lakebed.formats.hudi.read.log_blocks import read_blocks
 from lakebed.formats.hudi.read.log_reader import LogReader
 from lakebed.formats.hudi.read.partitions import PartitionColumns
@@ -43,9 +44,9 @@ _MOST_BATCH_ROWS = 1 << 20
 class SliceReader:
     """How the slices of one table are read. Picklable.
 
-    `table_schema` gives every column its type; `keys` are the columns that make the record key, whose text has the form
-    `key_form` where no meta column holds it. `merge` false is skip_merge, with `combine`
-    false skip_combine.
+    `table_schema` has the type of every column. `keys` are the columns that make the record key; where no meta column
+    holds it, its text has the form `key_form`. Without `merge` base rows and log rows are not merged (skip_merge), and
+    without `combine` neither are log rows among themselves (skip_combine).
     """
 
     store: Store
@@ -61,8 +62,7 @@ class SliceReader:
     key_form: KeyForm | None = None
 
     def target(self, columns: tuple[str, ...], merging: bool) -> pa.Schema:
-        """The columns to decode for some that are asked for: in a merge the key and ordering columns too, added at the
-        end."""
+        """The columns to decode for `columns`; in a merge the key and ordering columns follow them."""
         needed = [*columns, *((*self.keys, *self.rules.ordering) if merging else ()), self.rules.marker_column]
         names = [name for name in dict.fromkeys(needed) if name in self.table_schema.names]
         return pa.schema([self.table_schema.field(name) for name in names])
@@ -75,11 +75,12 @@ class SliceReader:
         narrow: pc.Expression | None = None,
         instants: frozenset[str] | None = None,
     ) -> MergedSlice:
-        """The slice, its log read.
+        """The slice, its log already read.
 
-        `prune` may leave out base rows for which it is certainly false where that cannot change the merge of others.
-        `narrow` too, where it can: such base rows are still held against the log, by their keys and ordering values
-        alone.
+        `prune` leaves out base rows for which it is certainly false, as their row groups' statistics show. Give it only
+        where that cannot change which version of a key wins. `narrow` may be given elsewhere: base rows that it leaves
+        out still meet the log, by their keys and ordering values alone. `instants` are those whose rows are wanted
+        (None: all).
         """
         self._check_bootstrap(paths, self.target(columns, self.merge and bool(paths.logs)))
         blocks = self.log_blocks(paths) if paths.logs else []
@@ -100,13 +101,13 @@ class SliceReader:
         return LogReader(target, self.keys, rules, self.scratch, instants, self.schemas, self.key_form)
 
     def _check_bootstrap(self, paths: SlicePaths, target: pa.Schema) -> None:
-        """Raise UnsupportedError for columns that the skeleton of a bootstrap leaves in its source file."""
+        """Raise UnsupportedError for columns that a bootstrap's skeleton file leaves in the source file."""
         if not paths.is_skeleton:
             return
         absent = next((name for name in target.names if name not in META_COLUMNS), "")
         if absent:
             raise UnsupportedError(
-                f"column {absent!r} stands in a bootstrap source file, which lakebed does not read",
+                f"column {absent!r} is in a bootstrap source file, which lakebed does not read",
                 table=self.store.location,
                 file=paths.base,
                 why="the file group was bootstrapped as METADATA_ONLY and not rewritten since: its base file holds the "
@@ -144,17 +145,17 @@ class SliceReader:
         return MergedSlice(self, paths, target, None, None, None, rows)
 
     def filled(self, table: pa.Table, partition: str, target: pa.Schema) -> pa.Table:
-        """Log rows in the columns of `target`; partition columns that files leave out come from the path."""
+        """Log rows in the columns of `target`. Partition columns that files leave out come from the path."""
         constants = self.partitions.constants(partition, target)
         if constants:
             table = table.drop_columns([name for name in constants if name in table.column_names])
-        return fitted(table, target, constants)
+        return conform_to_table(table, target, constants)
 
 
 @dataclass
 class MergedSlice:
-    """A slice being read. `rows` gives its live rows with the columns of `target`; once they are taken, `deleted` tells
-    the deletes that stand."""
+    """A slice being read. `rows` gives its live rows in the columns of `target`; after them, `deleted` gives the
+    deletes that the log holds."""
 
     reader: SliceReader
     paths: SlicePaths
@@ -169,46 +170,45 @@ class MergedSlice:
         """Live rows: those of the base file in its order, then those of the log."""
         groups, others = self._row_groups()
         if self.merged is None:
-            yield from self._plain(self._base(self.target, groups, _LEAST_BATCH_ROWS))
+            yield from self._live(self._base(self.target, groups, _LEAST_BATCH_ROWS))
             if self.unmerged is not None:
                 yield from self._filled(self.unmerged).to_batches()
             return
         merged = self.merged
         self._used = np.zeros(merged.count, bool)
         size = min(max(merged.count, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
-        for batch in self._plain(self._base(self.target, groups, size)):
+        for batch in self._live(self._base(self.target, groups, size)):
             if self.reader.merge:
                 yield from self._merge(batch, merged)
             else:
                 yield batch
         if self.reader.merge and self.reader.rules.ordering:
-            for batch in self._plain(self._base(self.reader.target((), True), others, size)):
+            for batch in self._live(self._base(self.reader.target((), True), others, size)):
                 self._merge_keys(batch, merged)
         left = np.flatnonzero(~merged.deleted & ~self._used)
         if len(left):
             yield from self._filled(merged.rows(left, self.target.names)).to_batches()
 
     def deleted(self) -> tuple[pa.Array, pa.Array, tuple[pa.Array, ...]]:
-        """Keys whose newest version is a delete that a log holds, the instants of those deletes, and their ordering
-        values; call it after `rows`."""
+        """Keys whose newest version is a delete that the log holds, the instants of those deletes, and their ordering
+        values. Call it after `rows`."""
         if self.merged is None:
             return pa.array([], pa.string()), pa.array([], pa.string()), ()
-        merged = self.merged
+        merged, entries = self.merged, self.merged.entries
         keys = np.flatnonzero(merged.deleted & ~self._used)
         winners = merged.winner[keys]
-        entries = merged.entries
         return merged.keys.take(pa.array(keys)), entries.instants(winners), entries.ordering_values(winners)
 
     def _row_groups(self) -> tuple[list[int] | None, list[int]]:
-        """The row groups to read, None for all, and those of which keys and ordering values are enough."""
+        """The row groups to read (None: all), and those of which only keys and ordering values are needed."""
         if not self.paths.base:
             return [], []
         groups: list[int] | None = None
         if self.prune is not None and not self._renames():
-            groups, _ = row_groups(self.reader.store, self.paths.base, self.prune, self.reader.schemas.units)
+            groups, _ = self._file().row_groups(self.prune)
         if self.merged is None or self.narrow is None or self.merged.sources or self.reader.rules.fills:
             return groups, []
-        kept, others = row_groups(self.reader.store, self.paths.base, self.narrow, self.reader.schemas.units)
+        kept, others = self._file().row_groups(self.narrow)
         others = self._that_could_win(self.merged, others)
         if groups is None:
             return kept, others
@@ -218,41 +218,35 @@ class MergedSlice:
         parsed = parse_base_name(self.paths.base.rpartition("/")[2])
         return self.reader.schemas.renames(parsed[1].instant) if parsed else {}
 
+    def _file(self) -> BaseFileReader:
+        return BaseFileReader(self.reader.store, self.paths.base, self._renames(), self.reader.schemas.units)
+
     def _that_could_win(self, merged: MergedLog, groups: list[int]) -> list[int]:
-        """The row groups whose statistics do not rule out that a base row beats one of the log."""
+        """The row groups in which, by their statistics, a base row may beat a version of the log."""
         ordering = self.reader.rules.ordering
-        open_winners = pa.array(merged.winner[~merged.beats_base])
-        if not groups or not ordering or not len(open_winners):
+        undecided = pa.array(merged.winner[~merged.beats_base])
+        if not groups or not ordering or not len(undecided):
             return []
         if self._renames():
             return groups
-        first = merged.entries.ordering[0].take(open_winners)
+        first = merged.entries.ordering[0].take(undecided)
         if first.null_count or pa.types.is_floating(first.type) or self.reader.rules.sequences:
             return groups
         least, column = pc.min(first), pc.field(ordering[0])
-        could = column > least if len(ordering) == 1 else column >= least
-        kept, _ = row_groups(self.reader.store, self.paths.base, could, self.reader.schemas.units)
+        could_win = column > least if len(ordering) == 1 else column >= least
+        kept, _ = self._file().row_groups(could_win)
         return [group for group in groups if group in kept]
 
     def _base(self, target: pa.Schema, groups: list[int] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
         if self.paths.base:
             constants = self.reader.partitions.constants(self.paths.partition, target)
-            yield from base_batches(
-                self.reader.store,
-                self.paths.base,
-                target,
-                groups,
-                constants,
-                self._renames(),
-                batch_rows,
-                self.reader.schemas.units,
-            )
+            yield from self._file().batches(target, groups, constants, batch_rows)
 
-    def _plain(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Base rows, less those that say of themselves that they are deletes."""
+    def _live(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Base rows without those that a marker column marks as deletes."""
         for batch in batches:
-            gone = marked_deletes(batch, self.reader.rules) if self.reader.rules.marker_column else None
-            yield batch if gone is None else batch.filter(pa.array(~gone))
+            deleted = marked_deletes(batch, self.reader.rules) if self.reader.rules.marker_column else None
+            yield batch if deleted is None else batch.filter(pa.array(~deleted))
 
     def _merge_keys(self, batch: pa.RecordBatch, merged: MergedLog) -> BaseMerge:
         """Hold base rows against the log, and mark the keys of the log that need no row of their own any more."""
@@ -261,6 +255,7 @@ class MergedSlice:
         return merge
 
     def _merge(self, batch: pa.RecordBatch, merged: MergedLog) -> Iterator[pa.RecordBatch]:
+        """The rows of a base batch that stay, then those that are combined with the log."""
         merge = self._merge_keys(batch, merged)
         kept = batch if merge.keep.all() else batch.filter(pa.array(merge.keep))
         if kept.num_rows:
@@ -273,5 +268,5 @@ class MergedSlice:
         return self.reader.filled(table, self.paths.partition, self.target)
 
 
-def _both(one: pc.Expression | None, other: pc.Expression | None) -> pc.Expression | None:
-    return one & other if one is not None and other is not None else one if other is None else other
+def _both(left: pc.Expression | None, right: pc.Expression | None) -> pc.Expression | None:
+    return left & right if left is not None and right is not None else left if right is None else right

@@ -1,4 +1,4 @@
-"""Which commits of a range or a stream bring rows, by the options that pass over some.
+"""Which commits of a range or a stream bring rows. Options can skip table services and insert overwrites.
 
 Rules: `filterInstantsAsPerUserConfigs` of Hudi's `IncrementalQueryAnalyzer`.
 """
@@ -20,7 +20,7 @@ _OVERWRITES = ("INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE")
 
 
 def brings_rows(state: TableState, options: Options, commit: CommitMetadata) -> bool:
-    """Whether a commit counts as one that brings rows: table services that are skipped do not."""
+    """Whether a commit counts as one that brings rows. Skipped table services and overwrites do not."""
     operation = commit.operation
     if options[CDC] and waits_for_compaction(state, options):
         return operation == "COMPACT" or any(not stat.is_log for stat in commit.stats)
@@ -32,15 +32,10 @@ def brings_rows(state: TableState, options: Options, commit: CommitMetadata) -> 
 
 
 def is_skipped_overwrite(options: Options, commit: CommitMetadata) -> bool:
-    """Whether a commit is an insert overwrite whose rows are not wanted."""
+    """Whether a commit is an insert overwrite that the options skip."""
     return options[SKIP_INSERT_OVERWRITE] and commit.operation in _OVERWRITES
 
 
 def waits_for_compaction(state: TableState, options: Options) -> bool:
     """Whether the changes of log files come with their compaction."""
     return bool(state.config.merge_on_read and options[CDC_FROM_CHANGELOG])
-
-
-def just_before(time: str) -> str:
-    """The last time before a time of digits; "" and other texts are as they are."""
-    return str(int(time) - 1).zfill(len(time)) if time.isdigit() and int(time) else time

@@ -38,7 +38,7 @@ class ChangesTask:
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
         """The split's rows as +I, then its deletes as -D."""
         comparing = bool(split.before) or len(split.slices) > 1
-        back = [self.reader.merged_log(paths) for paths in split.revived]
+        back = [self.reader.merged_log(paths) for paths in split.hiding]
         keyed = comparing or len(back) > 0
         alive: list[pa.Array] = []
         deletes: list[pa.RecordBatch] = []

@@ -1,8 +1,8 @@
-"""Rows that come back: a late row takes the place of a delete without an ordering value, loses to the base row by its
-own value, and the base row is there again, with the commit time that it had (see `merge.py`).
+"""Rows that reappear: base rows that the log hid for a while.
 
-No commit time tells of such a change, so rows are held against what the log of the slice from before it made of their
-keys. That is done only for file groups whose log deleted something.
+A late row takes the place of a delete without an ordering value, loses to the base row by its own value, and the base
+row is there again, with its old commit time (see `merge/log.py`). No commit time tells of such a change. So readers of
+changes hold rows against the log of the slice from before, and do it only for file groups whose log deleted something.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from lakebed.formats.hudi.timeline.active import View
 
 
 @dataclass(frozen=True)
-class Revivals:
-    """Which file groups of a view can have rows that come back."""
+class ReappearingRows:
+    """Which file groups of a view can have rows that reappear."""
 
     state: TableState
     view: View
 
     def possible(self, partition: str, group: FileGroup, until: str) -> bool:
-        """Whether a log of the group can hold deletes from up to a time, in what ranges count in. Of archived commits
-        that is not known."""
+        """Whether a log of the group can hold deletes up to the order `until`.
+
+        True where an archived commit wrote to the log, since its deletes are not known.
+        """
         if not self._by_event_time:
             return False
         first = self._first_deletes.get((partition, group.file_id), "")
@@ -37,7 +39,7 @@ class Revivals:
 
     @cached_property
     def _first_deletes(self) -> dict[tuple[str, str], str]:
-        """By partition and file id when the first commit of the active timeline deleted rows in a log."""
+        """By partition and file id the order of the first commit of the active timeline that deleted rows in a log."""
         first: dict[tuple[str, str], str] = {}
         for time, commit in self.state.commits(self.view).items():
             order = self.view.committed[time]
