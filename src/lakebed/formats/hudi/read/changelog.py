@@ -18,8 +18,8 @@ from lakebed.formats.hudi.codec.metadata import CommitMetadata, WriteStat
 from lakebed.formats.hudi.layout import COMMIT_TIME, parse_log_name
 from lakebed.formats.hudi.merge.log_entries import LogDeletes
 from lakebed.formats.hudi.merge.rules import known_rules
+from lakebed.formats.hudi.read.change_task import ChangesTask
 from lakebed.formats.hudi.read.changes import changes_task, check_has_changes
-from lakebed.formats.hudi.read.changes_task import ChangesTask
 from lakebed.formats.hudi.read.commit_range import CommitRange
 from lakebed.formats.hudi.read.completeness import Completeness, check_lost
 from lakebed.formats.hudi.read.moved_keys import GroupChanges, Touch, group_name

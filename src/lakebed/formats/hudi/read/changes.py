@@ -23,7 +23,7 @@ from lakebed.formats.hudi.codec.metadata import WriteStat
 from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY, parse_log_name
 from lakebed.formats.hudi.merge.rules import check_known
 from lakebed.formats.hudi.options import FALLBACK
-from lakebed.formats.hudi.read.changes_task import ChangesTask
+from lakebed.formats.hudi.read.change_task import ChangesTask
 from lakebed.formats.hudi.read.commit_range import CommitRange, GroupStats, just_before
 from lakebed.formats.hudi.read.completeness import Completeness
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
