@@ -66,11 +66,7 @@ class WrittenFiles:
     @classmethod
     def of(cls, commits: Mapping[str, CommitMetadata]) -> WrittenFiles:
         """From commit metadata by instant."""
-        by_instant = {
-            time: frozenset(name for stat in commit.stats for name in (stat.name, *stat.logs))
-            for time, commit in commits.items()
-            if commit.stats
-        }
+        by_instant = {time: commit.file_names for time, commit in commits.items() if commit.stats}
         replaced: dict[str, set[str]] = {}
         for commit in commits.values():
             for partition, ids in commit.replaced.items():

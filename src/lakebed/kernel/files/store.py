@@ -51,6 +51,11 @@ class Listing:
     folders: tuple[str, ...]
     files: tuple[FileInfo, ...]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the files, without the folder."""
+        return [path.rpartition("/")[2] for path, _ in self.files]
+
 
 class Store(ABC):
     """A folder of files, local or remote. Picklable: a worker builds its own client from the location.

@@ -67,6 +67,11 @@ class CommitMetadata:
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def file_names(self) -> frozenset[str]:
+        """The names of all files that it wrote to: base files, log files, and the logs beside a base file."""
+        return frozenset(name for stat in self.stats for name in (stat.path.rpartition("/")[2], *stat.logs))
+
+    @property
     def is_service(self) -> bool:
         """Whether it only moved rows: compaction, log compaction, clustering."""
         return self.operation in SERVICE_OPERATIONS

@@ -22,7 +22,7 @@ from lakebed.formats.hudi.merge.log_entries import LogDeletes
 from lakebed.kernel.arrays import Bools, one_chunk
 from lakebed.kernel.scratch import Scratch
 
-_SINGLE = tuple(branch for branch in OrderingBranch if branch not in (OrderingBranch.NULL, OrderingBranch.ARRAY))
+_SINGLE = tuple(ordering_column(branch) for branch in OrderingBranch if branch.name not in ("NULL", "ARRAY"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,7 @@ def _ordering(deletes: pa.Table, place: int, types: Sequence[OrderingType]) -> p
         names = [field.name for field in structs.type if field.name != "branch"]
         branches += [pc.struct_field(structs, name) for name in names]
     if len(types) == 1:
-        names = [ordering_column(branch) for branch in _SINGLE]
-        branches += [one_chunk(deletes[name]) for name in names if name in deletes.column_names]
+        branches += [one_chunk(deletes[name]) for name in _SINGLE if name in deletes.column_names]
     if not branches:
         return pa.nulls(deletes.num_rows, wanted.kind)
     return pc.coalesce(*(_converted(values, wanted) for values in branches))

@@ -149,4 +149,4 @@ def list_named(store: Store, partitions: Collection[str]) -> dict[str, tuple[Fil
 
 
 def _is_partition(listing: Listing) -> bool:
-    return any(info.name.partition(".parquet")[0].partition(".orc")[0] == PARTITION_METADATA for info in listing.files)
+    return any(name.partition(".parquet")[0].partition(".orc")[0] == PARTITION_METADATA for name in listing.names)

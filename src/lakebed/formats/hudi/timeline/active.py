@@ -110,8 +110,9 @@ def load_timeline(store: Store, config: TableConfig) -> Timeline:
     """The active timeline, by one listing."""
     newest: dict[tuple[str, str], Entry] = {}
     stray = []
-    for info in store.list(config.timeline_folder).files:
-        state_file = parse_state_name(info.name)
+    listing = store.list(config.timeline_folder)
+    for info, name in zip(listing.files, listing.names, strict=True):
+        state_file = parse_state_name(name)
         if state_file is None:
             continue
         state = state_file.state
