@@ -31,11 +31,11 @@ def delete_instants(store: Store, instants: Iterable[ActiveInstant], held: Still
     """Remove the state files of archived instants."""
     ordered = sorted(instants, key=lambda instant: (instant.time, instant.action))
     held()
-    store.delete_many(file.path for instant in ordered for file in instant.files if file.state != "completed")
+    store.delete_many([file.path for instant in ordered for file in instant.files if file.state != "completed"])
     done = [instant for instant in ordered if instant.done]
     services = [instant for instant in done if not instant.writes]
     held()
-    store.delete_many(instant.last.path for instant in services[:-1])
+    store.delete_many([instant.last.path for instant in services[:-1]])
     last = services[-1:] + [instant for instant in done if instant.writes]
     for at in range(0, len(last), _CHECKED_EVERY):
         held()
