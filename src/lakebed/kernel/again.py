@@ -1,7 +1,8 @@
-"""Reads that look again when a file was gone between the listing that named it and its reading.
+"""Start a metadata read over when a file is gone between the listing that named it and the read of it.
 
-Other processes archive, clean, expire and merge while a table is read. Who meets that begins anew from what is there
-now, a few times; a file that is missing twice in a row is not about to be replaced, and the error says so.
+Other processes archive, clean, expire and merge while a table is read. A read that meets this starts over from what is
+there now, a few times. When the same file is missing twice in a row, nothing is about to replace it, and the error says
+so.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from lakebed.errors import DataCleanedError, LakebedError, RetryableError
 P = ParamSpec("P")
 T = TypeVar("T")
 LOOKS = 5
-"""How often a read begins anew, at most."""
+"""How often a read is tried, at most."""
 
 
 def looks_again(act: Callable[P, T]) -> Callable[P, T]:
-    """`act`, which reads metadata from its beginning and changes nothing, done again when a file is gone.
+    """Make `act` start over when a file is gone. It must read metadata from the beginning and change nothing.
 
-    Raises the error of a file that stays missing: lakebed's own where there is one, else RetryableError.
+    When a file stays missing, raises the LakebedError that `act` raised, or RetryableError for a FileNotFoundError.
     """
 
     @functools.wraps(act)
@@ -40,8 +41,8 @@ def looks_again(act: Callable[P, T]) -> Callable[P, T]:
                     raise
                 raise RetryableError(
                     "a file of the table is gone", file=str(error.filename or ""), why=str(error),
-                    todo="Another process removed it while the table was read, or it is lost. Try again; if it stays "
-                    "so, restore the file from a copy",
+                    todo="Another process removed it while the table was read, or it is lost. Try again. If it stays "
+                    "missing, restore the file from a copy",
                 ) from error  # fmt: skip
         raise AssertionError("unreachable")
 
@@ -49,5 +50,5 @@ def looks_again(act: Callable[P, T]) -> Callable[P, T]:
 
 
 def is_gone(error: BaseException) -> bool:
-    """Whether an error says that a file was not there which something had named."""
+    """Whether an error says that a file is missing that a listing or other metadata named."""
     return isinstance(error, FileNotFoundError | DataCleanedError) or isinstance(error.__cause__, FileNotFoundError)

@@ -1,7 +1,7 @@
-"""Deleted positions out of Roaring bitmaps, within bounds.
+"""Read deleted positions from Roaring bitmaps, within bounds.
 
-A run of a bitmap stands for 65,536 positions in four bytes, so that a small file can mean more positions than memory
-holds. How many they are is known before they are laid out.
+One run of a bitmap can stand for 65,536 positions in four bytes, so a small file can hold more positions than memory
+can. We check their number before we expand them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.kernel.arrays import Int64s
 
 MOST_POSITIONS = 1 << 28
-"""The most deleted rows of one data file, each of which takes eight bytes of memory."""
+"""The most deleted rows of one data file. Each takes eight bytes of memory."""
 
 
 def positions_of(data: bytes | memoryview, wide: bool, rows: int | None = None, stated: int | None = None) -> Int64s:
-    """The positions of a portable bitmap of 64 (`wide`) or 32 bits, ascending, each once.
+    """The positions in a portable bitmap of 64 (`wide`) or 32 bits, ascending and without repeats.
 
-    `rows` are those of the data file, `stated` is how many positions metadata state, None where unknown. CorruptError
-    unless they hold; UnsupportedError for more than `MOST_POSITIONS`. Other damage raises what pyroaring does: work
-    inside `decoding`.
+    `rows` is the number of rows in the data file, `stated` the number of positions that metadata states; None where
+    unknown. CorruptError when the bitmap contradicts them, UnsupportedError for more than `MOST_POSITIONS`. Other
+    damage raises whatever pyroaring raises: call it inside `decoding`.
     """
     bitmap = (BitMap64 if wide else BitMap).deserialize(bytes(data))
     count = len(bitmap)
@@ -31,9 +31,9 @@ def positions_of(data: bytes | memoryview, wide: bool, rows: int | None = None, 
         raise CorruptError("a deletion vector is damaged", why=f"it has {count} positions for a file of {rows} rows")
     if count > MOST_POSITIONS:
         raise UnsupportedError(f"a deletion vector has {count} positions", why=f"lakebed holds {MOST_POSITIONS}")
-    found = np.array(bitmap.to_array(), np.int64)
-    if len(found) and (found[0] < 0 or (np.diff(found) <= 0).any()):
+    positions = np.array(bitmap.to_array(), np.int64)
+    if len(positions) and (positions[0] < 0 or (np.diff(positions) <= 0).any()):
         raise CorruptError("a deletion vector is damaged", why="its positions do not ascend")
-    if rows is not None and len(found) and found[-1] >= rows:
-        raise CorruptError("a deletion vector is damaged", why=f"it has row {found[-1]} of a file of {rows} rows")
-    return found
+    if rows is not None and len(positions) and positions[-1] >= rows:
+        raise CorruptError("a deletion vector is damaged", why=f"it has row {positions[-1]} of a file of {rows} rows")
+    return positions

@@ -1,8 +1,8 @@
-"""The one clock. Every decision that hangs on what time it is asks here, so that tests can set it.
+"""The clock. All code that needs the time asks here, so that tests can set it.
 
-`now` is this machine's clock, which may be off by any amount from that of another machine and may be set while we run.
-`steady` only measures how long something took here. Whether a file is old is asked of the store, whose clock stamped
-it: `lakebed.kernel.files.age`.
+`now` is this machine's clock. It may differ from another machine's by any amount, and may be set while we run. `steady`
+measures how long something took. Neither says how old a file is: ask the store, whose clock stamped the file
+(`lakebed.kernel.files.age`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _machine() -> float:
 
 
 def _since_boot() -> float:
-    # unlike the monotonic clock it goes on while the machine sleeps
+    # unlike the monotonic clock, it counts the time that the machine sleeps
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
@@ -39,18 +39,18 @@ def now_ms() -> int:
 
 
 def moment(zone: datetime.tzinfo | None = None) -> datetime.datetime:
-    """This moment by this machine's clock, without a zone: that of `zone`, None is the machine's own."""
+    """The time of this machine's clock, in `zone` (None: the machine's own), as a datetime without a zone."""
     return datetime.datetime.fromtimestamp(now(), zone).replace(tzinfo=None)
 
 
 def steady() -> float:
-    """Seconds that never go back and do not stop while the machine sleeps; only differences mean something."""
+    """Seconds that never go back, and that count the time that the machine sleeps. Only differences mean anything."""
     return _steady()
 
 
 @contextmanager
 def set_clock(now: Read | None = None, steady: Read | None = None) -> Iterator[None]:
-    """For tests: the whole process reads these clocks inside the block."""
+    """For tests: inside the block, the whole process reads these clocks."""
     global _now, _steady
     before = _now, _steady
     _now, _steady = now or _now, steady or _steady

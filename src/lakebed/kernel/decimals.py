@@ -1,5 +1,8 @@
-"""Decimals as whole numbers: as Java's BigInteger has them (big-endian two's complement, as short as it can be), and as
-Python's, for arithmetic that no column type is wide enough for."""
+"""Decimals as whole numbers, on whole columns.
+
+Two forms: the bytes of Java's BigInteger (big-endian two's complement, as short as possible), and Python's integers,
+for arithmetic for which no column type is wide enough.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,27 @@ import pyarrow as pa
 from lakebed.kernel.arrays import AnyArray, Bools, Int64s, UInt8s, UInt64s
 
 WIDTH = 16
-"""Bytes of the greatest decimal."""
+"""The bytes of the largest decimal."""
 
 
 _LOW = (1 << 64) - 1
 
 
 def decimal_bytes(column: pa.Array) -> tuple[UInt8s, Int64s]:
-    """The bytes of the unscaled numbers of a decimal128 array at the left of sixteen, the rest 0, and their lengths.
-    What null rows have is of no meaning."""
+    """The bytes of the unscaled numbers in a decimal128 array, and the length of each.
+
+    The bytes of a number stand at the left of its sixteen; the rest is 0. Null rows have meaningless values.
+    """
     first, second, lengths = decimal_words(column)
     return np.stack([first, second], axis=1).view(np.uint8), lengths
 
 
 def decimal_words(column: pa.Array) -> tuple[UInt64s, UInt64s, Int64s]:
-    """The same bytes as two words, each with its first byte lowest."""
+    """What `decimal_bytes` gives, as two words per number, each with its first byte lowest."""
     low, high = decimal_halves(column)
     negative = high < 0
     lengths = _bit_length(low ^ -negative.astype(np.uint64))
-    if not (high == low.view(np.int64) >> 63).all():  # else eight bytes hold them all
+    if not (high == low.view(np.int64) >> 63).all():  # otherwise eight bytes hold every number
         upper = (high ^ -negative.astype(np.int64)).view(np.uint64)
         lengths = np.where(upper > 0, _bit_length(upper) + 64, lengths)
     lengths = lengths // 8 + 1  # the sign takes a bit
@@ -41,20 +46,20 @@ def decimal_words(column: pa.Array) -> tuple[UInt64s, UInt64s, Int64s]:
 
 
 def decimal_halves(column: pa.Array) -> tuple[UInt64s, Int64s]:
-    """The lower and the upper eight bytes of the unscaled numbers of a decimal128 array."""
+    """The lower and the upper eight bytes of the unscaled numbers in a decimal128 array."""
     words = np.frombuffer(column.buffers()[1], np.uint64)[2 * column.offset : 2 * (column.offset + len(column))]
     return words[::2], words[1::2].view(np.int64)
 
 
 def decimal_numbers(column: pa.Array) -> AnyArray:
-    """The unscaled numbers of a decimal128 array. What null rows have is of no meaning."""
+    """The unscaled numbers in a decimal128 array, as Python integers. Null rows have meaningless values."""
     low, high = decimal_halves(column)
-    made: AnyArray = (high.astype(object) << 64) | low.astype(object)
-    return made
+    numbers: AnyArray = (high.astype(object) << 64) | low.astype(object)
+    return numbers
 
 
 def decimal_array(numbers: AnyArray, valid: Bools, kind: pa.DataType) -> pa.Array:
-    """A decimal128 array of unscaled numbers, which must fit it; null where they are not valid."""
+    """A decimal128 array of type `kind` from unscaled numbers, which must fit it. Null where `valid` is false."""
     words = np.empty((len(numbers), 2), np.uint64)
     words[:, 0], words[:, 1] = numbers & _LOW, (numbers >> 64) & _LOW
     bits = np.packbits(valid, bitorder="little").tobytes()
@@ -62,5 +67,6 @@ def decimal_array(numbers: AnyArray, valid: Bools, kind: pa.DataType) -> pa.Arra
 
 
 def _bit_length(numbers: UInt64s) -> Int64s:
-    """Bits up to the highest one that is set. The one below it is cleared first, so that no float rounds up."""
+    """The number of bits up to the highest one that is set. The bit below it is cleared first, so that the conversion
+    to float does not round up."""
     return np.frexp((numbers & ~(numbers >> np.uint64(1))).astype(np.float64))[1].astype(np.int64)

@@ -1,9 +1,9 @@
-"""The border between bytes and values: what a decoder may raise, in the words of `lakebed.errors`.
+"""Turn whatever a decoder raises into an error of `lakebed.errors`.
 
-A decoder meets bytes that a disk, a network or a hostile hand made, and what it raises then depends on the library and
-on the place: KeyError, struct.error, RecursionError, ArrowInvalid, a bare Exception from Rust. Every codec works inside
-`decoding`, which makes CorruptError of all that, with the file and the place. Trouble of the machine (descriptors,
-memory, disk, permissions) can show in the same calls and says nothing about the bytes: it becomes StorageError.
+A decoder may meet bytes that a disk, a network or an attacker damaged. What it then raises depends on the library and
+the place: KeyError, struct.error, RecursionError, ArrowInvalid, a bare Exception from Rust. Every codec runs inside
+`decoding`, which turns all of these into CorruptError, with the file. Failures of the machine (file descriptors,
+memory, disk, permissions) can occur in the same calls and say nothing about the bytes: they become StorageError.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _REMEDIES = {
     errno.EIO: "Check the disk",
 }
 _OF_BYTES = frozenset({errno.EINVAL, errno.ESPIPE, errno.EOVERFLOW, errno.EDOM, errno.ERANGE})
-"""What the system answers to an offset or a length that cannot be: the bytes named it."""
+"""Errors for an impossible offset or length. The bytes named it, so the machine is not at fault."""
 _NUMBER = re.compile(r"(?i)\b(?:os error|errno:?) (\d+)")
 _ALLOCATION = re.compile(r"(?i)(?:malloc|allocat\w*|resize)\D{0,40}?(\d{2,})")
 IMPOSSIBLE_ALLOCATION = 1 << 40
-"""Bytes. A single allocation of more than that was asked for by damaged bytes, not by rows."""
+"""In bytes. Only damaged bytes ask for a larger single allocation, never rows."""
 _WHY_CHARACTERS = 300
 _RESTORE = "Restore the file from a copy"
 
@@ -45,11 +45,11 @@ _RESTORE = "Restore the file from a copy"
 def decoding(
     what: str, *, file: str = "", table: str = "", instant: str = "", todo: str = "", passing: bool = True
 ) -> Iterator[None]:
-    """Whatever goes wrong inside is a LakebedError that knows its file: `what` says what cannot be read.
+    """Raise every error of the block as a LakebedError that names the file. `what` says what cannot be read.
 
-    CorruptError for what bytes can do to a decoder, StorageError for trouble of the machine. A LakebedError keeps its
-    kind and gets the places that it lacks. FileNotFoundError passes, since only the caller knows what a missing file
-    means; `passing` False makes CorruptError of it too.
+    CorruptError when the bytes are at fault, StorageError when the machine is, UnsupportedError for what a library does
+    not implement. A LakebedError keeps its type and gets the fields that it lacks. FileNotFoundError passes, since only
+    the caller knows what a missing file means; with `passing` False it becomes CorruptError too.
     """
     try:
         yield
@@ -73,7 +73,7 @@ def decoding(
 
 @contextmanager
 def writing(what: str, *, file: str = "", table: str = "") -> Iterator[None]:
-    """Trouble of the machine inside is StorageError; every other exception passes."""
+    """Raise a failure of the machine inside the block as StorageError. Every other exception passes."""
     try:
         yield
     except LakebedError:
@@ -88,7 +88,7 @@ def writing(what: str, *, file: str = "", table: str = "") -> Iterator[None]:
 def decoding_error(
     error: BaseException, what: str, *, file: str = "", table: str = "", instant: str = "", todo: str = ""
 ) -> LakebedError:
-    """The error to raise for what a decoder raised."""
+    """The error to raise in place of what a decoder raised."""
     if isinstance(error, LakebedError):
         return error
     trouble = machine_trouble(error)
@@ -102,18 +102,18 @@ def decoding_error(
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What metadata state of a file: its bytes, its rows; a negative number where they do not."""
+    """The size in bytes and the number of rows that metadata states for a file; negative where it states none."""
 
     size: int = -1
     rows: int = -1
 
     def check_size(self, size: int, what: str = "a file", **fields: str) -> None:
-        """CorruptError for a file of other bytes."""
+        """Raise CorruptError when the file has another size."""
         if 0 <= self.size != size:
             raise _unlike(what, size, self.size, "bytes", fields)
 
     def check_rows(self, rows: int, what: str = "a file", **fields: str) -> None:
-        """CorruptError for a file of other rows."""
+        """Raise CorruptError when the file has another number of rows."""
         if 0 <= self.rows != rows:
             raise _unlike(what, rows, self.rows, "rows", fields)
 
@@ -121,21 +121,23 @@ class Stated:
 UNSTATED = Stated()
 
 
-def _unlike(what: str, found: int, stated: int, unit: str, fields: dict[str, str]) -> CorruptError:
-    why = f"it has {found} {unit}, the table's metadata say {stated}"
+def _unlike(what: str, actual: int, stated: int, unit: str, fields: dict[str, str]) -> CorruptError:
+    why = f"it has {actual} {unit}, the table's metadata say {stated}"
     return CorruptError(f"{what} is cut short or damaged", why=why, todo=_RESTORE, **fields)
 
 
 def machine_trouble(error: BaseException) -> tuple[str, str] | None:
-    """(what the machine lacks, what to do), None when it is not the machine's trouble. Rust's libraries say it in text
-    only."""
+    """What the machine lacks and what to do about it, None when the machine is not at fault.
+
+    Libraries in Rust give the number of the error only in their text.
+    """
     if isinstance(error, MemoryError):
         asked = _ALLOCATION.search(str(error))
         if asked is not None and int(asked[1]) > IMPOSSIBLE_ALLOCATION:
             return None
-        return str(error) or "there is too little memory", _REMEDIES[errno.ENOMEM]
+        return str(error) or "there is not enough memory", _REMEDIES[errno.ENOMEM]
     if isinstance(error, ImportError):
-        return str(error), "Give the process more memory, or install lakebed's libraries anew"
+        return str(error), "Give the process more memory, or reinstall lakebed's dependencies"
     number = error.errno if isinstance(error, OSError) else None
     if number is None and (named := _NUMBER.search(str(error))):
         number = int(named[1])
@@ -145,7 +147,8 @@ def machine_trouble(error: BaseException) -> tuple[str, str] | None:
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, in one line of bounded length; with its name where its text says little alone."""
+    """What an error says, in one line of bounded length. The name of its type comes first where the text alone says
+    little."""
     text, kind = first_line(error)[:_WHY_CHARACTERS], type(error).__name__
     if text == kind or (isinstance(error, (ValueError, OSError)) and not isinstance(error, UnicodeError)):
         return text
@@ -153,5 +156,5 @@ def reason(error: BaseException) -> str:
 
 
 def _is_panic(error: BaseException) -> bool:
-    """Whether a library in Rust gave up; its exception is none of Python's Exceptions."""
+    """Whether a library in Rust panicked. Its exception is not a subclass of Exception."""
     return type(error).__name__ == "PanicException"

@@ -1,4 +1,4 @@
-"""Who runs the tasks: an engine has one method, and nothing else in the code knows which engine it is on."""
+"""The engine that runs tasks. It has one method, and no other code knows which engine it runs on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class Engine(Protocol):
-    """Runs one function over many tasks, somewhere."""
+    """Runs one function on many tasks, wherever it does."""
 
     @property
     def parallelism(self) -> int:
@@ -22,16 +22,20 @@ class Engine(Protocol):
         ...
 
     def map(self, fn: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """Results in the order of the tasks, nothing is done before the first is asked for.
+        """The results in the order of the tasks. Nothing runs before the first result is asked for.
 
-        `fn` and the tasks must be picklable and `fn` may run more than once for a task. The first error of a task ends
-        the iteration; tasks not yet begun are not begun, those under way are waited for.
+        `fn` and the tasks must be picklable, and `fn` may run more than once for a task. The first error of a task ends
+        the iteration: no further task starts, and those that are running are waited for.
         """
         ...
 
 
 class LocalEngine:
-    """A thread pool in this process: no JVM, starts at once. Arrow and the store release the GIL."""
+    """The default engine: a thread pool in this process. It needs no JVM and starts at once.
+
+    `threads` is how many tasks run at once, by default one per processor. Arrow and the storage client release the GIL,
+    so threads are enough.
+    """
 
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and (not isinstance(threads, int) or threads < 1):
@@ -44,13 +48,13 @@ class LocalEngine:
         return self._threads
 
     def map(self, fn: Callable[[T], R], tasks: Iterable[T]) -> Iterator[R]:
-        """Results in the order of the tasks; at most twice as many as threads are under way or waiting to be taken."""
+        """The results in the order of the tasks. At most two per thread are running or waiting to be taken."""
         pending: deque[Future[R]] = deque()
         failed = threading.Event()
 
         def work(task: T) -> R:
             if failed.is_set():
-                raise CancelledError  # never seen: the failed task comes before this one
+                raise CancelledError  # nobody sees it: the error of the failed task comes first
             try:
                 return fn(task)
             except BaseException:

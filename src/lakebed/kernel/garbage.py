@@ -1,7 +1,7 @@
-"""Holds Python's cycle collector while very many objects come into being that form no cycles.
+"""Pause Python's cycle collector while very many objects are made that form no cycles.
 
-The collector walks all objects whenever their number has grown by a quarter: of a plan with a million small objects
-that is a third of the time, and it finds nothing. Reference counts free what goes meanwhile.
+The collector walks all objects whenever their number has grown by a quarter. For a plan of a million small objects that
+takes a third of the time, and it finds nothing. Reference counts still free objects meanwhile.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class _Held:
-    """How many blocks hold the collector, and whether it ran before the first of them."""
+class _Paused:
+    """How many blocks pause the collector, and whether it was on before the first of them."""
 
     def __init__(self) -> None:
         self.lock, self.blocks, self.was_on = threading.Lock(), 0, False
 
 
-_held = _Held()
+_paused = _Paused()
 
 
 @contextmanager
 def no_cycles() -> Iterator[None]:
-    """Run a block without collections; blocks may lie inside each other, and in several threads at once."""
-    with _held.lock:
-        if not _held.blocks:
-            _held.was_on = gc.isenabled()
+    """Run a block without collections. Blocks may be nested, and may run in several threads at once."""
+    with _paused.lock:
+        if not _paused.blocks:
+            _paused.was_on = gc.isenabled()
             gc.disable()
-        _held.blocks += 1
+        _paused.blocks += 1
     try:
         yield
     finally:
-        with _held.lock:
-            _held.blocks -= 1
-            if not _held.blocks and _held.was_on:
+        with _paused.lock:
+            _paused.blocks -= 1
+            if not _paused.blocks and _paused.was_on:
                 gc.enable()

@@ -1,7 +1,7 @@
-"""Compressed bytes, inflated up to a bound.
+"""Decompress bytes, up to a bound.
 
-A few bytes of a compressed block can stand for any number of bytes. Nothing here inflates more than its bound, whatever
-the bytes say, and what says beforehand that it is larger is not begun.
+A few compressed bytes can stand for any number of bytes. No function here produces more than its bound, whatever the
+bytes say, and none starts on data that states a larger size.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import pyarrow as pa
 from lakebed.errors import CorruptError, UnsupportedError
 
 INFLATED_BYTES = 256 << 20
-"""The most that one compressed block or metadata file may hold, in bytes."""
+"""The most bytes that one compressed block or metadata file may hold."""
 _CHUNK = 1 << 20
 _LZMA_MEMORY = 256 << 20
 _CRC_BYTES = 4
 
 
 def inflated(data: bytes | memoryview, codec: str, most: int = INFLATED_BYTES) -> bytes | memoryview:
-    """The content of a block. `codec` is a name of Avro's (null, deflate, snappy, zstandard, bzip2, xz), gzip or lz4.
+    """The content of a block. `codec` is gzip, lz4, or one of Avro's: null, deflate, snappy, zstandard, bzip2, xz.
 
     UnsupportedError when it holds more than `most` bytes or the codec is unknown, CorruptError when it is cut short or
-    a checksum does not hold. Other damage raises what the codec's library does: work inside `decoding`.
+    its checksum is wrong. Other damage raises whatever the codec's library raises: call it inside `decoding`.
     """
     if codec not in _CODECS:
         raise UnsupportedError(f"the compression {codec!r} is not supported")
@@ -35,10 +35,10 @@ def inflated(data: bytes | memoryview, codec: str, most: int = INFLATED_BYTES) -
 
 
 def too_large(most: int) -> UnsupportedError:
-    """The error for what holds more than its bound."""
+    """The error for data that holds more than its bound."""
     return UnsupportedError(
-        f"compressed bytes hold more than {most >> 20} MiB", why="lakebed inflates no more of one block or file",
-        todo="Let the writer make smaller blocks, if the file is what it should be",
+        f"compressed bytes hold more than {most >> 20} MiB", why="lakebed decompresses no more of one block or file",
+        todo="If the file is genuine, configure its writer to make smaller blocks",
     )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def _deflate(window: int) -> Callable[[bytes | memoryview, int], bytes]:
         parts: list[bytes] = []
         left = most
         rest: bytes | memoryview = data
-        while True:  # gzip files may have several members
+        while True:  # a gzip file may have several members
             stream = zlib.decompressobj(window)
             part = stream.decompress(rest, left + 1)
             parts.append(part)
@@ -68,7 +68,7 @@ def _deflate(window: int) -> Callable[[bytes | memoryview, int], bytes]:
 
 
 def _snappy(data: bytes | memoryview, most: int) -> bytes:
-    """Avro's: the block, then the CRC-32 of its content."""
+    """Avro's form of snappy: the block, then the CRC-32 of its content."""
     if len(data) <= _CRC_BYTES:
         raise _cut_short()
     body, stated = data[:-_CRC_BYTES], int.from_bytes(data[-_CRC_BYTES:], "big")
@@ -80,10 +80,10 @@ def _snappy(data: bytes | memoryview, most: int) -> bytes:
             break
     if size > most:
         raise too_large(most)
-    found: bytes = pa.Codec("snappy").decompress(body, size, asbytes=True)
-    if zlib.crc32(found) != stated:
+    content: bytes = pa.Codec("snappy").decompress(body, size, asbytes=True)
+    if zlib.crc32(content) != stated:
         raise CorruptError("a compressed block has a wrong checksum")
-    return found
+    return content
 
 
 def _arrow(name: str) -> Callable[[bytes | memoryview, int], bytes]:
@@ -103,15 +103,15 @@ def _arrow(name: str) -> Callable[[bytes | memoryview, int], bytes]:
     return inflate
 
 
-def _by_object(made: Callable[[], Any]) -> Callable[[bytes | memoryview, int], bytes]:
+def _by_object(new: Callable[[], Any]) -> Callable[[bytes | memoryview, int], bytes]:
     def inflate(data: bytes | memoryview, most: int) -> bytes:
-        stream = made()
-        found: bytes = stream.decompress(data, most + 1)
-        if len(found) > most:
+        stream = new()
+        content: bytes = stream.decompress(data, most + 1)
+        if len(content) > most:
             raise too_large(most)
         if not stream.eof:
             raise _cut_short()
-        return found
+        return content
 
     return inflate
 

@@ -1,7 +1,7 @@
-"""ORC files written to disks that may be full.
+"""Write ORC files to a disk that may be full.
 
-ORC's own writer ends the file in its destructor, and there an error of the disk ends the whole process. So it writes to
-a sink that never fails, which remembers the first error, and that is raised once the writer has returned.
+ORC's own writer finishes the file in its destructor, where an error of the disk would end the whole process. So we give
+it a sink that never fails. The sink remembers the first error, which is raised once the writer has returned.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import pyarrow.orc as orc
 
 
 class OrcWriter:
-    """Arrow's ORCWriter over a file; `options` are its own."""
+    """Arrow's ORCWriter over a file. `options` are the keyword arguments of ORCWriter."""
 
     def __init__(self, sink: pa.NativeFile, **options: Any) -> None:
-        self._sink = _Patient(sink)
+        self._sink = _NeverFailing(sink)
         self._writer = orc.ORCWriter(pa.PythonFile(self._sink, mode="w"), **options)
 
     def write(self, table: pa.Table) -> None:
-        """Add rows. Raises what the file raised."""
+        """Add rows. Raises whatever the file raised."""
         self._writer.write(table)
         self._sink.check()
 
     def close(self) -> None:
-        """End the file, which stays open. Raises what the file raised."""
+        """Finish the ORC file; `sink` stays open. Raises whatever the file raised."""
         self._writer.close()
         self._sink.check()
 
 
-class _Patient:
-    """Takes all bytes, and hands them on until the file fails."""
+class _NeverFailing:
+    """Accepts all bytes, and passes them on until the file fails."""
 
     closed = False
 
@@ -44,7 +44,7 @@ class _Patient:
         if self._error is None:
             try:
                 self._sink.write(data)
-            except Exception as error:  # noqa: BLE001  # raised by `check`, where it harms nobody
+            except Exception as error:  # noqa: BLE001  # raised by `check`, where it is safe
                 self._error = error
         self._written += len(data)
         return len(data)
@@ -53,7 +53,7 @@ class _Patient:
         return self._written
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: no bytes are buffered."""
 
     def close(self) -> None:
         self.closed = True

@@ -1,7 +1,8 @@
-"""Short-lived files: for libraries that read paths only, and for rows that memory has no room for.
+"""Short-lived files: for libraries that read only from paths, and for rows that do not fit into memory.
 
-DataFusion decodes Avro from a path and from nothing else. What it shall decode is written here, read once, and gone:
-in memory where the system can, else in a temporary folder. Rows that wait for the end of a write are spilled to disk.
+DataFusion decodes Avro only from a path. `Scratch` writes the bytes to a file that exists as long as they are read: in
+memory where the system allows it, else in a temporary folder. `SpillFile` keeps rows on disk that wait for the end of a
+write.
 """
 
 from __future__ import annotations
@@ -24,23 +25,24 @@ SCRATCH_DIR = Option(
     "lakebed.scratch.dir",
     str,
     "",
-    "Folder for short-lived files; none given, Avro lies in memory (Linux), spilled rows in the system's own.",
+    "Folder for short-lived files; by default memory for Avro (on Linux), the system's temporary folder for rows.",
     expected="a folder that exists",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Where short-lived files lie. `folder` empty: in memory where the system can, else in its temporary folder."""
+    """Where short-lived files are kept: in `folder`; when that is empty, in memory where the system allows it, else in
+    its temporary folder."""
 
     folder: str = ""
 
     @contextmanager
     def holding(self, chunks: Iterable[bytes | memoryview]) -> Iterator[str]:
-        """The URL of a file with these bytes, which is gone when the block ends, however it ends.
+        """A file with these bytes, which is removed when the block ends. Yields its URL.
 
-        On Linux the file has no name in any folder, so that nothing is left even by a killed process. Raises
-        StorageError when the folder cannot take it.
+        On Linux the file has no name in any folder, so even a killed process leaves nothing behind. StorageError when
+        the folder has no room for it.
         """
         file = self._filled(chunks)
         try:
@@ -68,7 +70,7 @@ class Scratch:
         if not self.folder and _BY_DESCRIPTOR and hasattr(os, "memfd_create"):
             try:
                 return _ScratchFile(os.memfd_create("lakebed"), "")
-            except OSError:  # a sandbox without it: a folder serves as well
+            except OSError:  # a sandbox may forbid it; a folder works too
                 pass
         descriptor, path = tempfile.mkstemp(prefix="lakebed-", dir=self.folder or None)
         if _BY_DESCRIPTOR:
@@ -81,7 +83,7 @@ _BY_DESCRIPTOR = os.path.isdir("/proc/self/fd")
 
 
 class _ScratchFile:
-    """An open file; `path` is empty when it has no name and is reached through its descriptor."""
+    """An open file. `path` is empty when it has no name and is reached through its descriptor."""
 
     def __init__(self, descriptor: int, path: str) -> None:
         self._file = os.fdopen(descriptor, "wb")
@@ -93,7 +95,7 @@ class _ScratchFile:
         self._file.flush()
 
     def close(self) -> None:
-        # What a full disk left in the buffer is of no use to anybody.
+        # Nobody needs what a full disk left in the buffer.
         try:
             self._file.close()
         except OSError:
@@ -105,16 +107,16 @@ class _ScratchFile:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Where batches lie in a spill file, in bytes."""
+    """A range of a spill file, in bytes, that holds batches."""
 
     start: int
     length: int
 
 
 class SpillFile:
-    """A file on disk for batches that memory has no room for: written once, read once or more, gone with `close`.
+    """A file on disk for batches that do not fit into memory. `close` removes it.
 
-    On Linux it has no name in any folder, so that nothing is left even by a killed process. `size` is in bytes.
+    On Linux it has no name in any folder, so even a killed process leaves nothing behind. `size` is in bytes.
     """
 
     def __init__(self, folder: str = "", compression: str | None = "lz4") -> None:
@@ -130,7 +132,7 @@ class SpillFile:
         self._finalizer = weakref.finalize(self, _remove, self._file, self._path)
 
     def write(self, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Stretch:
-        """Append batches as one stretch. StorageError when the disk does not take them."""
+        """Append batches as one stretch. StorageError when the disk has no room for them."""
         start = self.size
         with self._room():
             sink = pa.PythonFile(self._file, mode="w")
@@ -142,13 +144,13 @@ class SpillFile:
         return Stretch(start, self.size - start)
 
     def read(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-        """The batches of a stretch, one in memory at a time. Several stretches may be read at once, in threads too."""
+        """The batches of a stretch, one in memory at a time. Several stretches may be read at once, also in threads."""
         with pa.OSFile(self._path or f"/proc/self/fd/{self._file.fileno()}") as source:
             source.seek(stretch.start)
             yield from pa.ipc.open_stream(source)
 
     def close(self) -> None:
-        """Remove the file; it is also gone with the last reference to this object."""
+        """Remove the file. It is also removed with the last reference to this object."""
         self._finalizer()
 
     @contextmanager
@@ -164,8 +166,7 @@ class SpillFile:
 
 
 class SpillingTables:
-    """Tables of one schema, kept in order: the first in memory, and once they pass `most` bytes those after them on
-    disk."""
+    """Keeps tables of one schema, in order: the first `most` bytes in memory, everything after that on disk."""
 
     def __init__(self, folder: str = "", most: int = 32 << 20) -> None:
         self._folder, self._left = folder, most
@@ -174,7 +175,7 @@ class SpillingTables:
         self._stretches: list[Stretch] = []
 
     def add(self, table: pa.Table) -> None:
-        """Keep one more."""
+        """Keep another table."""
         self._left -= table.nbytes
         if self._left >= 0:
             self._tables.append(table)

@@ -1,8 +1,8 @@
-"""Ranges of sort keys: boundaries from a sample, and the range of each row, on whole columns.
+"""Ranges of sort keys, on whole columns: boundaries from a sample, and the range of each row.
 
-Keys are a table whose columns are compared one after the other, each ascending or descending, with no nulls that need
-a place of their own: `comparable` gives a column of flags to each nullable key. Rows of equal keys are told apart by
-one more column of even numbers, so that a key that most rows have does not fill one range alone.
+Keys are a table whose columns are compared one after the other, each ascending or descending. Nulls need no special
+case, since `comparable` adds a column of flags to each key. `with_ties` adds a column of evenly spread numbers that
+distinguishes rows of equal keys, so that a key that most rows have is spread over several ranges.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Direction:
 
 
 def comparable(keys: Sequence[pa.Array], directions: Sequence[Direction]) -> pa.Table:
-    """Keys with their nulls spelled out as flags; columns are named so that `sort_order` knows them."""
+    """Keys with a column of flags for the nulls of each. `sort_order` reads the directions from the columns' names."""
     columns: dict[str, pa.Array] = {}
     for at, (key, direction) in enumerate(zip(keys, directions, strict=True)):
         flag = pc.is_valid(key) if direction.nulls_first else pc.is_null(key)
@@ -38,20 +38,20 @@ def comparable(keys: Sequence[pa.Array], directions: Sequence[Direction]) -> pa.
 
 
 def sort_order(keys: pa.Table) -> Int64s:
-    """The order of the rows of comparable keys; equal ones stay in theirs."""
+    """The row numbers of comparable keys in sorted order. Equal keys keep their order."""
     order = [(name, "descending" if name.startswith("d") else "ascending") for name in keys.column_names]
-    found: Int64s = pc.sort_indices(keys, sort_keys=order).to_numpy().astype(np.int64)
-    return found
+    rows: Int64s = pc.sort_indices(keys, sort_keys=order).to_numpy().astype(np.int64)
+    return rows
 
 
 def with_ties(keys: pa.Table, first: int = 0) -> pa.Table:
-    """Keys with the column that tells equal ones apart; `first` is the number of the first row."""
+    """Keys with one more column that distinguishes equal keys. `first` is the number of the first row."""
     numbers = np.arange(first, first + len(keys), dtype=np.float64) * _GOLDEN % 1.0
     return keys.append_column("tie", pa.array(numbers))
 
 
 def thinned(keys: pa.Table, most: int) -> pa.Table:
-    """At most so many keys, sorted and lying evenly among those given."""
+    """At most `most` of the keys, evenly chosen from their sorted order, and sorted."""
     ordered = keys.take(pa.array(sort_order(keys)))
     if len(ordered) <= most:
         return ordered
@@ -59,13 +59,13 @@ def thinned(keys: pa.Table, most: int) -> pa.Table:
 
 
 def boundaries(sample: pa.Table, parts: int) -> pa.Table:
-    """The first key of each range but the first one: `parts - 1` rows of a sample, which needs no order."""
+    """The first key of each range but the first: `parts - 1` rows of a sample, which need not be sorted."""
     ordered = sample.take(pa.array(sort_order(sample)))
     return ordered.take(pa.array(np.arange(1, parts) * len(ordered) // parts))
 
 
 def range_codes(keys: pa.Table, bounds: pa.Table) -> Int64s:
-    """The range of each row: how many boundaries are not above its key."""
+    """The range of each row: the number of boundaries that are not greater than its key."""
     together = pa.concat_tables([bounds, keys.select(bounds.column_names)]).combine_chunks()
     order = sort_order(together)
     is_bound = order < len(bounds)
@@ -75,7 +75,7 @@ def range_codes(keys: pa.Table, bounds: pa.Table) -> Int64s:
 
 
 def _plain(key: pa.Array) -> pa.Array:
-    """A form that sorts: extension types by their storage, booleans and times as numbers."""
+    """The column in a type that Arrow sorts: extension types as their storage, booleans as numbers."""
     if isinstance(key, pa.ChunkedArray):
         key = key.combine_chunks()
     if isinstance(key, pa.ExtensionArray):

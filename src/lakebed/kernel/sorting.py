@@ -1,7 +1,7 @@
-"""Sorting more rows than memory holds.
+"""Sort more rows than fit into memory.
 
-Rows that do not fit are put aside, cut into ranges by a sample of their keys, and sorted range by range, so that what
-is held at a time is bounded.
+Rows that do not fit are spilled to disk, cut into ranges by a sample of their keys, and sorted range by range. So the
+memory in use is bounded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakebed.kernel.scratch import SpillFile, Stretch
 from lakebed.kernel.sort_keys import boundaries, range_codes, sort_order, thinned, with_ties
 
 MEMORY = 96 << 20
-"""Bytes of rows that one task sorts at a time."""
+"""How many bytes of rows one task sorts at a time."""
 _SAMPLE = 2000
 _BATCH_ROWS = 64 << 10
 
@@ -25,14 +25,14 @@ class Keys(Protocol):
     """Gives rows their sort keys. Picklable."""
 
     def keys(self, rows: pa.Table) -> pa.Table:
-        """The keys, in a form that compares column by column."""
+        """The keys in a form that is compared column by column (`sort_keys.comparable`)."""
         ...
 
 
 def sorted_batches(
     batches: Iterator[pa.RecordBatch], order: Keys, memory: int = MEMORY, folder: str = ""
 ) -> Iterator[pa.RecordBatch]:
-    """All rows in order. About `memory` bytes of them are held; the rest lies in a scratch file."""
+    """All rows in sorted order. About `memory` bytes of them are in memory, the rest in a spill file."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -58,21 +58,21 @@ def _in_ranges(
     first, second = SpillFile(folder), SpillFile(folder)
     try:
         schema = held[0].schema
-        stretches, sample, total = _aside(first, held, rest, order, schema, memory)
+        spilled, sample, total = _spill(first, held, rest, order, schema, memory)
         bounds = boundaries(sample, max(2, 2 * total // memory))
         ranges: list[list[Stretch]] = [[] for _ in range(len(bounds) + 1)]
         seen = 0
-        for stretch in stretches:
+        for stretch in spilled:
             for batch in first.read(stretch):
                 rows = pa.Table.from_batches([batch])
                 codes = range_codes(with_ties(order.keys(rows), seen), bounds)
                 seen += len(rows)
                 for code in np.unique(codes).tolist():
-                    some = rows.filter(pa.array(codes == code)).combine_chunks()
-                    ranges[code].append(second.write(some.to_batches(), schema))
+                    rows_in_range = rows.filter(pa.array(codes == code)).combine_chunks()
+                    ranges[code].append(second.write(rows_in_range.to_batches(), schema))
         first.close()
-        for one in ranges:
-            batches = [batch for stretch in one for batch in second.read(stretch)]
+        for stretches in ranges:
+            batches = [batch for stretch in stretches for batch in second.read(stretch)]
             if batches:
                 yield from _in_order(pa.Table.from_batches(batches), order)
     finally:
@@ -80,11 +80,15 @@ def _in_ranges(
         second.close()
 
 
-def _aside(
-    spill: SpillFile, held: list[pa.RecordBatch], rest: Iterator[pa.RecordBatch], order: Keys, schema: pa.Schema,
+def _spill(
+    spill: SpillFile,
+    held: list[pa.RecordBatch],
+    rest: Iterator[pa.RecordBatch],
+    order: Keys,
+    schema: pa.Schema,
     memory: int,
-) -> tuple[list[Stretch], pa.Table, int]:  # fmt: skip
-    """Put all rows aside; where they lie, a sample of their keys, and their bytes."""
+) -> tuple[list[Stretch], pa.Table, int]:
+    """Spill all rows. Returns where they are, a sample of their keys, and their bytes."""
     stretches: list[Stretch] = []
     samples: list[pa.Table] = []
     total = rows = 0

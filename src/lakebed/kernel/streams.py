@@ -1,4 +1,4 @@
-"""Many producers of Arrow batches, one consumer, a bounded number of batches between them."""
+"""Read tasks in threads and hand their batches to one consumer, with a bounded number of batches in between."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _POLL_SECONDS = 0.1
 def interleave(
     read: Callable[[T], Iterator[pa.RecordBatch]], tasks: Sequence[T], threads: int, depth: int = 4
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of all tasks, read by `threads` threads; batches of one task stay in order, tasks interleave.
+    """The batches of all tasks, read by `threads` threads. Those of one task stay in order, tasks interleave.
 
-    At most `depth` batches for each thread wait for the consumer, so memory is bounded by what the tasks under way
-    hold. An error of a task is raised here; closing the iterator stops the threads.
+    At most `depth` batches per thread wait for the consumer, so memory is bounded by what the running tasks hold. An
+    error of a task is raised here. Closing the iterator stops the threads.
     """
     if threads <= 1 or len(tasks) <= 1:
         for task in tasks:
@@ -29,7 +29,7 @@ def interleave(
 
 
 class _Pump:
-    """Threads that take tasks in turn and put batches into one bounded queue."""
+    """Threads that take one task after the other and put its batches into a bounded queue."""
 
     def __init__(
         self, read: Callable[[T], Iterator[pa.RecordBatch]], tasks: Sequence[T], threads: int, depth: int
@@ -71,7 +71,7 @@ class _Pump:
                     if not self._put(batch):
                         return
             self._put(None)
-        except BaseException as error:  # noqa: BLE001 - it belongs to the consumer
+        except BaseException as error:  # noqa: BLE001 - the consumer raises it
             self._put(error)
 
     def _put(self, item: pa.RecordBatch | BaseException | None) -> bool:

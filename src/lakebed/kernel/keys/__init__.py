@@ -1,1 +1,1 @@
-"""Key encoders and hashes on whole Arrow columns."""
+"""Hashes of keys and distinct keys, on whole Arrow columns."""

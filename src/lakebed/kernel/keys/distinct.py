@@ -1,4 +1,4 @@
-"""Distinct combinations of columns, whole columns at a time: the partition of each row, numbered."""
+"""Number the distinct combinations of columns, for example the partition of each row. On whole columns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from lakebed.kernel.arrays import Int32s, Int64s
 
 
 def distinct(columns: Sequence[pa.Array]) -> tuple[Int32s, Int32s]:
-    """The distinct combinations of columns (null is a value): a code for each row, and the first row of each code."""
+    """Number the distinct combinations of values, where null is a value: the code of each row, and the first row of
+    each code."""
     codes = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        if column.null_count == len(column):  # one value, of any type
+        if column.null_count == len(column):  # a single value, whatever its type
             continue
         encoded = column.dictionary_encode(null_encoding="encode")
         indices = encoded.indices.to_numpy().astype(np.int64)
@@ -28,7 +29,7 @@ def distinct(columns: Sequence[pa.Array]) -> tuple[Int32s, Int32s]:
 
 
 def _first_seen(codes: Int64s) -> tuple[None, Int64s, Int64s]:
-    """Codes of a dictionary are dense already: the first row of each by one backward assignment."""
+    """The first row of each code of a dictionary. These codes are dense, so one assignment in reverse finds them."""
     first = np.empty(int(codes.max()) + 1, np.int64)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     return None, first, codes

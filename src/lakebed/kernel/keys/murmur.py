@@ -1,8 +1,8 @@
 """MurmurHash3 (x86, 32 bit) of many rows at once.
 
-The rows are 32-bit words, as table formats hash them: word by word over all rows, so that numpy does the work. The
-algorithm is Austin Appleby's public one. Rows of words have no tail, since their length is a multiple of four bytes;
-bytes of any length have one.
+Table formats hash rows as 32-bit words. We hash word by word over all rows, so that numpy does the work. The algorithm
+is Austin Appleby's, which is in the public domain. Rows of words have no tail, since their length is a multiple of four
+bytes; bytes of any length may have one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ _C1, _C2, _M = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B6
 
 
 def hash_words(words: Sequence[UInt64s], seed: int) -> Int32s:
-    """The hash of each row of so many words of eight bytes: `words[i][row]`, low half first. Some thousand rows at a
-    time stay in the processor's cache."""
+    """The hash of each row of 8-byte words: `words[i][row]` is word i, whose low half comes first.
+
+    With a few thousand rows per call, the data stays in the processor's cache.
+    """
     rows = len(words[0])
     state = np.full(rows, seed, np.uint32)
     scratch = np.empty((2, rows), np.uint32)
@@ -31,7 +33,7 @@ def hash_words(words: Sequence[UInt64s], seed: int) -> Int32s:
 
 
 def hash_bytes(values: pa.BinaryArray, seed: int) -> Int32s:
-    """The hash of each value, 0 for null. Values of one length are hashed together."""
+    """The hash of each value, 0 for null. Values of equal length are hashed together."""
     _, offset_buffer, data_buffer = values.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)

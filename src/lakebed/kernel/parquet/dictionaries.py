@@ -1,4 +1,4 @@
-"""Which columns of a Parquet file are worth a dictionary."""
+"""Choose the columns of a Parquet file that get a dictionary."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ _SAMPLE = 512
 
 
 def repeating_columns(table: pa.Table) -> list[str]:
-    """The columns whose values repeat, judged by a small sample: for others a dictionary only costs.
+    """The columns whose values repeat, judged by a sample of about 512 rows. For others a dictionary only costs.
 
-    Of a column of some 2,500 values, nine in ten of the sampled rows differ. Nested columns are taken to repeat.
+    A column counts as repeating when at most nine in ten of the sampled values are distinct: about 2,500 distinct
+    values are the limit. Nested columns count as repeating, booleans do not.
     """
     step = max(1, len(table) // _SAMPLE)
     sample = table.take(pa.array(np.arange(0, len(table), step)))
-    found = []
+    paths = []
     for field in table.schema:
         column = sample.column(field.name)
         if pa.types.is_nested(field.type):
-            found += leaf_paths(field.name, field.type)
+            paths += leaf_paths(field.name, field.type)
         elif pa.types.is_boolean(field.type):
             continue
         elif (
@@ -28,12 +29,12 @@ def repeating_columns(table: pa.Table) -> list[str]:
             or pa.types.is_null(field.type)
             or pc.count_distinct(column, mode="all").as_py() <= len(sample) * 9 // 10
         ):
-            found.append(field.name)
-    return found
+            paths.append(field.name)
+    return paths
 
 
 def leaf_paths(path: str, kind: pa.DataType) -> list[str]:
-    """The paths of the columns inside one, or its own, as Parquet names them."""
+    """The paths of a column's leaves, in Parquet's names; its own path for a column that is not nested."""
     if pa.types.is_struct(kind):
         inner = [(f"{path}.{kind.field(n).name}", kind.field(n).type) for n in range(kind.num_fields)]
     elif pa.types.is_map(kind):
@@ -42,4 +43,4 @@ def leaf_paths(path: str, kind: pa.DataType) -> list[str]:
         inner = [(f"{path}.list.element", kind.value_type)]
     else:
         return [path]
-    return [leaf for name, one in inner for leaf in leaf_paths(name, one)]
+    return [leaf for child, child_type in inner for leaf in leaf_paths(child, child_type)]
