@@ -1,1 +1,1 @@
-"""Rows on their way into a table: conformed to its schema, with a row kind each."""
+"""Rows on their way into a table: conform them to its schema, and find the kind of each."""

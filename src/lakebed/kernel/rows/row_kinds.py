@@ -1,7 +1,7 @@
-"""The kind of each row that is written: from `_row_kind`, from a column of the table that an option names, or +I.
+"""Find the kind of each row that is written: in `_row_kind`, or in a column of the table that an option names.
 
-Rules: Paimon's RowKindGenerator and RowKindFilter. Texts match in any case, and beside the signed ones `I`, `U` and
-`D` are taken, which the reference engine refuses.
+Rules: Paimon's RowKindGenerator and RowKindFilter. Texts match in any case. Besides the signed ones we accept `I`, `U`
+and `D`, which the reference engine refuses.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ _CODES = np.array(list(_TEXTS.values()), np.int8)
 
 @dataclass(frozen=True, slots=True)
 class RowKindRule:
-    """Where kinds come from and which are dropped. `field` is a column of the table or "", `default` the kind of rows
-    that say none."""
+    """Where row kinds come from, and which rows are dropped for their kind.
+
+    `field` is the column of the table that holds kinds, "" for `_row_kind`. `default` is the kind of rows when there
+    is no such column.
+    """
 
     field: str = ""
     default: RowKind = RowKind.INSERT
@@ -33,7 +36,10 @@ class RowKindRule:
     ignore_update_before: bool = False
 
     def kinds(self, data: pa.Table, key: Sequence[str], table: str) -> Int8s | None:
-        """The code of each row, None when all are +I. SchemaError with the row's key for a null or another text."""
+        """The code of each row's kind, None when all are +I.
+
+        SchemaError, with the key of the row, for a null and for a text that is not a row kind.
+        """
         name = self.field or (ROW_KIND_COLUMN if ROW_KIND_COLUMN in data.schema.names else "")
         if not name:
             return None if self.default is RowKind.INSERT else np.full(len(data), self.default, np.int8)
@@ -41,7 +47,7 @@ class RowKindRule:
         return codes if codes.any() else None
 
     def kept(self, kinds: Int8s | None) -> Bools | None:
-        """Which rows are written; None for all."""
+        """Which rows are written, None for all."""
         if kinds is None or not (self.ignore_delete or self.ignore_update_before):
             return None
         dropped = kinds == RowKind.UPDATE_BEFORE
@@ -58,14 +64,14 @@ class RowKindRule:
             )
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        found = pc.index_in(pc.utf8_upper(column.cast(pa.string())), pa.array(list(_TEXTS)))
-        if found.null_count:
-            row = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
+        places = pc.index_in(pc.utf8_upper(column.cast(pa.string())), pa.array(list(_TEXTS)))
+        if places.null_count:
+            row = int(np.flatnonzero(places.is_null().to_numpy(zero_copy_only=False))[0])
             columns = [one_chunk(data.column(k)) for k in key if k in data.schema.names]
             raise SchemaError(
                 f"row kind {column[row].as_py()!r} in column {name!r}", table=table,
                 why=f"row {row}{' has ' + describe_row(columns, key, row) if columns else ''}",
                 todo=f"Row kinds are {', '.join(SHORT_NAMES)}, I, U and D, in any case, and never null",
             )  # fmt: skip
-        codes: Int8s = _CODES[found.to_numpy()]
+        codes: Int8s = _CODES[places.to_numpy()]
         return codes

@@ -1,1 +1,1 @@
-"""File sizing: staged rows by bucket become files of the right number and size."""
+"""File sizing: turn rows that tasks staged by bucket into files of the right number and size."""

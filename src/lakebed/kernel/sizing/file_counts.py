@@ -1,10 +1,10 @@
-"""Routing that knows sizes: how many files each bucket gets, and which task writes which.
+"""How many files each bucket gets, and which task writes which of them.
 
-A bucket is whatever may not share a file with others: a partition of an Iceberg table, or the whole of a table that has
-none. The rule that a write shall keep: a bucket of b bytes on disk has between ceil(b / greatest) and ceil(b / target)
-files, at least 1, at any parallelism. So n files are right for (n - 1) * target < b <= n * greatest; these ranges
-overlap, and the n chosen is the one in whose range b lies farthest from both ends, since b is only estimated before the
-files are there.
+A bucket is a set of rows that may not share a file with other rows: a partition of an Iceberg table, or the whole table
+when it has no partitions. Every write keeps one rule, at any parallelism: a bucket of b bytes on disk has between
+ceil(b / greatest) and ceil(b / target) files, and at least 1. So n files are right for
+(n - 1) * target < b <= n * greatest. These ranges overlap. Since b is only an estimate before the files are written, we
+choose the n that leaves the most margin.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from lakebed.kernel.arrays import Int64s
 
 
 def file_count(size: float, target: int, greatest: int) -> int:
-    """Into how many files about `size` bytes go, at least 1; right for every real size within a sixth of it when
-    `greatest` is 1.4 times the target."""
+    """The number of files for about `size` bytes, at least 1.
+
+    With `greatest` at 1.4 times the target, the number is right even when the real size differs by a sixth.
+    """
     exact = (1 + (1 + 4 * size * size / (target * greatest)) ** 0.5) / 2
     low = max(1, int(exact))
     return max((low, low + 1), key=lambda count: _margin(count, size, target, greatest))
 
 
 def _margin(count: int, size: float, target: int, greatest: int) -> float:
-    """The factor by which the size may be wrong, up or down, before so many files are the wrong number."""
+    """The factor by which the size may be wrong, up or down, before `count` is the wrong number of files."""
     if size <= 0:
         return 1.0 / count
     above = count * greatest / size
@@ -34,14 +36,15 @@ def _margin(count: int, size: float, target: int, greatest: int) -> float:
 
 
 def in_bounds(count: int, size: int, target: int, greatest: int) -> bool:
-    """Whether so many files of together `size` bytes keep the rule."""
+    """Whether `count` files of `size` bytes in total keep the rule."""
     return max(1, -(-size // greatest)) <= count <= max(1, -(-size // target))
 
 
 def share_out(weights: Sequence[float], parts: int) -> list[list[int]]:
-    """Items on at most `parts` tasks, the heaviest first and each to the lightest task; empty tasks are left out.
+    """Share items out over at most `parts` tasks: the heaviest item first, each to the lightest task so far.
 
-    Inside a task items keep their order, and the heaviest task comes first, so that it starts first.
+    Returns the items of each task, in ascending order. Empty tasks are left out. The heaviest task comes first, so that
+    it starts first.
     """
     parts = max(1, min(parts, len(weights)))
     heap = [(0.0, part) for part in range(parts)]
@@ -56,6 +59,6 @@ def share_out(weights: Sequence[float], parts: int) -> list[list[int]]:
 
 
 def even_cuts(rows: int, parts: int) -> Int64s:
-    """Where each of `parts` runs of consecutive rows begins, and the end: `parts + 1` numbers, runs equally long."""
+    """Cut rows into `parts` runs of equal length: the `parts + 1` numbers at which runs begin and the last one ends."""
     cuts: Int64s = rows * np.arange(parts + 1, dtype=np.int64) // max(parts, 1)
     return cuts

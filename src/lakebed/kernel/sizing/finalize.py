@@ -1,10 +1,10 @@
-"""The second half of a write: rows that tasks have staged by bucket become files of the right number and size.
+"""The second half of a write: turn the rows that tasks staged by bucket into files of the right number and size.
 
-All tasks are done, so the rows and bytes of each bucket are known. Where a bucket may need more than one file, some of
-its rows are encoded to see what they take on disk. `kernel/sizing/file_counts.py` then says how many files each bucket
-gets, each file is a run of its rows, and files are shared out over tasks by size. What was written is held against the
-rule, and the few buckets whose sample misled are written once more with the bytes now known. Rows are never read from
-the source again.
+When it begins, all tasks are done, so the rows and bytes of each bucket are known. Where a bucket may need more than
+one file, a sample of its rows is encoded to learn how large they are on disk. `file_counts.py` then says how many files
+each bucket gets. Each file holds a run of the bucket's rows, and files are shared out over tasks by size. The sizes of
+the written files are checked, and the few buckets whose sample was misleading are written again. Rows are never read
+from the source again.
 """
 
 from __future__ import annotations
@@ -24,32 +24,36 @@ from lakebed.kernel.sizing.staging import Place, Run, StagedBuckets
 M = TypeVar("M")
 
 SAMPLE_BYTES = 16 << 20
-"""How much of a bucket is encoded to learn its size, at most; an eighth of it in any case."""
+"""At most so much of a bucket is encoded to learn its size, and never more than an eighth of it."""
 HERE_BYTES = 16 << 20
-"""So little Arrow data in all buckets is not worth a job of another engine."""
+"""With no more Arrow data than this in all buckets, a job on another engine is not worth its cost."""
 _LEAST_SAMPLE = 256 << 10
 _LEAST_QUARTER = 100
 _ROUNDS = 3
-_TASKS_A_SLOT = 2
+_TASKS_PER_SLOT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class FileSize:
-    """What a file of some rows takes on disk: `fixed` bytes, and more for each row. `sample` is what else was learnt,
-    for instance keys."""
+    """The estimated size of a bucket's files on disk: `fixed` bytes per file and `per_row` bytes per row.
+
+    `sample` is what else the measurement gave, for example sort keys.
+    """
 
     fixed: float
     per_row: float
     sample: Any = None
 
     def of(self, rows: int, files: int) -> float:
-        """The bytes of so many rows in so many files."""
+        """The bytes of `rows` rows in `files` files."""
         return files * self.fixed + rows * self.per_row
 
     @classmethod
     def measured(cls, rows: pa.Table, encoded: Callable[[pa.Table], int], sample: Any = None) -> FileSize:
-        """By encoding some rows, at least 1, and a quarter of them too, which tells the two apart. `encoded` gives the
-        bytes of a file of such rows."""
+        """Measure by encoding some rows, at least 1. `encoded` gives the bytes of a file of them.
+
+        A second file of a quarter of the rows separates `fixed` from `per_row`.
+        """
         whole, quarter = encoded(rows), len(rows) // 4
         if quarter >= _LEAST_QUARTER:
             per_row = (whole - encoded(rows.slice(0, quarter))) / (len(rows) - quarter)
@@ -60,23 +64,23 @@ class FileSize:
 
 
 class FileMaker(Protocol[M]):
-    """What a format gives. Picklable."""
+    """Writes the files of a format. Picklable."""
 
     @property
     def place(self) -> Place:
-        """Where chunks were staged."""
+        """Where rows were staged."""
         ...
 
     def measure(self, bucket: Hashable, run: Run) -> FileSize:
-        """Encode some rows and see what they take."""
+        """Encode the rows of a run and estimate the size of the bucket's files."""
         ...
 
     def make(self, bucket: Hashable, run: Run) -> M:
-        """Write one file."""
+        """Write one file with the rows of a run."""
         ...
 
     def size(self, made: M) -> int:
-        """The bytes that the file really has."""
+        """The real size of a file, in bytes."""
         ...
 
     def remove(self, made: Sequence[M]) -> None:
@@ -85,13 +89,15 @@ class FileMaker(Protocol[M]):
 
 
 class Splitter(Protocol):
-    """What gives the files of a bucket ranges of keys that do not overlap, where the table wants that."""
+    """Cuts buckets into ranges of keys that do not overlap, for tables that ask for that."""
 
     def split(
         self, buckets: StagedBuckets, counts: Mapping[int, int], sizes: Mapping[int, FileSize], engine: Engine
     ) -> tuple[dict[int, list[Run]], list[str]]:
-        """Stage those buckets once more, cut into so many ranges: for each of them its runs, one a file, and the paths
-        staged."""
+        """Stage the buckets of `counts` again, each cut into that many ranges.
+
+        Returns the runs of each bucket, one per file, and the paths of what was staged.
+        """
         ...
 
 
@@ -99,10 +105,10 @@ def finalize(
     buckets: StagedBuckets, maker: FileMaker[M], engine: Engine, target: int, greatest: int,
     splitter: Splitter | None = None,
 ) -> list[M]:  # fmt: skip
-    """Write what is staged: the files, those of a bucket in the order of its rows (or ranges). Little data is written
-    in this process, whatever the engine.
+    """Write what is staged, and return the files. Those of a bucket are in the order of its rows, or of its ranges.
 
-    When it fails, what was written is removed as far as it is known. Staged chunks are left to the caller.
+    Little data is written in this process, whatever the engine. On failure, all files that are known are removed. The
+    caller removes what was staged.
     """
     if buckets.sizes.sum() <= HERE_BYTES and not isinstance(engine, LocalEngine):
         engine = LocalEngine()
@@ -145,7 +151,7 @@ class _Work(Generic[M]):
         self.maker.remove(self.made)
 
     def _measured(self) -> dict[int, FileSize]:
-        """What files of the buckets take that may need more than one."""
+        """The estimated file sizes of the buckets that may need more than one file."""
         large = np.flatnonzero(self.buckets.sizes > self.target // 2).tolist()
         if not large:
             return {}
@@ -157,7 +163,7 @@ class _Work(Generic[M]):
         return dict(zip(large, self.engine.map(_Measure(self.maker), runs), strict=True))
 
     def _count(self, rows: int, size: FileSize) -> int:
-        """The number of files, whose own fixed bytes count too."""
+        """The number of files for a bucket. The fixed bytes of each file count too."""
         count = 1
         for _ in range(3):
             count = file_count(size.of(rows, count), self.target, self.greatest)
@@ -167,7 +173,7 @@ class _Work(Generic[M]):
         runs = self._runs(counts, sizes)
         jobs = [(at, run) for at, found in runs.items() for run in found if run.rows]
         weights = [run.rows * self.buckets.sizes[at] / self.buckets.rows[at] for at, run in jobs]
-        shares = share_out(weights, self.engine.parallelism * _TASKS_A_SLOT)
+        shares = share_out(weights, self.engine.parallelism * _TASKS_PER_SLOT)
         tasks = [[(self.buckets.buckets[jobs[item][0]], jobs[item][1]) for item in share] for share in shares]
         made: dict[int, M] = {}
         for share, done in zip(shares, self.engine.map(_Make(self.maker, self.made), tasks), strict=True):
@@ -191,8 +197,10 @@ class _Work(Generic[M]):
         return found
 
     def _wrong(self, counts: dict[int, int], files: dict[int, list[M]], sizes: dict[int, FileSize]) -> dict[int, int]:
-        """Buckets whose files are too many or too few, with the right number now that their bytes are known. Their
-        files are removed."""
+        """The buckets that have too many or too few files, with the right number now that their bytes are known.
+
+        The files of these buckets are removed.
+        """
         again: dict[int, int] = {}
         for at in counts:
             taken, rows = sum(map(self.maker.size, files[at])), int(self.buckets.rows[at])
@@ -216,9 +224,10 @@ class _Measure(Generic[M]):
 
 @dataclass(frozen=True, slots=True)
 class _Make(Generic[M]):
-    """The files of one task, one after the other; a task that fails removes its own.
+    """Writes the files of one task, one after the other. A task that fails removes its own.
 
-    In one process `log` is the driver's own list, so that files of tasks under way are known when another one fails.
+    In one process, `log` is the driver's own list. So the driver knows the files of tasks that are still running when
+    another task fails.
     """
 
     maker: FileMaker[M]

@@ -1,7 +1,7 @@
-"""Files of one bucket with ranges of sort keys that do not overlap: `write.distribution-mode` range.
+"""Cut a bucket into files whose ranges of sort keys do not overlap (`write.distribution-mode` = range).
 
-The boundaries come from keys sampled when the bucket was measured. Its staged rows are staged once more, each into the
-range it belongs to; a bucket that fits into one file never comes here.
+The boundaries come from keys that were sampled when the bucket was measured. Its rows are staged a second time, each in
+the range that it belongs to. Buckets that fit into one file are left as they are.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from lakebed.kernel.sort_keys import boundaries, range_codes, with_ties
 
 @dataclass(frozen=True, slots=True)
 class RangeSplitter:
-    """A `finalize.Splitter`. `keys` gives the comparable sort keys of rows; `folder` is where
-    chunks are staged."""
+    """A `finalize.Splitter`. `keys` gives the comparable sort keys of rows, `folder` is where rows are staged."""
 
     place: Place
     folder: str
@@ -33,7 +32,7 @@ class RangeSplitter:
     def split(
         self, buckets: StagedBuckets, counts: Mapping[int, int], sizes: Mapping[int, FileSize], engine: Engine
     ) -> tuple[dict[int, list[Run]], list[str]]:
-        """For each bucket its runs, one a range, and the paths staged."""
+        """The runs of each bucket, one per range, and the paths of what was staged."""
         tasks = []
         for at, count in counts.items():
             bounds = boundaries(sizes[at].sample, count)
@@ -71,7 +70,7 @@ class RangeSplitter:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The share of one task: consecutive rows of a bucket, from row `first`."""
+    """The rows of one task: consecutive rows of a bucket, of which row `first` is the first."""
 
     bucket: int
     bounds: pa.Table

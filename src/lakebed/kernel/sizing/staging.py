@@ -1,12 +1,12 @@
-"""Rows put aside by bucket until all of them are known: the first half of a write that makes no small files.
+"""Stage rows by bucket until all of them are known: the first half of a write that makes no small files.
 
-A task takes its rows in the order they come, holds a bounded number of bytes, and when these are full orders them by
-bucket and appends them to one file of its own: a *chunk* is the run of rows of one bucket, an Arrow record batch
-compressed with LZ4. What a task gives back says where the chunks lie and how many rows they hold, as whole arrays, so
-that very many of them stay cheap. Little data travels in that answer itself and needs no file.
+A task takes its rows in the order in which they come and buffers a bounded number of bytes. When the buffer is full, it
+sorts the rows by bucket and appends them to a file of its own. A *chunk* is a run of rows of one bucket: an Arrow
+record batch, compressed with LZ4. The task's answer says where the chunks are and how many rows they hold, as whole
+arrays, so that very many chunks stay cheap. Little data travels in the answer itself and needs no file.
 
-The input is read once. Nothing here knows of tables: a bucket is any hashable value, and what orders rows inside one is
-the caller's.
+The input is read once. This module knows nothing of tables: a bucket is any hashable value, and the caller decides the
+order of rows inside one.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import pyarrow as pa
 from lakebed.kernel.arrays import Int64s
 
 BUFFER_BYTES = 64 << 20
-"""How many bytes of Arrow data a task holds before it puts them aside."""
+"""How many bytes of Arrow data a task buffers before it stages them."""
 INLINE_BYTES = 256 << 10
-"""What a task gives back in its message instead of a file, at most."""
+"""At most so many bytes travel in a task's answer instead of a file."""
 CHUNK_BYTES = 4 << 20
-"""The greatest chunk, so that whoever reads one holds little."""
+"""The largest chunk, in bytes of Arrow data, so that a reader of chunks needs little memory."""
 
 
 class Place(Protocol):
-    """Where chunks go: a store, or Iceberg's files by absolute location."""
+    """Where chunks are kept: a store, or anything with these three methods."""
 
     def open_output(self, path: str, /) -> AbstractContextManager[pa.NativeFile]:
-        """A new file, removed when the block fails."""
+        """A new file, which is removed when the block fails."""
         ...
 
     def read(self, path: str, start: int = 0, length: int | None = None, /) -> bytes:
@@ -41,14 +41,16 @@ class Place(Protocol):
         ...
 
     def delete_many(self, paths: Sequence[str], /) -> None:
-        """Remove files; missing ones are no error."""
+        """Remove files. A missing file is not an error."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """The bucket of each row: `codes[i]` is the place of row i's bucket in `buckets`. `order` are row numbers with the
-    rows of each bucket together, None when the rows lie so already."""
+    """The bucket of each row: that of row i is `buckets[codes[i]]`.
+
+    `order` are the row numbers with the rows of each bucket next to each other, None when they already are.
+    """
 
     codes: Int64s
     buckets: tuple[Hashable, ...]
@@ -56,7 +58,7 @@ class Grouped:
 
 
 def grouped(codes: Int64s, buckets: Sequence[Hashable]) -> Grouped:
-    """Rows of a bucket in the order they came."""
+    """Group rows so that those of a bucket keep the order in which they came."""
     if len(buckets) <= 1 or bool(np.all(codes[1:] >= codes[:-1])):
         return Grouped(codes, tuple(buckets), None)
     return Grouped(codes, tuple(buckets), np.argsort(codes, kind="stable"))
@@ -64,9 +66,12 @@ def grouped(codes: Int64s, buckets: Sequence[Hashable]) -> Grouped:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Staged:
-    """What one task put aside. Chunk i holds `rows[i]` rows of bucket `buckets[codes[i]]`, `sizes[i]` bytes of Arrow
-    data, and lies in `lengths[i]` bytes from `offsets[i]`: of the file `path`, or of `inline` when there is none. One
-    of no length was left as it is: it is `kept[offsets[i]]`."""
+    """What one task staged.
+
+    Chunk i holds `rows[i]` rows of bucket `buckets[codes[i]]`, which are `sizes[i]` bytes of Arrow data. It is stored
+    in `lengths[i]` bytes from `offsets[i]`, of the file `path` or, when there is no file, of `inline`. A chunk of
+    length 0 was not compressed: it is `kept[offsets[i]]`.
+    """
 
     buckets: tuple[Hashable, ...]
     codes: Int64s
@@ -120,7 +125,7 @@ class Stager:
         self._file: pa.NativeFile | None = None
 
     def write(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Take rows of exactly the schema."""
+        """Take rows of exactly the stager's schema."""
         batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
         for batch in batches:
             most = _rows_of(batch, self._limits.buffer)
@@ -132,7 +137,7 @@ class Stager:
                     self._flush()
 
     def finish(self) -> Staged | None:
-        """Put the rest aside and say what lies where; None when there was no row."""
+        """Stage the remaining rows and return what is where, None when there were no rows."""
         self._flush()
         if self._file is not None:
             self._open.close()
@@ -144,7 +149,7 @@ class Stager:
         return Staged(tuple(self._codes), codes, rows, sizes, offsets, lengths, path, inline, tuple(self._kept))
 
     def abort(self) -> None:
-        """Remove what was put aside."""
+        """Remove everything that was staged."""
         self._held, self._inline, self._kept = [], [], []
         if self._file is not None:
             self._open.close()
@@ -155,21 +160,22 @@ class Stager:
             return
         rows = pa.Table.from_batches(self._held, self._schema)
         self._held, self._held_bytes = [], 0
-        found = self._group(rows)
-        codes = found.codes
-        if found.order is not None:
-            rows = rows.combine_chunks().take(pa.array(found.order))
-            codes = codes[found.order]
-        self._append(rows.combine_chunks(), codes, found.buckets)
+        groups = self._group(rows)
+        codes = groups.codes
+        if groups.order is not None:
+            rows = rows.combine_chunks().take(pa.array(groups.order))
+            codes = codes[groups.order]
+        self._append(rows.combine_chunks(), codes, groups.buckets)
 
     def _append(self, rows: pa.Table, codes: Int64s, buckets: Sequence[Hashable]) -> None:
-        """One chunk or more for each run of equal codes."""
+        """Add one or more chunks per run of equal codes."""
         starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
-        met = np.unique(codes[starts]).tolist()
-        known = {code: self._codes.setdefault(buckets[code], len(self._codes)) for code in met}
+        numbers = {
+            code: self._codes.setdefault(buckets[code], len(self._codes)) for code in np.unique(codes[starts]).tolist()
+        }
         ends = np.append(starts[1:], len(codes))
         runs = [
-            (known[int(codes[start])], rows.slice(start, end - start))
+            (numbers[int(codes[start])], rows.slice(start, end - start))
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
         if rows.nbytes <= self._memory_left:
@@ -186,7 +192,7 @@ class Stager:
         sink = pa.BufferOutputStream()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_stream(sink, self._schema, options=options) as stream:
-            stream.write_batch(_no_rows(self._schema))  # the stream's head comes with it, and not with a chunk
+            stream.write_batch(_no_rows(self._schema))  # so that the stream's head is not part of the first chunk
             for code, run in runs:
                 for batch in run.to_batches(max_chunksize=_rows_of(run, self._limits.chunk)):
                     before = sink.tell()
@@ -213,9 +219,9 @@ class Stager:
 class Run:
     """Consecutive rows of one bucket, in the order of the tasks: the input of one file. Picklable.
 
-    Chunk i lies in `lengths[i]` bytes from `offsets[i]` of `paths[sources[i]]`, or of `inline[sources[i]]` where that
-    path is empty; one of no length is `kept[offsets[i]]`. `skip` rows of the first chunk are left out, and no more than
-    `rows` rows come.
+    Chunk i is stored in `lengths[i]` bytes from `offsets[i]` of `paths[sources[i]]`, or of `inline[sources[i]]` where
+    that path is empty. A chunk of length 0 is `kept[offsets[i]]`. The run starts after `skip` rows of the first chunk
+    and has at most `rows` rows.
     """
 
     schema: pa.Schema
@@ -247,35 +253,36 @@ class Run:
 
 
 class StagedBuckets:
-    """What all tasks put aside, bucket by bucket, in the order of the tasks."""
+    """What all tasks staged, bucket by bucket, in the order of the tasks."""
 
     def __init__(self, staged: Sequence[Staged], schema: pa.Schema) -> None:
         self._staged, self._schema = staged, schema
         numbers: dict[Hashable, int] = {}
         codes = [
-            np.array([numbers.setdefault(b, len(numbers)) for b in one.buckets], np.int64)[one.codes] for one in staged
+            np.array([numbers.setdefault(b, len(numbers)) for b in task.buckets], np.int64)[task.codes]
+            for task in staged
         ]
         self.buckets: tuple[Hashable, ...] = tuple(numbers)
         """The buckets that have rows."""
         bucket = _joined(codes)
         order = np.argsort(bucket, kind="stable")
-        self._sources = _joined([np.full(len(one.codes), at, np.int64) for at, one in enumerate(staged)])[order]
-        self._offsets = _joined([one.offsets for one in staged])[order]
-        self._lengths = _joined([one.lengths for one in staged])[order]
-        self._rows = _joined([one.rows for one in staged])[order]
-        sizes = _joined([one.sizes for one in staged])[order]
+        self._sources = _joined([np.full(len(task.codes), at, np.int64) for at, task in enumerate(staged)])[order]
+        self._offsets = _joined([task.offsets for task in staged])[order]
+        self._lengths = _joined([task.lengths for task in staged])[order]
+        self._rows = _joined([task.rows for task in staged])[order]
+        sizes = _joined([task.sizes for task in staged])[order]
         self._starts = np.searchsorted(bucket[order], np.arange(len(numbers) + 1))
         below = np.concatenate(([0], np.cumsum(self._rows)))
         self.rows: Int64s = np.diff(below[self._starts])
-        """The rows of each bucket."""
+        """The number of rows in each bucket."""
         self.sizes: Int64s = np.diff(np.concatenate(([0], np.cumsum(sizes)))[self._starts])
-        """The bytes of Arrow data of each bucket."""
+        """The bytes of Arrow data in each bucket."""
         self._below = below
 
     @property
     def paths(self) -> list[str]:
-        """The files that the chunks lie in."""
-        return [one.path for one in self._staged if one.path]
+        """The files that hold the chunks."""
+        return [task.path for task in self._staged if task.path]
 
     def run(self, bucket: int, start: int, end: int) -> Run:
         """Rows [start, end) of a bucket."""
@@ -286,7 +293,7 @@ class StagedBuckets:
         return self._of_chunks(np.arange(first + low, first + high), start - int(below[low]), end - start)
 
     def sample(self, bucket: int, rows: int) -> Run:
-        """About so many rows of a bucket, from chunks that lie evenly in it."""
+        """About `rows` rows of a bucket, from chunks that are evenly spread over it."""
         first, last = int(self._starts[bucket]), int(self._starts[bucket + 1])
         chunks = last - first
         mean = max(1, int(self.rows[bucket]) // chunks)
@@ -295,27 +302,29 @@ class StagedBuckets:
         return self._of_chunks(np.minimum(picked, last - 1), 0, rows)
 
     def _of_chunks(self, chunks: Int64s, skip: int, rows: int) -> Run:
-        """A run carries only what it needs: the bytes of its own chunks, where these travel inline."""
+        """The run of certain chunks. Where chunks travel inline, it carries only the bytes of its own."""
         used, sources = np.unique(self._sources[chunks], return_inverse=True)
         offsets, lengths = self._offsets[chunks].copy(), self._lengths[chunks]
         inline: list[bytes] = []
         kept: list[pa.RecordBatch] = []
         for number, source in enumerate(used.tolist()):
-            one, mine = self._staged[source], np.flatnonzero(sources == number)
-            still, there = mine[lengths[mine] == 0], mine[lengths[mine] > 0]
-            kept += [one.kept[at] for at in offsets[still].tolist()]
-            offsets[still] = np.arange(len(kept) - len(still), len(kept))
-            inline.append(b"".join(one.inline[offsets[at] : offsets[at] + lengths[at]] for at in there if one.inline))
-            if one.inline:
-                offsets[there] = np.cumsum(lengths[there]) - lengths[there]
+            task, of_task = self._staged[source], np.flatnonzero(sources == number)
+            whole, packed = of_task[lengths[of_task] == 0], of_task[lengths[of_task] > 0]
+            kept += [task.kept[at] for at in offsets[whole].tolist()]
+            offsets[whole] = np.arange(len(kept) - len(whole), len(kept))
+            inline.append(
+                b"".join(task.inline[offsets[at] : offsets[at] + lengths[at]] for at in packed if task.inline)
+            )
+            if task.inline:
+                offsets[packed] = np.cumsum(lengths[packed]) - lengths[packed]
         paths = tuple(self._staged[source].path for source in used.tolist())
         return Run(self._schema, paths, tuple(inline), sources, offsets, lengths, skip, rows, tuple(kept))
 
 
 def _rows_of(rows: pa.RecordBatch | pa.Table, size: int) -> int:
-    """About how many of the rows have so many bytes, at least 1."""
-    found: int = -(-rows.num_rows * size // max(rows.nbytes, 1))
-    return max(1, found)
+    """About how many of the rows make up `size` bytes, at least 1."""
+    count: int = -(-rows.num_rows * size // max(rows.nbytes, 1))
+    return max(1, count)
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
