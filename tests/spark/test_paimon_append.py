@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lakebed
 import lakebed.spark
 from lakebed.formats.paimon.layout import STAGING_FOLDER
-from lakebed.formats.paimon.write.staging import greatest_size
+from lakebed.formats.paimon.write.file_maker import greatest_size
 from lakebed.kernel.sizing import finalize
 from lakebed.kernel.sizing.file_counts import in_bounds
 from tests.spark.tables import ORDERS, as_bag
