@@ -31,9 +31,11 @@ def held_files(history: History) -> set[str]:
         with suppress(NotInHistoryError):  # a snapshot or tag went while it was looked at
             return {name for branch in branches for name in _of_branch(History(history.store, branch))}
     raise RetryableError(
-        "cannot tell which files the table's snapshots hold", table=history.store.location,
-        why=f"snapshots expired while they were read, {_LOOKS} times", todo="Nothing was removed. Try again",
-    )  # fmt: skip
+        "cannot tell which files the table's snapshots hold",
+        table=history.store.location,
+        why=f"snapshots expired while they were read, {_LOOKS} times",
+        todo="Nothing was removed. Try again",
+    )
 
 
 def _of_branch(history: History) -> Iterator[str]:

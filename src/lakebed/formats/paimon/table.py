@@ -64,9 +64,13 @@ class PaimonTable(Table):
 
     @classmethod
     def create(
-        cls, store: Store, schema: pa.Schema, primary_key: Sequence[str] = (), partition_by: Sequence[str] = (),
+        cls,
+        store: Store,
+        schema: pa.Schema,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
         options: Mapping[str, str] = {},
-    ) -> PaimonTable:  # fmt: skip
+    ) -> PaimonTable:
         """Create an empty table. Paimon's own catalogs look for tables at WAREHOUSE/DB.db/TABLE.
 
         Raises SchemaError and OptionError for a definition that Paimon does not allow, TableExistsError where there is
@@ -133,9 +137,13 @@ class PaimonTable(Table):
         return plan_snapshot(request, snapshot)
 
     def sink(
-        self, mode: Mode = Mode.APPEND, commit_user: str | None = None, callbacks: Sequence[Any] = (),
-        options: Mapping[str, object] = {}, overwrite: Mapping[str, Any] = {},
-    ) -> PaimonSink:  # fmt: skip
+        self,
+        mode: Mode = Mode.APPEND,
+        commit_user: str | None = None,
+        callbacks: Sequence[Any] = (),
+        options: Mapping[str, object] = {},
+        overwrite: Mapping[str, Any] = {},
+    ) -> PaimonSink:
         """The table as the target of a write by many tasks. `overwrite` names the partitions that a static overwrite
         replaces, by plain values."""
         table = self._on_branch(options)
@@ -164,9 +172,12 @@ class PaimonTable(Table):
         return writer.commit(BATCH_IDENTIFIER, messages)
 
     def rewrite(
-        self, where: Where = None, dry_run: bool = False, engine: Engine | None = None,
+        self,
+        where: Where = None,
+        dry_run: bool = False,
+        engine: Engine | None = None,
         options: Mapping[str, object] = {},
-    ) -> RewriteResult:  # fmt: skip
+    ) -> RewriteResult:
         """Move the rows of postponed buckets (`bucket=-2`) into real buckets, in one COMPACT commit that makes them
         visible.
 

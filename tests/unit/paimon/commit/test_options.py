@@ -63,7 +63,7 @@ def test_an_overwrite_says_what_it_replaces(make: Make) -> None:
         writer.commit(messages=writer.prepare_commit())
     with pytest.raises(UsageError, match="before the first write"):
         writer.with_overwrite({})
-    with pytest.raises(UsageError, match="says nothing"):
+    with pytest.raises(UsageError, match="has no meaning"):
         table.writer().with_overwrite(None)  # type: ignore[arg-type]
     for spec in ({"id": 1}, {"nowhere": 1}):
         with pytest.raises(UsageError, match=r"overwrite\.partition"):

@@ -30,10 +30,10 @@ def commits_after(history: History, options: Options, after: int) -> Iterator[Co
         if snapshot_id > after:
             snapshot = history.find(snapshot_id)
             if snapshot is not None:
-                yield committed(history, options, snapshot)
+                yield committed_snapshot(history, options, snapshot)
 
 
-def committed(history: History, options: Options, snapshot: Snapshot) -> Committed:
+def committed_snapshot(history: History, options: Options, snapshot: Snapshot) -> Committed:
     """What a snapshot changed, as callbacks see it."""
     schema = history.schema(snapshot.schema_id)
     fields = schema.project(schema.partition_keys)

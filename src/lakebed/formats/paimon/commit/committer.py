@@ -153,9 +153,12 @@ class Committer:
     # ---- publishing ----
 
     def _publish(
-        self, identifier: int, messages: Sequence[PaimonMessage], replaced: ReplacedPartitions | None,
+        self,
+        identifier: int,
+        messages: Sequence[PaimonMessage],
+        replaced: ReplacedPartitions | None,
         check_appends: bool,
-    ) -> CommitResult:  # fmt: skip
+    ) -> CommitResult:
         snapshot: Snapshot | None = None
         notes: tuple[str, ...] = ()
         appends = [message for message in messages if message.appends]
@@ -165,10 +168,17 @@ class Committer:
             indexes = write_hash_indexes(self._history, appends, replaced is not None)
             snapshot = self._commit_snapshot(
                 NewSnapshot(
-                    user, identifier, kind_of_append(appends, replaced), append_changes(appends, indexes), replaced,
-                    self._assigned_on(appends, replaced), check_appends, rows_since, self._last_safe,
+                    user,
+                    identifier,
+                    kind_of_append(appends, replaced),
+                    append_changes(appends, indexes),
+                    replaced,
+                    self._assigned_on(appends, replaced),
+                    check_appends,
+                    rows_since,
+                    self._last_safe,
                 )
-            )  # fmt: skip
+            )
 
         def compact() -> Snapshot:
             changes = compact_changes(compacts)

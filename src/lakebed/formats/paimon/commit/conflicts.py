@@ -167,6 +167,8 @@ def _delta(history: History, snapshot: Snapshot) -> list[ManifestEntry]:
 
 def _conflict(why: str, table: str) -> CommitConflictError:
     return CommitConflictError(
-        "another writer's commit stands in the way", table=table, why=why,
+        "another writer's commit stands in the way",
+        table=table,
+        why=why,
         todo="Nothing of this commit is visible. Plan it again on the table as it is now",
-    )  # fmt: skip
+    )

@@ -57,8 +57,10 @@ class ManifestWriter:
     ) -> None:
         self._store, self._types, self._schema_id, self._settings = store, tuple(partition_types), schema_id, settings
         self._manifests, self._lists, self._indexes = (
-            NameFactory("manifest-"), NameFactory("manifest-list-"), NameFactory("index-manifest-"),
-        )  # fmt: skip
+            NameFactory("manifest-"),
+            NameFactory("manifest-list-"),
+            NameFactory("index-manifest-"),
+        )
         self.written: list[str] = []
         self._waiting: dict[str, bytes] = {}
 

@@ -54,9 +54,10 @@ def replaced_partitions(
     for message in messages:
         if message.new_files and not replaced.covers(message.partition):
             raise UsageError(
-                f"rows lie outside the partitions to overwrite, {dict(spec)}", table=table,
+                f"rows lie outside the partitions to overwrite, {dict(spec)}",
+                table=table,
                 todo="Filter the rows, or overwrite more",
-            )  # fmt: skip
+            )
     return replaced
 
 

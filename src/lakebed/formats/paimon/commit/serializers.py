@@ -99,9 +99,21 @@ def deserialize_message(version: int, data: bytes, folder: str = "") -> PaimonMe
     compact_indexes, compact_gone = (source.rows(lambda row: _index_value(row, partition, bucket)) for _ in range(2))
     source.end()
     return PaimonMessage(
-        partition, bucket, total, folder, new, deleted, changelog, indexes, gone, before, after, compact_changelog,
-        compact_indexes, compact_gone,
-    )  # fmt: skip
+        partition,
+        bucket,
+        total,
+        folder,
+        new,
+        deleted,
+        changelog,
+        indexes,
+        gone,
+        before,
+        after,
+        compact_changelog,
+        compact_indexes,
+        compact_gone,
+    )
 
 
 def serialize_append_task(task: AppendCompactTask) -> bytes:

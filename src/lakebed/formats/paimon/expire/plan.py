@@ -164,9 +164,12 @@ def consumers(history: History, excluding: Collection[str] = ()) -> dict[str, in
                 following[info.name.removeprefix("consumer-")] = int(next_snapshot)
             except (ValueError, KeyError, TypeError, StorageError) as error:
                 raise CorruptError(
-                    "a consumer file does not name the next snapshot", table=history.store.location, file=info.path,
-                    why=str(error), todo="Remove it when nobody reads as this consumer any more",
-                ) from error  # fmt: skip
+                    "a consumer file does not name the next snapshot",
+                    table=history.store.location,
+                    file=info.path,
+                    why=str(error),
+                    todo="Remove it when nobody reads as this consumer any more",
+                ) from error
             except FileNotFoundError:
                 continue
     return following

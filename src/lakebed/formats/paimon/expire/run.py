@@ -84,9 +84,12 @@ class SnapshotExpiry:
         snapshot = self.history.find(retention.end)
         if snapshot is None:
             raise DataCleanedError(
-                f"snapshot {retention.end} has expired", table=self.history.store.location, instant=str(retention.end),
-                why="another expiry is at work", todo="Nothing is lost. Expire again",
-            )  # fmt: skip
+                f"snapshot {retention.end} has expired",
+                table=self.history.store.location,
+                instant=str(retention.end),
+                why="another expiry is at work",
+                todo="Nothing is lost. Expire again",
+            )
         return snapshot
 
     def _plan(self, now: int) -> Retention | None:
@@ -148,7 +151,8 @@ def _refuse(history: History, options: Options) -> None:
     for key in (opt.CHANGELOG_MIN, opt.CHANGELOG_MAX, opt.CHANGELOG_TIME):
         if options.given(key):
             raise UnsupportedError(
-                f"lakebed does not expire snapshots of a table with {key.key}", table=history.store.location,
+                f"lakebed does not expire snapshots of a table with {key.key}",
+                table=history.store.location,
                 why="its changelog shall outlive its snapshots, and lakebed cannot keep the one without the others",
                 todo="Expire with Paimon's own engine, or remove the option",
-            )  # fmt: skip
+            )

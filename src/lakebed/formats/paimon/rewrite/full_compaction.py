@@ -54,9 +54,13 @@ class FullCompaction:
         compacted = self._written(reader, split)
         store.delete_many([f"{written.folder}/{file.file_name}" for file in written.new_files])
         return PaimonMessage(
-            *place, written.total_buckets, written.folder, compact_before=tuple(old), compact_after=compacted,
+            *place,
+            written.total_buckets,
+            written.folder,
+            compact_before=tuple(old),
+            compact_after=compacted,
             compact_deleted_index_files=tuple(vectors),
-        )  # fmt: skip
+        )
 
     def _written(self, reader: BucketReader, split: PaimonSplit) -> tuple[DataFileMeta, ...]:
         writer = PaimonTaskWriter(self.target, DirectAssigner(self.target.router))

@@ -124,7 +124,7 @@ class PostponeRewrite:
         files = [file for message in messages for file in message.compact_after]
         return RewriteResult(
             len(before), len(files), size, sum(file.file_size for file in files), len(self.partitions), notes=notes
-        )  # fmt: skip
+        )
 
     def compact(self, partition: PostponedPartition) -> tuple[PaimonMessage, ...]:
         """The work of one task: replay the files of a partition into its real buckets."""

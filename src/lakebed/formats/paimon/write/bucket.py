@@ -127,9 +127,15 @@ class BucketFiles:
             yield _taken(piece, self._piece_order(piece)[0])
 
     def writer(
-        self, folder: str, names: NameFactory, *, changelog: bool = False, sequence: int = 0,
-        repeats: Collection[str] | None = None, rolls: bool = True,
-    ) -> Writer:  # fmt: skip
+        self,
+        folder: str,
+        names: NameFactory,
+        *,
+        changelog: bool = False,
+        sequence: int = 0,
+        repeats: Collection[str] | None = None,
+        rolls: bool = True,
+    ) -> Writer:
         """A writer of the bucket's files. `sequence` is the sequence number of the first row, for tables without a key.
         `rolls` false: one file takes all rows."""
         options, file_format = self.options, self.options.format
@@ -158,9 +164,13 @@ class BucketFiles:
         return tuple(file_meta(file, self.schema, self.options.stats, numbered) for file in files)
 
     def _written(
-        self, folder: str, names: NameFactory, pieces: Iterable[pa.Table], changelog: bool = False,
+        self,
+        folder: str,
+        names: NameFactory,
+        pieces: Iterable[pa.Table],
+        changelog: bool = False,
         repeats: Collection[str] | None = None,
-    ) -> tuple[DataFileMeta, ...]:  # fmt: skip
+    ) -> tuple[DataFileMeta, ...]:
         writer = self.writer(folder, names, changelog=changelog, repeats=repeats)
         try:
             for piece in pieces:

@@ -45,14 +45,18 @@ def default_of(field: DataField, table: str) -> pa.Scalar:
         return pa.scalar(None)
     if field.type.is_nested:
         raise UnsupportedError(
-            f"column {field.name!r} has the default value {text!r}", table=table,
-            why=f"lakebed cannot read a value of {field.type} from a text", todo="Remove the default value",
-        )  # fmt: skip
+            f"column {field.name!r} has the default value {text!r}",
+            table=table,
+            why=f"lakebed cannot read a value of {field.type} from a text",
+            todo="Remove the default value",
+        )
     plain = text[1:-1] if len(text) > 1 and text.startswith("'") and text.endswith("'") else text
     try:
         return cast_column(pa.array([plain]), _STRING, field.type)[0]
     except (LakebedError, pa.ArrowException, ValueError) as error:
         raise SchemaError(
-            f"the default value {text!r} of column {field.name!r} is not of its type {field.type}", table=table,
-            why=error.why if isinstance(error, LakebedError) else str(error), todo="Change the column's default value",
-        ) from error  # fmt: skip
+            f"the default value {text!r} of column {field.name!r} is not of its type {field.type}",
+            table=table,
+            why=error.why if isinstance(error, LakebedError) else str(error),
+            todo="Change the column's default value",
+        ) from error

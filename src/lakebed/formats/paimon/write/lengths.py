@@ -24,8 +24,10 @@ def held_to_length(column: pa.Array, field: DataField, table: str) -> pa.Array:
     except pa.ArrowInvalid as error:
         raise SchemaError(
             f"column {field.name!r} cannot be padded to the length of its type {field.type}",
-            table=table, why=first_line(error), todo="Write fewer rows at a time",
-        ) from error  # fmt: skip
+            table=table,
+            why=first_line(error),
+            todo="Write fewer rows at a time",
+        ) from error
 
 
 def _limits(kind: DataType) -> bool:
@@ -78,6 +80,7 @@ def _check(wrong: pa.Array, kind: DataType, name: str, table: str) -> None:
         units = "characters" if kind.root in _TEXTS else "bytes"
         raise SchemaError(
             f"column {name!r} holds values of more {units} than its type {kind} takes",
-            table=table, why=f"the first is value {row}",
+            table=table,
+            why=f"the first is value {row}",
             todo=f"Cut them to {kind.length} {units}, or widen the column's type",
-        )  # fmt: skip
+        )

@@ -61,9 +61,14 @@ class PaimonSink:
 
     @classmethod
     def of(
-        cls, history: History, schema: TableSchema, options: Options, mode: Mode, commit_options: CommitOptions,
+        cls,
+        history: History,
+        schema: TableSchema,
+        options: Options,
+        mode: Mode,
+        commit_options: CommitOptions,
         overwrite: Mapping[str, Any] = {},
-    ) -> PaimonSink:  # fmt: skip
+    ) -> PaimonSink:
         """The sink of a write, by the options of the table and of the call.
 
         Raises UnsupportedError and OptionError for tables and options that lakebed does not write, SchemaError for a

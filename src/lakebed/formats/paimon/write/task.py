@@ -90,9 +90,10 @@ class TaskTarget:
         kinds = self.kinds.kinds(rows if self.kinds.field else data, schema.primary_keys or schema.names[:1], table)
         if kinds is not None and not schema.primary_keys:
             raise UsageError(
-                "a table without a primary key takes only +I rows", table=table,
+                "a table without a primary key takes only +I rows",
+                table=table,
                 todo="Filter on _row_kind, or create the table with a primary key",
-            )  # fmt: skip
+            )
         kept = self.kinds.kept(kinds)
         if kept is not None and kinds is not None:
             rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
@@ -167,9 +168,7 @@ class PaimonTaskWriter:
         for bucket in list(self._open):
             self._close(bucket)
         hashes = self._assigner.new_hashes()
-        messages = tuple(
-            self._with_index(message, hashes.get(bucket)) for bucket, message in self._written.items()
-        )  # fmt: skip
+        messages = tuple(self._with_index(message, hashes.get(bucket)) for bucket, message in self._written.items())
         self._written = {}
         return messages
 

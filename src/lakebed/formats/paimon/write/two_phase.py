@@ -1,4 +1,4 @@
-"""The two-phase write of a Paimon table: `lakebed.verbs.two_phase`, and what Paimon lets a commit be told besides.
+"""The two-phase write of a Paimon table: `lakebed.verbs.two_phase`, with the settings that Paimon has for commits.
 
 Counterpart of Paimon's InnerTableCommit.
 """
@@ -14,21 +14,22 @@ from lakebed.verbs.two_phase import TableWriter
 
 
 class PaimonTableWriter(TableWriter):
-    """A `TableWriter` whose commits can be told how to behave; each method gives the writer itself."""
+    """A `TableWriter` with settings for its commits. Each method returns the writer."""
 
     def __init__(self, sink: PaimonSink, threads: int | None = None) -> None:
         super().__init__(sink, threads)
         self._paimon = sink
 
     def with_overwrite(self, spec: Mapping[str, Any]) -> PaimonTableWriter:
-        """Replace what is there: the partitions that `spec` names, by plain values; with `{}` those that get rows where
-        the table is partitioned (unless `dynamic-partition-overwrite` is false), else the whole table.
+        """Make the write an overwrite of the partitions that `spec` names, by plain values.
 
-        UsageError once rows were written, and for None, which releases of Paimon take for different things.
+        With `{}` it replaces the partitions that get rows; the whole table where there are no partitions, or
+        `dynamic-partition-overwrite` is false. UsageError once rows were written, and for None, whose meaning differs
+        between releases of Paimon.
         """
         if spec is None:
             raise UsageError(
-                "with_overwrite(None) says nothing: releases of Paimon take it for no overwrite, or for a dynamic one",
+                "with_overwrite(None) has no meaning: Paimon releases take it for no overwrite or for a dynamic one",
                 todo="Leave the call out to append; give {} to overwrite the partitions that get rows",
             )
         if self._writer is not None:
@@ -37,20 +38,21 @@ class PaimonTableWriter(TableWriter):
         return self
 
     def ignore_empty_commit(self, ignore: bool) -> PaimonTableWriter:
-        """Make no snapshot of a commit without files. Unless said: batch commits make none, commits with an identifier
-        do."""
+        """Whether a commit without files makes no snapshot. By default a batch commit makes none, and a commit with an
+        identifier makes one."""
         return self._with(ignore_empty=ignore)
 
     def expire_for_empty_commit(self, expire: bool) -> PaimonTableWriter:
-        """Expire old snapshots after a commit without files too, which is the default."""
+        """Whether to expire old snapshots after a commit without files too; the default is true."""
         return self._with(expire_for_empty=expire)
 
     def append_commit_check_conflict(self, check: bool) -> PaimonTableWriter:
-        """Look for conflicts before appends too, as before overwrites and compactions; the default is not to."""
+        """Whether to look for conflicts before appends too, as before overwrites and compactions; the default is
+        false."""
         return self._with(check_appends=check)
 
     def row_id_check_conflict(self, snapshot_id: int | None) -> PaimonTableWriter:
-        """Refuse a commit when a snapshot after this one changed rows with the same ids; None, the default, is not to
+        """Refuse a commit when a snapshot after this one changed rows with the same ids. None, the default: do not
         look."""
         return self._with(rows_since=snapshot_id)
 

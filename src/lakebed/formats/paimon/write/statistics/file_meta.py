@@ -55,11 +55,15 @@ class Describer:
 
     def __call__(self, rows: pa.Table) -> Part:
         """Describe some rows, which must come in the order in which they are written."""
-        facts = {
-            field.name: self._facts(_column(rows, field.name), field.name)
-            for field in self._schema.fields
-            if not field.type.is_nested
-        } if self._mode.counts else {}  # fmt: skip
+        facts = (
+            {
+                field.name: self._facts(_column(rows, field.name), field.name)
+                for field in self._schema.fields
+                if not field.type.is_nested
+            }
+            if self._mode.counts
+            else {}
+        )
         if not self._keys:
             start, self._next = self._next, self._next + len(rows)
             return Part(facts, (), (), (start, self._next - 1), 0)
