@@ -281,6 +281,28 @@ def test_a_plan_travels_and_routes(make: Make) -> None:
     assert len(contents(table)) == 300
 
 
+def test_a_sink_travels_without_a_look_at_the_table(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tasks need is in the plan, so that pickling reads nothing; a copy commits what a plan's tasks wrote."""
+    table = make()
+    made = table.sink(Mode.UPSERT, "user")
+    plan = made.plan()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(table.store), "read", lambda *_: pytest.fail("the table was read"))
+        patch.setattr(type(table.store), "list", lambda *_: pytest.fail("the table was listed"))
+        copy = pickle.loads(pickle.dumps(made))
+    writer = plan.task_writer()
+    writer.write(rows(("a", 1, "v", 1)))
+    assert copy.commit(1, writer.finish()).snapshot_id == 1
+    assert contents(table) == [("a", 1, "v", 1)]
+
+
+def test_a_plan_is_not_changed_by_another(make: Make) -> None:
+    sink = make(bucket="-1").sink()
+    unrouted, routed = sink.plan(), sink.plan(4)
+    assert (unrouted.is_routed, routed.is_routed) == (False, True)
+    assert unrouted.write_id == routed.write_id == sink.write_id
+
+
 def test_input_changelog_has_every_row_as_it_came(make: Make) -> None:
     table = make(bucket="1", changelog__producer="input", partition_by=(), primary_key=("id",))
     table.write(

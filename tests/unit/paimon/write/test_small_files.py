@@ -15,7 +15,7 @@ from lakebed.errors import UnsupportedError
 from lakebed.formats.paimon.codec.manifest import HASH_INDEX
 from lakebed.formats.paimon.manifests import index_files, key_hashes
 from lakebed.formats.paimon.snapshot import History
-from lakebed.formats.paimon.write import small_files as gather_module
+from lakebed.formats.paimon.write import small_files
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.kernel.engine import Engine
 from lakebed.model.commit import CommitMessage, CommitResult
@@ -77,7 +77,7 @@ def test_folding_engines_fold_the_rows_of_all_tasks(make: Make) -> None:
     assert len(files(table)) == 1
 
 
-def test_changelog_files_are_gathered_unmerged(make: Make) -> None:
+def test_changelog_files_become_one_with_every_row(make: Make) -> None:
     table = make(changelog__producer="input", bucket="1")
     unrouted(table, [rows(("a", 1, f"v{i}", i), ("a", 9 - i, "w", i)) for i in range(3)])
     assert len(files(table)) == 1
@@ -100,7 +100,7 @@ def test_what_is_too_much_for_one_process_stays_and_says_so(make: Make) -> None:
 
 @pytest.mark.parametrize("here", [0, 1 << 30], ids=["there", "here"])
 def test_another_engine_has_no_bound(make: Make, monkeypatch: pytest.MonkeyPatch, here: int) -> None:
-    monkeypatch.setattr(gather_module, "HERE_BYTES", here)
+    monkeypatch.setattr(small_files, "HERE_BYTES", here)
     table = make(lakebed_gather_max__bytes="1 b")
     parts = [rows(*(("a", i, f"t{task}", i) for i in range(50))) for task in range(2)]
     assert unrouted(table, parts, OtherEngine()).notes == ()
@@ -118,7 +118,7 @@ def test_tables_without_a_key_keep_the_order_of_tasks(make: Make, bucket: str) -
     assert (files(table)[0].min_sequence_number, files(table)[0].max_sequence_number) == (0, 49)
 
 
-def test_big_appends_are_gathered_by_many_tasks(make: Make) -> None:
+def test_big_appends_are_merged_by_many_tasks(make: Make) -> None:
     table = make(primary_key=(), partition_by=(), bucket="1", bucket__key="id", target__file__size="20 kb")
     parts = [rows(*(("a", task * 3000 + i, f"{i * 7919 % 3000}", i) for i in range(3000))) for task in range(20)]
     unrouted(table, parts)
