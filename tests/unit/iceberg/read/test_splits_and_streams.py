@@ -183,7 +183,7 @@ def test_an_expired_position_says_so(lake: Lake) -> None:
     operations.commit(operations.load(), [], [{"action": "remove-snapshots", "snapshot-ids": [third]}])
     with pytest.raises(DataCleanedError, match="expired"):
         drained(stream, start)
-    with pytest.raises(UsageError, match="no position"):
+    with pytest.raises(UsageError, match="not a position"):
         stream.latest("nonsense", Limits())
     with pytest.raises(NotInHistoryError):
         lake.table.changes(after=third)

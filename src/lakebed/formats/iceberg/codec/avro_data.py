@@ -1,7 +1,7 @@
-"""The Avro schema of Iceberg data files, and columns in the form in which its records hold them.
+"""The Avro schema of Iceberg data files, and columns in the form in which Avro records store them.
 
-Rule: the specification's appendix "Avro": ids are attributes of fields, elements, keys and values; decimals, UUIDs and
-fixed bytes are `fixed`; a map whose keys are no text is an array of records with the logical type `map`.
+Rule: the specification's appendix "Avro". Ids are attributes of fields, elements, keys and values. Decimals, UUIDs and
+fixed bytes are `fixed`. A map whose keys are not text is an array of records with the logical type `map`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from lakebed.formats.iceberg.codec.schema import FIELD_ID
 
 
 def avro_data_schema(schema: pa.Schema) -> dict[str, Any]:
-    """The Avro schema of files with those columns, which carry their field ids."""
+    """The Avro schema of files with these columns, which carry their field ids. UnsupportedError for other types."""
     return _record("table", list(schema))
 
 
 def plain_avro_field(field: pa.Field) -> pa.Field:
-    """The field as `plain_avro` gives its column."""
+    """The field of the column that `plain_avro` returns."""
     return pa.field(field.name, _plain_type(field.type), field.nullable)
 
 
 def plain_avro(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """A column with decimals and UUIDs as the fixed bytes that Avro stores."""
+    """A column with decimals and UUIDs as the fixed bytes that Avro stores.
+
+    UnsupportedError for a decimal or UUID inside a struct, list or map.
+    """
     kind = field.type
     if pa.types.is_decimal(kind):
         return pa.chunked_array([_decimal_bytes(chunk, kind) for chunk in column.chunks], _plain_type(kind))
@@ -42,22 +45,22 @@ def plain_avro(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _decimal_bytes(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Big-endian two's complement of the least width that the precision needs."""
+    """Decimals as big-endian two's complement, in the smallest width that the precision needs."""
     width = decimal_width(kind.precision)
     raw = np.frombuffer(column.buffers()[1], np.uint8)[16 * column.offset : 16 * (column.offset + len(column))]
     data = np.ascontiguousarray(raw.reshape(-1, 16)[:, :width][:, ::-1])
     mask = column.is_null().to_numpy(zero_copy_only=False)
-    found = pa.Array.from_buffers(pa.binary(width), len(column), [None, pa.py_buffer(data)])
-    return found if not mask.any() else pa.array(found).filter(pa.array(~mask)).take(_places(mask))
+    values = pa.Array.from_buffers(pa.binary(width), len(column), [None, pa.py_buffer(data)])
+    return values if not mask.any() else pa.array(values).filter(pa.array(~mask)).take(_places(mask))
 
 
 def _places(mask: Any) -> pa.Array:
-    """Where each value that is there lies among those, null for those that are not."""
+    """The place of each value among those that are not null; null for a null."""
     return pa.array(np.cumsum(~mask) - 1, mask=mask)
 
 
 def decimal_width(precision: int) -> int:
-    """Bytes of an unscaled decimal."""
+    """How many bytes the unscaled value of a decimal with this precision takes."""
     return int((10**precision - 1).bit_length() // 8 + 1)
 
 
@@ -80,7 +83,7 @@ def _record(name: str, fields: list[pa.Field]) -> dict[str, Any]:
 def avro_name(name: str) -> str:
     """A column's name as Avro allows it: letters, digits and `_`, no digit first (AvroSchemaUtil.sanitize).
 
-    Java looks at UTF-16 units: what is no letter or digit becomes `_xHEX`, a digit that comes first gets a `_`.
+    Java looks at UTF-16 units. A unit that is not a letter or digit becomes `_xHEX`; a leading digit gets a `_`.
     """
     raw = name.encode("utf-16-be", "surrogatepass")
     units = [chr(int.from_bytes(raw[at : at + 2], "big")) for at in range(0, len(raw), 2)]
@@ -99,12 +102,12 @@ def _unit(unit: str, is_first: bool) -> str:
 def _field(field: pa.Field) -> dict[str, Any]:
     id = _id(field)
     name = avro_name(field.name)
-    found: dict[str, Any] = {"name": name, "type": _optional(field, id)}
+    avro: dict[str, Any] = {"name": name, "type": _optional(field, id)}
     if name != field.name:
-        found["iceberg-field-name"] = field.name
+        avro["iceberg-field-name"] = field.name
     if field.nullable:
-        found["default"] = None
-    return {**found, "field-id": id}
+        avro["default"] = None
+    return {**avro, "field-id": id}
 
 
 def _id(field: pa.Field) -> int:
@@ -120,8 +123,8 @@ def _type(kind: pa.DataType, id: int) -> Any:
     if kind in _PLAIN:
         return _PLAIN[kind]
     if pa.types.is_timestamp(kind):
-        word = f"timestamp-{'nanos' if kind.unit == 'ns' else 'micros'}"
-        return {"type": "long", "logicalType": word, "adjust-to-utc": kind.tz is not None}
+        logical_type = f"timestamp-{'nanos' if kind.unit == 'ns' else 'micros'}"
+        return {"type": "long", "logicalType": logical_type, "adjust-to-utc": kind.tz is not None}
     if pa.types.is_decimal(kind):
         name = f"decimal_{kind.precision}_{kind.scale}_{id}"
         fixed = {"type": "fixed", "name": name, "size": decimal_width(kind.precision)}

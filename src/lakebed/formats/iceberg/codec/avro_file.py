@@ -1,9 +1,9 @@
 """Manifests and manifest lists as Avro container files, decoded to Arrow columns by field id.
 
-Rule: the Avro specification and Iceberg's appendix on it: fields are told by their ids, maps are arrays of key-value
-records. Blocks are moved whole, so that many small files of one schema are decoded at once, as one. A record that is a
-field of a record (an entry's data file, a file's partition) has no bytes of its own, so its fields are read as those of
-the outer one: DataFusion passes over outer fields that nobody asks for, but builds all of the inner ones.
+Rule: the Avro specification and Iceberg's appendix on it. Fields are identified by id, and maps are arrays of key-value
+records. Blocks are moved whole, so many small files of one schema are decoded together. A record inside a record (an
+entry's data file, a file's partition) has no bytes of its own, so its fields are read as fields of the outer record:
+DataFusion skips outer fields that are not requested, but builds all inner ones.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ _BATCH_ROWS = 65536
 
 
 def open_container(data: bytes, file: str = "") -> Container:
-    """Header and blocks of a file. CorruptError when it is none, or is cut short."""
+    """The header and blocks of a file. CorruptError when it is not an Avro file, or is cut short."""
     with decoding("an Avro file cannot be read", file=file):
         container = take_apart(data)
         check_schema(container.schema)
         return container
 
 
-def decode_columns(
-    containers: Sequence[Container], wanted: Collection[int], file: str, scratch: Scratch
-) -> dict[int, pa.ChunkedArray]:
-    """Columns of files of one schema and codec by field id, one file after the other, in DataFusion's own types.
+def decode_columns(containers: Sequence[Container], wanted: Collection[int], file: str) -> dict[int, pa.ChunkedArray]:
+    """The columns of files of one schema and codec by field id, one file after the other, in DataFusion's own types.
 
-    Fields of records count as those of the whole; ids that the files lack are left out. CorruptError names `file`.
+    Fields of inner records count as fields of the outer one. Ids that the files lack are left out. CorruptError names
+    `file`.
     """
     with decoding("a manifest cannot be read", file=file):
         fields = dict(_outer_fields(containers[0].schema))
@@ -44,15 +43,17 @@ def decode_columns(
         places = [place for place, id in enumerate(fields) if id in wanted]
         if not chosen:
             return {}
-        batches = [*decode_blocks(containers, [*fields.values()], places, _BATCH_ROWS, scratch)]
+        batches = [*decode_blocks(containers, [*fields.values()], places, _BATCH_ROWS, Scratch())]
         return {id: pa.chunked_array([batch.column(n) for batch in batches]) for n, id in enumerate(chosen)}
 
 
 def cast_columns(
     columns: Mapping[int, pa.ChunkedArray], kinds: Mapping[str, tuple[int, pa.DataType]], rows: int
 ) -> dict[str, pa.ChunkedArray]:
-    """Decoded columns by name, each in its type; a column that no file has is null. `kinds` has the field id and the
-    type of each name."""
+    """Decoded columns by name, each in its type. A column that no file has is null.
+
+    `kinds` has the field id and the type of each name.
+    """
     return {
         name: _cast(columns[id], kind) if id in columns else pa.chunked_array([pa.nulls(rows, kind)])
         for name, (id, kind) in kinds.items()
@@ -60,7 +61,7 @@ def cast_columns(
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """An array of key-value records becomes a map, whose layout is the same."""
+    """A column in another type. An array of key-value records becomes a map, which has the same layout."""
     if column.type == kind:
         return column
     if not pa.types.is_map(kind):
@@ -70,15 +71,15 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _outer_fields(record: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
-    """The fields of a record by id, each record among them replaced by its own fields, with names made of ids inside.
+    """The fields of a record by id. An inner record is replaced by its fields, whose names are made of ids.
 
-    CorruptError for a record that may be null, which the specification has nowhere: its fields would be lost.
+    CorruptError for an inner record that may be null: its fields would be lost. The specification has no such record.
     """
     for field in record["fields"]:
         kind = field["type"]
         if isinstance(kind, dict) and kind["type"] == "record":
             yield from _outer_fields(kind)
-        elif isinstance(kind, list) and any(isinstance(one, dict) and one["type"] == "record" for one in kind):
+        elif isinstance(kind, list) and any(isinstance(branch, dict) and branch["type"] == "record" for branch in kind):
             raise CorruptError("a manifest cannot be read", why=f"its {field['name']!r} may be null")
         else:
             id = int(field["field-id"])
@@ -86,7 +87,7 @@ def _outer_fields(record: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
 
 
 def _plain(schema: Any, name: str) -> Any:
-    """The same layout with names made of field ids, and no logical type but decimals."""
+    """A schema with the same layout, with names made of field ids and without logical types other than decimals."""
     if isinstance(schema, list):
         return [_plain(kind, name) for kind in schema]
     if not isinstance(schema, dict):

@@ -1,7 +1,7 @@
-"""Tables whose files are encrypted, which lakebed neither reads nor writes: it has no client for keys.
+"""Encrypted tables, which lakebed neither reads nor writes: it has no client for key management.
 
 Rule: the specification's "Encryption Keys" and the table property `encryption.key-id`. A table that names a key is
-refused whole, for what was written to it in clear would lie there in clear.
+refused as a whole, since rows that lakebed wrote would not be encrypted.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ def encrypted(why: str, table: str = "", file: str = "") -> UnsupportedError:
     """The error for an encrypted table or file."""
     return UnsupportedError(
         "the table is encrypted" if not file else "a file of the table is encrypted", table=table, file=file, why=why,
-        todo="Read and write it with an engine that reaches its key management, such as Iceberg's own",
+        todo="Read and write it with an engine that supports its key management, such as Iceberg's own",
     )  # fmt: skip

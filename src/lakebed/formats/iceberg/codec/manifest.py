@@ -1,9 +1,9 @@
-"""The entries of manifests as whole Arrow columns: what their Avro files say, and what they leave to their list.
+"""The entries of manifests as whole Arrow columns: what their Avro files hold, and what they inherit.
 
-Rule: the specification's "Manifests". Fields are found by id, never by name. What an entry leaves out it inherits from
-its manifest's place in the manifest list: snapshot id, sequence numbers, and first row ids (InheritableMetadataFactory
-and ManifestReader of the reference engine). Only the columns that are asked for are decoded: figures of columns are
-nine tenths of a manifest.
+Rule: the specification's "Manifests". Fields are found by id, never by name. An entry inherits what it leaves out from
+its manifest's place in the manifest list: snapshot id, sequence numbers and first row ids (InheritableMetadataFactory
+and ManifestReader of the reference engine). Only requested columns are decoded: column metrics are nine tenths of a
+manifest.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.partition_type import partition_structs
 from lakebed.kernel.avro.container import Container
 from lakebed.kernel.decoding import Stated, decoding
-from lakebed.kernel.scratch import Scratch
 
 EXISTING, ADDED, DELETED = 0, 1, 2
-"""Status of an entry."""
+"""The status of an entry."""
 
 _STATS: dict[str, tuple[int, pa.DataType]] = {
     "column_sizes": (108, pa.map_(pa.int32(), pa.int64())),
@@ -38,7 +37,7 @@ _STATS: dict[str, tuple[int, pa.DataType]] = {
     "upper_bounds": (128, pa.map_(pa.int32(), pa.binary())),
 }
 STATS = tuple(_STATS)
-"""Columns of per-column figures; they are the bulk of a manifest."""
+"""The columns with metrics of data columns; they are the bulk of a manifest."""
 _ENTRY: dict[str, tuple[int, pa.DataType]] = {
     "status": (0, pa.int8()),
     "snapshot_id": (1, pa.int64()),
@@ -66,40 +65,40 @@ _MORE: dict[str, tuple[int, pa.DataType]] = {
 _FIELDS = _ENTRY | _FIRST | _MORE
 _ORDER = (*_ENTRY, *_FIRST, "spec_id", "partition", *_MORE)
 _MAY_LACK = frozenset({"content"})
-"""Columns that manifests of format version 1 lack."""
+"""Columns that manifests of format version 1 do not have."""
 COLUMNS = tuple(name for name in _ORDER if name not in _STATS)
-"""Columns of entries without the per-column figures."""
+"""The columns of entries without the metrics of data columns."""
 
 
 def entry_schema(columns: Collection[str], partition: pa.StructType) -> pa.Schema:
-    """The Arrow schema of entries with those columns, in their fixed order."""
+    """The Arrow schema of entries with these columns, in their fixed order."""
     types = {name: kind for name, (_, kind) in _FIELDS.items()} | {"spec_id": pa.int32(), "partition": partition}
     return pa.schema([pa.field(name, types[name]) for name in _ORDER if name in columns])
 
 
 def decode_entries(
     manifests: Sequence[ManifestFile], contents: Sequence[bytes], spec: PartitionSpec, partition: pa.StructType,
-    columns: Collection[str] = COLUMNS, live_only: bool = True, scratch: Scratch | None = None,
+    columns: Collection[str] = COLUMNS, live_only: bool = True,
 ) -> pa.Table:  # fmt: skip
-    """The entries of some manifests of one spec, in order, as columns; `contents` are the manifests' bytes.
+    """The entries of manifests of one spec, in order, as columns. `contents` are the manifests' bytes.
 
-    `columns` are names of `COLUMNS` and `STATS`. CorruptError names the manifest that cannot be read, or that has other
-    entries than its list says.
+    `columns` are names of `COLUMNS` and `STATS`. CorruptError names the manifest that cannot be read, or that has
+    another number of entries than its list says.
     """
     schema = entry_schema(columns, partition)
     tables = []
-    for some, containers in _of_one_kind(manifests, contents):
-        with decoding("a manifest cannot be read", file=some[0].path):
-            raw = _decoded(containers, schema, spec, some[0].path, scratch or Scratch())
-            _check_values(raw, some[0].path)
-            tables.append(_inherited(raw, some, [container.rows for container in containers], spec, live_only, schema))
+    for run, containers in _runs_of_one_schema(manifests, contents):
+        with decoding("a manifest cannot be read", file=run[0].path):
+            raw = _decoded(containers, schema, spec, run[0].path)
+            _check_values(raw, run[0].path)
+            tables.append(_inherited(raw, run, [container.rows for container in containers], spec, live_only, schema))
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 def _opened(manifest: ManifestFile, data: bytes) -> Container:
-    """A manifest's bytes, held against how many entries its list says it has.
+    """A manifest, with its number of entries checked against its list.
 
-    Not against its length: Iceberg's action that copies tables left that as it was in the original.
+    Its length is not checked: Iceberg's action that copies tables keeps the length of the original in the list.
     """
     counts = (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count)
     entries = sum(count for count in counts if count is not None) if None not in counts else -1
@@ -109,7 +108,7 @@ def _opened(manifest: ManifestFile, data: bytes) -> Container:
 
 
 def _check_values(raw: Mapping[str, pa.ChunkedArray], file: str) -> None:
-    """CorruptError for entries without what each must have, or with a number that means nothing."""
+    """CorruptError when an entry lacks a value or has an unknown code, UnsupportedError when files are encrypted."""
     keys = raw["key_metadata"]
     if keys.null_count < len(keys) and pc.any(pc.greater(pc.binary_length(keys), 0)).as_py():
         raise encrypted("a manifest holds keys of its files", file=file)
@@ -123,30 +122,30 @@ def _check_values(raw: Mapping[str, pa.ChunkedArray], file: str) -> None:
             raise CorruptError("a manifest cannot be read", file=file, why=f"an entry has an unknown {name}")
 
 
-def _of_one_kind(
+def _runs_of_one_schema(
     manifests: Sequence[ManifestFile], contents: Sequence[bytes]
 ) -> Iterator[tuple[list[ManifestFile], list[Container]]]:
     """Runs of manifests of one schema and codec, without those that have no entries."""
     opened = [(m, _opened(m, data)) for data, m in zip(contents, manifests, strict=True)]
     filled = [(manifest, container) for manifest, container in opened if container.rows]
-    for _, run in groupby(filled, lambda one: (one[1].metadata["avro.schema"], one[1].codec)):
-        some, containers = zip(*run, strict=True)
-        yield [*some], [*containers]
+    for _, run in groupby(filled, lambda pair: (pair[1].metadata["avro.schema"], pair[1].codec)):
+        run_manifests, containers = zip(*run, strict=True)
+        yield [*run_manifests], [*containers]
 
 
 def _decoded(
-    containers: Sequence[Container], schema: pa.Schema, spec: PartitionSpec, file: str, scratch: Scratch
+    containers: Sequence[Container], schema: pa.Schema, spec: PartitionSpec, file: str
 ) -> dict[str, pa.ChunkedArray]:
-    """The columns of `schema` and those that inheriting them needs, as the files have them; what these lack is null."""
+    """The columns of `schema` and those that inheritance needs, as the files have them; null where they lack one."""
     names = {"status", "key_metadata", *schema.names} | ({"record_count"} if "first_row_id" in schema.names else set())
     ids = {_FIELDS[name][0] for name in names if name in _FIELDS}
     if "partition" in names:
         ids |= {field.field_id for field in spec.fields}
     rows = sum(container.rows for container in containers)
-    found = decode_columns(containers, ids, file, scratch)
-    columns = cast_columns(found, {name: _FIELDS[name] for name in names & _FIELDS.keys()}, rows)
+    decoded = decode_columns(containers, ids, file)
+    columns = cast_columns(decoded, {name: _FIELDS[name] for name in names & _FIELDS.keys()}, rows)
     if "partition" in names:
-        columns["partition"] = partition_structs(found, spec, schema.field("partition").type, rows)
+        columns["partition"] = partition_structs(decoded, spec, schema.field("partition").type, rows)
     return columns
 
 
@@ -154,7 +153,7 @@ def _inherited(
     raw: dict[str, pa.ChunkedArray], manifests: Sequence[ManifestFile], counts: Sequence[int], spec: PartitionSpec,
     live_only: bool, schema: pa.Schema,
 ) -> pa.Table:  # fmt: skip
-    """The entries with what they leave out, and only the columns of `schema`; `counts` are entries a manifest."""
+    """The entries with inherited values and only the columns of `schema`. `counts` has the entries per manifest."""
     status, sizes = raw["status"].to_numpy(), np.array(counts)
 
     def of_manifest(values: Sequence[int], kind: pa.DataType) -> pa.Array:
@@ -184,7 +183,7 @@ def _inherited(
 def _row_ids(
     raw: dict[str, pa.ChunkedArray], manifests: Sequence[ManifestFile], sizes: Any, status: Any
 ) -> pa.ChunkedArray:
-    """Row ids: files without one take them in order from their manifest's first; a manifest without gives none."""
+    """First row ids. Files without one are numbered on from their manifest's first row id, if that has one."""
     if all(m.first_row_id is None for m in manifests):
         return raw["first_row_id"]
     first = np.repeat([-1 if m.first_row_id is None else m.first_row_id for m in manifests], sizes)

@@ -1,7 +1,7 @@
 """The fields of manifests and manifest lists in each format version, and the Avro types of partition values.
 
-Rule: the specification's "Manifests" and "Manifest Lists"; names and the order of fields are those that the reference
-engine writes (V1Metadata to V3Metadata, AvroSchemaUtil).
+Rule: the specification's "Manifests" and "Manifest Lists". The names and the order of fields are those that the
+reference engine writes (V1Metadata to V3Metadata, AvroSchemaUtil).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyiceberg.partitioning import PartitionSpec
 
 @dataclass(frozen=True, slots=True)
 class ManifestField:
-    """A field of an Avro schema."""
+    """A field of a manifest's Avro schema. With `in_file` it lies in the entry's data file, else in the entry."""
 
     name: str
     number: int
@@ -28,14 +28,14 @@ class ManifestField:
     in_file: bool = True
 
     def avro(self) -> dict[str, Any]:
-        """Its Avro schema."""
+        """The field's Avro schema."""
         kind: dict[str, Any] = {"name": _LIST_NAMES.get(self.name, self.name)}
         if self.nullable:
             return {**kind, "type": ["null", self.avro_type], "default": None, "field-id": self.number}
         return {**kind, "type": self.avro_type, "field-id": self.number}
 
     def arrow(self, partition: pa.StructType) -> pa.Field:
-        """Its Arrow field, which says what may be null."""
+        """The field's Arrow field, which says whether it may be null."""
         return pa.field(self.name, partition if self.name == "partition" else self.kind, self.nullable)
 
 
@@ -71,7 +71,7 @@ _STAT_FIELDS = (
 
 
 def entry_fields(version: int) -> list[ManifestField]:
-    """The fields of an entry and of its file, in the order of that version."""
+    """The fields of an entry and of its file, in the order of a format version."""
     fields = [
         ManifestField("status", 0, pa.int32(), "int", False, False),
         ManifestField("snapshot_id", 1, pa.int64(), "long", True, False),
@@ -150,7 +150,7 @@ _LIST_NAMES = {"path": "manifest_path", "length": "manifest_length", "spec_id": 
 
 
 def list_fields(version: int) -> list[ManifestField]:
-    """The fields of a manifest list, in the order of that version."""
+    """The fields of a manifest list, in the order of a format version."""
     counts = [
         ManifestField(f"{name}_files_count", number, pa.int32(), "int", version == 1)
         for name, number in (("added", 504), ("existing", 505), ("deleted", 506))
@@ -182,13 +182,13 @@ def list_fields(version: int) -> list[ManifestField]:
 
 
 def _avro_name(name: str) -> dict[str, str]:
-    """An Avro name for a field, and its own beside it where the two differ (AvroSchemaUtil.makeCompatibleName)."""
+    """A field's Avro name, and its own name if that differs (AvroSchemaUtil.makeCompatibleName)."""
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         return {"name": name}
     first, rest = name[:1], name[1:]
-    made = first if re.fullmatch(r"[A-Za-z_]", first) else _escaped(first)
-    made += "".join(c if re.fullmatch(r"[A-Za-z0-9_]", c) else _escaped(c) for c in rest)
-    return {"name": made, "iceberg-field-name": name}
+    avro_name = first if re.fullmatch(r"[A-Za-z_]", first) else _escaped(first)
+    avro_name += "".join(c if re.fullmatch(r"[A-Za-z0-9_]", c) else _escaped(c) for c in rest)
+    return {"name": avro_name, "iceberg-field-name": name}
 
 
 def _escaped(character: str) -> str:
@@ -196,13 +196,13 @@ def _escaped(character: str) -> str:
 
 
 def _avro_type(kind: Any, seen: set[str]) -> Any:
-    """The Avro type of a partition value; a `fixed` is defined where it is met first, then named."""
-    made = _avro_of(kind)
-    if isinstance(made, dict) and made["type"] == "fixed":
-        if made["name"] in seen:
-            return made["name"]
-        seen.add(made["name"])
-    return made
+    """The Avro type of a partition value. A `fixed` type is defined where it first occurs, later only named."""
+    avro = _avro_of(kind)
+    if isinstance(avro, dict) and avro["type"] == "fixed":
+        if avro["name"] in seen:
+            return avro["name"]
+        seen.add(avro["name"])
+    return avro
 
 
 def _avro_of(kind: Any) -> Any:
@@ -231,13 +231,13 @@ _AVRO: Mapping[type[Any], Any] = {
 
 
 def _decimal_width(precision: int) -> int:
-    """Bytes of the greatest unscaled value of a precision."""
+    """How many bytes the greatest unscaled value of a precision takes."""
     greatest: int = 10**precision - 1
     return (greatest.bit_length() + 8) // 8
 
 
 def physical_type(kind: Any) -> pa.DataType:
-    """The Arrow type whose Avro encoding a partition value has."""
+    """The Arrow type with the Avro encoding of a partition value."""
     if isinstance(kind, T.DecimalType):
         return pa.binary(_decimal_width(kind.precision))
     if isinstance(kind, T.FixedType):

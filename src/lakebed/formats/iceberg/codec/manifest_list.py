@@ -1,4 +1,4 @@
-"""Manifest lists: which manifests a snapshot has, and what is known of each without opening it.
+"""Manifest lists: the manifests of a snapshot, and what is known about each without opening it.
 
 Rule: the specification's "Manifest Lists". Fields are found by id, never by name.
 """
@@ -13,12 +13,11 @@ from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.avro_file import decode_columns, open_container
 from lakebed.formats.iceberg.codec.encryption import encrypted
 from lakebed.kernel.decoding import decoding
-from lakebed.kernel.scratch import Scratch
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSummary:
-    """What the partition values of one field are in a whole manifest; bounds in the single-value form."""
+    """A summary of one partition field over a whole manifest. Bounds are in the specification's single-value form."""
 
     contains_null: bool
     contains_nan: bool | None
@@ -28,10 +27,10 @@ class FieldSummary:
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """One manifest, as its manifest list has it. `content` is 0 for data files, 1 for delete files.
+    """One manifest, as its manifest list describes it. `content` is 0 for data files, 1 for delete files.
 
-    Counts are None where an old list of version 1 leaves them out; so are sequence numbers 0. `first_row_id` is None
-    below version 3 and for manifests of delete files.
+    Lists of format version 1 may leave out counts, which are None then, and sequence numbers, which are 0 then.
+    `first_row_id` is None below version 3 and for manifests of delete files.
     """
 
     path: str
@@ -53,18 +52,18 @@ class ManifestFile:
 
     @property
     def has_live(self) -> bool:
-        """Whether it may hold live entries."""
+        """Whether the manifest may have live entries."""
         return self.added_files_count != 0 or self.existing_files_count != 0
 
 
-def decode_manifest_list(data: bytes, file: str = "", scratch: Scratch | None = None) -> list[ManifestFile]:
-    """The manifests of a snapshot, in order. CorruptError when the bytes are no manifest list."""
+def decode_manifest_list(data: bytes, file: str = "") -> list[ManifestFile]:
+    """The manifests of a snapshot, in order. CorruptError when the bytes are not a manifest list."""
     container = open_container(data, file)
     if not container.rows:
         return []
     with decoding("a manifest list cannot be read", file=file):
-        found = decode_columns([container], _FIELDS.values(), file, scratch or Scratch())
-        columns = [found[id].to_pylist() if id in found else [None] * container.rows for id in _FIELDS.values()]
+        decoded = decode_columns([container], _FIELDS.values(), file)
+        columns = [decoded[id].to_pylist() if id in decoded else [None] * container.rows for id in _FIELDS.values()]
         return [_manifest(dict(zip(_FIELDS, row, strict=True))) for row in zip(*columns, strict=True)]
 
 

@@ -1,8 +1,8 @@
-"""Table metadata, all format versions: the JSON document itself, with typed views of what it says.
+"""Table metadata of all format versions: the JSON document itself, with typed views of its contents.
 
-Rule: the specification's "Table Metadata and Snapshots" and its JSON appendix. The document is kept whole: a field
-that this build does not know (encryption keys, a later version's) passes through every rewrite of it. Schemas,
-partition specs and sort orders are pyiceberg's own classes.
+Rule: the specification's "Table Metadata and Snapshots" and its JSON appendix. The document is kept whole, so a field
+that this build does not know (encryption keys, those of a later version) survives every rewrite. Schemas, partition
+specs and sort orders are pyiceberg's own classes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lakebed.kernel.inflate import inflated
 
 MAIN = "main"
 _LAST_MILLIS = 253_402_300_800_000
-"""The year 10000: what no calendar of Python's reaches."""
+"""The year 10000, which Python's calendars do not reach."""
 VERSIONS = (1, 2, 3)
 
 Document = Mapping[str, Any]
@@ -36,10 +36,10 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One snapshot. `manifest_list` is "" in old tables of version 1 that name their `manifests` themselves.
+    """One snapshot. `manifest_list` is "" in old tables of version 1, whose snapshots name their `manifests`.
 
     `sequence_number` is 0 in version 1; `first_row_id` and `added_rows` are None below version 3. `summary` has the
-    operation as "operation", "" where a snapshot does not say it.
+    operation under the key "operation", if the snapshot states it. `timestamp_ms` is milliseconds since 1970.
     """
 
     snapshot_id: int
@@ -55,13 +55,13 @@ class Snapshot:
 
     @property
     def operation(self) -> str:
-        """append, replace, overwrite or delete."""
+        """append, replace, overwrite or delete; "" when the snapshot does not state it."""
         return self.summary.get("operation", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A branch or a tag. Ages are milliseconds, None where the table's own rule holds."""
+    """A branch or a tag. Ages are milliseconds; None when the table's own rule holds."""
 
     name: str
     snapshot_id: int
@@ -72,7 +72,7 @@ class Ref:
 
 
 class TableMetadata:
-    """One version of a table's metadata. `document` must not be changed; make a new one (`codec/updates.py`)."""
+    """One version of a table's metadata. Do not change `document`; `codec/updates.py` makes a new one."""
 
     def __init__(self, document: Document) -> None:
         version = document.get("format-version")
@@ -88,11 +88,13 @@ class TableMetadata:
         return TableMetadata, (self.document,)
 
     def check(self) -> None:
-        """Raises what a document does that lacks something or holds something of another type; schemas, specs and sort
-        orders are looked at in full only when they are used."""
+        """Raise KeyError, TypeError or ValueError for a document that lacks a value or has one of a wrong type.
+
+        Schemas, specs and sort orders are checked in full only when they are used.
+        """
         texts = [self.document["location"], *self.properties, *self.properties.values()]
         if not all(isinstance(text, str) for text in texts):
-            raise ValueError("its location or a property is no text")
+            raise ValueError("its location or a property is not text")
         if self.current_schema_id not in self.schema_documents:
             raise ValueError(f"it has no schema {self.current_schema_id}, which is its current one")
         if "partition-specs" in self.document:
@@ -109,7 +111,7 @@ class TableMetadata:
 
     @property
     def format_version(self) -> int:
-        """1, 2 or 3."""
+        """The format version: 1, 2 or 3."""
         return int(self.document["format-version"])
 
     @property
@@ -124,17 +126,17 @@ class TableMetadata:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Table properties."""
+        """The table properties."""
         return self.document.get("properties") or {}
 
     @property
     def last_sequence_number(self) -> int:
-        """The highest sequence number given; 0 in version 1."""
+        """The highest sequence number assigned so far; 0 in version 1."""
         return int(self.document.get("last-sequence-number", 0))
 
     @property
     def next_row_id(self) -> int | None:
-        """The first row id not given yet; None below version 3."""
+        """The first row id that is not assigned yet; None below version 3."""
         return int(self.document.get("next-row-id", 0)) if self.format_version >= 3 else None
 
     # ---- schemas, specs, sort orders ----
@@ -148,9 +150,9 @@ class TableMetadata:
 
     @property
     def schema_documents(self) -> Mapping[int, Document]:
-        """All schemas by id, as JSON has them."""
-        found = self.document.get("schemas") or [self.document["schema"]]
-        return {int(s.get("schema-id", 0)): s for s in found}
+        """All schemas by id, as JSON documents."""
+        documents = self.document.get("schemas") or [self.document["schema"]]
+        return {int(s.get("schema-id", 0)): s for s in documents}
 
     @property
     def current_schema_id(self) -> int:
@@ -166,17 +168,17 @@ class TableMetadata:
 
     @functools.cached_property
     def lost_columns(self) -> dict[int, Any]:
-        """Types of columns that no schema has any more, by id: learned from manifests, for partition values."""
+        """Types by id of columns that no schema has any more. They are learned from manifests, for partition values."""
         return {}
 
     @functools.cached_property
     def lost_specs(self) -> dict[int, PartitionSpec]:
-        """Partition specs that the metadata has no more, by id: learned from manifests of them."""
+        """Partition specs by id that the metadata no longer has. They are learned from their manifests."""
         return {}
 
     @functools.cached_property
     def specs(self) -> Mapping[int, PartitionSpec]:
-        """All partition specs by id, those that were learned too."""
+        """All partition specs by id, including those learned from manifests."""
         return ChainMap(self._specs, self.lost_specs)
 
     @functools.cached_property
@@ -218,7 +220,7 @@ class TableMetadata:
 
     @functools.cached_property
     def refs(self) -> Mapping[str, Ref]:
-        """Branches and tags by name; `main` is there as soon as the table has a current snapshot."""
+        """Branches and tags by name. `main` exists once the table has a current snapshot."""
         refs = {name: _ref(name, ref) for name, ref in (self.document.get("refs") or {}).items()}
         current = self.document.get("current-snapshot-id")
         if MAIN not in refs and current is not None and current != -1:
@@ -226,7 +228,7 @@ class TableMetadata:
         return refs
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
-        """One snapshot; NotInHistoryError when the table does not have it (any more)."""
+        """One snapshot; NotInHistoryError when the table does not have it, or no longer has it."""
         if snapshot_id not in self.snapshots:
             raise NotInHistoryError(
                 f"snapshot {snapshot_id} is not in the history", table=self.location, instant=str(snapshot_id),
@@ -241,7 +243,7 @@ class TableMetadata:
             return self.snapshot(ref.snapshot_id)
         if branch == MAIN:
             return None
-        names = ", ".join(sorted(name for name, known in self.refs.items() if known.is_branch)) or "none"
+        names = ", ".join(sorted(name for name, each in self.refs.items() if each.is_branch)) or "none"
         what = "is a tag, not a branch" if ref is not None else "does not exist"
         raise NotInHistoryError(f"branch {branch!r} {what}", table=self.location, todo=f"Branches: {names}")
 
@@ -260,31 +262,31 @@ class TableMetadata:
     @property
     def statistics_files(self) -> tuple[tuple[int, str], ...]:
         """(snapshot id, location) of table and partition statistics."""
-        found = [*(self.document.get("statistics") or ()), *(self.document.get("partition-statistics") or ())]
-        return tuple((int(s["snapshot-id"]), _text(s["statistics-path"])) for s in found)
+        statistics = [*(self.document.get("statistics") or ()), *(self.document.get("partition-statistics") or ())]
+        return tuple((int(s["snapshot-id"]), _text(s["statistics-path"])) for s in statistics)
 
 
 def metadata_from_json(data: bytes, file: str = "") -> TableMetadata:
-    """The metadata that a file holds, compressed or not. CorruptError when it is no table metadata."""
+    """The metadata in a file, compressed or not. CorruptError when the file is not table metadata."""
     with decoding("a metadata file cannot be read", file=file):
         text = inflated(data, "gzip") if data[:2] == b"\x1f\x8b" else data
         document = json.loads(bytes(text))
         if not isinstance(document, dict) or "location" not in document:
-            raise ValueError("it is no table metadata")
+            raise ValueError("it is not table metadata")
         metadata = TableMetadata(document)
         metadata.check()
         return metadata
 
 
 def metadata_to_json(document: Document, compressed: bool = False) -> bytes:
-    """The bytes of a metadata file."""
+    """The bytes of a metadata file, with `compressed` in gzip format."""
     data = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
     return gzip.compress(data) if compressed else data
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not text")
     return value
 
 
@@ -292,30 +294,30 @@ def _number(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _snapshot(found: Document) -> Snapshot:
-    parent = found.get("parent-snapshot-id")
+def _snapshot(document: Document) -> Snapshot:
+    parent = document.get("parent-snapshot-id")
     return Snapshot(
-        snapshot_id=int(found["snapshot-id"]),
+        snapshot_id=int(document["snapshot-id"]),
         parent_id=None if parent is None or parent == -1 else int(parent),
-        sequence_number=int(found.get("sequence-number", 0)),
-        timestamp_ms=int(found["timestamp-ms"]),
-        manifest_list=_text(found.get("manifest-list", "")),
-        summary={_text(key): str(value) for key, value in (found.get("summary") or {}).items()},
-        schema_id=_number(found.get("schema-id")),
-        first_row_id=_number(found.get("first-row-id")),
-        added_rows=_number(found.get("added-rows")),
-        manifests=tuple(map(_text, found.get("manifests") or ())),
+        sequence_number=int(document.get("sequence-number", 0)),
+        timestamp_ms=int(document["timestamp-ms"]),
+        manifest_list=_text(document.get("manifest-list", "")),
+        summary={_text(key): str(value) for key, value in (document.get("summary") or {}).items()},
+        schema_id=_number(document.get("schema-id")),
+        first_row_id=_number(document.get("first-row-id")),
+        added_rows=_number(document.get("added-rows")),
+        manifests=tuple(map(_text, document.get("manifests") or ())),
     )
 
 
-def _ref(name: str, found: Document) -> Ref:
+def _ref(name: str, document: Document) -> Ref:
     return Ref(
         name,
-        int(found["snapshot-id"]),
-        str(found["type"]).lower() == "branch",
-        _number(found.get("min-snapshots-to-keep")),
-        _number(found.get("max-snapshot-age-ms")),
-        _number(found.get("max-ref-age-ms")),
+        int(document["snapshot-id"]),
+        str(document["type"]).lower() == "branch",
+        _number(document.get("min-snapshots-to-keep")),
+        _number(document.get("max-snapshot-age-ms")),
+        _number(document.get("max-ref-age-ms")),
     )
 
 

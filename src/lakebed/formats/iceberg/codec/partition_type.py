@@ -1,7 +1,7 @@
-"""The types of partition values, and the values themselves out of a manifest's records.
+"""The types of partition values, and the values themselves from a manifest's records.
 
-Rule: the specification's "Partition Specs": a partition is a struct of the transforms' result types; its fields are
-found by id in what a manifest wrote, whatever they are called by now.
+Rule: the specification's "Partition Specs". A partition is a struct of the transforms' result types. Its fields are
+found by id in a manifest, whatever their names are now.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _ARROW: Mapping[type[Any], pa.DataType] = {
 def partition_types(metadata: TableMetadata, spec: PartitionSpec) -> list[tuple[str, Any]]:
     """(name, Iceberg type) of each field of a spec: the transform's result type.
 
-    A source column that was dropped is looked up in older schemas, then in what manifests told (`learn`);
+    A dropped source column is looked up in older schemas, then in what was learned from manifests (`learn`).
     UnsupportedError when none has it, or for a transform that this build does not know.
     """
     schemas = [metadata.schema, *list(metadata.schemas.values())[::-1]]
-    found: list[tuple[str, Any]] = []
+    types: list[tuple[str, Any]] = []
     for field in spec.fields:
         source = next((s.find_type(field.source_id) for s in schemas if field.source_id in s.field_ids), None)
         source = source or metadata.lost_columns.get(field.source_id)
@@ -46,12 +46,12 @@ def partition_types(metadata: TableMetadata, spec: PartitionSpec) -> list[tuple[
                 f"partition field {field.name!r} comes from column {field.source_id}, which no schema has",
                 table=metadata.location,
             )
-        found.append((field.name, T.UnknownType() if source is None else field.transform.result_type(source)))
-    return found
+        types.append((field.name, T.UnknownType() if source is None else field.transform.result_type(source)))
+    return types
 
 
 def knows_partitions(metadata: TableMetadata, spec_id: int) -> bool:
-    """Whether the metadata has a spec, and the columns that its fields come from."""
+    """Whether the metadata has a spec and the source columns of its fields."""
     if spec_id not in metadata.specs:
         return False
     known = {id for schema in metadata.schemas.values() for id in schema.field_ids} | metadata.lost_columns.keys()
@@ -60,10 +60,10 @@ def knows_partitions(metadata: TableMetadata, spec_id: int) -> bool:
 
 
 def learn(metadata: TableMetadata, spec_id: int, header: Mapping[str, bytes], file: str) -> None:
-    """Take from a manifest's header what the metadata does not know of a spec. Numbers are taken as the widest type
-    that they may have been promoted to, so that all manifests of the spec fit.
+    """Take from a manifest's header what the metadata does not know about a spec.
 
-    CorruptError for a manifest of an unknown spec that does not say what it is.
+    A number gets the widest type that it may have been promoted to, so that it fits all manifests of the spec.
+    CorruptError for a manifest of an unknown spec without a description of that spec.
     """
     with decoding("a manifest's header cannot be read", file=file):
         if spec_id not in metadata.specs:
@@ -77,7 +77,7 @@ def learn(metadata: TableMetadata, spec_id: int, header: Mapping[str, bytes], fi
 
 
 def _widest(kind: Any) -> Any:
-    """The type that the specification lets a column be promoted to."""
+    """The widest type to which the specification lets a column be promoted."""
     if isinstance(kind, T.IntegerType):
         return T.LongType()
     if isinstance(kind, T.FloatType):
@@ -104,18 +104,18 @@ def arrow_type(kind: Any) -> pa.DataType:
 def partition_structs(
     columns: Mapping[int, pa.ChunkedArray], spec: PartitionSpec, kind: pa.StructType, rows: int
 ) -> pa.ChunkedArray:
-    """The partitions of some entries: `columns` are the partition fields of their manifests by id. Fields that these
-    lack are null."""
-    found = [columns.get(field.field_id) for field in spec.fields]
-    whole = [
+    """The partitions of `rows` entries. `columns` are the partition fields in their manifests, by id; missing ones are
+    null."""
+    by_field = [columns.get(field.field_id) for field in spec.fields]
+    values = [
         pa.nulls(rows, wanted.type) if column is None else _value(one_chunk(column), wanted.type)
-        for column, wanted in zip(found, kind, strict=True)
+        for column, wanted in zip(by_field, kind, strict=True)
     ]
-    return pa.chunked_array([pa.Array.from_buffers(kind, rows, [None], 0, 0, whole)])
+    return pa.chunked_array([pa.Array.from_buffers(kind, rows, [None], 0, 0, values)])
 
 
 def _value(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A physical partition value as its type: whole numbers become dates, times and timestamps."""
+    """Stored partition values in their type: integers become dates, times and timestamps."""
     if array.type == kind:
         return array
     if pa.types.is_null(kind):

@@ -1,8 +1,8 @@
-"""Puffin files and the deletion vectors in them, both ways.
+"""Puffin files and their deletion vectors, decoded and encoded.
 
-Rules: the Puffin specification (magic, blobs, footer) and its blob type `deletion-vector-v1`: the length of what
-follows up to the checksum as 4 bytes, big-endian; the magic number D1 D3 39 64; a 64-bit Roaring bitmap in its portable
-form; the CRC-32 of magic and bitmap, big-endian.
+Rules: the Puffin specification (magic, blobs, footer) and its blob type `deletion-vector-v1`, which has four parts: the
+length of magic number and bitmap as 4 bytes, big-endian; the magic number D1 D3 39 64; a 64-bit Roaring bitmap in its
+portable form; the CRC-32 of magic number and bitmap, big-endian.
 """
 
 from __future__ import annotations
@@ -42,8 +42,11 @@ class Blob:
 
 
 def decode_vector(data: bytes, file: str, rows: int | None = None, stated: int | None = None) -> Int64s:
-    """The deleted positions of a deletion vector; CorruptError when length, magic or checksum do not hold, or it has
-    other positions than `stated` or more than the data file has `rows`."""
+    """The deleted positions of a deletion vector.
+
+    CorruptError when length, magic number or checksum are wrong, when the number of positions is not `stated`, or when
+    a position is beyond the `rows` of the data file.
+    """
     with decoding("a deletion vector cannot be read", file=file):
         (length,) = struct.unpack_from(">I", data)
         body = data[4 : 4 + length]
@@ -56,7 +59,7 @@ def decode_vector(data: bytes, file: str, rows: int | None = None, stated: int |
 
 
 def encode_vector(positions: Int64s) -> bytes:
-    """The blob of a deletion vector."""
+    """The blob of a deletion vector with these positions."""
     bitmap = BitMap64(positions.tolist())
     bitmap.run_optimize()
     body = _VECTOR_MAGIC + bitmap.serialize()
@@ -66,7 +69,7 @@ def encode_vector(positions: Int64s) -> bytes:
 def write_puffin(
     blobs: Sequence[tuple[Blob, bytes]], properties: Mapping[str, str] = {}
 ) -> tuple[bytes, tuple[Blob, ...]]:
-    """A whole Puffin file, and its blobs with the offsets and lengths that they got."""
+    """The bytes of a Puffin file, and its blobs with their offsets and lengths."""
     out = bytearray(_MAGIC)
     placed: list[Blob] = []
     for blob, data in blobs:
@@ -80,9 +83,9 @@ def write_puffin(
 
 
 def read_footer(data: bytes, file: str) -> tuple[tuple[Blob, ...], Mapping[str, str]]:
-    """The blobs and properties that the end of a Puffin file names; `data` is the file or enough of its end.
+    """The blobs and properties in the footer of a Puffin file. `data` is the file, or enough of its end.
 
-    CorruptError when it is no Puffin file.
+    CorruptError when it is not a Puffin file.
     """
     with decoding("a Puffin file cannot be read", file=file):
         if data[-4:] != _MAGIC:
@@ -92,8 +95,8 @@ def read_footer(data: bytes, file: str) -> tuple[tuple[Blob, ...], Mapping[str, 
         if len(footer) != size + 4 or footer[:4] != _MAGIC:
             raise ValueError("its footer does not begin with the magic bytes")
         payload = inflated(footer[4:], "lz4") if flags & _COMPRESSED_FOOTER else footer[4:]
-        found = json.loads(bytes(payload))
-        return tuple(_blob(blob) for blob in found["blobs"]), dict(found.get("properties") or {})
+        document = json.loads(bytes(payload))
+        return tuple(_blob(blob) for blob in document["blobs"]), dict(document.get("properties") or {})
 
 
 def _json(blob: Blob) -> dict[str, Any]:
@@ -104,8 +107,8 @@ def _json(blob: Blob) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _blob(found: Mapping[str, Any]) -> Blob:
+def _blob(document: Mapping[str, Any]) -> Blob:
     return Blob(
-        found["type"], int(found["offset"]), int(found["length"]), tuple(found.get("fields") or ()),
-        int(found["snapshot-id"]), int(found["sequence-number"]), found.get("properties") or {},
+        document["type"], int(document["offset"]), int(document["length"]), tuple(document.get("fields") or ()),
+        int(document["snapshot-id"]), int(document["sequence-number"]), document.get("properties") or {},
     )  # fmt: skip

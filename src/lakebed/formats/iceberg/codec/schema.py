@@ -1,7 +1,7 @@
-"""Iceberg's types and schemas as Arrow has them, and the columns that every table has besides its own.
+"""Iceberg's types and schemas as Arrow types and schemas, and the metadata columns that every table has.
 
 Rules: the specification's "Schemas and Data Types", "Reserved Field IDs" and "Row Lineage". A variant is its two binary
-parts, `metadata` and `value`; geometry and geography are their well-known binary form.
+parts, `metadata` and `value`. Geometry and geography are well-known binary.
 """
 
 from __future__ import annotations
@@ -52,35 +52,35 @@ FILE = NestedField(2147483646, "_file", StringType(), required=True)
 POS = NestedField(2147483645, "_pos", LongType(), required=True)
 SPEC_ID = NestedField(2147483643, "_spec_id", IntegerType(), required=True)
 METADATA_COLUMNS: Mapping[str, NestedField] = {f.name: f for f in (FILE, POS, SPEC_ID, ROW_ID, LAST_UPDATED)}
-"""Columns that a read gives when they are asked for by name: where a row lies, its spec, its id, its last change."""
+"""Columns that a read returns only by name: the place of a row, its spec, its id, its last change."""
 
 
 class VariantType(PrimitiveType):
-    """Semi-structured values of format version 3, which pyiceberg's own types leave out."""
+    """Semi-structured values of format version 3, which pyiceberg has no type for."""
 
     root: Literal["variant"] = Field(default="variant")
 
     def minimum_format_version(self) -> Literal[1, 2, 3]:
-        """Version 3."""
+        """The first format version with this type: 3."""
         return 3
 
 
-def with_variants(found: Any) -> Any:
-    """The JSON form of a schema, with objects in the place of the type names that pyiceberg does not know."""
-    if isinstance(found, Mapping):
-        return {key: _type(value) if key in _TYPE_KEYS else with_variants(value) for key, value in found.items()}
-    return [with_variants(item) for item in found] if isinstance(found, list) else found
+def with_variants(document: Any) -> Any:
+    """A schema as JSON, with `VariantType` objects for the type name that pyiceberg does not know."""
+    if isinstance(document, Mapping):
+        return {key: _type(value) if key in _TYPE_KEYS else with_variants(value) for key, value in document.items()}
+    return [with_variants(item) for item in document] if isinstance(document, list) else document
 
 
 _TYPE_KEYS = ("type", "element", "key", "value")
 
 
-def _type(found: Any) -> Any:
-    return VariantType() if found == "variant" else with_variants(found)
+def _type(document: Any) -> Any:
+    return VariantType() if document == "variant" else with_variants(document)
 
 
 def arrow_type(kind: IcebergType, ids: bool = False) -> pa.DataType:
-    """The Arrow type of an Iceberg type; with `ids` the fields inside carry their ids, as Parquet files need them.
+    """The Arrow type of an Iceberg type. With `ids` the fields inside carry their ids, as Parquet files need.
 
     Raises UnsupportedError for a type that lakebed does not know.
     """
@@ -94,10 +94,10 @@ def arrow_type(kind: IcebergType, ids: bool = False) -> pa.DataType:
         return pa.list_(arrow_field(kind.element_field, ids))
     if isinstance(kind, MapType):
         return pa.map_(arrow_field(kind.key_field, ids), arrow_field(kind.value_field, ids))
-    found = _PRIMITIVES.get(type(kind))
-    if found is None:
+    arrow = _PRIMITIVES.get(type(kind))
+    if arrow is None:
         raise UnsupportedError(f"a column has the type {kind}, which lakebed does not know")
-    return found
+    return arrow
 
 
 _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
@@ -111,20 +111,19 @@ _PRIMITIVES: dict[type[IcebergType], pa.DataType] = {
 
 
 def arrow_field(field: NestedField, ids: bool = False) -> pa.Field:
-    """The Arrow field of a column or of a part of one."""
+    """The Arrow field of a column, or of a field inside a column."""
     metadata = {FIELD_ID: str(field.field_id).encode()} if ids else None
     return pa.field(field.name, arrow_type(field.field_type, ids), not field.required, metadata)
 
 
 def arrow_schema(columns: Schema | Iterable[NestedField], ids: bool = False) -> pa.Schema:
-    """The Arrow schema of a table, or of some of its columns; with `ids` the one that Parquet files are written
-    with."""
+    """The Arrow schema of a table or of columns. With `ids` it is the schema for writing Parquet files."""
     fields = columns.fields if isinstance(columns, Schema) else columns
     return pa.schema([arrow_field(field, ids) for field in fields])
 
 
 def scalar(value: Any, kind: IcebergType) -> pa.Scalar:
-    """A default or a partition value as an Arrow scalar of that type."""
+    """A default value or a partition value as an Arrow scalar of a type."""
     target = arrow_type(kind)
     if isinstance(kind, UUIDType):
         raw = value.bytes if isinstance(value, uuid.UUID) else value

@@ -1,8 +1,8 @@
-"""Partition transforms on whole Arrow columns, and what a transformed value says of the values it came from.
+"""Partition transforms on whole Arrow columns, and the source values that a transformed value can come from.
 
-Rule: the specification's "Partition Transforms" and "32-bit Hash Requirements". Hashes are murmur3 with seed 0: whole
-numbers, dates and times as 8 bytes, little-endian; decimals as the fewest bytes of their unscaled number, big-endian;
-texts as UTF-8. Null stays null.
+Rule: the specification's "Partition Transforms" and "32-bit Hash Requirements". Hashes are murmur3 with seed 0.
+Integers, dates and times are hashed as 8 bytes, little-endian; decimals as the fewest bytes of their unscaled number,
+big-endian; strings as UTF-8. Null stays null.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def result_type(transform: Transform[Any, Any], source: IcebergType) -> pa.DataT
 
 
 def transformed(transform: Transform[Any, Any], column: pa.Array, source: IcebergType) -> pa.Array:
-    """The partition values of a column of the Iceberg type `source`, as Arrow has that.
+    """The partition values of a column of the Iceberg type `source`.
 
     Raises UnsupportedError for a transform that lakebed does not know.
     """
@@ -65,7 +65,7 @@ def transformed(transform: Transform[Any, Any], column: pa.Array, source: Iceber
 
 
 def hashed(column: pa.Array) -> pa.Int32Array:
-    """The murmur3 hash of each value, 0 for null."""
+    """The murmur3 hash of each value; 0 for null."""
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     kind = plain.type
     if pa.types.is_decimal(kind):
@@ -78,7 +78,7 @@ def hashed(column: pa.Array) -> pa.Int32Array:
 
 
 def _by_distinct(column: pa.Array, encode: Callable[[pa.Array], list[bytes]]) -> AnyArray:
-    """Hashes of the distinct values, given to each row."""
+    """The hash of each row, computed once per distinct value."""
     coded = column.dictionary_encode()
     hashes = hash_bytes(pa.array(encode(coded.dictionary), pa.binary()), 0)
     places = pc.fill_null(coded.indices, 0).to_numpy(zero_copy_only=False)
@@ -91,14 +91,14 @@ def _decimal_bytes(value: Decimal, scale: int) -> bytes:
 
 
 def _unscaled(value: Decimal, scale: int) -> int:
-    """Exact whatever the precision of the decimal context."""
+    """The unscaled number of a decimal, exact whatever the precision of the decimal context."""
     sign, digits, exponent = value.as_tuple()
     number: int = int("".join(map(str, digits))) * 10 ** (scale + int(exponent))
     return -number if sign else number
 
 
 def _whole(column: pa.Array) -> AnyArray:
-    """The 8-byte number that a value is hashed as; nanoseconds as microseconds."""
+    """The 8-byte numbers that values are hashed as; nanoseconds count as microseconds."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         numbers = pc.fill_null(column.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
@@ -133,20 +133,23 @@ def _truncated(column: pa.Array, width: int) -> pa.Array:
 
 
 def _truncated_decimal(column: pa.Array, width: int) -> pa.Array:
-    """By the distinct values: Arrow has no remainder of decimals. SchemaError for one that needs more digits when it is
-    cut than its type has: the reference engine refuses it too."""
+    """Truncated decimals, computed per distinct value since Arrow has no remainder of decimals.
+
+    SchemaError for a value that needs more digits after truncation than its type has. The reference engine refuses it
+    too.
+    """
     coded = column.dictionary_encode()
     precision, scale = column.type.precision, column.type.scale
     numbers = [_unscaled(value.as_py(), scale) for value in coded.dictionary]
     cut = [number - number % width for number in numbers]
-    for number, made in zip(numbers, cut, strict=True):
-        if abs(made) >= 10**precision:
+    for number, truncated in zip(numbers, cut, strict=True):
+        if abs(truncated) >= 10**precision:
             raise SchemaError(
                 f"{Decimal(f'{number}e{-scale}')} of a decimal({precision}, {scale}) has no partition value",
-                why=f"truncated to multiples of {width} it is {Decimal(f'{made}e{-scale}')}, which has a digit more",
-                todo="Leave such rows out, or let the table's engine give the column more digits",
+                why=f"truncated to multiples of {width} it is {Decimal(f'{truncated}e{-scale}')}, one digit more",
+                todo="Leave out such rows, or widen the column with the table's engine",
             )
-    return pa.array([Decimal(f"{made}e{-scale}") for made in cut], column.type).take(coded.indices)
+    return pa.array([Decimal(f"{number}e{-scale}") for number in cut], column.type).take(coded.indices)
 
 
 def _mask(column: pa.Array) -> Bools | None:
@@ -159,9 +162,9 @@ def _mask(column: pa.Array) -> Bools | None:
 def source_bounds(
     transform: Transform[Any, Any], low: pa.Array, high: pa.Array, source: pa.DataType
 ) -> tuple[pa.Array, pa.Array] | None:
-    """Between which source values all lie whose partition values are between `low` and `high`; null is unknown.
+    """The range of the source values whose partition values are between `low` and `high`; null is unknown.
 
-    None where a transform keeps no order.
+    None for a transform that does not keep the order.
     """
     if isinstance(transform, IdentityTransform):
         return low, high
@@ -174,15 +177,17 @@ def source_bounds(
 
 
 def _moment(column: pa.Array, unit: str, source: pa.DataType, last: bool) -> pa.Array:
-    """The first or last moment of a year, month, day or hour. Old writers rounded moments before 1970 up, so the first
-    one of these is a unit earlier."""
+    """The first or last moment of a year, month, day or hour.
+
+    Old writers rounded moments before 1970 up, so for these the first moment is one unit earlier.
+    """
     plain = column.cast(pa.int32()) if not pa.types.is_date(column.type) else column.view(pa.int32())
     numbers = pc.fill_null(plain, 0).to_numpy(zero_copy_only=False).astype(np.int64)
     begin = numbers + 1 if last else numbers - (numbers <= 0)
     fine = "D" if pa.types.is_date(source) else source.unit
     moments = begin.astype(f"datetime64[{unit}]").astype(f"datetime64[{fine}]").astype(np.int64) - last
     if fine == "ns":
-        return pa.nulls(len(column), source)  # half of the years do not fit; what is unknown rules out nothing
+        return pa.nulls(len(column), source)  # half of the years do not fit; an unknown bound rules nothing out
     whole = moments.astype(np.int32) if fine == "D" else moments
     return pa.array(whole, mask=_mask(column)).view(source)
 
@@ -200,8 +205,11 @@ def _untruncated(low: pa.Array, high: pa.Array, width: int) -> tuple[pa.Array, p
 
 
 def _untruncated_numbers(low: pa.Array, high: pa.Array, width: int) -> tuple[pa.Array, pa.Array]:
-    """The smallest numbers of a type wrap round to its greatest when they are cut, here as in the reference engine:
-    what holds one of those may hold these too. A long may have been an int when it was cut."""
+    """The source range of truncated integers.
+
+    The smallest numbers of a type wrap around to the greatest when they are truncated, as in the reference engine. So a
+    range that has the greatest may have the smallest too. A long may have been an int when it was truncated.
+    """
     kind = high.type
     ends = {2 ** (bits - 1) - 1 for bits in (32, kind.bit_width)}
     last = pa.scalar(max(ends), kind)
@@ -215,7 +223,8 @@ def _untruncated_numbers(low: pa.Array, high: pa.Array, width: int) -> tuple[pa.
 
 
 def _after(prefix: str | bytes, width: int) -> str | bytes | None:
-    """A value that none is above which begins so; the value itself where it is too short to have been cut."""
+    """A value that no value with this prefix exceeds; None when there is none. A prefix shorter than `width` was not
+    truncated, so it is the value itself."""
     if len(prefix) < width:
         return prefix
     if isinstance(prefix, bytes):

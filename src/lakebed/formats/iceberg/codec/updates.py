@@ -1,9 +1,9 @@
-"""Changes of table metadata, in the words of the REST catalog: requirements that must hold, updates to make.
+"""Changes of table metadata as REST updates: requirements that must hold, and updates to make.
 
-Rule: the REST specification's `TableRequirement` and `TableUpdate`, and what the reference engine's
-TableMetadata.Builder makes of them. The document is edited, never rebuilt, so that nothing that this build does not
-know is lost. A REST catalog is sent the same words; every other catalog and a table without one gets the document that
-they make.
+Rule: the REST specification's `TableRequirement` and `TableUpdate`, and the way the reference engine's
+TableMetadata.Builder applies them. The document is edited, never rebuilt, so nothing that this build does not know is
+lost. A REST catalog is sent the requirements and updates themselves. Every other catalog, and a table without one, gets
+the resulting document.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ TableRequirement = Mapping[str, Any]
 TableUpdate = Mapping[str, Any]
 """A `TableUpdate` of the REST specification, as JSON."""
 MetadataChange = tuple[Sequence[TableRequirement], Sequence[TableUpdate]]
-"""What must hold, and the updates to make then."""
+"""The requirements of a change, and its updates."""
 
 
 def same_table(metadata: TableMetadata) -> list[TableRequirement]:
-    """The requirement that the table is still the same one."""
+    """The requirement that the table still has the same UUID; none for an old table without UUID."""
     return [{"type": "assert-table-uuid", "uuid": metadata.uuid}] if metadata.uuid else []
 
 
 def ref_is(name: str, snapshot_id: int | None) -> TableRequirement:
-    """The requirement that a branch or tag is at a snapshot; None: that it is not there."""
+    """The requirement that a branch or tag is at a snapshot; with None that it does not exist."""
     return {"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": snapshot_id}
 
 
 def unmet(metadata: TableMetadata, requirements: Sequence[TableRequirement]) -> str | None:
-    """The first requirement that does not hold, in words; None when all do."""
-    for wanted in requirements:
-        kind = wanted["type"]
+    """The first requirement that does not hold, as a sentence; None when all hold."""
+    for requirement in requirements:
+        kind = requirement["type"]
         if kind == "assert-ref-snapshot-id":
-            ref = metadata.refs.get(wanted["ref"])
-            found = ref.snapshot_id if ref else None
-            if found != wanted["snapshot-id"]:
-                return f"{wanted['ref']} is at snapshot {found}, not {wanted['snapshot-id']}"
+            ref = metadata.refs.get(requirement["ref"])
+            snapshot_id = ref.snapshot_id if ref else None
+            if snapshot_id != requirement["snapshot-id"]:
+                return f"{requirement['ref']} is at snapshot {snapshot_id}, not {requirement['snapshot-id']}"
         elif kind == "assert-table-uuid":
-            if metadata.uuid != wanted["uuid"]:
-                return f"the table's UUID is {metadata.uuid}, not {wanted['uuid']}"
+            if metadata.uuid != requirement["uuid"]:
+                return f"the table's UUID is {metadata.uuid}, not {requirement['uuid']}"
         elif kind in _VALUES:
             key, field = _VALUES[kind]
-            if metadata.document.get(field, 0) != wanted[key]:
-                return f"{field} is {metadata.document.get(field)}, not {wanted[key]}"
+            if metadata.document.get(field, 0) != requirement[key]:
+                return f"{field} is {metadata.document.get(field)}, not {requirement[key]}"
         else:
             raise UnsupportedError(f"unknown requirement {kind!r}")
     return None
@@ -64,15 +64,15 @@ _VALUES = {
 
 
 def applied(metadata: TableMetadata, updates: Sequence[TableUpdate], now_ms: int, location: str) -> dict[str, Any]:
-    """The document after some updates. `location` is that of the metadata file which it replaces."""
+    """The document after updates. `location` is that of the metadata file that it replaces."""
     document: dict[str, Any] = copy.copy(dict(metadata.document))
     before = int(document.get("last-updated-ms", now_ms))
     change = _Change(document, now_ms, {})
     for update in updates:
-        make = _MAKERS.get(update["action"])
-        if make is None:
+        apply = _APPLY.get(update["action"])
+        if apply is None:
             raise UnsupportedError(f"unknown change of table metadata: {update['action']!r}")
-        make(change, update)
+        apply(change, update)
     change.close()
     document["last-updated-ms"] = max(change.time, before)
     _remember(document, before, location)
@@ -80,7 +80,7 @@ def applied(metadata: TableMetadata, updates: Sequence[TableUpdate], now_ms: int
 
 
 def dropped_metadata(before: TableMetadata, after: TableMetadata) -> list[str]:
-    """Metadata files that the log no longer names, to be deleted where the table asks for it."""
+    """Metadata files that the log no longer names and that the table's properties ask to delete."""
     if after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true":
         return []
     kept = {file for _, file in after.metadata_log}
@@ -88,14 +88,14 @@ def dropped_metadata(before: TableMetadata, after: TableMetadata) -> list[str]:
 
 
 def _remember(document: dict[str, Any], time: int, location: str) -> None:
-    """Adds the replaced file to the metadata log, which stays within `write.metadata.previous-versions-max`."""
+    """Add the replaced file to the metadata log, which keeps at most `write.metadata.previous-versions-max` files."""
     most = max(1, int((document.get("properties") or {}).get("write.metadata.previous-versions-max", 100)))
     log = [*(document.get("metadata-log") or ()), {"timestamp-ms": time, "metadata-file": location}]
     document["metadata-log"] = log[-most:]
 
 
 class _Change:
-    """A document under change: lists and maps in it are copied before they are touched."""
+    """A document while it is changed. Its lists and maps are copied before they are changed."""
 
     def __init__(self, document: dict[str, Any], now_ms: int, added: dict[int, int]) -> None:
         self.document, self.time, self.added = document, now_ms, added
@@ -103,13 +103,13 @@ class _Change:
 
     def items(self, key: str) -> list[Any]:
         self.document[key] = list(self.document.get(key) or ())
-        found: list[Any] = self.document[key]
-        return found
+        items: list[Any] = self.document[key]
+        return items
 
     def table(self, key: str) -> dict[str, Any]:
         self.document[key] = dict(self.document.get(key) or {})
-        found: dict[str, Any] = self.document[key]
-        return found
+        table: dict[str, Any] = self.document[key]
+        return table
 
     def add_snapshot(self, update: TableUpdate) -> None:
         snapshot = dict(update["snapshot"])
@@ -146,29 +146,29 @@ class _Change:
         self.table("refs").pop(update["ref-name"], None)
 
     def remove_snapshots(self, update: TableUpdate) -> None:
-        gone = set(update["snapshot-ids"])
-        self.removed |= gone
-        self.document["snapshots"] = [s for s in self.items("snapshots") if s["snapshot-id"] not in gone]
+        removed = set(update["snapshot-ids"])
+        self.removed |= removed
+        self.document["snapshots"] = [s for s in self.items("snapshots") if s["snapshot-id"] not in removed]
         for key in ("statistics", "partition-statistics"):
             if self.document.get(key):
-                self.document[key] = [s for s in self.document[key] if s["snapshot-id"] not in gone]
+                self.document[key] = [s for s in self.document[key] if s["snapshot-id"] not in removed]
         if self.document.get("refs"):
             self.document["refs"] = {
-                name: ref for name, ref in self.document["refs"].items() if ref["snapshot-id"] not in gone
+                name: ref for name, ref in self.document["refs"].items() if ref["snapshot-id"] not in removed
             }
 
     def remove_schemas(self, update: TableUpdate) -> None:
-        self._without("schemas", "schema-id", update["schema-ids"], "current-schema-id")
+        self._remove("schemas", "schema-id", update["schema-ids"], "current-schema-id")
 
     def remove_specs(self, update: TableUpdate) -> None:
-        self._without("partition-specs", "spec-id", update["spec-ids"], "default-spec-id")
+        self._remove("partition-specs", "spec-id", update["spec-ids"], "default-spec-id")
 
-    def _without(self, key: str, id: str, gone: Sequence[int], current: str) -> None:
-        """A list without some of its items, of which none may be the current one."""
-        if self.document.get(current, 0) in gone:
+    def _remove(self, key: str, id: str, removed: Sequence[int], current: str) -> None:
+        """Remove items from a list by id. UsageError when one of them is the current one."""
+        if self.document.get(current, 0) in removed:
             raise UsageError(f"{current} {self.document.get(current, 0)} is in use and cannot be removed")
         if self.document.get(key):
-            self.document[key] = [one for one in self.document[key] if one.get(id, 0) not in gone]
+            self.document[key] = [item for item in self.document[key] if item.get(id, 0) not in removed]
 
     def set_properties(self, update: TableUpdate) -> None:
         self.table("properties").update(update["updates"])
@@ -187,20 +187,20 @@ class _Change:
         self.document["format-version"] = version
 
     def close(self) -> None:
-        """Expired snapshots break the log: what lies before one of them is not known to be whole, and goes."""
+        """Finish the snapshot log. Entries before an expired snapshot are removed: the log may have gaps there."""
         if not self.removed:
             return
-        known = {s["snapshot-id"] for s in self.document["snapshots"]}
+        existing = {s["snapshot-id"] for s in self.document["snapshots"]}
         log: list[Any] = []
         for entry in self.document.get("snapshot-log") or ():
-            if entry["snapshot-id"] in known:
+            if entry["snapshot-id"] in existing:
                 log.append(entry)
             elif entry["snapshot-id"] in self.removed:
                 log = []
         self.document["snapshot-log"] = log
 
 
-_MAKERS: Mapping[str, Callable[[_Change, TableUpdate], None]] = {
+_APPLY: Mapping[str, Callable[[_Change, TableUpdate], None]] = {
     "add-snapshot": _Change.add_snapshot,
     "set-snapshot-ref": _Change.set_ref,
     "remove-snapshot-ref": _Change.remove_ref,

@@ -1,1 +1,1 @@
-"""Parquet files beyond what Arrow reads and writes: joined without decoding, checked and annotated."""
+"""Operations on Parquet files that Arrow does not have: joining without decoding, checking pages, logical types."""

@@ -1,8 +1,8 @@
-"""Logical types that Arrow does not write: variant, geometry, geography, put into the footer of a file that it wrote.
+"""Logical types that Arrow does not write (variant, geometry, geography), added to the footer of a file that it writes.
 
 Rules: parquet.thrift (SchemaElement, LogicalType) and the format's VariantEncoding.md and Geospatial.md. Arrow's writer
-is handed a file that passes everything on but holds back the end, where the footer is; there the columns that the
-caller names by field id get their types. Nothing is written twice, so a store that only appends will do.
+gets a file that passes everything on but holds back the end, which has the footer. There the columns that the caller
+names by field id get their types. Nothing is written twice, so a store that can only append is enough.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ _END = struct.Struct("<I4s")
 
 
 def variant() -> Struct:
-    """A group of `metadata` and `value`, in version 1 of the variant encoding."""
+    """The logical type of a group of `metadata` and `value`, in version 1 of the variant encoding."""
     return {_VARIANT: (STRUCT, {1: (BYTE, b"\x01")})}
 
 
 def geometry(crs: str) -> Struct:
-    """Well-known binary on a plane."""
+    """The logical type of well-known binary on a plane."""
     return {_GEOMETRY: (STRUCT, {1: (BINARY, of_binary(crs.encode()))})}
 
 
 def geography(crs: str, edges: str) -> Struct:
-    """Well-known binary on a globe; `edges` says how points are joined (spherical, vincenty, ...)."""
+    """The logical type of well-known binary on a globe. `edges` connects points (spherical, vincenty, ...)."""
     number = _EDGES.index(edges.lower())
     return {_GEOGRAPHY: (STRUCT, {1: (BINARY, of_binary(crs.encode())), 2: (I32, number)})}
 
 
 class Sink(Protocol):
-    """What bytes are appended to."""
+    """A file to which bytes are appended."""
 
     def write(self, data: bytes, /) -> object:
-        """Append."""
+        """Append bytes."""
         ...
 
     def tell(self) -> int:
-        """How many bytes there are."""
+        """How many bytes were written."""
         ...
 
 
 class AnnotatedFile:
-    """A file to hand to Arrow's Parquet writer. Call `hold` before the writer is closed and `finish` after.
+    """A file for Arrow's Parquet writer. Call `hold` before you close the writer, and `finish` after.
 
     `types` are logical types by the field id of their column or group.
     """
@@ -62,7 +62,7 @@ class AnnotatedFile:
         self._held: bytearray | None = None
 
     def write(self, data: bytes) -> int:
-        """Pass on, or hold."""
+        """Pass bytes on, or hold them back."""
         if self._held is None:
             self._out.write(data)
         else:
@@ -70,29 +70,29 @@ class AnnotatedFile:
         return len(data)
 
     def tell(self) -> int:
-        """The bytes written and held."""
+        """How many bytes were passed on and held back."""
         return self._out.tell() + len(self._held or b"")
 
     def flush(self) -> None:
-        """Nothing waits here but the end."""
+        """Do nothing: only the end waits here."""
 
     def close(self) -> None:
-        """The file is its owner's to close."""
+        """Do nothing: the owner closes the file."""
 
     def hold(self) -> None:
-        """From here on everything is the file's end, which only `finish` writes."""
+        """Hold back everything from now on: it is the end of the file, which `finish` writes."""
         self._held = bytearray()
 
     def finish(self) -> None:
-        """Write the end, its footer with the types."""
+        """Write the end of the file, with the logical types in its footer. CorruptError when there is no footer."""
         held, self._held = bytes(self._held or b""), None
         if len(held) < _END.size or held[-4:] != b"PAR1":
             raise CorruptError("a Parquet file was left without a footer", todo="Write it again")
         start = len(held) - _END.size - _END.unpack(held[-_END.size :])[0]
         footer, _ = decode(held, start, {_SCHEMA: {_FIELD_ID: None}})
         for element in footer[_SCHEMA][1]:
-            found = self._types.get(element.get(_FIELD_ID, (I32, -1))[1])
-            if found is not None:
-                element[_LOGICAL_TYPE] = STRUCT, found
+            logical_type = self._types.get(element.get(_FIELD_ID, (I32, -1))[1])
+            if logical_type is not None:
+                element[_LOGICAL_TYPE] = STRUCT, logical_type
         data = encode(footer)
         self._out.write(held[:start] + data + _END.pack(len(data), b"PAR1"))

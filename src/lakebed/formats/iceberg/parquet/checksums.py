@@ -1,7 +1,7 @@
-"""The checksums of Parquet pages, held against their bytes while these are copied and not decoded.
+"""Verifies the checksums of Parquet pages while their bytes are copied without decoding.
 
 Rule: parquet.thrift, PageHeader: `crc` is the CRC-32 of a page as it is stored, after its header. Writers may leave it
-out. Arrow verifies it where it decodes (`page_checksum_verification`).
+out. Where Arrow decodes pages, it verifies the checksums itself (`page_checksum_verification`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from lakebed.formats.iceberg.parquet.thrift import I32, decode
 _STORED_BYTES, _CRC = 3, 4
 _SHAPE = {_STORED_BYTES: None, _CRC: None}
 _HEADER_BYTES = 1 << 20
-"""A page's header that is longer is none."""
+"""Something longer is not a page header."""
 
 
 @dataclass(slots=True)
 class PageChecksums:
-    """Fed with the bytes of a file from `at` on, in order; `chunks` are the ranges of its column chunks.
+    """Verifies the bytes of a file from position `at` on, in order. `chunks` are the ranges of its column chunks.
 
-    A chunk whose pages cannot be told apart is passed over: not its bytes are wrong then, but what is known of them.
+    A chunk whose page headers cannot be read is skipped: its pages cannot be found, which does not mean that its bytes
+    are wrong.
     """
 
     at: int
@@ -38,15 +39,15 @@ class PageChecksums:
         self.chunks = sorted(self.chunks)
 
     def feed(self, piece: bytes | memoryview) -> None:
-        """The next bytes. CorruptError for a page whose checksum does not hold."""
+        """Take the next bytes. CorruptError for a page with a wrong checksum."""
         rest = memoryview(piece)
         while len(rest) and self._place < len(self.chunks):
             start, end = self.chunks[self._place]
             if self.at < start:
                 taken = min(start - self.at, len(rest))
             else:
-                some = rest[: end - self.at]
-                taken = self._body(some) if self._left else self._header(some, end)
+                in_chunk = rest[: end - self.at]
+                taken = self._body(in_chunk) if self._left else self._header(in_chunk, end)
             self.at += taken
             rest = rest[taken:]
             if self.at >= end:
@@ -57,8 +58,9 @@ class PageChecksums:
         self._held.clear()
         self._left = 0
 
-    def _body(self, some: memoryview) -> int:
-        part = some[: self._left]
+    def _body(self, data: memoryview) -> int:
+        """Take bytes of a page. Returns how many."""
+        part = data[: self._left]
         self._left -= len(part)
         if self._crc is None:
             return len(part)
@@ -67,24 +69,24 @@ class PageChecksums:
             raise CorruptError("a Parquet page has a wrong checksum", why=f"it ends at byte {self.at + len(part)}")
         return len(part)
 
-    def _header(self, some: memoryview, end: int) -> int:
-        """The bytes taken for a header, which may have begun in an earlier piece."""
+    def _header(self, data: memoryview, end: int) -> int:
+        """Take bytes of a page header, which may have started in an earlier piece. Returns how many."""
         before = len(self._held)
-        self._held += some[:_HEADER_BYTES]
+        self._held += data[:_HEADER_BYTES]
         try:
-            found, size = decode(bytes(self._held), 0, _SHAPE)
+            header, size = decode(bytes(self._held), 0, _SHAPE)
         except CorruptError:
             size = 0
         if not size:
-            if len(self._held) > _HEADER_BYTES or self.at + len(some) >= end:
+            if len(self._held) > _HEADER_BYTES or self.at + len(data) >= end:
                 self._held.clear()
-                return len(some)
-            return len(some[:_HEADER_BYTES])
+                return len(data)
+            return len(data[:_HEADER_BYTES])
         self._held.clear()
-        self._left, self._sum = found.get(_STORED_BYTES, (I32, 0))[1], 0
-        crc = found.get(_CRC)
+        self._left, self._sum = header.get(_STORED_BYTES, (I32, 0))[1], 0
+        crc = header.get(_CRC)
         self._crc = None if crc is None else crc[1] & 0xFFFFFFFF
-        if self._left < 0:  # no size of a page
+        if self._left < 0:  # not a page size
             self._left = end
             self._crc = None
         return size - before

@@ -1,9 +1,9 @@
-"""Joining Parquet files without decoding them: row groups are copied byte for byte under one new footer.
+"""Joins Parquet files without decoding them: row groups are copied byte for byte under one new footer.
 
-Rule: parquet.thrift (FileMetaData, RowGroup, ColumnChunk, ColumnMetaData, OffsetIndex). What holds a place in the file
-is moved with the bytes: pages, page indexes, Bloom filters. Column indexes, statistics and what a later version of the
-format adds pass through as they are. The new file has page indexes and Bloom filters together before its footer, where
-readers that fetch them in one range expect them.
+Rule: parquet.thrift (FileMetaData, RowGroup, ColumnChunk, ColumnMetaData, OffsetIndex). Everything with a position in
+the file is moved with the bytes: pages, page indexes, Bloom filters. Column indexes, statistics and additions of later
+versions of the format are copied unchanged. In the new file, page indexes and Bloom filters lie together before the
+footer, where readers that fetch them in one range expect them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.parquet.checksums import PageChecksums
-from lakebed.formats.iceberg.parquet.thrift import BINARY, I16, I32, I64, LIST, Struct, binary, decode, encode
+from lakebed.formats.iceberg.parquet.thrift import I16, I32, I64, LIST, Struct, decode, encode
 
 _MAGIC = b"PAR1"
 _TAIL = 64 << 10
@@ -37,8 +37,6 @@ _CODEC, _COMPRESSED_SIZE, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE, _BLOOM, _BL
 _BLOOM_BYTES = 1
 # OffsetIndex, PageLocation
 _PAGES, _PAGE_OFFSET = 1, 1
-# KeyValue
-_KEY, _VALUE = 1, 2
 
 
 def _whole(*numbers: int) -> dict[int, Any]:
@@ -52,19 +50,19 @@ _GROUP_SHAPE = {**_whole(_GROUP_ROWS, _GROUP_OFFSET), _COLUMNS: _CHUNK_SHAPE}
 _FOOTER_SHAPE = {_ROWS: None, _ROW_GROUPS: _GROUP_SHAPE, _KEY_VALUES: {}}
 _PAGES_SHAPE = {_PAGES: {_PAGE_OFFSET: None}}
 _BLOOM_SHAPE = {_BLOOM_BYTES: None}
-"""What is looked at or changed; all else passes through undecoded."""
+"""The fields that are read or changed; all others are copied undecoded."""
 
 
 class NotJoinable(Exception):
-    """Why files cannot be joined."""
+    """Files cannot be joined; the text says why."""
 
 
 @dataclass(slots=True)
 class ParquetJoin:
-    """One new file: `add` inputs, then `finish`. Nothing of the output is of use before that.
+    """Writes one new file: call `add` for each input, then `finish`. Before that the output is not a Parquet file.
 
-    `codec` is the compression that every column must have (as Arrow names it), None for any. `rows` counts what was
-    added, `split_offsets` is where each row group starts.
+    `codec` is the compression that every column must have (as Arrow names it), None for any. `rows` counts the rows
+    added so far. `split_offsets` has the start of each row group.
     """
 
     out: pa.NativeFile
@@ -77,23 +75,26 @@ class ParquetJoin:
     _pairs: list[bytes] = field(default_factory=list)
 
     def add(self, source: pa.NativeFile) -> None:
-        """Copy the row groups of a file. Raises NotJoinable for one that differs from the first in anything but its
-        rows, CorruptError for a file that is not Parquet, or with a page whose checksum does not hold."""
-        read = _Source.open(source)
-        self._check(read)
+        """Copy the row groups of a file.
+
+        NotJoinable for a file that differs from the first in anything but its rows. CorruptError for a file that is not
+        Parquet, or has a page with a wrong checksum.
+        """
+        file = _Source.open(source)
+        self._check(file)
         if self._first is None:
             self.out.write(_MAGIC)
-            self._first, self._pairs = read.footer, _pairs(read.footer)
+            self._first, self._pairs = file.footer, _pairs(file.footer)
         else:
-            others = set(_pairs(read.footer))
+            others = set(_pairs(file.footer))
             self._pairs = [pair for pair in self._pairs if pair in others]
-        self.rows += _get(read.footer, _ROWS)
-        for group in _items(read.footer, _ROW_GROUPS):
+        self.rows += _get(file.footer, _ROWS)
+        for group in _items(file.footer, _ROW_GROUPS):
             if _get(group, _GROUP_ROWS):
-                self._copy(read, group)
+                self._copy(file, group)
 
     def finish(self) -> int:
-        """Write page indexes, Bloom filters and the footer; gives the bytes of the file."""
+        """Write page indexes, Bloom filters and the footer. Returns the size of the file in bytes."""
         if self._first is None:
             raise NotJoinable("there is nothing to join")
         for indexes in self._indexes:
@@ -111,36 +112,36 @@ class ParquetJoin:
         return int(self.out.tell())
 
     def _put(self, data: bytes, holder: Struct, place: int, length: int) -> None:
-        """Write a blob, and into a struct where it lies."""
+        """Write a blob, and its position and length into two fields of a struct."""
         if data:
             holder[place] = I64, self.out.tell()
             holder[length] = I32, len(data)
             self.out.write(data)
 
-    def _check(self, read: _Source) -> None:
-        if _ENCRYPTION in read.footer:
+    def _check(self, file: _Source) -> None:
+        if _ENCRYPTION in file.footer:
             raise NotJoinable("a file is encrypted")
-        first = self._first or read.footer
+        first = self._first or file.footer
         for number, what in (
             (_SCHEMA, "schemas"), (_VERSION, "versions"), (_COLUMN_ORDERS, "column orders"), (_CREATED_BY, "writers"),
         ):  # fmt: skip
-            if read.footer.get(number) != first.get(number):
+            if file.footer.get(number) != first.get(number):
                 raise NotJoinable(f"the files have different {what}")
-        for group in _items(read.footer, _ROW_GROUPS):
+        for group in _items(file.footer, _ROW_GROUPS):
             for chunk in _items(group, _COLUMNS):
                 if _FILE_PATH in chunk or _CRYPTO in chunk or _ENCRYPTED_META in chunk or _CHUNK_META not in chunk:
-                    raise NotJoinable("a file keeps columns elsewhere or encrypted")
+                    raise NotJoinable("a file has columns in another file, or encrypted ones")
                 codec = _codec(_get(chunk, _CHUNK_META))
                 if self.codec not in (None, codec):
                     raise NotJoinable(f"a file is compressed by {codec}, not by {self.codec}")
 
-    def _copy(self, read: _Source, group: Struct) -> None:
+    def _copy(self, file: _Source, group: Struct) -> None:
         chunks = _items(group, _COLUMNS)
         spans = [_span(_get(chunk, _CHUNK_META)) for chunk in chunks]
         start, end = min(low for low, _ in spans), max(high for _, high in spans)
         shift = self.out.tell() - start
         checksums = PageChecksums(start, spans)
-        for piece in read.pieces(start, end):
+        for piece in file.pieces(start, end):
             checksums.feed(piece)
             self.out.write(piece)
         self.split_offsets.append(spans[0][0] + shift)
@@ -151,13 +152,13 @@ class ParquetJoin:
         else:
             group.pop(_GROUP_ORDINAL, None)
         for chunk in chunks:
-            self._indexes.append(_move(read, chunk, shift))
+            self._indexes.append(_move(file, chunk, shift))
         self._groups.append(group)
 
 
 @dataclass(slots=True)
 class _Indexes:
-    """What lies outside the row group for one column chunk; empty where there is none."""
+    """The indexes and the Bloom filter of one column chunk, which lie outside the row group; empty for none."""
 
     chunk: Struct
     meta: Struct
@@ -166,12 +167,12 @@ class _Indexes:
     bloom: bytes
 
 
-def _move(read: _Source, chunk: Struct, shift: int) -> _Indexes:
-    """Shift the places that a column chunk names; its indexes get theirs at the end."""
+def _move(file: _Source, chunk: Struct, shift: int) -> _Indexes:
+    """Shift the positions in a column chunk. Its indexes get new positions when the file is finished."""
     meta: Struct = _get(chunk, _CHUNK_META)
-    column_index = read.blob(chunk, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH)
-    offset_index = read.blob(chunk, _OFFSET_INDEX, _OFFSET_INDEX_LENGTH)
-    bloom = read.bloom(meta)
+    column_index = file.blob(chunk, _COLUMN_INDEX, _COLUMN_INDEX_LENGTH)
+    offset_index = file.blob(chunk, _OFFSET_INDEX, _OFFSET_INDEX_LENGTH)
+    bloom = file.bloom(meta)
     for number in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE):
         if meta.get(number, (I64, 0))[1] > 0:
             meta[number] = I64, meta[number][1] + shift
@@ -187,7 +188,7 @@ def _move(read: _Source, chunk: Struct, shift: int) -> _Indexes:
 
 @dataclass(slots=True)
 class _Source:
-    """A file to read from: its footer, and its last bytes, where indexes mostly are."""
+    """A file to read from: its footer, and its last bytes, which mostly include the indexes."""
 
     file: pa.NativeFile
     size: int
@@ -203,7 +204,7 @@ class _Source:
         if size < 12 or tail[-4:] != _MAGIC:
             if tail[-4:] == b"PARE":
                 raise NotJoinable("a file is encrypted")
-            raise CorruptError("a file is no Parquet file", why="it does not end in PAR1")
+            raise CorruptError("a file is not a Parquet file", why="it does not end in PAR1")
         at = size - 8 - struct.unpack("<I", tail[-8:-4])[0]
         if at < 4:
             raise CorruptError("a Parquet footer is cut off", why=f"it would start at {at}")
@@ -223,26 +224,26 @@ class _Source:
     def read(self, start: int, length: int) -> Any:
         if start >= self.tail_start:
             return memoryview(self.tail)[start - self.tail_start : start - self.tail_start + length]
-        found = self.file.read_at(length, start)
-        if len(found) != length:
+        data = self.file.read_at(length, start)
+        if len(data) != length:
             raise CorruptError("a Parquet file is cut off", why=f"{length} bytes are missing at {start}")
-        return found
+        return data
 
     def blob(self, holder: Struct, place: int, length: int) -> bytes:
-        """What a struct points at by two fields, which are taken out."""
+        """The bytes whose position and length are in two fields of a struct. The fields are removed."""
         start, size = holder.pop(place, (I64, 0))[1], holder.pop(length, (I64, 0))[1]
         return bytes(self.read(start, size)) if start and size else b""
 
     def bloom(self, meta: Struct) -> bytes:
-        """The Bloom filter of a column chunk; older writers do not say how long it is, but its header does."""
+        """The Bloom filter of a column chunk. Older writers state its length only in its header."""
         start = meta.pop(_BLOOM, (I64, 0))[1]
         if not start:
             return b""
         length = meta.get(_BLOOM_LENGTH, (I64, 0))[1]
         if not length:
             head = bytes(self.read(start, min(256, self.size - start)))
-            found, end = decode(head, 0, _BLOOM_SHAPE)
-            length = end + _get(found, _BLOOM_BYTES)
+            header, end = decode(head, 0, _BLOOM_SHAPE)
+            length = end + _get(header, _BLOOM_BYTES)
         return bytes(self.read(start, length))
 
 
@@ -265,17 +266,11 @@ def _pairs(footer: Struct) -> list[bytes]:
 
 
 def _items(holder: Struct, number: int) -> list[Any]:
-    found: list[Any] = holder[number][1] if number in holder else []
-    return found
+    items: list[Any] = holder[number][1] if number in holder else []
+    return items
 
 
 def _get(holder: Struct, number: int) -> Any:
     if number not in holder:
         raise CorruptError("a Parquet footer lacks a field", why=f"field {number}")
     return holder[number][1]
-
-
-def key_values(source: pa.NativeFile) -> dict[bytes, bytes]:
-    """The key-value metadata of a file."""
-    pairs = _items(_Source.open(source).footer, _KEY_VALUES)
-    return {binary(pair[_KEY][1]): binary(pair.get(_VALUE, (BINARY, b"\0"))[1]) for pair in pairs}

@@ -1,5 +1,6 @@
-"""Thrift's compact protocol, both ways, without a schema and as lazily as can be: of a struct only what a caller names
-is decoded, all else passes through as the bytes that it is, fields unknown to this build too.
+"""Thrift's compact protocol, decoded and encoded lazily and without a schema.
+
+Only the fields that a caller names are decoded. All others keep their bytes, even fields that this build does not know.
 
 Rule: thrift-compact-protocol.md of Apache Thrift. Parquet's footers and page indexes are such structs.
 """
@@ -12,24 +13,25 @@ from typing import Any
 from lakebed.errors import CorruptError
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
-"""Types of the protocol. A boolean field has its value as its type."""
+"""The types of the protocol. A boolean field has its value as its type."""
 
 Shape = Mapping[int, Any]
-"""What to decode of a struct: field id -> None for an integer, or the shape of a struct or of the structs of a list."""
+"""Which fields of a struct to decode, by field id: None for an integer, else the shape of a struct or of the structs of
+a list."""
 
 Struct = dict[int, tuple[int, Any]]
-"""Field id -> (type, value). What a shape named is an int, a Struct or a list of Structs; all else is encoded bytes."""
+"""(type, value) by field id. A decoded value is an int, a Struct or a list of Structs; other values are encoded bytes."""
 
 
 def decode(data: bytes, start: int, shape: Shape) -> tuple[Struct, int]:
-    """The struct that starts there, and where it ends. CorruptError for bytes that are none."""
+    """The struct that starts at a position, and the position of its end. CorruptError when there is no whole struct."""
     try:
-        found, end = _struct(data, start, shape)
+        struct, end = _struct(data, start, shape)
     except (IndexError, RecursionError, OverflowError) as error:
         raise CorruptError("a Thrift struct is cut off", why=str(error)) from error
     if end > len(data):
         raise CorruptError("a Thrift struct is cut off", why=f"it would end {end - len(data)} bytes later")
-    return found, end
+    return struct, end
 
 
 def encode(struct: Struct) -> bytes:
@@ -39,14 +41,8 @@ def encode(struct: Struct) -> bytes:
     return bytes(out)
 
 
-def binary(encoded: bytes) -> bytes:
-    """The content of an encoded text or binary field."""
-    length, at = _varint(encoded, 0)
-    return encoded[at : at + length]
-
-
 def of_binary(content: bytes) -> bytes:
-    """The encoded field of a text or of bytes."""
+    """The encoded value of a string or binary field."""
     out = bytearray()
     _put_varint(out, len(content))
     return bytes(out) + content
@@ -59,19 +55,19 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     byte = data[at]
     if byte < 0x80:
         return byte, at + 1
-    found, shift = byte & 0x7F, 7
+    number, shift = byte & 0x7F, 7
     while byte & 0x80:
         if shift > _MOST_BITS:
             raise CorruptError("a Thrift number has no end")
         at += 1
         byte = data[at]
-        found |= (byte & 0x7F) << shift
+        number |= (byte & 0x7F) << shift
         shift += 7
-    return found, at + 1
+    return number, at + 1
 
 
 def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
-    """The type, id and end of a field's head; type 0 ends the struct."""
+    """The type and id of a field, and the end of its head. Type 0 ends the struct."""
     head = data[at]
     if head > 0x0F:
         return head & 0x0F, last + (head >> 4), at + 1
@@ -82,21 +78,21 @@ def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
 
 
 def _struct(data: bytes, at: int, shape: Shape) -> tuple[Struct, int]:
-    found: Struct = {}
+    struct: Struct = {}
     kind, number, at = _field(data, at, 0)
     while kind:
         if number in shape:
             value, end = _value(data, at, kind, shape[number])
-            found[number] = kind, value
+            struct[number] = kind, value
         else:
             end = _skip(data, at, kind)
-            found[number] = kind, data[at:end]
+            struct[number] = kind, data[at:end]
         kind, number, at = _field(data, end, number)
-    return found, at
+    return struct, at
 
 
 def _value(data: bytes, at: int, kind: int, shape: Shape | None) -> tuple[Any, int]:
-    """A field that a shape names; CorruptError when it is of another kind."""
+    """The value of a field in the shape. CorruptError when it has another type."""
     if shape is None and kind in (I16, I32, I64):
         number, at = _varint(data, at)
         return number >> 1 ^ -(number & 1), at
@@ -105,16 +101,16 @@ def _value(data: bytes, at: int, kind: int, shape: Shape | None) -> tuple[Any, i
     if shape is not None and kind == LIST:
         count, item, at = _head(data, at)
         if item == STRUCT or not count:
-            found = []
+            structs = []
             for _ in range(count):
-                one, at = _struct(data, at, shape)
-                found.append(one)
-            return found, at
+                struct, at = _struct(data, at, shape)
+                structs.append(struct)
+            return structs, at
     raise CorruptError("a Thrift struct holds a field of another type than the format says", why=f"type {kind}")
 
 
 def _head(data: bytes, at: int) -> tuple[int, int, int]:
-    """The count, item type and end of a list's head."""
+    """The count and item type of a list, and the end of its head."""
     head = data[at]
     if head >> 4 != 15:
         return head >> 4, head & 0x0F, at + 1
@@ -123,7 +119,7 @@ def _head(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _skip(data: bytes, at: int, kind: int) -> int:
-    """Where a field of that type ends."""
+    """The end of a value of that type."""
     if kind in (I16, I32, I64):
         while data[at] & 0x80:
             at += 1
@@ -199,6 +195,6 @@ def _write(out: bytearray, struct: Struct) -> None:
             else:
                 out.append(0xF0 | STRUCT)
                 _put_varint(out, len(value))
-            for one in value:
-                _write(out, one)
+            for item in value:
+                _write(out, item)
     out.append(0)

@@ -1,8 +1,8 @@
-"""Columns of a data file, found by field id and fitted to the schema that is asked for.
+"""Columns of a data file, found by field id and converted to the requested schema.
 
-Rule: the specification's "Column Projection" and "Schema Evolution": fields are the same if their ids are, whatever
-their names; a field that a file lacks has its initial default, else null; numbers, decimals and dates may have been
-narrower when the file was written. Nothing is copied where the file already has what is wanted.
+Rule: the specification's "Column Projection" and "Schema Evolution". Fields with the same id are the same field,
+whatever their names. A field that a file lacks has its initial default, else null. Numbers, decimals and dates may have
+been narrower when the file was written. A column that already has the right type is not copied.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from lakebed.formats.iceberg.codec.schema import VariantType, arrow_type, scalar
 
 @dataclass(frozen=True, slots=True)
 class FileField:
-    """A field of a data file: its name, its id where the file or a name mapping gives one, and the fields inside: of a
-    struct its fields, of a list the element, of a map key and value."""
+    """A field of a data file.
+
+    `id` comes from the file or a name mapping, None without either. `children` are the fields of a struct, the element
+    of a list, the key and value of a map.
+    """
 
     name: str
     id: int | None
@@ -31,12 +34,12 @@ class FileField:
 
     @property
     def has_ids(self) -> bool:
-        """Whether it or a field inside has an id."""
+        """Whether this field or one inside it has an id."""
         return self.id is not None or any(child.has_ids for child in self.children)
 
 
 def file_fields(fields: Iterable[pa.Field], key: bytes) -> tuple[FileField, ...]:
-    """The fields of an Arrow schema whose ids lie in the metadata under `key`."""
+    """The fields of an Arrow schema, whose ids are in the metadata under `key`."""
     return tuple(_file_field(field, key) for field in fields)
 
 
@@ -54,7 +57,7 @@ def _file_field(field: pa.Field, key: bytes) -> FileField:
 
 
 def avro_fields(schema: Mapping[str, Any]) -> tuple[FileField, ...]:
-    """The fields of an Avro record; ids are the attributes `field-id`, `element-id`, `key-id` and `value-id`."""
+    """The fields of an Avro record. Ids are the attributes `field-id`, `element-id`, `key-id` and `value-id`."""
     return tuple(_avro_field(field["name"], field.get("field-id"), field["type"]) for field in schema["fields"])
 
 
@@ -77,22 +80,22 @@ def _avro_field(name: str, id: Any, kind: Any) -> FileField:
 
 
 def with_mapping(fields: tuple[FileField, ...], mapping: NameMapping) -> tuple[FileField, ...]:
-    """Fields of a file without ids, with those that the table's name mapping gives to their names."""
+    """The fields of a file without ids, with the ids that the table's name mapping has for their names."""
     return _mapped(fields, mapping.root)
 
 
-def _mapped(fields: tuple[FileField, ...], known: Sequence[MappedField]) -> tuple[FileField, ...]:
-    by_name = {name: field for field in known for name in field.names}
-    nothing = MappedField(names=[])
-    found = [by_name.get(field.name, nothing) for field in fields]
+def _mapped(fields: tuple[FileField, ...], mappings: Sequence[MappedField]) -> tuple[FileField, ...]:
+    by_name = {name: mapping for mapping in mappings for name in mapping.names}
+    unmapped = MappedField(names=[])
+    of_fields = [by_name.get(field.name, unmapped) for field in fields]
     return tuple(
-        replace(field, id=mapped.field_id, children=_mapped(_standard(field), mapped.fields))
-        for field, mapped in zip(fields, found, strict=True)
+        replace(field, id=mapping.field_id, children=_mapped(_standard(field), mapping.fields))
+        for field, mapping in zip(fields, of_fields, strict=True)
     )
 
 
 def _standard(field: FileField) -> tuple[FileField, ...]:
-    """The fields inside, under the names by which a mapping knows those of lists and maps."""
+    """The fields inside a field. The element of a list gets the name that mappings use for it."""
     names = {("item",): ("element",), ("array",): ("element",), ("list",): ("element",)}
     given = tuple(child.name for child in field.children)
     if given in names:
@@ -100,13 +103,13 @@ def _standard(field: FileField) -> tuple[FileField, ...]:
     return field.children
 
 
-def fitted(array: pa.Array, source: FileField, wanted: NestedField) -> pa.Array:
-    """A file's column in the type of `wanted`."""
-    return _fit(array, source, wanted.field_type, arrow_type(wanted.field_type))
+def conformed(array: pa.Array, source: FileField, wanted: NestedField) -> pa.Array:
+    """A file's column in the type of `wanted`. UnsupportedError for a shredded variant."""
+    return _conform(array, source, wanted.field_type, arrow_type(wanted.field_type))
 
 
 def missing(wanted: NestedField, rows: int) -> pa.Array:
-    """A column that the file does not have: its initial default, else nulls. CorruptError where null is not allowed."""
+    """A column that the file lacks: its initial default, else nulls. CorruptError when the column may not be null."""
     if wanted.initial_default is not None:
         return pa.repeat(scalar(wanted.initial_default, wanted.field_type), rows)
     if wanted.required:
@@ -114,7 +117,7 @@ def missing(wanted: NestedField, rows: int) -> pa.Array:
     return pa.nulls(rows, arrow_type(wanted.field_type))
 
 
-def _fit(array: pa.Array, source: FileField, kind: IcebergType, target: pa.DataType) -> pa.Array:
+def _conform(array: pa.Array, source: FileField, kind: IcebergType, target: pa.DataType) -> pa.Array:
     if isinstance(kind, StructType):
         return _struct(array, source, kind, target)
     if isinstance(kind, ListType):
@@ -135,7 +138,7 @@ def _struct(array: pa.StructArray, source: FileField, kind: StructType, target: 
             children.append(missing(field, len(array)))
         else:
             inner = target.field(number).type
-            children.append(_fit(array.field(place), source.children[place], field.field_type, inner))
+            children.append(_conform(array.field(place), source.children[place], field.field_type, inner))
     mask = array.is_null() if array.null_count else None
     fields = [target.field(n) for n in range(target.num_fields)]
     if not fields:
@@ -146,24 +149,24 @@ def _struct(array: pa.StructArray, source: FileField, kind: StructType, target: 
 def _list(array: pa.Array, source: FileField, kind: ListType, target: pa.DataType) -> pa.Array:
     if pa.types.is_large_list(array.type) or pa.types.is_fixed_size_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
-    values = _fit(array.values, source.children[0], kind.element_type, target.value_type)
+    values = _conform(array.values, source.children[0], kind.element_type, target.value_type)
     return _with_children(array, target, values)
 
 
 def _map(array: pa.Array, source: FileField, kind: MapType, target: pa.DataType) -> pa.Array:
-    """A map; Avro has one with keys other than text as a list of pairs."""
+    """A map. Avro stores one whose keys are not text as a list of pairs."""
     if pa.types.is_map(array.type):
         keys, items = array.keys, array.items
     else:
         keys, items = array.values.field(0), array.values.field(1)
-    keys = _fit(keys, source.children[0], kind.key_type, target.key_type)
-    items = _fit(items, source.children[1], kind.value_type, target.item_type)
+    keys = _conform(keys, source.children[0], kind.key_type, target.key_type)
+    items = _conform(items, source.children[1], kind.value_type, target.item_type)
     entries = pa.StructArray.from_arrays([keys, items], fields=[target.key_field, target.item_field])
     return _with_children(array, target, entries)
 
 
 def _with_children(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
-    """The same lists over other values, sharing offsets and nulls."""
+    """The same lists or maps over other values, with the same offsets and nulls."""
     validity, offsets = array.buffers()[:2]
     return pa.Array.from_buffers(target, len(array), [validity, offsets], -1, array.offset, [values])
 
@@ -173,9 +176,9 @@ def _variant(array: pa.Array, target: pa.DataType) -> pa.Array:
     names = [storage.type.field(n).name for n in range(storage.type.num_fields)]
     if sorted(names) != ["metadata", "value"]:
         raise UnsupportedError(
-            "a variant column is shredded into typed columns", why="lakebed reads variants as metadata and value only",
-            todo="Leave the column out. A rewrite joins such files byte for byte where no delete applies and rows hold "
-            "their ids (lakebed.rewrite.concat-min-row-group-bytes=1); else use the engine that shredded them",
+            "a variant column is shredded into typed columns", why="lakebed reads variants only as metadata and value",
+            todo="Leave the column out. A rewrite joins such files byte for byte if no delete applies and rows hold "
+            "their ids (lakebed.rewrite.concat-min-row-group-bytes=1); otherwise use the engine that shredded them",
         )  # fmt: skip
     children = [pc.cast(storage.field(name), pa.binary()) for name in ("metadata", "value")]
     fields = [target.field(n) for n in range(target.num_fields)]
@@ -184,7 +187,7 @@ def _variant(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """A primitive column in another type: one that was widened, or that the file's format spells otherwise."""
+    """A primitive column in another type: it was widened, or the file's format has another type for it."""
     kind = array.type
     if isinstance(target, pa.BaseExtensionType):
         storage = array.storage if isinstance(array, pa.ExtensionArray) else array

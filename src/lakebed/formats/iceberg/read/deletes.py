@@ -1,11 +1,12 @@
 """The rows of a data file that its deletes remove, in bounded memory.
 
 Rule: the specification's "Delete Formats". Position deletes and deletion vectors are positions in the file. Equality
-deletes are rows of some columns, found by field id in the data file, also when the column was renamed or dropped since:
-one set for each combination of columns, tried on each batch as it comes. A set that is too large for that is tried in a
-pass of its own over those columns only, a part of the set at a time, which gives positions.
+deletes are rows of key columns, which are found by field id in the data file, even after a column was renamed or
+dropped. There is one set of rows per combination of columns, and each batch is compared with it. A set that is too
+large for that is compared in a pass of its own over the key columns alone, a part of the set at a time, which gives
+positions.
 
-What was read of delete files is kept for the next data file of this process, up to a bound.
+The contents of delete files are cached for the next data files of this process, up to a bound.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from lakebed.formats.iceberg.data_files import (
     FileTask,
 )
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.read.conform import fitted, missing
+from lakebed.formats.iceberg.read.conform import conformed, missing
 from lakebed.formats.iceberg.read.context import KeyColumn, ReadContext
 from lakebed.formats.iceberg.read.formats import OpenFile, opened, stated_of
 from lakebed.formats.iceberg.read.key_sets import KeySet, distinct_rows
 from lakebed.kernel.arrays import Bools, Int64s
 
 INLINE_ROWS = 32 << 10
-"""A set of more rows is not tried batch by batch, since each try prepares the set anew."""
-_KEPT_BYTES = 128 << 20
-_KEPT_POSITIONS = 4 << 20
-_KEPT_ROWS = 256 << 10
+"""A set with more rows is not compared batch by batch, since each comparison prepares the set again."""
+_CACHED_BYTES = 128 << 20
+_CACHED_POSITIONS = 4 << 20
+_CACHED_ROWS = 256 << 10
 _DELETE_COLUMNS = (
     NestedField(DELETE_FILE_PATH, "file_path", StringType()), NestedField(DELETE_FILE_POS, "pos", LongType()),
 )  # fmt: skip
@@ -49,11 +50,11 @@ _DELETE_COLUMNS = (
 
 def deleted_positions(files: Files, task: FileTask) -> Int64s | None:
     """The positions that deletion vectors and position delete files remove, ascending; None when there are none."""
-    found = [_positions(files, d, task.data) for d in task.deletes if d.content is Content.POSITION_DELETES]
-    found = [positions for positions in found if len(positions)]
-    if not found:
+    parts = [_positions(files, d, task.data) for d in task.deletes if d.content is Content.POSITION_DELETES]
+    parts = [positions for positions in parts if len(positions)]
+    if not parts:
         return None
-    return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+    return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
 
 
 def rows_outside(positions: Int64s, start: int, rows: int) -> Bools | None:
@@ -75,7 +76,7 @@ class EqualityGroup:
 
 
 def equality_groups(context: ReadContext, task: FileTask) -> list[EqualityGroup]:
-    """The equality deletes of a task by the columns that they name."""
+    """The equality deletes of a task, grouped by the columns that they name. CorruptError for one that names none."""
     by_ids: dict[tuple[int, ...], list[DeleteFile]] = {}
     for delete in task.deletes:
         if delete.content is Content.EQUALITY_DELETES:
@@ -86,40 +87,39 @@ def equality_groups(context: ReadContext, task: FileTask) -> list[EqualityGroup]
 
 
 def small_set(files: Files, context: ReadContext, group: EqualityGroup) -> KeySet | None:
-    """The group's rows as one set, None when that is too large to be tried on each batch."""
+    """The group's rows as one set; None when it is too large to compare each batch with it."""
     if sum(delete.record_count for delete in group.deletes) > 4 * INLINE_ROWS:
         return None
     name = ("set", group.columns, tuple(d.path for d in group.deletes))
-    known = _kept.get(name)
-    if known is None:
-        sets = list(key_sets(files, context, group))
-        if len(sets) != 1 or sets[0].rows > INLINE_ROWS:
-            return None
-        known = sets[0]
-        _kept.put(name, known, known.nbytes)
-    found: KeySet = known
-    return found
+    cached: KeySet | None = _cache.get(name)
+    if cached is not None:
+        return cached
+    sets = list(key_sets(files, context, group))
+    if len(sets) != 1 or sets[0].rows > INLINE_ROWS:
+        return None
+    _cache.put(name, sets[0], sets[0].nbytes)
+    return sets[0]
 
 
 def large_sets(files: Files, context: ReadContext, group: EqualityGroup) -> Iterator[KeySet]:
-    """The group's rows in sets, as `key_sets` gives them; kept for the next data file where they are not too large."""
+    """The group's rows in sets, as `key_sets` returns them; cached for the next data file unless they are too large."""
     name = ("sets", group.columns, tuple(d.path for d in group.deletes))
-    known: list[KeySet] | None = _kept.get(name)
-    if known is not None:
-        yield from known
+    cached: list[KeySet] | None = _cache.get(name)
+    if cached is not None:
+        yield from cached
         return
-    made: list[KeySet] = []
-    size, most = 0, min(_KEPT_BYTES // 4, context.delete_memory)
-    for one in key_sets(files, context, group):
-        yield one
-        size += one.nbytes
-        made = [*made, one] if size <= most else []
-    if made:
-        _kept.put(name, made, size)
+    sets: list[KeySet] = []
+    size, most = 0, min(_CACHED_BYTES // 4, context.delete_memory)
+    for key_set in key_sets(files, context, group):
+        yield key_set
+        size += key_set.nbytes
+        sets = [*sets, key_set] if size <= most else []
+    if sets:
+        _cache.put(name, sets, size)
 
 
 def key_sets(files: Files, context: ReadContext, group: EqualityGroup) -> Iterator[KeySet]:
-    """The group's rows in sets that each take at most `context.delete_memory` bytes, about."""
+    """The group's rows in sets that take at most about `context.delete_memory` bytes each."""
     held: list[pa.Table] = []
     size = distinct = 0
     for delete in group.deletes:
@@ -136,32 +136,30 @@ def key_sets(files: Files, context: ReadContext, group: EqualityGroup) -> Iterat
         yield KeySet.of(distinct_rows(pa.concat_tables(held)).columns)
 
 
-def _key_rows(
-    files: Files, context: ReadContext, group: EqualityGroup, delete: DeleteFile
-) -> Iterator[pa.Table]:  # fmt: skip
-    """The distinct rows of one delete file, in pieces; those of a small one are kept."""
+def _key_rows(files: Files, context: ReadContext, group: EqualityGroup, delete: DeleteFile) -> Iterator[pa.Table]:
+    """The distinct rows of one delete file, in pieces; those of a small file are cached."""
     name = ("rows", group.columns, delete.path)
-    known = _kept.get(name)
-    if known is not None:
-        yield from known
+    cached = _cache.get(name)
+    if cached is not None:
+        yield from cached
         return
-    made: list[pa.Table] = []
-    small = delete.record_count <= _KEPT_ROWS
+    pieces: list[pa.Table] = []
+    small = delete.record_count <= _CACHED_ROWS
     with opened(files, delete.path, delete.format, context.mapping, stated=stated_of(delete)) as file:
-        read = key_reader(file, group.columns, {})
-        for piece in file.pieces(read.wanted):
-            columns = read.columns(piece.rows, piece.columns)
+        reader = key_reader(file, group.columns, {})
+        for piece in file.pieces(reader.wanted):
+            columns = reader.columns(piece.rows, piece.columns)
             rows = distinct_rows(pa.table(columns, names=[str(column.id) for column in group.columns]))
             yield rows
             if small:
-                made.append(rows)
+                pieces.append(rows)
     if small:
-        _kept.put(name, made, sum(rows.nbytes for rows in made))
+        _cache.put(name, pieces, sum(rows.nbytes for rows in pieces))
 
 
 @dataclass(frozen=True, slots=True)
 class KeyReader:
-    """How the key columns come out of the columns `wanted` of a file."""
+    """Makes key columns out of a file's columns, whose numbers are `wanted`."""
 
     wanted: tuple[int, ...]
     makers: tuple[Callable[[int, Sequence[pa.Array]], pa.Array], ...]
@@ -172,7 +170,7 @@ class KeyReader:
 
 
 def key_reader(file: OpenFile, keys: Sequence[KeyColumn], constants: Mapping[int, pa.Scalar]) -> KeyReader:
-    """The key columns in a file; those that it lacks have what partitions or defaults say."""
+    """The reader of key columns of a file. A column that the file lacks has its partition value or its default."""
     places = {field.id: number for number, field in enumerate(file.fields) if field.id is not None}
     wanted = tuple(dict.fromkeys(places[key.root.field_id] for key in keys if key.root.field_id in places))
 
@@ -184,7 +182,7 @@ def key_reader(file: OpenFile, keys: Sequence[KeyColumn], constants: Mapping[int
                 return lambda rows, columns: pa.repeat(constant, rows)
             return lambda rows, columns: key.inner(missing(key.root, rows))
         source, at = file.fields[place], wanted.index(place)
-        return lambda rows, columns: key.inner(fitted(columns[at], source, key.root))
+        return lambda rows, columns: key.inner(conformed(columns[at], source, key.root))
 
     return KeyReader(wanted, tuple(map(maker, keys)))
 
@@ -196,24 +194,24 @@ def _positions(files: Files, delete: DeleteFile, data: DataFile) -> Int64s:
             raise CorruptError("a deletion vector has no place in its file", file=delete.path)
         blob = files.read(delete.path, delete.content_offset, delete.content_size)
         return decode_vector(blob, delete.path, _stated(data.record_count), _stated(delete.record_count))
-    if delete.record_count > _KEPT_POSITIONS:
+    if delete.record_count > _CACHED_POSITIONS:
         return positions_by_path(files, delete, path).get(path, np.empty(0, np.int64))
     name = ("positions", delete.path)
-    known: dict[str, Int64s] | None = _kept.get(name)
-    if known is None:
-        known = positions_by_path(files, delete)
-        _kept.put(name, known, sum(positions.nbytes + 200 for positions in known.values()))
-    return known.get(path, np.empty(0, np.int64))
+    by_path: dict[str, Int64s] | None = _cache.get(name)
+    if by_path is None:
+        by_path = positions_by_path(files, delete)
+        _cache.put(name, by_path, sum(positions.nbytes + 200 for positions in by_path.values()))
+    return by_path.get(path, np.empty(0, np.int64))
 
 
 def _stated(count: int) -> int | None:
-    """A count of metadata, None where it is not known."""
+    """A count in metadata; None for -1, which says that it is unknown."""
     return count if count >= 0 else None
 
 
 def positions_by_path(files: Files, delete: DeleteFile, only: str | None = None) -> dict[str, Int64s]:
-    """The positions that a position delete file holds, by data file, ascending; of `only` one where that is given."""
-    found: dict[str, list[Int64s]] = {}
+    """The positions in a position delete file by data file, ascending. With `only` those of that data file alone."""
+    parts: dict[str, list[Int64s]] = {}
     with opened(files, delete.path, delete.format, None, ["file_path"], stated_of(delete)) as file:
         places = {field.id: number for number, field in enumerate(file.fields)}
         try:
@@ -229,12 +227,12 @@ def positions_by_path(files: Files, delete: DeleteFile, only: str | None = None)
             for code in np.unique(codes):
                 path = str(paths.dictionary[int(code)])
                 if only is None or path == only:
-                    found.setdefault(path, []).append(numbers[codes == code])
-    return {path: np.unique(np.concatenate(parts)) for path, parts in found.items()}
+                    parts.setdefault(path, []).append(numbers[codes == code])
+    return {path: np.unique(np.concatenate(positions)) for path, positions in parts.items()}
 
 
-class _Kept:
-    """What was read lately, up to a bound in bytes; the least lately used goes first. Safe to use from threads."""
+class _Cache:
+    """A cache with a bound in bytes; the least recently used value goes first. Safe to use from several threads."""
 
     def __init__(self, most: int) -> None:
         self._most, self._bytes, self._lock = most, 0, threading.Lock()
@@ -242,11 +240,11 @@ class _Kept:
 
     def get(self, name: Any) -> Any:
         with self._lock:
-            found = self._held.get(name)
-            if found is None:
+            held = self._held.get(name)
+            if held is None:
                 return None
             self._held.move_to_end(name)
-            return found[0]
+            return held[0]
 
     def put(self, name: Any, value: Any, size: int) -> None:
         with self._lock:
@@ -259,4 +257,4 @@ class _Kept:
                 self._bytes -= freed
 
 
-_kept = _Kept(_KEPT_BYTES)
+_cache = _Cache(_CACHED_BYTES)

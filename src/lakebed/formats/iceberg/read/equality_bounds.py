@@ -1,11 +1,11 @@
-"""Equality deletes that cannot touch a data file, by the bounds of both: they are not read for it.
+"""Which equality deletes cannot apply to a data file, by the bounds of both. They are not read for that file.
 
-Rule: the reference engine's DeleteFileIndex (canContainEqDeletesForFile). A delete file is out where the ranges of one
-of its columns and of the data file's do not meet, and not both may hold a null. Only top-level columns whose order is
-the same everywhere count: no floats, whose NaN lies outside of bounds. What a file does not say rules nothing out.
+Rule: the reference engine's DeleteFileIndex (canContainEqDeletesForFile). A delete file is ruled out when the ranges of
+one of its columns in both files do not meet, unless both may have a null there. Only top-level columns whose order is
+the same everywhere count, so no floats: NaN lies outside of bounds. A file without bounds rules nothing out.
 
-A data file keeps all of its deletes where less than three quarters of their rows would go: the set that is made of them
-serves all data files with the same deletes, and one of its own would cost more than it saves.
+A data file keeps all of its deletes unless ruling some out saves three quarters of their rows. The set of rows that is
+built from deletes serves all data files with the same deletes, and a set of its own would cost more than it saves.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _ORDERED = (
     TimestamptzNanoType, TimestamptzType,
 )  # fmt: skip
 _MOST = 1000
-"""With more delete files than that nothing is ruled out: each is held against each data file."""
+"""With more delete files nothing is ruled out, since each is compared with each data file."""
 _ROWS = 1 << 14
 _WORTH_IT = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """What a delete file holds of one column."""
+    """The range of values that a delete file has in one column."""
 
     column: int
     least: pa.Scalar
@@ -58,24 +58,26 @@ class _Range:
 
 @dataclass(frozen=True, slots=True)
 class EqualityBounds:
-    """The ranges of equality delete files by path."""
+    """The ranges of equality delete files, by path. `types` are those of the columns, by field id."""
 
     types: Mapping[int, IcebergType]
     ranges: Mapping[str, Sequence[_Range]]
 
     @classmethod
     def of(cls, deletes: Iterable[DeleteFile], schema: Schema) -> EqualityBounds:
-        """Those of the delete files that have bounds of columns of the schema."""
+        """The ranges of the delete files that have bounds for columns of the schema."""
         types = {f.field_id: f.field_type for f in schema.fields if isinstance(f.field_type, _ORDERED)}
         equality = [file for file in deletes if file.content is Content.EQUALITY_DELETES]
         if len(equality) > _MOST:
             return cls(types, {})
-        known = {file.path: _ranges(file, types) for file in equality}
-        return cls(types, {path: ranges for path, ranges in known.items() if ranges})
+        by_path = {file.path: _ranges(file, types) for file in equality}
+        return cls(types, {path: ranges for path, ranges in by_path.items() if ranges})
 
     def tasks(self, entries: pa.Table, index: DeleteIndex) -> Iterator[FileTask]:
-        """The data files of a columnar table of entries, each with its deletes but for those that are ruled out; the
-        table has the columns `STATS_USED` where there are ranges."""
+        """The data files of a table of entries, each with its deletes except those that are ruled out.
+
+        The table needs the columns `STATS_USED` when there are ranges.
+        """
         plain = [name for name in entries.column_names if name not in STATS_USED]
         if not self.ranges:
             yield from index.tasks(entries.select(plain))
@@ -83,29 +85,30 @@ class EqualityBounds:
         for start in range(0, len(entries), _ROWS):
             part = entries.slice(start, _ROWS)
             tasks = index.tasks(part.select(plain))
-            if not any(one.deletes for one in tasks):
+            if not any(task.deletes for task in tasks):
                 yield from tasks
                 continue
-            out = self._ruled_out(part)
+            ruled_out = self._ruled_out(part)
             for row, task in enumerate(tasks):
-                yield _without(task, {one.path for one in task.deletes if one.path in out and out[one.path][row]})
+                paths = (delete.path for delete in task.deletes if delete.path in ruled_out)
+                yield _excluding(task, {path for path in paths if ruled_out[path][row]})
 
     def _ruled_out(self, entries: pa.Table) -> dict[str, Bools]:
-        """For each delete file, which of the data files it cannot touch."""
+        """For each delete file the data files to which it cannot apply."""
         columns: dict[int, tuple[pa.Array, pa.Array, Bools]] = {}
-        found: dict[str, Bools] = {}
+        masks: dict[str, Bools] = {}
         for path, ranges in self.ranges.items():
-            out = np.zeros(len(entries), np.bool_)
-            for one in ranges:
-                if one.column not in columns:
-                    columns[one.column] = self._bounds(entries, one.column)
-                lower, upper, nulls = columns[one.column]
-                apart = pc.or_kleene(pc.less(upper, one.least), pc.greater(lower, one.most))
+            ruled_out = np.zeros(len(entries), np.bool_)
+            for bounds in ranges:
+                if bounds.column not in columns:
+                    columns[bounds.column] = self._bounds(entries, bounds.column)
+                lower, upper, nulls = columns[bounds.column]
+                apart = pc.or_kleene(pc.less(upper, bounds.least), pc.greater(lower, bounds.most))
                 mask = pc.fill_null(apart, False).to_numpy(zero_copy_only=False)
-                out |= mask & ~nulls if one.may_be_null else mask
-            if out.any():
-                found[path] = out
-        return found
+                ruled_out |= mask & ~nulls if bounds.may_be_null else mask
+            if ruled_out.any():
+                masks[path] = ruled_out
+        return masks
 
     def _bounds(self, entries: pa.Table, column: int) -> tuple[pa.Array, pa.Array, Bools]:
         kind = self.types[column]
@@ -117,22 +120,23 @@ class EqualityBounds:
 
 def _ranges(file: DeleteFile, types: Mapping[int, IcebergType]) -> list[_Range]:
     metrics = file.metrics or Metrics()
-    found = []
+    ranges = []
     for column in file.equality_ids:
         low, high = metrics.lower_bounds.get(column), metrics.upper_bounds.get(column)
         if column in types and low is not None and high is not None:
             least, most = decoded_bounds(pa.array([low, high], pa.binary()), types[column])
             if least.is_valid and most.is_valid:
-                found.append(_Range(column, least, most, metrics.null_value_counts.get(column, 1) > 0))
-    return found
+                ranges.append(_Range(column, least, most, metrics.null_value_counts.get(column, 1) > 0))
+    return ranges
 
 
-def _without(task: FileTask, out: Collection[str]) -> FileTask:
-    """A task without the deletes at these paths, where that is worth it."""
-    if not out:
+def _excluding(task: FileTask, paths: Collection[str]) -> FileTask:
+    """A task without the deletes at these paths, if that is worth it."""
+    if not paths:
         return task
-    equality = [one for one in task.deletes if one.content is Content.EQUALITY_DELETES]
-    rows, kept = (sum(one.record_count for one in equality if one.path not in gone) for gone in ((), out))
-    if kept * _WORTH_IT > rows:
+    equality = [delete for delete in task.deletes if delete.content is Content.EQUALITY_DELETES]
+    rows = sum(delete.record_count for delete in equality)
+    kept_rows = sum(delete.record_count for delete in equality if delete.path not in paths)
+    if kept_rows * _WORTH_IT > rows:
         return task
-    return replace(task, deletes=tuple(one for one in task.deletes if one.path not in out))
+    return replace(task, deletes=tuple(delete for delete in task.deletes if delete.path not in paths))

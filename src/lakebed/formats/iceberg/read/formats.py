@@ -1,7 +1,7 @@
-"""Data and delete files as they are: fields with their ids, and batches of whole columns with the rows' positions.
+"""Data and delete files as they are stored: fields with their ids, and batches of whole columns with row positions.
 
-Parquet and ORC are decoded by Arrow, Avro by DataFusion. Ids are Parquet's field ids, ORC's attribute `iceberg.id` and
-Avro's `field-id`; a file that has none takes them from the table's name mapping.
+Arrow decodes Parquet and ORC, DataFusion decodes Avro. Field ids are Parquet's field ids, ORC's attribute `iceberg.id`
+and Avro's `field-id`. A file without ids takes them from the table's name mapping.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BATCH_ROWS = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some rows of a file: the position of the first, how many they are, and the columns asked for."""
+    """Neighbouring rows of a file: the position of the first, the number of rows, and the requested columns."""
 
     start: int
     rows: int
@@ -39,18 +39,18 @@ class Piece:
 
 
 class OpenFile:
-    """An open file: its top-level `fields`, how many `rows` it says it has, and these rows."""
+    """An open file. `fields` are its top-level fields, `rows` is how many rows it says it has."""
 
     fields: tuple[FileField, ...]
     rows: int
 
     def pieces(self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS) -> Iterator[Piece]:
-        """All rows in order, with the columns of those numbers in that order."""
+        """All rows in order, with the columns `wanted` by their numbers, in that order."""
         raise NotImplementedError
 
 
 class ParquetData(OpenFile):
-    """A Parquet file, of which some row groups can be read alone."""
+    """A Parquet file, whose row groups can be read alone."""
 
     def __init__(self, source: pa.NativeFile, dictionaries: Sequence[str] = ()) -> None:
         self._file = pq.ParquetFile(
@@ -64,7 +64,7 @@ class ParquetData(OpenFile):
         self._leaves = _leaves_of(self.arrow)
 
     def leaf(self, column: int) -> int | None:
-        """The number of the only leaf of a top-level column, None when it is nested."""
+        """The number of a top-level column's only leaf; None for a nested column."""
         leaves = self._leaves[column]
         return leaves.start if len(leaves) == 1 and not _is_nested(self.arrow.field(column).type) else None
 
@@ -75,7 +75,7 @@ class ParquetData(OpenFile):
     def pieces(
         self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS, groups: Sequence[int] | None = None
     ) -> Iterator[Piece]:
-        """As said above, of some row groups only where `groups` is given; positions are those in the whole file."""
+        """The rows of these row groups, by default of all, in order. Positions count in the whole file."""
         starts = [0]
         for n in range(self.metadata.num_row_groups):
             starts.append(starts[-1] + self.metadata.row_group(n).num_rows)
@@ -101,22 +101,22 @@ class OrcData(OpenFile):
         self.fields = file_fields(self._file.schema, b"iceberg.id")
 
     def pieces(self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS) -> Iterator[Piece]:
-        """As said above."""
+        """The rows in order, one stripe at a time."""
         if not wanted:
             yield from _rowless(0, self._file.nrows, batch_rows)
             return
         position = 0
         names = [self._names[column] for column in wanted]
         for stripe in range(self._file.nstripes):
-            found = self._file.read_stripe(stripe, columns=names).select(names)
-            for start in range(0, len(found), batch_rows):
-                batch = found.slice(start, batch_rows)
+            rows = self._file.read_stripe(stripe, columns=names).select(names)
+            for start in range(0, len(rows), batch_rows):
+                batch = rows.slice(start, batch_rows)
                 yield Piece(position, len(batch), batch.columns)
                 position += len(batch)
 
 
 class AvroData(OpenFile):
-    """An Avro file, whose bytes are `data`."""
+    """An Avro file, read whole: `data` are its bytes."""
 
     def __init__(self, data: bytes | memoryview) -> None:
         self._container = take_apart(data)
@@ -126,7 +126,7 @@ class AvroData(OpenFile):
         self.rows = self._container.rows
 
     def pieces(self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS) -> Iterator[Piece]:
-        """As said above."""
+        """The rows in order, one block at a time."""
         position = 0
         for batch in read_batches(self._container, wanted, batch_rows, Scratch()):
             for start in range(0, len(batch), batch_rows):
@@ -136,7 +136,7 @@ class AvroData(OpenFile):
 
 
 def stated_of(file: DataFile | DeleteFile) -> Stated:
-    """What a manifest's entry states. Old importers of other tables wrote -1 for rows that they had not counted."""
+    """The size and row count in a manifest entry. Old importers wrote -1 for rows that they had not counted."""
     return Stated(file.size or -1, file.record_count)
 
 
@@ -145,11 +145,11 @@ def opened(
     files: Files, path: str, format: str, mapping: NameMapping | None = None, dictionaries: Sequence[str] = (),
     stated: Stated = UNSTATED,
 ) -> Iterator[OpenFile]:  # fmt: skip
-    """A file, open. `dictionaries` names text columns of Parquet to leave dictionary encoded.
+    """Open a data or delete file. `dictionaries` names text columns of Parquet to leave dictionary encoded.
 
-    Raises DataCleanedError when the file is gone, CorruptError when it cannot be read or has other bytes or rows than
-    `stated`, UnsupportedError for a format that lakebed does not read, and for a file without field ids in a table
-    without a name mapping.
+    Raises DataCleanedError when the file is gone, CorruptError when it cannot be read or has another size or number of
+    rows than `stated`, UnsupportedError for a format that lakebed does not read, and for a file without field ids in a
+    table without a name mapping.
     """
     openers: dict[str, Callable[[pa.NativeFile], OpenFile]] = {
         "PARQUET": lambda source: ParquetData(source, dictionaries),
@@ -185,13 +185,14 @@ def _named(fields: tuple[FileField, ...], mapping: NameMapping | None, path: str
 
 
 def _leaves_of(schema: pa.Schema) -> list[range]:
-    found: list[range] = []
+    """The numbers of each top-level column's leaves."""
+    leaves: list[range] = []
     start = 0
     for field in schema:
         count = _leaf_count(field.type)
-        found.append(range(start, start + count))
+        leaves.append(range(start, start + count))
         start += count
-    return found
+    return leaves
 
 
 def _leaf_count(kind: pa.DataType) -> int:

@@ -1,7 +1,7 @@
-"""Sets of rows by some key columns: what equality deletes name, and which rows of a batch are among them.
+"""Sets of rows by key columns: the rows that equality deletes name, and which rows of a batch are among them.
 
-Null equals null, and NaN equals NaN, as the specification has it for equality deletes. Each column's distinct values
-are numbered, and a row is the number that its columns' numbers make, so that rows are compared as numbers.
+Null equals null and NaN equals NaN, as the specification says for equality deletes. The distinct values of each column
+are numbered. A row is one number, made of the numbers of its columns, so rows are compared as numbers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from lakebed.kernel.arrays import Bools, Int64s, one_chunk
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
-    """Distinct rows. `values` are the distinct values of each column, `codes[n]` the sorted numbers that the first
-    n + 2 columns make."""
+    """Distinct rows.
+
+    `values` are the distinct values of each column. `codes[n]` are the sorted numbers of the first n + 2 columns.
+    """
 
     values: tuple[pa.Array, ...]
     codes: tuple[Int64s, ...]
@@ -27,33 +29,33 @@ class KeySet:
 
     @classmethod
     def of(cls, columns: Sequence[pa.Array]) -> KeySet:
-        """The set of the rows of some columns of equal length; there must be a column."""
+        """The set of rows of one or more columns of equal length."""
         values = tuple(_distinct(column) for column in columns)
         numbers = _numbers(columns[0], values[0])
         codes: list[Int64s] = []
-        for column, known in zip(columns[1:], values[1:], strict=True):
-            joint = numbers * len(known) + _numbers(column, known)
+        for column, distinct in zip(columns[1:], values[1:], strict=True):
+            joint = numbers * len(distinct) + _numbers(column, distinct)
             codes.append(np.unique(joint))
             numbers = np.searchsorted(codes[-1], joint)
         return cls(values, tuple(codes), len(codes[-1]) if codes else len(values[0]))
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the set takes, its columns' values and numbers."""
+        """The size of the set in bytes: its values and numbers."""
         return sum(int(part.nbytes) for part in (*self.values, *self.codes))
 
     def contains(self, columns: Sequence[pa.Array]) -> Bools:
-        """For each row of a batch whether it is in the set."""
+        """Which rows of a batch are in the set."""
         if not self.rows:
             return np.zeros(len(columns[0]), np.bool_)
         if not self.codes:
-            found: Bools = pc.is_in(_plain(columns[0]), value_set=self.values[0]).to_numpy(zero_copy_only=False)
-            return found
+            mask: Bools = pc.is_in(_plain(columns[0]), value_set=self.values[0]).to_numpy(zero_copy_only=False)
+            return mask
         numbers = _numbers(columns[0], self.values[0])
         inside = numbers >= 0
-        for column, known, codes in zip(columns[1:], self.values[1:], self.codes, strict=True):
-            number = _numbers(column, known)
-            joint = numbers * len(known) + number
+        for column, distinct, codes in zip(columns[1:], self.values[1:], self.codes, strict=True):
+            number = _numbers(column, distinct)
+            joint = numbers * len(distinct) + number
             place = np.minimum(np.searchsorted(codes, joint), len(codes) - 1)
             inside &= (number >= 0) & (codes[place] == joint)
             numbers = place
@@ -67,7 +69,7 @@ def distinct_rows(table: pa.Table) -> pa.Table:
 
 
 def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One array of a type that kernels know."""
+    """A column as one array of a type that Arrow's kernels support."""
     whole = one_chunk(column)
     return whole.storage if isinstance(whole, pa.ExtensionArray) else whole
 
@@ -76,8 +78,8 @@ def _distinct(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pc.unique(_plain(column))
 
 
-def _numbers(column: pa.Array | pa.ChunkedArray, known: pa.Array) -> Int64s:
-    """The place of each value among the known ones, -1 for others."""
-    found = pc.index_in(_plain(column), value_set=known)
-    numbers: Int64s = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+def _numbers(column: pa.Array | pa.ChunkedArray, distinct: pa.Array) -> Int64s:
+    """The place of each value among the distinct ones, -1 for a value that is not there."""
+    places = pc.index_in(_plain(column), value_set=distinct)
+    numbers: Int64s = pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers

@@ -37,7 +37,7 @@ from pyiceberg.types import (
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.schema import VariantType, arrow_type
 from lakebed.formats.iceberg.codec.transforms import source_bounds, transformed
-from lakebed.formats.iceberg.read.conform import fitted
+from lakebed.formats.iceberg.read.conform import conformed
 from lakebed.formats.iceberg.read.formats import ParquetData
 from lakebed.kernel.arrays import Bools, UInt8s, one_chunk
 from lakebed.kernel.predicates.arrow import Node, tree_of
@@ -266,7 +266,7 @@ def _group_facts(field: NestedField, file: ParquetData, groups: Sequence[int]) -
     try:
         written = file.arrow.field(place).type
         lower, upper = (
-            fitted(pa.array(bounds, written), file.fields[place], field) for bounds in (lows, highs)
+            conformed(pa.array(bounds, written), file.fields[place], field) for bounds in (lows, highs)
         )  # fmt: skip
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, OverflowError):
         return None

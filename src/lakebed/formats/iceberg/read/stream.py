@@ -1,12 +1,12 @@
 """The driver's half of a stream: which snapshots a batch takes, and the position after it.
 
 A position is the last snapshot that was read. A batch is the difference between two snapshots of a branch
-(`read/changes.py`), so that a stream also goes on rightly when a branch was rolled back or moved. Snapshots that only
-rewrote files change nothing. Without a start it begins with the newest snapshot; `earliest` is the table as it stands
-in one batch, then on from there.
+(`read/changes.py`), so a stream continues correctly when a branch was rolled back or moved. Snapshots that only rewrote
+files change nothing. By default a stream starts with the newest snapshot. `earliest` first reads the table as it stands
+in one batch, then continues from there.
 
-`appends_only` is what the reference engine's own Spark source does: it starts with the oldest snapshot, gives the rows
-of appends, passes over rewrites, and refuses deletes and overwrites unless told to pass over them.
+`appends_only` does what the reference engine's own Spark source does: it starts with the oldest snapshot, returns the
+rows of appends, skips rewrites, and refuses deletes and overwrites unless options say to skip them.
 """
 
 from __future__ import annotations
@@ -39,37 +39,41 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """How far a stream has read: through `snapshot`, None for nothing yet; `whole` when the next batch is the table as
-    it stands. `timestamp_ms` is the snapshot's, so that it can be spoken of once it is expired."""
+    """How far a stream has read: up to and including `snapshot`, None for nothing yet.
+
+    With `whole` the next batch is the table as it stands. `timestamp_ms` is the time of the snapshot, so that an error
+    can name it after the snapshot has expired.
+    """
 
     snapshot: int | None
     whole: bool = False
     timestamp_ms: int | None = None
 
     def text(self) -> str:
-        """As a stream's owner stores it."""
-        found = {"version": _VERSION, "snapshot": self.snapshot, "whole": self.whole, "timestamp-ms": self.timestamp_ms}
-        return json.dumps(found)
+        """The position as JSON, for a checkpoint."""
+        return json.dumps(
+            {"version": _VERSION, "snapshot": self.snapshot, "whole": self.whole, "timestamp-ms": self.timestamp_ms}
+        )
 
     @classmethod
     def parse(cls, text: str) -> StreamPosition:
-        """From such a text; UsageError for any other."""
+        """The position that `text` returned as JSON; UsageError for any other text."""
         try:
-            found = json.loads(text)
-            if found["version"] != _VERSION:
-                raise ValueError(f"its version is {found['version']}")
-            snapshot = found["snapshot"]
-            return cls(None if snapshot is None else int(snapshot), bool(found["whole"]), found["timestamp-ms"])
+            document = json.loads(text)
+            if document["version"] != _VERSION:
+                raise ValueError(f"its version is {document['version']}")
+            snapshot = document["snapshot"]
+            return cls(None if snapshot is None else int(snapshot), bool(document["whole"]), document["timestamp-ms"])
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
-                f"{text!r} is no position of an Iceberg stream", why=str(error),
+                f"{text!r} is not a position of an Iceberg stream", why=str(error),
                 todo="Start the stream with a new checkpoint",
             ) from error  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergStream:
-    """A stream of the changes of one branch; `load` reads the table's metadata anew."""
+    """A stream of the changes of one branch. `load` reads the table's current metadata."""
 
     files: Files
     load: Callable[[], TableMetadata]
@@ -106,7 +110,7 @@ class IcebergStream:
 
     @looks_again
     def latest(self, start: str, limits: Limits) -> str:
-        """The position after the snapshots that the next batch takes; `start` itself when there are none."""
+        """The position after the snapshots of the next batch; `start` itself when there are none."""
         metadata, position = self.load(), StreamPosition.parse(start)
         head = metadata.head(self.branch)
         if head is None or head.snapshot_id == position.snapshot:
@@ -114,30 +118,30 @@ class IcebergStream:
         if position.whole:
             return _at(head).text()
         line = self._line(metadata, position, head)
-        taken = self._within(line, limits)
-        return _at(taken).text()
+        return _at(self._within(line, limits)).text()
 
     @looks_again
     def plan(self, start: str, end: str) -> ReadPlan[ChangeSplit]:
-        """The changes after `start` up to and with `end`."""
+        """Plan a read of the changes after `start`, up to and including `end`."""
         metadata = self.load()
         before, after = StreamPosition.parse(start), StreamPosition.parse(end)
-        until = self._known(metadata, after)
+        until = self._snapshot(metadata, after)
         context = self._context(metadata)
         request = ReadRequest(context, self.columns, parse_where(self.where, predicate_schema(context)))
-        steps = [(self._known(metadata, before), until)]
-        if until is not None and not before.whole and (self.appends_only or self._passes_over):
+        steps = [(self._snapshot(metadata, before), until)]
+        if until is not None and not before.whole and (self.appends_only or self._skips_snapshots):
             steps = self._steps(metadata, before, until)
         plans = [plan_difference(self.files, metadata, old, new, request) for old, new in steps]
         if not plans:
             return plan_difference(self.files, metadata, until, until, request)
         splits = [split for plan in plans for split in plan.splits]
         if len(plans) > 1 and not self.appends_only:
-            splits = [replace(split, group="in order") for split in splits]  # a later step may take away what one adds
+            # one group keeps them in order: a later step may remove what an earlier one adds
+            splits = [replace(split, group="in order") for split in splits]
         return ReadPlan(plans[0].schema, tuple(splits), plans[0].read)
 
     @property
-    def _passes_over(self) -> bool:
+    def _skips_snapshots(self) -> bool:
         return self.options[opt.SKIP_DELETES] or self.options[opt.SKIP_OVERWRITES]
 
     def _context(self, metadata: TableMetadata) -> ReadContext:
@@ -146,16 +150,17 @@ class IcebergStream:
     def _steps(
         self, metadata: TableMetadata, start: StreamPosition, until: Snapshot
     ) -> list[tuple[Snapshot | None, Snapshot | None]]:
-        """The snapshots of a batch one by one, without those that are passed over."""
+        """The snapshots of a batch one by one, each with the one before it, without skipped ones."""
         steps: list[tuple[Snapshot | None, Snapshot | None]] = []
-        previous = self._known(metadata, start)
+        previous = self._snapshot(metadata, start)
         for snapshot in self._line(metadata, start, until):
-            if self._counts(metadata, snapshot):
+            if self._is_read(metadata, snapshot):
                 steps.append((previous, snapshot))
             previous = snapshot
         return steps
 
-    def _counts(self, metadata: TableMetadata, snapshot: Snapshot) -> bool:
+    def _is_read(self, metadata: TableMetadata, snapshot: Snapshot) -> bool:
+        """Whether a stream reads a snapshot, or skips it. UnsupportedError for one that a stream of appends refuses."""
         operation = snapshot.operation
         if operation == "replace":
             return False
@@ -167,14 +172,17 @@ class IcebergStream:
         if not self.appends_only:
             return True
         raise UnsupportedError(
-            f"a stream of appends meets a snapshot that is a {operation}", table=metadata.location,
-            instant=str(snapshot.snapshot_id), why="it has no rows to take away",
-            todo=f'Set {skip.key} to pass over such snapshots, or read with format("lakebed"), which gives row kinds',
+            f"a stream of appends reached a snapshot with the operation {operation}", table=metadata.location,
+            instant=str(snapshot.snapshot_id), why="such a stream cannot remove rows",
+            todo=f'Set {skip.key} to skip such snapshots, or read with format("lakebed"), which returns row kinds',
         )  # fmt: skip
 
     def _line(self, metadata: TableMetadata, start: StreamPosition, until: Snapshot) -> list[Snapshot]:
-        """The snapshots after a position up to and with another one, oldest first. When the branch was moved to where
-        the position is not among its ancestors, only the last one: the difference leads there."""
+        """The snapshots after a position, up to and including `until`, oldest first.
+
+        Only `until` when the branch was moved so that the position is no longer among its ancestors: the difference
+        leads there in one step.
+        """
         line: list[Snapshot] = []
         for snapshot in ancestors(metadata, until):
             if snapshot.snapshot_id == start.snapshot:
@@ -182,40 +190,41 @@ class IcebergStream:
             line.append(snapshot)
         if start.snapshot is None:
             return line[::-1]
-        self._known(metadata, start)
+        self._snapshot(metadata, start)
         return [until]
 
-    def _known(self, metadata: TableMetadata, position: StreamPosition) -> Snapshot | None:
+    def _snapshot(self, metadata: TableMetadata, position: StreamPosition) -> Snapshot | None:
+        """The snapshot of a position, None for nothing read yet. DataCleanedError when it is expired."""
         if position.snapshot is None:
             return None
-        found = metadata.snapshots.get(position.snapshot)
-        if found is None:
+        snapshot = metadata.snapshots.get(position.snapshot)
+        if snapshot is None:
             raise self._expired(metadata, position.snapshot, position.timestamp_ms)
-        return found
+        return snapshot
 
     def _expired(self, metadata: TableMetadata, snapshot: int, timestamp_ms: int | None) -> DataCleanedError:
         when = f" of {iso_time(timestamp_ms)}" if timestamp_ms is not None else ""
         return DataCleanedError(
-            f"the stream has read through snapshot {snapshot}{when}, which is expired", table=metadata.location,
-            instant=str(snapshot), why="what changed after it can no longer be told",
-            todo=f"Start anew with {opt.START_COMMIT.key}=earliest, and let snapshots expire later than streams read",
+            f"the stream has read up to snapshot {snapshot}{when}, which is expired", table=metadata.location,
+            instant=str(snapshot), why="the changes after it can no longer be found",
+            todo=f"Restart with {opt.START_COMMIT.key}=earliest, and let snapshots expire later than streams read them",
         )  # fmt: skip
 
     def _before(self, metadata: TableMetadata, snapshot: Snapshot | None) -> StreamPosition:
-        """The position before a snapshot."""
+        """The position before a snapshot. DataCleanedError when the snapshot before it is expired."""
         if snapshot is None or snapshot.parent_id is None:
             return StreamPosition(None)
         parent = metadata.snapshots.get(snapshot.parent_id)
         if parent is None:
             raise DataCleanedError(
-                f"the changes of snapshot {snapshot.snapshot_id} cannot be told", table=metadata.location,
+                f"the changes of snapshot {snapshot.snapshot_id} cannot be found", table=metadata.location,
                 instant=str(snapshot.snapshot_id), why=f"the one before it, {snapshot.parent_id}, is expired",
                 todo=f"Start with a later snapshot, or with {opt.START_COMMIT.key}=earliest",
             )  # fmt: skip
         return _at(parent)
 
     def _from(self, metadata: TableMetadata, head: Snapshot, moment: int) -> StreamPosition:
-        """The position before the first snapshot from a time on; after the newest when all are older."""
+        """The position before the first snapshot at or after a time; after the newest one when all are older."""
         last = next((s for s in ancestors(metadata, head) if s.timestamp_ms < moment), None)
         if last is not None:
             return _at(last)
@@ -223,7 +232,7 @@ class IcebergStream:
         return self._before(metadata, first)
 
     def _within(self, line: Sequence[Snapshot], limits: Limits) -> Snapshot:
-        """The last of the first snapshots that the limits allow, at least one."""
+        """The last snapshot that the limits allow in one batch, which takes at least one."""
         options = self.options
         commits = _least(limits.commits, options[opt.COMMITS_LIMIT])
         most = {
@@ -231,14 +240,14 @@ class IcebergStream:
             "added-records": options[opt.MAX_ROWS],
             "added-files-size": _least(limits.bytes, options[opt.BYTES_LIMIT]),
         }
-        found = dict.fromkeys(most, 0)
+        totals = dict.fromkeys(most, 0)
         last = line[0]
         for number, snapshot in enumerate(line):
-            for key in found:
-                found[key] += int(snapshot.summary.get(key, 0))
+            for key in totals:
+                totals[key] += int(snapshot.summary.get(key, 0))
             if number and (
                 (commits is not None and number >= commits)
-                or any(bound is not None and found[key] > bound for key, bound in most.items())
+                or any(limit is not None and totals[key] > limit for key, limit in most.items())
             ):
                 break
             last = snapshot
@@ -249,5 +258,5 @@ def _at(snapshot: Snapshot) -> StreamPosition:
     return StreamPosition(snapshot.snapshot_id, timestamp_ms=snapshot.timestamp_ms)
 
 
-def _least(*bounds: int | None) -> int | None:
-    return min((bound for bound in bounds if bound is not None), default=None)
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)

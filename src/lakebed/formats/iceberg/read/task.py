@@ -18,7 +18,7 @@ from pyiceberg.types import NestedField
 from lakebed.formats.iceberg.codec.schema import FILE, LAST_UPDATED, POS, ROW_ID, SPEC_ID, arrow_field
 from lakebed.formats.iceberg.data_files import DataFile, FileTask
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.read.conform import fitted, missing
+from lakebed.formats.iceberg.read.conform import conformed, missing
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.deletes import (
     EqualityGroup,
@@ -199,7 +199,7 @@ class Makers:
         place = self._places.get(field.field_id)
         if place is not None:
             source, number = self._file.fields[place], place
-            return lambda piece, by_number: fitted(by_number[number], source, field)
+            return lambda piece, by_number: conformed(by_number[number], source, field)
         constant = self._constants.get(field.field_id)
         if constant is not None:
             return lambda piece, by_number: pa.repeat(constant, piece.rows)

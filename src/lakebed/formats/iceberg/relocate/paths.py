@@ -1,7 +1,7 @@
-"""Avro files of Iceberg's metadata with other paths in them.
+"""Rewrites the paths in Avro files of Iceberg's metadata.
 
-Manifests and manifest lists are written anew record by record, with their own schema and header: nothing but the fields
-that a caller changes is touched, whatever engine and format version wrote them.
+Manifests and manifest lists are rewritten record by record, with their own schema and header. Only the fields that a
+caller changes are touched, whatever engine and format version wrote them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ Names = Mapping[int, str]
 
 
 def rewritten(data: bytes, change: Callable[[dict[str, Any], Names], None], file: str) -> bytes:
-    """An Avro file whose records went through `change`, which alters them in place. It is told the names of the fields,
-    those of records inside the record among them.
+    """An Avro file with records changed by `change`, which modifies a record in place.
+
+    It also gets the names of the record's fields, including those of inner records.
 
     Raises CorruptError and UnsupportedError as every reader of such files does; `file` names it.
     """
@@ -40,7 +41,7 @@ def rewritten(data: bytes, change: Callable[[dict[str, Any], Names], None], file
 
 
 def visit(data: bytes, look: Callable[[dict[str, Any], Names], None], file: str) -> None:
-    """Shows the records of an Avro file to `look`, as `rewritten` does, and writes nothing."""
+    """Call `look` for each record of an Avro file, with the names of its fields as in `rewritten`."""
     with decoding("an Avro file cannot be read", file=file):
         names = dict(_names(take_apart(data).schema))
         for record in read_records(data, numbers=True):
@@ -56,5 +57,5 @@ def _names(record: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
 
 
 def as_json(document: Any) -> Any:
-    """A copy of a metadata document that may be altered."""
+    """A copy of a metadata document that may be changed."""
     return json.loads(json.dumps(document))

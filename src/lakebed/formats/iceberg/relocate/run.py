@@ -1,9 +1,9 @@
-"""Gives a path table that was moved or copied the place where it lies: every path in its metadata is written anew.
+"""Relocates a hadoop table that was moved or copied: every path in its metadata is changed to the new place.
 
-Rules: Iceberg's `RewriteTablePathUtil` (the procedure `rewrite_table_path`). Manifest lists and manifests of all
-snapshots name files by absolute path, and so do position delete files and the footers of deletion vectors: all of them
-get new files beside the old ones, and the next version of the metadata names these. Until it is claimed nothing has
-changed; nothing is written to the old place, and nothing is read from it.
+Rules: Iceberg's `RewriteTablePathUtil` (the procedure `rewrite_table_path`). The manifest lists and manifests of all
+snapshots name files by absolute path, and so do position delete files and the footers of deletion vectors. All of them
+get new files beside the old ones, and the next version of the metadata names the new files. Until that version is
+claimed nothing has changed. Nothing is read from or written to the old place.
 """
 
 from __future__ import annotations
@@ -46,15 +46,16 @@ _PLACES = (
 
 
 def relocate(table: HadoopTable, dry_run: bool) -> RelocateResult:
-    """Make the folder where the table was opened its place.
+    """Make the folder where the table was opened its location.
 
-    Raises UnsupportedError for a catalog's table and for one of which files did not come along, CommitConflictError
-    when another change was faster, CommitUnknownError when the store does not say. After an error nothing has changed.
+    Raises UnsupportedError for a catalog's table and for a table without all of its files, CommitConflictError when
+    another change was faster, CommitUnknownError when the store does not say whether the change was made. After any
+    other error nothing has changed.
     """
     loaded = table.load()
     moved_from = table.moved_from
     if not moved_from:
-        note = "the table lies where its metadata says: nothing is to do"
+        note = "the table lies where its metadata says: there is nothing to do"
         return RelocateResult(loaded.metadata.location, loaded.metadata.location, 0, 0, dry_run, notes=(note,))
     table.refuse_catalogs(loaded)
     files = table.files
@@ -71,7 +72,7 @@ def relocate(table: HadoopTable, dry_run: bool) -> RelocateResult:
 
 
 def _publish(table: HadoopTable, loaded: Loaded, document: Mapping[str, Any], move: _Move) -> None:
-    """Claims the next version. The new files go only where it certainly does not name them."""
+    """Claim the next version. The new files are removed only when it certainly does not name them."""
     try:
         table.publish(loaded, document)
     except LostRaceError as error:
@@ -85,41 +86,45 @@ def _publish(table: HadoopTable, loaded: Loaded, document: Mapping[str, Any], mo
     except OutcomeUnknownError as error:
         raise CommitUnknownError(
             "the store does not say whether the table was relocated", table=table.name, why=str(error),
-            todo="Relocate it again: it says so where nothing is left to do",
+            todo="Relocate it again: it says so when there is nothing left to do",
         ) from error  # fmt: skip
 
 
 @dataclass(slots=True)
 class _Move:
-    """What is written anew, each file once; `made` are the new files."""
+    """A relocation in progress: each metadata file is rewritten once.
+
+    `manifests` has the path and length of new manifests by the old path, `deletes` the changed fields of entries by the
+    old path of a delete file. `written` are the paths of all new files.
+    """
 
     files: Files
     metadata: TableMetadata
     dry_run: bool
     manifests: dict[str, tuple[str, int]] = field(default_factory=dict)
     deletes: dict[str, dict[int, Any]] = field(default_factory=dict)
-    made: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
 
     def path(self, url: str) -> str:
-        """The same file's path at the new place; one that lies elsewhere keeps its own."""
+        """The path of a file at the new place. A file that lies elsewhere keeps its path."""
         return self.files.moved(url)
 
     def document(self, loaded: Loaded) -> dict[str, Any]:
-        """The metadata of the new place; files that it names are written."""
+        """The metadata document of the new place. Writes the files that it names."""
         document: dict[str, Any] = as_json(applied(self.metadata, [], clock.now_ms(), loaded.location))
         document["location"] = self.files.home.location
-        for found in document.get("snapshots") or ():
-            snapshot = self.metadata.snapshots[int(found["snapshot-id"])]
+        for entry in document.get("snapshots") or ():
+            snapshot = self.metadata.snapshots[int(entry["snapshot-id"])]
             if snapshot.manifest_list:
-                found["manifest-list"] = self._manifest_list(snapshot)
+                entry["manifest-list"] = self._manifest_list(snapshot)
             else:
-                found["manifests"] = [self._manifest(path)[0] for path in snapshot.manifests]
+                entry["manifests"] = [self._manifest(path)[0] for path in snapshot.manifests]
         for key, name in (
             ("statistics", "statistics-path"), ("partition-statistics", "statistics-path"),
             ("metadata-log", "metadata-file"),
         ):  # fmt: skip
-            for found in document.get(key) or ():
-                found[name] = self.path(found[name])
+            for entry in document.get(key) or ():
+                entry[name] = self.path(entry[name])
         properties = document.get("properties") or {}
         for key in _PLACES:
             if key in properties:
@@ -127,16 +132,16 @@ class _Move:
         return document
 
     def check_complete(self) -> None:
-        """UnsupportedError where files that the metadata names below the old place are not at the new one."""
+        """UnsupportedError when files that the metadata names below the old place are not at the new one."""
         home = self.files.home.location
-        there = {f"{home}/{info.path}" for info in self.files.home.walk("")}
-        lacking: list[str] = []
+        existing = {f"{home}/{info.path}" for info in self.files.home.walk("")}
+        missing: list[str] = []
 
         def look(record: dict[str, Any], names: Names) -> None:
             data = record[names[_DATA_FILE]]
             path = self.path(data[names[_PATH]])
-            if record[names[_STATUS]] != _DELETED and path.startswith(f"{home}/") and path not in there:
-                lacking.append(path)
+            if record[names[_STATUS]] != _DELETED and path.startswith(f"{home}/") and path not in existing:
+                missing.append(path)
 
         manifests: set[str] = set()
 
@@ -146,29 +151,30 @@ class _Move:
         for snapshot in self.metadata.snapshots.values():
             manifests.update(snapshot.manifests)
             if snapshot.manifest_list:
-                self._visit(snapshot.manifest_list, collect, lacking)
+                self._visit(snapshot.manifest_list, collect, missing)
         for manifest in sorted(manifests):
-            self._visit(manifest, look, lacking)
-        if lacking:
-            missing = sorted(set(lacking))
+            self._visit(manifest, look, missing)
+        if missing:
+            paths = sorted(set(missing))
             raise UnsupportedError(
-                "the table cannot be relocated", table=home, file=missing[0],
-                why=f"{len(missing)} of its files did not come along: {', '.join(missing[:_SHOWN])}",
-                todo="Copy them too, keeping their places below the table's folder",
+                "the table cannot be relocated", table=home, file=paths[0],
+                why=f"{len(paths)} of its files were not copied: {', '.join(paths[:_SHOWN])}",
+                todo="Copy them too, to the same places below the table's folder",
             )  # fmt: skip
 
     def remove(self) -> None:
-        """Removes the new files, as far as the store lets us; what stays, orphan removal finds."""
+        """Remove the new files, as far as the store allows; orphan-file removal cleans up any leftovers."""
         with suppress(LakebedError, OSError):
-            self.files.delete_many(self.made)
+            self.files.delete_many(self.written)
 
     # ---- metadata files ----
 
-    def _visit(self, url: str, look: Callable[[dict[str, Any], Names], None], lacking: list[str]) -> None:
+    def _visit(self, url: str, look: Callable[[dict[str, Any], Names], None], missing: list[str]) -> None:
+        """Show the records of a metadata file to `look`, or add the file to the missing ones."""
         try:
             data = self.files.read(url)
         except FileNotFoundError:
-            lacking.append(self.path(url))
+            missing.append(self.path(url))
             return
         visit(data, look, url)
 
@@ -181,7 +187,7 @@ class _Move:
         return self._put(snapshot.manifest_list, f"snap-{snapshot.snapshot_id}-0-{uuid.uuid4()}.avro", data)
 
     def _manifest(self, url: str) -> tuple[str, int]:
-        """The path and length of a manifest's new file."""
+        """The path and length of the new manifest for an old one."""
         if url not in self.manifests:
             data = rewritten(self.files.read(url), self._entry, url)
             self.manifests[url] = self._put(url, f"{uuid.uuid4()}-m0.avro", data), len(data)
@@ -190,8 +196,8 @@ class _Move:
     def _entry(self, record: dict[str, Any], names: Names) -> None:
         data = record[names[_DATA_FILE]]
         path = data[names[_PATH]]
-        position = _CONTENT in names and data[names[_CONTENT]] == Content.POSITION_DELETES
-        if position and record[names[_STATUS]] != _DELETED:
+        is_position_delete = _CONTENT in names and data[names[_CONTENT]] == Content.POSITION_DELETES
+        if is_position_delete and record[names[_STATUS]] != _DELETED:
             changes = self._delete_file(path, {id: data[name] for id, name in names.items() if name in data})
         else:
             changes = {_PATH: self.path(path)}
@@ -202,24 +208,24 @@ class _Move:
             data[names[_REFERENCED]] = self.path(data[names[_REFERENCED]])
 
     def _put(self, old: str, name: str, data: bytes) -> str:
-        """A new file beside an old one."""
+        """Write a new file beside an old one. Returns its path; a dry run writes nothing."""
         url = f"{self.path(old).rpartition('/')[0]}/{name}"
         if not self.dry_run:
-            self.made.append(url)
+            self.written.append(url)
             self.files.write(url, data)
         return url
 
-    # ---- files of deletes, which name data files ----
+    # ---- delete files, which name data files ----
 
     def _delete_file(self, path: str, entry: Mapping[int, Any]) -> dict[int, Any]:
-        """What an entry says of the new file, by field id."""
+        """The changed fields of the entry of a delete file, by field id."""
         if path not in self.deletes:
             puffin = str(entry[_FORMAT]).upper() == "PUFFIN"
             self.deletes[path] = self._puffin(path) if puffin else self._positions(path, entry)
         return self.deletes[path]
 
     def _puffin(self, path: str) -> dict[int, Any]:
-        """Blobs keep their offsets: they come first, in their order, and only the footer names data files."""
+        """Rewrite a Puffin file. Blobs keep their order and offsets, and only the footer names data files."""
         data = self.files.read(path)
         blobs, properties = read_footer(data, path)
         blobs = tuple(sorted(blobs, key=lambda blob: blob.offset))
@@ -229,28 +235,31 @@ class _Move:
             if "referenced-data-file" in texts:
                 texts["referenced-data-file"] = self.path(texts["referenced-data-file"])
             moved.append((replace(blob, properties=texts), data[blob.offset : blob.offset + blob.length]))
-        made, placed = write_puffin(moved, properties)
+        written, placed = write_puffin(moved, properties)
         if [blob.offset for blob in placed] != [blob.offset for blob in blobs]:
             raise UnsupportedError("a Puffin file with gaps between its blobs cannot be relocated", file=path)
-        return {_PATH: self._put(path, f"{uuid.uuid4()}-deletes.puffin", made), _SIZE: len(made)}
+        return {_PATH: self._put(path, f"{uuid.uuid4()}-deletes.puffin", written), _SIZE: len(written)}
 
     def _positions(self, path: str, entry: Mapping[int, Any]) -> dict[int, Any]:
+        """Rewrite a position delete file, as Parquet."""
         url = f"{self.path(path).rpartition('/')[0]}/{uuid.uuid4()}-deletes.parquet"
         if self.dry_run:
             return {_PATH: url}
         old = DeleteFile(
             path, str(entry[_FORMAT]).upper(), Content.POSITION_DELETES, 0, (), int(entry[_ROWS]), int(entry[_SIZE])
         )
-        found = {self.path(name): positions for name, positions in positions_by_path(self.files, old).items()}
+        by_path = {self.path(name): positions for name, positions in positions_by_path(self.files, old).items()}
         layout = Layout.of({"write.format.default": "parquet"}, Schema(*POSITION_DELETE_FIELDS))
-        self.made.append(url)
-        done = write_positions(self.files, url, sorted(found.items(), key=lambda one: one[0]), layout)
-        known = {_PATH: url, _FORMAT: "PARQUET", _ROWS: done.rows, _SIZE: done.size, _OFFSETS: list(done.split_offsets)}
-        return known | _figures(done.metrics)
+        self.written.append(url)
+        file = write_positions(self.files, url, sorted(by_path.items(), key=lambda item: item[0]), layout)
+        changes = {
+            _PATH: url, _FORMAT: "PARQUET", _ROWS: file.rows, _SIZE: file.size, _OFFSETS: list(file.split_offsets),
+        }  # fmt: skip
+        return changes | _metrics(file.metrics)
 
 
-def _figures(metrics: Metrics) -> dict[int, Any]:
-    """Figures by column as the records of manifests hold them: a map is a list of pairs."""
+def _metrics(metrics: Metrics) -> dict[int, Any]:
+    """Metrics by field id as the records of manifests store them: a map is a list of pairs."""
     return {
         id: [{"key": key, "value": value} for key, value in getattr(metrics, name).items()]
         for id, name in _METRICS.items()
