@@ -28,7 +28,7 @@ from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.data_files import DataFile, Metrics
 from lakebed.formats.iceberg.definition import new_metadata
 from lakebed.formats.iceberg.parquet.annotate import AnnotatedFile, variant
-from lakebed.formats.iceberg.parquet.thrift import binary, decode
+from lakebed.formats.iceberg.parquet.thrift import decode, of_binary
 from lakebed.kernel.files import open_store
 from tests.tables.iceberg.lake import Lake
 
@@ -90,8 +90,8 @@ def test_parquet_says_what_each_column_is(tmp_path: Path) -> None:
     found = annotations(file.path)
     assert {id: number for id, (number, _) in found.items()} == {2: 16, 5: 16, 7: 16, 10: 16, 12: 17, 13: 18}
     assert found[2][1] == {1: (3, b"\x01")}
-    assert binary(found[12][1][1][1]) == b"srid:3857"
-    assert binary(found[13][1][1][1]) == b"OGC:CRS84" and found[13][1][2][1] == 4
+    assert found[12][1][1][1] == of_binary(b"srid:3857")
+    assert found[13][1][1][1] == of_binary(b"OGC:CRS84") and found[13][1][2][1] == 4
     read = pq.ParquetFile(file.path.removeprefix("file:"))
     assert "later" not in read.schema_arrow.names
     variants = [read.schema_arrow.field(name).type for name in ("v",)]

@@ -1,1 +1,1 @@
-"""Removing what nothing needs: old snapshots with their files, and files that no snapshot knows."""
+"""Expiring old snapshots with their files, and removing orphan files."""

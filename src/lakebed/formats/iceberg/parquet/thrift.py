@@ -20,7 +20,7 @@ Shape = Mapping[int, Any]
 a list."""
 
 Struct = dict[int, tuple[int, Any]]
-"""(type, value) by field id. A decoded value is an int, a Struct or a list of Structs; other values are encoded bytes."""
+"""(type, value) by field id. A decoded value is an int, a Struct or a list of Structs; all others are encoded bytes."""
 
 
 def decode(data: bytes, start: int, shape: Shape) -> tuple[Struct, int]:

@@ -1,1 +1,1 @@
-"""Reading: the plan of a snapshot, the live rows of one data file, changes and streams."""
+"""Reading: plans of snapshots, appends and changes, tasks that read data files, and streams."""

@@ -1,1 +1,1 @@
-"""Giving a table that was moved or copied the place where it lies."""
+"""Relocating a table that was moved or copied: its metadata gets the paths of the new place."""

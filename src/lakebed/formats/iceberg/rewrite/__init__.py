@@ -1,1 +1,1 @@
-"""Rewriting Iceberg tables: data files into files of the target size."""
+"""Rewriting data files into files of the target size, position delete files, and manifests."""
