@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from lakebed.errors import CommitUnknownError, NotInHistoryError, TableExistsError, UsageError
+from lakebed.errors import CommitUnknownError, NotInHistoryError, TableExistsError, UnsupportedError, UsageError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_to_json
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_to_json
@@ -188,7 +188,12 @@ class PaimonTable(Table):
         schema = table.table_schema
         parsed = table._options(schema, options)
         if bucket_mode(schema, parsed) is not BucketMode.POSTPONE_MODE:
-            raise self._lacks("rewrite of other than postponed buckets")
+            raise UnsupportedError(
+                "lakebed can rewrite only postponed buckets of Paimon tables",
+                table=table.location,
+                why=f"option 'bucket' is {parsed[opt.BUCKET]}, not -2",
+                todo="Compact this table with Paimon's own engine",
+            )
         return PostponeRewrite.plan(table._history, schema, parsed, where).run(dry_run, engine)
 
     def expire(

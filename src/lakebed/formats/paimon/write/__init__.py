@@ -1,1 +1,1 @@
-"""Writing: rows routed, sorted and written into files, and the commit that makes them visible."""
+"""Writes: rows are routed to tasks, sorted, and written into files, which a commit makes visible."""
