@@ -1,1 +1,1 @@
-"""Reading: the plan of a snapshot, and the rows of one split merged on read."""
+"""Reading: plan the splits of a snapshot, then merge the rows of each split on read."""

@@ -1,8 +1,8 @@
-"""The rows that appends between two snapshots added to a table without a primary key (`incremental-between`).
+"""The rows that were appended between two snapshots to a table without a primary key (`incremental-between`).
 
-Rules: Paimon's IncrementalDeltaStartingScanner: the new files of the APPEND snapshots after the first and up to the
-second, whatever became of their rows since; compactions and overwrites are passed over. Tables with a primary key would
-give rows of every kind, which a batch has no column for, so they are refused.
+Rule: Paimon's IncrementalDeltaStartingScanner. A range reads the new files of its APPEND snapshots, after the first
+snapshot and up to and including the second, even if later snapshots changed their rows. It skips compactions and
+overwrites. Tables with a primary key are refused: their rows have kinds, and a batch read has no column for them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RANGES = (opt.INCREMENTAL_BETWEEN, opt.INCREMENTAL_BETWEEN_TIMESTAMP)
 
 
 def names_a_range(options: Options) -> bool:
-    """Whether options make a read one of the rows between two snapshots."""
+    """Whether the options ask for the rows between two snapshots instead of a snapshot."""
     return any(options[option] for option in _RANGES) or options[opt.SCAN_MODE] == "incremental"
 
 
@@ -39,30 +39,30 @@ def plan_appended(request: ReadRequest) -> ReadPlan[PaimonSplit]:
     """
     history, schema, options, table = request.history, request.schema, request.options, request.table
     refuse_unserved(schema, options, Use.READ, table)
-    key = _checked(options)
+    key = _range_key(options)
     if schema.primary_keys:
         raise UnsupportedError(
-            f"option {key!r} is given, and lakebed serves it for tables without a primary key only", table=table,
-            why="a batch has no column for the kinds of rows",
+            f"option {key!r} works only on tables without a primary key", table=table,
+            why="a batch read has no column for row kinds",
         )  # fmt: skip
     if options[opt.INCREMENTAL_MODE] not in ("auto", "delta"):
         raise UnsupportedError(
-            f"option {opt.INCREMENTAL_MODE.key!r} is {options[opt.INCREMENTAL_MODE]!r}, which lakebed does not serve",
+            f"lakebed does not support {options[opt.INCREMENTAL_MODE]!r} as {opt.INCREMENTAL_MODE.key!r}",
             table=table, todo="Use auto or delta",
         )  # fmt: skip
     ids = history.snapshot_ids()
     if not ids:
         after = until = 0
     elif key == opt.INCREMENTAL_BETWEEN.key:
-        after, until = _of_snapshots(history, options, ids, table)
+        after, until = _snapshot_range(history, options, ids, table)
     else:
-        after, until = _of_times(history, options[opt.INCREMENTAL_BETWEEN_TIMESTAMP], ids, table)
+        after, until = _time_range(history, options[opt.INCREMENTAL_BETWEEN_TIMESTAMP], ids, table)
     entries = [entry for number in range(after + 1, until + 1) for entry in _appended(history, number, table)]
     return plan_files(request, entries)
 
 
-def _checked(options: Options) -> str:
-    """The one option that names the range."""
+def _range_key(options: Options) -> str:
+    """The key of the option that names the range. OptionError unless exactly one option names what to read."""
     given = [*(option.key for option in _RANGES if options[option]), *travel_keys(options)]
     if not given or given[0] not in (option.key for option in _RANGES):
         raise OptionError(
@@ -70,11 +70,16 @@ def _checked(options: Options) -> str:
             todo=f"Give {opt.INCREMENTAL_BETWEEN.key} or {opt.INCREMENTAL_BETWEEN_TIMESTAMP.key}",
         )  # fmt: skip
     if len(given) > 1:
-        raise OptionError(f"{' and '.join(given)} are given", key=given[1], why="one range is read", todo="Give one")
+        raise OptionError(
+            f"{' and '.join(given)} are given together",
+            key=given[1],
+            why="a read has one range",
+            todo="Give one of them",
+        )
     if options[opt.SCAN_MODE] not in ("default", "incremental"):
         raise OptionError(
             f"option {opt.SCAN_MODE.key!r} is {options[opt.SCAN_MODE]!r}, but {given[0]} is given",
-            key=opt.SCAN_MODE.key, todo="Leave out the one or the other",
+            key=opt.SCAN_MODE.key, todo=f"Leave out {opt.SCAN_MODE.key} or {given[0]}",
         )  # fmt: skip
     return given[0]
 
@@ -82,38 +87,38 @@ def _checked(options: Options) -> str:
 def _pair(key: str, text: str) -> tuple[str, str]:
     first, comma, second = (part.strip() for part in text.partition(","))
     if not (first and comma and second) or "," in second:
-        raise OptionError.ill_typed(key, text, "a start, which is not included, a comma, and an end")
+        raise OptionError.ill_typed(key, text, "START,END, where the start itself is not read")
     return first, second
 
 
-def _of_snapshots(history: History, options: Options, ids: Sequence[int], table: str) -> tuple[int, int]:
+def _snapshot_range(history: History, options: Options, ids: Sequence[int], table: str) -> tuple[int, int]:
     key, text = opt.INCREMENTAL_BETWEEN.key, options[opt.INCREMENTAL_BETWEEN]
     first, second = _pair(key, text)
     tags = history.tags()
     if first in tags and second in tags:
         if not options[opt.INCREMENTAL_TAGS]:
             raise UnsupportedError(
-                f"option {key!r} is {text!r}, two tags, between which lakebed makes no difference", table=table,
-                todo=f"Give two snapshot ids, or {opt.INCREMENTAL_TAGS.key}=true for the appends between them",
+                f"option {key!r} is {text!r}, and lakebed cannot compare two tags", table=table,
+                todo=f"Give two snapshot ids, or {opt.INCREMENTAL_TAGS.key}=true to read the appends between the tags",
             )  # fmt: skip
         after, until = history.tag(first).id, history.tag(second).id
     elif first.isdecimal() and second.isdecimal():
         after, until = int(first), int(second)
     else:
         raise NotInHistoryError(
-            f"{text!r} names neither two tags nor two snapshots", table=table, todo=f"Tags: {', '.join(tags) or 'none'}"
+            f"{text!r} is neither two tags nor two snapshot ids", table=table, todo=f"Tags: {', '.join(tags) or 'none'}"
         )
     if until < after:
         raise OptionError.ill_typed(key, text, "an end that is not before the start")
     if after != until and (after < ids[0] - 1 or until > ids[-1]):
         raise NotInHistoryError(
-            f"the snapshots after {after} up to {until} are not all in the history", table=table,
+            f"the history does not have all snapshots after {after} up to {until}", table=table,
             instant=str(until if until > ids[-1] else after), todo=f"Snapshots: {ids[0]} to {ids[-1]}",
         )  # fmt: skip
     return after, until
 
 
-def _of_times(history: History, text: str, ids: Sequence[int], table: str) -> tuple[int, int]:
+def _time_range(history: History, text: str, ids: Sequence[int], table: str) -> tuple[int, int]:
     key = opt.INCREMENTAL_BETWEEN_TIMESTAMP.key
     start, end = (int(part) if part.isdecimal() else milliseconds(part, table) for part in _pair(key, text))
     if end < start:
@@ -126,11 +131,11 @@ def _of_times(history: History, text: str, ids: Sequence[int], table: str) -> tu
 
 
 def _appended(history: History, number: int, table: str) -> list[ManifestEntry]:
-    """The new files of one snapshot, none where it is no append."""
+    """The new files of one snapshot; none unless it is an APPEND. CorruptError for an append that removes files."""
     snapshot = history.snapshot(number)
     if snapshot.commit_kind is not CommitKind.APPEND:
         return []
     entries = entries_of(history.store, manifest_metas(history.store, snapshot.delta_manifest_list))
     if any(entry.kind != ADD for entry in entries):
-        raise CorruptError("an append takes files away", table=table, instant=str(number))
+        raise CorruptError("an APPEND snapshot removes files", table=table, instant=str(number))
     return entries

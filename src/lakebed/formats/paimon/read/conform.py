@@ -1,8 +1,8 @@
-"""Reading a column in the type that the table has now, whatever type its file was written with.
+"""A file's column conformed to the type that the schema being read gives it.
 
-Rule: Paimon's SchemaEvolutionUtil: a ROW takes its fields by their ids, however deep it lies in arrays, maps and other
-rows; elements and values of maps change as columns do, keys of maps not at all; other types by the casts of
-`lakebed.formats.paimon.casts`.
+Rule: Paimon's SchemaEvolutionUtil. The fields of a ROW are matched by id, at any depth inside arrays, maps and other
+rows. The elements of arrays and the values of maps change as columns do; the keys of maps never change. Every other
+type is converted by the casts of `lakebed.formats.paimon.casts`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from lakebed.formats.paimon.codec.types import DataType, arrow_type
 
 
 def cast_column(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """The column in its new type. UnsupportedError for a change that Paimon does not know, SchemaError for a value that
-    cannot be read in the new type."""
+    """Convert a column from the type that its file has to the type that is read.
+
+    Raises UnsupportedError for a change of type that Paimon does not allow, SchemaError for a value that has no
+    counterpart in the new type.
+    """
     target = arrow_type(wanted)
     if source == wanted:
         return column
@@ -24,21 +27,23 @@ def cast_column(column: pa.Array, source: DataType, wanted: DataType) -> pa.Arra
         case "ROW", "ROW":
             return _cast_row(column, source, wanted, target)
         case "ARRAY", "ARRAY" if source.element and wanted.element:
-            return _held(column, target, cast_column(column.values, source.element, wanted.element))
+            return _with_values(column, target, cast_column(column.values, source.element, wanted.element))
         case "MAP", "MAP" if source.key and source.element and wanted.key and wanted.element:
             if source.key != wanted.key:
                 raise UnsupportedError(f"the keys of a map were changed from {source.key} to {wanted.key}")
             items = cast_column(column.items, source.element, wanted.element)
             fields = [target.key_field, target.item_field]
-            return _held(column, target, pa.StructArray.from_arrays([column.keys, items], fields=fields))
+            return _with_values(column, target, pa.StructArray.from_arrays([column.keys, items], fields=fields))
     if source.required() == wanted.required():
         return column
     return cast_values(column, source, wanted)
 
 
 def as_written(column: pa.Array, kind: DataType) -> pa.Array:
-    """A file's column in the Arrow type of the Paimon type that it was written as, whatever the file format made of
-    it."""
+    """Give a file's column the Arrow type of the Paimon type that it was written as.
+
+    File formats store some types differently: ORC has TIME as an integer, for example.
+    """
     target = arrow_type(kind)
     if column.type == target:
         return column
@@ -59,6 +64,6 @@ def _cast_row(column: pa.StructArray, source: DataType, wanted: DataType, target
     return pa.StructArray.from_arrays(children, fields=fields, mask=column.is_null() if column.null_count else None)
 
 
-def _held(column: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
-    """The same lists or maps, over new values."""
+def _with_values(column: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
+    """The same lists or maps over other values; offsets and nulls stay."""
     return pa.Array.from_buffers(target, len(column), column.buffers()[:2], column.null_count, column.offset, [values])

@@ -1,7 +1,7 @@
-"""Columns of one data file, in the types of the schema that is read, whatever schema the file was written with.
+"""Batches of one data file, conformed from the schema that the file was written with to the schema that is read.
 
-Rule: Paimon's SchemaEvolutionUtil: a column is found in a file by its id in the file's own schema, then cast. A
-column that the file's schema does not have is null.
+Rule: Paimon's SchemaEvolutionUtil. A column's id in the file's own schema gives its name there; its values are then
+cast. A column that the file's schema does not have is null.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def read_batches(
     store: Store, path: str, written: TableSchema, wanted: Sequence[DataField], system: Sequence[DataField] = (),
     stated: Stated = UNSTATED,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    """The rows of a file, in order: `system` columns first (by their names), then `wanted` (by their ids).
+    """Read the rows of a file in order: the `system` columns by name, then the `wanted` columns by id.
 
-    Raises DataCleanedError when the file is gone, CorruptError when it cannot be read or has other bytes or rows than
-    `stated`; UnsupportedError and SchemaError where a column's type was changed and its values have no reading in the
-    new one.
+    `written` is the schema that the file was written with. Raises DataCleanedError when the file is gone, and
+    CorruptError when it cannot be read or does not have the size and row count that the manifest stated. Raises
+    UnsupportedError or SchemaError where a column's type changed and its values cannot be read in the new type.
     """
     own = {field.id: field for field in written.fields}
     sources = [own.get(field.id) for field in wanted]

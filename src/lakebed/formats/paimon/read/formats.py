@@ -1,7 +1,8 @@
-"""Batches of a data file as the file has them: Parquet and ORC through Arrow, Avro through DataFusion.
+"""Batches of a data file in the file's own types: Parquet and ORC through Arrow, Avro through DataFusion.
 
-What Paimon's ORC and Avro files spell otherwise than Parquet is put right by the cast that follows: ORC keeps TIME as
-a number and every timestamp in nanoseconds; Avro exchanges local and UTC timestamps, whose values are the same.
+Paimon's ORC and Avro files store some types differently from Parquet: ORC keeps TIME as an integer and every timestamp
+in nanoseconds, and Avro swaps local and UTC timestamps, whose values are the same. The cast that follows the read
+corrects both.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ _BATCH_ROWS = 64 << 10
 def file_batches(
     store: Store, path: str, names: list[str], coarse: Collection[str] = (), stated: Stated = UNSTATED
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in order, with the columns named; `coarse` are times of at most six digits. Raises
-    DataCleanedError when the file is gone, CorruptError when it cannot be read or has other bytes or rows than
-    `stated`."""
+    """Read the named columns of a file, rows in order. `coarse` names the timestamps of at most six digits.
+
+    Raises UnsupportedError for a file format that lakebed does not read, DataCleanedError when the file is gone, and
+    CorruptError when it cannot be read or does not have the size and row count that the manifest stated.
+    """
     kind = path.rpartition(".")[2]
     if kind not in _READERS:
         raise UnsupportedError(f"lakebed does not read {kind} data files", table=store.location, file=path)
@@ -39,7 +42,7 @@ def file_batches(
             yield from _READERS[kind](source, names, coarse, stated)
     except FileNotFoundError as error:
         raise DataCleanedError(
-            "a data file is gone", table=store.location, file=path, why="the snapshot that names it has expired",
+            "a data file is gone", table=store.location, file=path, why="the snapshot that holds it has expired",
             todo="Read a newer snapshot",
         ) from error  # fmt: skip
 
@@ -47,8 +50,8 @@ def file_batches(
 def _parquet(
     source: pa.NativeFile, names: list[str], coarse: Collection[str], stated: Stated
 ) -> Iterator[pa.RecordBatch]:
-    """INT96 columns, which hold times of any year, are read as nanoseconds, where only the years 1678 to 2261 have
-    room, or as microseconds when they are `coarse`."""
+    """INT96 columns hold times of any year. They are read as nanoseconds, which only reach from 1678 to 2261, or as
+    microseconds where they are `coarse`."""
     with pq.ParquetFile(source, page_checksum_verification=True) as file:
         stated.check_rows(file.metadata.num_rows, "a data file")
         if not names:
@@ -66,9 +69,11 @@ def _parquet(
             if not rest:
                 yield from (batch.select(names) for batch in times)
                 return
-            for one, two in zip(file.iter_batches(_BATCH_ROWS, columns=rest, use_threads=False), times, strict=True):
-                found = dict(zip([*rest, *chosen], [*one.select(rest), *two.select(chosen)], strict=True))
-                yield pa.RecordBatch.from_arrays([found[name] for name in names], names=names)
+            others = file.iter_batches(_BATCH_ROWS, columns=rest, use_threads=False)
+            for batch, coarse_times in zip(others, times, strict=True):
+                arrays = [*batch.select(rest), *coarse_times.select(chosen)]
+                columns_by_name = dict(zip([*rest, *chosen], arrays, strict=True))
+                yield pa.RecordBatch.from_arrays([columns_by_name[name] for name in names], names=names)
 
 
 def _orc(source: pa.NativeFile, names: list[str], _: Collection[str], stated: Stated) -> Iterator[pa.RecordBatch]:
@@ -89,10 +94,11 @@ def _avro(source: pa.NativeFile, names: list[str], _: Collection[str], stated: S
 
 
 def _rowless(rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches without columns, which only count rows."""
     while rows > 0:
-        some = min(rows, _BATCH_ROWS)
-        yield pa.RecordBatch.from_struct_array(pa.array([{}] * some, pa.struct([])))
-        rows -= some
+        size = min(rows, _BATCH_ROWS)
+        yield pa.RecordBatch.from_struct_array(pa.array([{}] * size, pa.struct([])))
+        rows -= size
 
 
 _READERS = {"parquet": _parquet, "orc": _orc, "avro": _avro}

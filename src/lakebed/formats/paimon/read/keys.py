@@ -1,4 +1,4 @@
-"""Keys keep their type: manifests hold them in binary rows that say nothing of it.
+"""A check that key columns have kept their type, since the binary rows in manifests do not record it.
 
 Rule: Paimon's SchemaManager, which refuses to change the type of a partition or primary key column.
 """
@@ -13,24 +13,24 @@ from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import DataType
 from lakebed.formats.paimon.snapshot import History
 
-_SPELLING = {"CHAR": "text", "VARCHAR": "text", "BINARY": "bytes", "VARBINARY": "bytes"}
+_ENCODING = {"CHAR": "text", "VARCHAR": "text", "BINARY": "bytes", "VARBINARY": "bytes"}
 
 
 def check_keys(history: History, schema: TableSchema, entries: Iterable[ManifestEntry]) -> None:
-    """Raise UnsupportedError when files have keys of other types than `schema`, which is the one that is read."""
+    """Raise UnsupportedError when a file has other types of key columns than `schema`, the schema that is read."""
     for number in {entry.file.schema_id for entry in entries} - {schema.id}:
         written = {field.id: field for field in history.schema(number).fields}
         for field in schema.project((*schema.partition_keys, *schema.trimmed_primary_keys)):
             before = written.get(field.id)
-            if before is not None and _binary(before.type) != _binary(field.type):
+            if before is not None and _encoding(before.type) != _encoding(field.type):
                 raise UnsupportedError(
                     f"the type of key column {field.name!r} was changed from {before.type} to {field.type}",
                     table=history.store.location,
-                    why="Paimon refuses that change, since files are found by keys of one type",
-                    todo="Change it back",
+                    why="Paimon refuses that change, because it finds files by keys of one type",
+                    todo="Change the type back",
                 )
 
 
-def _binary(kind: DataType) -> DataType | str:
-    """What tells how a binary row spells a type."""
-    return _SPELLING.get(kind.root) or kind.required()
+def _encoding(kind: DataType) -> DataType | str:
+    """Equal for types that a binary row encodes alike."""
+    return _ENCODING.get(kind.root) or kind.required()

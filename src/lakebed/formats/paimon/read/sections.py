@@ -1,4 +1,4 @@
-"""Files of a bucket grouped into sections whose key ranges do not overlap, so that each is merged alone.
+"""Groups the files of a bucket into sections whose key ranges do not overlap, so that each section is merged alone.
 
 Rule: Paimon's IntervalPartition.
 """
@@ -13,10 +13,10 @@ from lakebed.formats.paimon.codec.types import DataType
 
 
 def sections(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> list[tuple[DataFileMeta, ...]]:
-    """The sections in key order; within one, files keep the order given.
+    """The sections in key order. Within a section, files keep the order given.
 
-    Where a range begins or ends at NaN there is one section: Paimon's comparison finds NaN equal to every number, so
-    the order of keys in its files is in doubt.
+    If any key range begins or ends at NaN, all files form one section: Paimon's comparison treats NaN as equal to every
+    number, so the order of keys in such files is not reliable.
     """
     ranged = [
         (decode_row(without_arity(file.min_key), key_types), decode_row(without_arity(file.max_key), key_types), place)
@@ -24,13 +24,13 @@ def sections(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> li
     ]
     if any(value != value for low, high, _ in ranged for value in (*low, *high)):
         return [tuple(files)]
-    made: list[list[int]] = []
+    groups: list[list[int]] = []
     reach = None
     for low, high, place in sorted(ranged):
         if reach is None or low > reach:
-            made.append([])
+            groups.append([])
             reach = high
         else:
             reach = max(reach, high)
-        made[-1].append(place)
-    return [tuple(files[place] for place in sorted(places)) for places in made]
+        groups[-1].append(place)
+    return [tuple(files[place] for place in sorted(places)) for places in groups]

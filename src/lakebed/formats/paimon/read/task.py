@@ -1,7 +1,7 @@
-"""Rows of one bucket: its sorted runs merged by key, section by section.
+"""The task of a read: the rows of one bucket, its sorted runs merged by key.
 
 Rules: Paimon's MergeFileSplitRead (merge on read) and RawFileSplitRead. Memory holds one section of overlapping files
-at a time; a section of one file is streamed.
+at a time. A section of one file is streamed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ _BATCH_ROWS = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class BucketReader:
-    """Reads splits: the picklable function of a plan. `columns` are what comes out, `predicate` is over the table's
-    columns."""
+    """The function of a plan that reads one split. Picklable.
+
+    `columns` are the columns of the result. `needed` adds the columns that `predicate` reads; it is never empty.
+    """
 
     history: History
     schema: TableSchema
@@ -59,12 +61,12 @@ class BucketReader:
         groups = [(file,) for file in split.files] if split.unmerged else sections(split.files, types)
         for section in groups:
             if len(section) == 1:
-                yield from self._single(split, section[0])
+                yield from self._read_alone(split, section[0])
             else:
                 yield from self._merge_section(split, section)
 
-    def _single(self, split: PaimonSplit, file: DataFileMeta) -> Iterator[pa.RecordBatch]:
-        """One file holds one row a key: only deleted rows go."""
+    def _read_alone(self, split: PaimonSplit, file: DataFileMeta) -> Iterator[pa.RecordBatch]:
+        """A section of one file, which has one row per key: drop its -D and -U rows."""
         if file.delete_row_count == 0:
             yield from self._file(split, file, self.needed, ())
             return
@@ -87,23 +89,23 @@ class BucketReader:
         rows = pa.concat_tables(tables).combine_chunks()
         if not len(rows):
             return
-        down = self.options[opt.SEQUENCE_ORDER] == "descending"
-        then = [(rows.column(name).chunk(0), down) for name in sequence_fields]
-        then.append((rows.column(SEQUENCE_NUMBER).chunk(0), False))
+        descending = self.options[opt.SEQUENCE_ORDER] == "descending"
+        sequence = [(rows.column(name).chunk(0), descending) for name in sequence_fields]
+        sequence.append((rows.column(SEQUENCE_NUMBER).chunk(0), False))
         key_columns = [rows.column(name).chunk(0) for name in keys]
-        order = sort_order(key_columns, then)
-        at = pa.array(order)
-        runs = key_runs([column.take(at) for column in key_columns])
+        order = sort_order(key_columns, sequence)
+        sorted_places = pa.array(order)
+        runs = key_runs([column.take(sorted_places) for column in key_columns])
         if self.options[opt.MERGE_ENGINE] == "deduplicate":
-            chosen = order[runs.last]
+            winners = order[runs.last]
         else:
-            rows = engine.merge(rows.take(at).combine_chunks(), runs).combine_chunks()
-            chosen = np.arange(len(rows))
-        kinds = rows.column(VALUE_KIND).to_numpy()[chosen]
-        chosen = chosen[(kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)]
+            rows = engine.merge(rows.take(sorted_places).combine_chunks(), runs).combine_chunks()
+            winners = np.arange(len(rows))
+        kinds = rows.column(VALUE_KIND).to_numpy()[winners]
+        winners = winners[(kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)]
         values = rows.select(list(self.needed))
-        for start in range(0, len(chosen), _BATCH_ROWS):
-            yield from _batches_of(values, chosen[start : start + _BATCH_ROWS])
+        for start in range(0, len(winners), _BATCH_ROWS):
+            yield from _batches_of(values, winners[start : start + _BATCH_ROWS])
 
     def _file(
         self, split: PaimonSplit, file: DataFileMeta, names: Sequence[str], system: Sequence[DataField]
@@ -117,26 +119,26 @@ class BucketReader:
     def _undeleted(
         self, batches: Iterator[pa.RecordBatch], deletion: DeletionFile, rows: int
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file that its deletion vector leaves."""
+        """The rows of a file that its deletion vector does not delete."""
         block = self.history.store.read(deletion.path, deletion.offset, deletion.length)
-        gone = decode_vector(block, deletion.path, rows, deletion.cardinality)
+        deleted = decode_vector(block, deletion.path, rows, deletion.cardinality)
         start = 0
         for batch in batches:
             end = start + len(batch)
-            here = gone[np.searchsorted(gone, start) : np.searchsorted(gone, end)] - start
+            deleted_here = deleted[np.searchsorted(deleted, start) : np.searchsorted(deleted, end)] - start
             start = end
-            if len(here):
-                kept = np.ones(len(batch), np.bool_)
-                kept[here] = False
-                batch = batch.filter(pa.array(kept))
+            if len(deleted_here):
+                live = np.ones(len(batch), np.bool_)
+                live[deleted_here] = False
+                batch = batch.filter(pa.array(live))
             yield batch
 
 
-def _batches_of(values: pa.Table, chosen: Int64s) -> Iterator[pa.RecordBatch]:
+def _batches_of(values: pa.Table, winners: Int64s) -> Iterator[pa.RecordBatch]:
     if values.num_columns:
-        yield from values.take(pa.array(chosen)).to_batches()
-    elif len(chosen):
-        yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(chosen), pa.struct([])))
+        yield from values.take(pa.array(winners)).to_batches()
+    elif len(winners):
+        yield pa.RecordBatch.from_struct_array(pa.array([{}] * len(winners), pa.struct([])))
 
 
 def _is_add(kinds: pa.Array) -> pa.Array:

@@ -1,8 +1,7 @@
-"""The snapshot that the scan options of a table mean.
+"""Time travel: the snapshot that the scan options of a table name.
 
-Rules: Paimon's TimeTravelUtil and AbstractDataTableScan, for batch reads. One option at a time names a snapshot;
-`scan.mode` says which kind of option it must be. Times without a zone are in UTC, where Paimon takes the zone of its
-process.
+Rules: Paimon's TimeTravelUtil and AbstractDataTableScan, for batch reads. At most one option names a snapshot, and
+`scan.mode` says which kind of option it must be. Times without a zone are in UTC; Paimon uses the zone of its process.
 """
 
 from __future__ import annotations
@@ -13,50 +12,55 @@ from lakebed.formats.paimon.codec.snapshot_json import CommitKind, Snapshot
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.options import Options
 
-_TRAVEL = (
+_TRAVEL_OPTIONS = (
     opt.SCAN_SNAPSHOT_ID, opt.SCAN_TAG_NAME, opt.SCAN_VERSION, opt.SCAN_WATERMARK, opt.SCAN_TIMESTAMP,
     opt.SCAN_TIMESTAMP_MILLIS,
 )  # fmt: skip
-_TIMES = (opt.SCAN_TIMESTAMP.key, opt.SCAN_TIMESTAMP_MILLIS.key)
-_SNAPSHOTS = (opt.SCAN_SNAPSHOT_ID.key, opt.SCAN_TAG_NAME.key, opt.SCAN_VERSION.key, opt.SCAN_WATERMARK.key)
-_TAKEN = {
+_TIME_KEYS = (opt.SCAN_TIMESTAMP.key, opt.SCAN_TIMESTAMP_MILLIS.key)
+_SNAPSHOT_KEYS = (opt.SCAN_SNAPSHOT_ID.key, opt.SCAN_TAG_NAME.key, opt.SCAN_VERSION.key, opt.SCAN_WATERMARK.key)
+_OPTIONS_OF_MODE = {
     "latest-full": (),
     "full": (),
     "latest": (),
     "compacted-full": (),
-    "from-snapshot": _SNAPSHOTS,
+    "from-snapshot": _SNAPSHOT_KEYS,
     "from-snapshot-full": (opt.SCAN_SNAPSHOT_ID.key, opt.SCAN_VERSION.key),
-    "from-timestamp": _TIMES,
+    "from-timestamp": _TIME_KEYS,
 }
-"""The options that a mode needs one of; none where it takes none."""
+"""The options of which a mode needs one. A mode without any reads what it says by itself."""
 _NO_WATERMARK = -(2**63)
 _WATERMARK = "watermark-"
 
 
 def travel_keys(options: Options) -> list[str]:
-    """The options that are given and name the snapshot to read, which then stays the same."""
-    return [option.key for option in _TRAVEL if options[option] not in (None, "")]
+    """The given options that pin the read to a snapshot."""
+    return [option.key for option in _TRAVEL_OPTIONS if options[option] not in (None, "")]
 
 
 def travelled(history: History, options: Options, table: str) -> Snapshot | None:
-    """The snapshot that the options name; None where they mean the newest.
+    """The snapshot that the options name. None means the newest.
 
-    Raises OptionError for options that contradict each other, UnsupportedError for modes that are not served,
-    NotInHistoryError when there is no such snapshot.
+    Raises OptionError for options that contradict each other, UnsupportedError for a scan mode that lakebed does not
+    support, NotInHistoryError when there is no such snapshot.
     """
     mode, given = options[opt.SCAN_MODE], travel_keys(options)
     if len(given) > 1:
-        raise OptionError(f"{' and '.join(given)} are given", key=given[1], why="one snapshot is read", todo="Give one")
-    if mode not in (*_TAKEN, opt.SCAN_MODE.default):
+        raise OptionError(
+            f"{' and '.join(given)} are given together",
+            key=given[1],
+            why="a read has one snapshot",
+            todo="Give one of them",
+        )
+    if mode not in (*_OPTIONS_OF_MODE, opt.SCAN_MODE.default):
         raise UnsupportedError(
-            f"option {opt.SCAN_MODE.key!r} is {mode!r}, and lakebed does not serve that mode", table=table,
-            todo=f"Served: {', '.join(_TAKEN)}",
+            f"lakebed does not support the scan mode {mode!r}", table=table,
+            todo=f"Supported: {', '.join(_OPTIONS_OF_MODE)}",
         )  # fmt: skip
-    taken = _TAKEN.get(mode)
-    if taken is not None and (given[0] not in taken if given else taken):
+    allowed = _OPTIONS_OF_MODE.get(mode)
+    if allowed is not None and (given[0] not in allowed if given else allowed):
         raise OptionError(
             f"option {opt.SCAN_MODE.key!r} is {mode!r}, but {given[0] if given else 'no snapshot'} is given",
-            key=opt.SCAN_MODE.key, todo=f"Give {' or '.join(taken)}" if taken else f"Leave out {given[0]}",
+            key=opt.SCAN_MODE.key, todo=f"Give {' or '.join(allowed)}" if allowed else f"Leave out {given[0]}",
         )  # fmt: skip
     if mode == "compacted-full":
         return _compacted(history, options, table)
@@ -67,9 +71,9 @@ def _named(history: History, key: str, options: Options, table: str) -> Snapshot
     if key == opt.SCAN_TAG_NAME.key:
         return history.tag(options[opt.SCAN_TAG_NAME])
     if key == opt.SCAN_VERSION.key:
-        return _of_version(history, options[opt.SCAN_VERSION], table)
+        return _at_version(history, options[opt.SCAN_VERSION], table)
     if key == opt.SCAN_WATERMARK.key:
-        return _of_watermark(history, options[opt.SCAN_WATERMARK], table)
+        return _at_watermark(history, options[opt.SCAN_WATERMARK], table)
     if key == opt.SCAN_TIMESTAMP.key:
         return history.at_text(options[opt.SCAN_TIMESTAMP])
     if key == opt.SCAN_TIMESTAMP_MILLIS.key:
@@ -77,19 +81,19 @@ def _named(history: History, key: str, options: Options, table: str) -> Snapshot
     return history.snapshot(options[opt.SCAN_SNAPSHOT_ID])
 
 
-def _of_version(history: History, version: str, table: str) -> Snapshot:
-    """The tag of that name, before the snapshot of that number."""
+def _at_version(history: History, version: str, table: str) -> Snapshot:
+    """The snapshot that a version means: a tag by that name wins over a snapshot by that id."""
     if version in history.tags():
         return history.tag(version)
     rest = version.removeprefix(_WATERMARK)
     if rest != version and rest.removeprefix("-").isdecimal():
-        return _of_watermark(history, int(rest), table)
+        return _at_watermark(history, int(rest), table)
     if version.isdecimal():
         return history.snapshot(int(version))
     return history.tag(version)
 
 
-def _of_watermark(history: History, watermark: int, table: str) -> Snapshot:
+def _at_watermark(history: History, watermark: int, table: str) -> Snapshot:
     for snapshot in history.snapshots():
         if snapshot.watermark not in (None, _NO_WATERMARK) and snapshot.watermark >= watermark:
             return snapshot
@@ -99,12 +103,12 @@ def _of_watermark(history: History, watermark: int, table: str) -> Snapshot:
 
 
 def _compacted(history: History, options: Options, table: str) -> Snapshot | None:
-    """The newest snapshot that a compaction made; the newest of all where there is none."""
+    """The newest snapshot of a compaction. None, which means the newest of all, where there is none."""
     scheduled = options.raw.get("full-compaction.delta-commits", "")
     if scheduled or options[opt.CHANGELOG_PRODUCER] == "full-compaction":
         raise UnsupportedError(
-            f"option {opt.SCAN_MODE.key!r} is 'compacted-full' on a table with full compactions of a schedule",
-            table=table, why="no snapshot says whether its compaction was a full one",
+            f"lakebed cannot read {opt.SCAN_MODE.key}=compacted-full of a table that schedules full compactions",
+            table=table, why="no snapshot records whether its compaction was a full one",
             todo=f"Name the snapshot with {opt.SCAN_SNAPSHOT_ID.key}",
         )  # fmt: skip
-    return next((found for found in history.backwards() if found.commit_kind is CommitKind.COMPACT), None)
+    return next((snapshot for snapshot in history.backwards() if snapshot.commit_kind is CommitKind.COMPACT), None)
