@@ -55,7 +55,7 @@ def test_other_bytes_are_an_error_that_names_the_column(function: str) -> None:
 
 
 def test_a_theta_sketch_that_takes_updates_is_refused() -> None:
-    with pytest.raises(UsageError, match="compact form"):
+    with pytest.raises(UsageError, match="only compact sketches"):
         united("theta_sketch", bytes.fromhex("c3030205040c0000"), bytes.fromhex("c3030205040c0000"))
 
 

@@ -1,4 +1,4 @@
-"""Which row of a key wins, for rows within one write and for the sorted runs of a read: one module a merge engine."""
+"""The merge engines: which row of a key wins, among the rows of one write and among the sorted runs of a read."""
 
 from lakebed.formats.paimon.merge.function import MergeFunction, merge_function
 from lakebed.formats.paimon.merge.ordering import Runs, key_runs, sort_order

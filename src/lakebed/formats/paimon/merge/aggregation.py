@@ -1,4 +1,4 @@
-"""The aggregation engine: every column folded by its aggregate function.
+"""The aggregation engine: each column is folded by its aggregate function.
 
 Rule: Paimon's AggregateMergeFunction.
 """
@@ -24,40 +24,43 @@ from lakebed.model.rowkind import RowKind
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """`aggregates` has every column of the table."""
+    """The engine. `aggregates` has one function for each column of the table."""
 
     aggregates: tuple[Aggregate, ...]
     remove_on_delete: bool
 
     @classmethod
     def of(cls, schema: TableSchema, options: Options) -> Aggregation:
-        """The engine of a table; key columns stay, sequence fields take the last value."""
+        """The engine of a table. Key columns keep their value, and sequence fields take the last one.
+
+        Raises OptionError for options that exclude each other, UnsupportedError for a function that lakebed lacks.
+        """
         sequence = split_names(options[opt.SEQUENCE_FIELD])
-        made: list[Aggregate] = []
+        aggregates: list[Aggregate] = []
         for name in schema.names:
             if name in schema.primary_keys:
-                made.append(Aggregate(name, "primary_key"))
+                aggregates.append(Aggregate(name, "primary_key"))
             elif name in sequence:
-                made.append(Aggregate(name, "last_value"))
+                aggregates.append(Aggregate(name, "last_value"))
             else:
-                found = aggregate_of(schema, options, name, "last_non_null_value")
-                made.append(found or Aggregate(name, "last_non_null_value"))
-        for item in made:
-            if options[opt.AGGREGATION_REMOVE] and item.ignore_retract:
-                key = f"fields.{item.column}.ignore-retract"
-                raise opt.refuse(opt.AGGREGATION_REMOVE, "true", f"it does not go with {key}")
-        return cls(tuple(made), options[opt.AGGREGATION_REMOVE])
+                configured = aggregate_of(schema, options, name, "last_non_null_value")
+                aggregates.append(configured or Aggregate(name, "last_non_null_value"))
+        for aggregate in aggregates:
+            if options[opt.AGGREGATION_REMOVE] and aggregate.ignore_retract:
+                key = f"fields.{aggregate.column}.ignore-retract"
+                raise opt.refuse(opt.AGGREGATION_REMOVE, "true", f"it cannot be combined with {key}")
+        return cls(tuple(aggregates), options[opt.AGGREGATION_REMOVE])
 
     def needs(self, columns: set[str]) -> set[str]:
-        """Each column folds by itself."""
+        """`columns` alone: each column is folded on its own."""
         return columns
 
     def merge(self, rows: pa.Table, runs: Runs) -> pa.Table:
-        """One row a key, of kind +I, or -D when a delete removed it."""
+        """One row per key, of kind +I, or -D when a delete removed the key."""
         kinds = rows.column(VALUE_KIND).chunk(0).to_numpy()
-        made = np.zeros(len(runs), np.int8)
+        result_kinds = np.zeros(len(runs), np.int8)
         if self.remove_on_delete:
-            made[kinds[runs.last] == RowKind.DELETE] = RowKind.DELETE
+            result_kinds[kinds[runs.last] == RowKind.DELETE] = RowKind.DELETE
             rows, kinds, runs = after_deletes(rows, kinds, runs)
         retracts = (kinds == RowKind.DELETE) | (kinds == RowKind.UPDATE_BEFORE)
         if self.remove_on_delete:
@@ -69,20 +72,23 @@ class Aggregation:
             if name == SEQUENCE_NUMBER:
                 columns.append(values.take(pa.array(runs.last)))
             elif name == VALUE_KIND:
-                columns.append(pa.array(made))
+                columns.append(pa.array(result_kinds))
             else:
                 columns.append(functions[name].apply(values, retracts, runs))
         return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
 def after_deletes(rows: pa.Table, kinds: Int8s, runs: Runs) -> tuple[pa.Table, Int8s, Runs]:
-    """Only the rows from each run's last -D on, which is the first of them; what came before it is forgotten."""
+    """The rows after the last -D of each run; that -D itself where nothing follows it. Earlier rows do not count."""
     deletes = np.where(kinds == RowKind.DELETE, np.arange(len(kinds)), -1)
     return rows_after(np.maximum.reduceat(deletes, runs.starts), rows, kinds, runs)
 
 
 def rows_after(last: Int64s, rows: pa.Table, kinds: Int8s, runs: Runs) -> tuple[pa.Table, Int8s, Runs]:
-    """Each run from the place `last` on (-1: whole). The row at that place stays only where nothing follows it."""
+    """The rows of each run after the position `last`, or all rows where it is -1.
+
+    The row at `last` itself stays only where nothing follows it.
+    """
     begins = np.where(last >= 0, last, runs.starts)
     begins = np.where((last >= 0) & (last < runs.last), last + 1, begins)
     if (begins == runs.starts).all():

@@ -1,8 +1,8 @@
-"""The merge functions by engine.
+"""The merge functions, one per merge engine.
 
-A function takes rows sorted by key, sequence fields and sequence number, with the columns `_SEQUENCE_NUMBER` and
-`_VALUE_KIND` before the values, and gives one row a key in the same columns: kind +I (or what the winning row has),
-or -D for a key that is gone.
+A function takes rows sorted by key, sequence fields and sequence number. The columns `_SEQUENCE_NUMBER` and
+`_VALUE_KIND` come before the values. It returns one row per key in the same columns: kind +I (or the winning row's own
+kind), or -D for a deleted key.
 
 Rules: Paimon's DeduplicateMergeFunction, FirstRowMergeFunction, PartialUpdateMergeFunction, AggregateMergeFunction.
 """
@@ -30,19 +30,19 @@ class MergeFunction(Protocol):
     """One merge engine with its settings. Picklable."""
 
     def needs(self, columns: set[str]) -> set[str]:
-        """The columns that must be there to merge `columns`."""
+        """The columns that the merge must read to return `columns`."""
         ...
 
     def merge(self, rows: pa.Table, runs: Runs) -> pa.Table:
-        """One row a key."""
+        """Merge the rows of each run into one row per key."""
         ...
 
 
 class Deduplicate:
-    """The last row of a key."""
+    """Keeps the last row of each key."""
 
     def needs(self, columns: set[str]) -> set[str]:
-        """Nothing more."""
+        """`columns` alone."""
         return columns
 
     def merge(self, rows: pa.Table, runs: Runs) -> pa.Table:
@@ -51,18 +51,18 @@ class Deduplicate:
 
 
 class FirstRow:
-    """The first row of a key; it has no way to take one back."""
+    """Keeps the first row of each key. It cannot undo a row."""
 
     def needs(self, columns: set[str]) -> set[str]:
-        """Nothing more."""
+        """`columns` alone."""
         return columns
 
     def merge(self, rows: pa.Table, runs: Runs) -> pa.Table:
-        """The first row of each run. UsageError for a -D or -U row, unless the table ignores them."""
+        """The first row of each run. Raises UsageError for a -D or -U row, unless the table ignores them."""
         kinds = rows.column(VALUE_KIND).to_numpy()
         if np.isin(kinds, (RowKind.DELETE, RowKind.UPDATE_BEFORE)).any():
             raise UsageError(
-                "merge-engine first-row takes no -D or -U rows",
+                "merge-engine first-row does not accept -D or -U rows",
                 todo="Filter them, or set ignore-delete=true on the table",
             )
         return rows if len(runs) == len(rows) else rows.take(pa.array(runs.starts))
@@ -70,8 +70,8 @@ class FirstRow:
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """A folding engine that leaves a key's only row as it is, kind and all, so that a lone -D still takes back what
-    older files hold.
+    """A folding engine that returns a key's only row unchanged, with its kind, so that a single -D can still undo rows
+    of older files.
 
     Rule: Paimon's ReducerMergeFunctionWrapper.
     """
@@ -79,26 +79,30 @@ class Reduced:
     engine: Aggregation | PartialUpdate
 
     def needs(self, columns: set[str]) -> set[str]:
-        """What the engine needs."""
+        """The columns that the folding engine needs."""
         return self.engine.needs(columns)
 
     def merge(self, rows: pa.Table, runs: Runs) -> pa.Table:
-        """One row a key: the engine's where there are more rows than one."""
+        """One row per key: folded by the engine where a key has several rows, else its only row."""
         lengths = runs.ends - runs.starts
-        many = lengths > 1
-        if not many.any():
+        several = lengths > 1
+        if not several.any():
             return rows
-        if many.all():
+        if several.all():
             return self.engine.merge(rows, runs)
-        ends = np.cumsum(lengths[many])
-        folded = rows.take(pa.array(np.flatnonzero(np.repeat(many, lengths)))).combine_chunks()
-        made = self.engine.merge(folded, Runs(ends - lengths[many], ends))
-        place = np.where(many, len(rows) + np.cumsum(many) - 1, runs.starts)
-        return pa.concat_tables([rows, made]).take(pa.array(place))
+        ends = np.cumsum(lengths[several])
+        foldable = rows.take(pa.array(np.flatnonzero(np.repeat(several, lengths)))).combine_chunks()
+        folded = self.engine.merge(foldable, Runs(ends - lengths[several], ends))
+        place = np.where(several, len(rows) + np.cumsum(several) - 1, runs.starts)
+        return pa.concat_tables([rows, folded]).take(pa.array(place))
 
 
 def merge_function(schema: TableSchema, options: Options) -> MergeFunction:
-    """The function of a table's `merge-engine`; UnsupportedError names an aggregate function that lakebed lacks."""
+    """The function of a table's `merge-engine`.
+
+    Raises UnsupportedError for an aggregate function that lakebed lacks, OptionError and UsageError for options that
+    exclude each other.
+    """
     match options[opt.MERGE_ENGINE]:
         case "partial-update":
             return Reduced(PartialUpdate.of(schema, options))

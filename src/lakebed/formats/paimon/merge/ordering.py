@@ -1,7 +1,7 @@
-"""The order in which rows of a bucket are merged, and where the rows of each key lie in it.
+"""The order of versions: how the rows of a bucket are sorted before a merge, and the run of rows that each key has.
 
-Rules: Paimon's key comparators and UserDefinedSeqComparator: by key, then by the sequence fields (null first), then by
-sequence number or arrival.
+Rules: Paimon's key comparators and UserDefinedSeqComparator. Rows are sorted by key, then by the sequence fields (null
+first), then by sequence number or arrival.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from lakebed.kernel.arrays import Int32s, Int64s
 
 
 def sort_order(keys: Sequence[pa.Array], then: Sequence[tuple[pa.Array, bool]] = ()) -> Int64s:
-    """The stable order of rows by key columns (ascending, as Java compares them), then by columns with whether they
-    descend.
+    """The positions of rows in merge order; rows that are equal in all columns keep their order.
 
-    Rows equal in all of them keep their order.
+    Rows are sorted by `keys`, ascending as Java compares them, and then by the columns of `then`, each given with
+    whether it descends.
     """
     if len(keys) == 1 and not then:
         numbers = _as_integers(keys[0])
@@ -29,21 +29,21 @@ def sort_order(keys: Sequence[pa.Array], then: Sequence[tuple[pa.Array, bool]] =
             return _integer_order(numbers)
     columns: list[pa.Array] = []
     orders: list[str] = []
-    for column, down in [*((key, False) for key in keys), *then]:
-        if column.null_count:  # a key before it puts nulls first, whichever way the column is sorted
+    for column, descends in [*((key, False) for key in keys), *then]:
+        if column.null_count:  # a validity column before it sorts nulls first in both directions
             columns.append(column.is_valid())
             orders.append("ascending")
         columns.append(column)
-        orders.append("descending" if down else "ascending")
+        orders.append("descending" if descends else "ascending")
     names = [f"c{place}" for place in range(len(columns))]
-    order = pc.sort_indices(pa.table(columns, names=names), sort_keys=list(zip(names, orders, strict=True)))
-    found: Int64s = order.to_numpy().astype(np.int64)
-    return found
+    indices = pc.sort_indices(pa.table(columns, names=names), sort_keys=list(zip(names, orders, strict=True)))
+    order: Int64s = indices.to_numpy().astype(np.int64)
+    return order
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The rows of each key in sorted rows: run i is `[starts[i], ends[i])`."""
+    """The rows of each key among sorted rows: run i has the positions `[starts[i], ends[i])`."""
 
     starts: Int64s
     ends: Int64s
@@ -57,25 +57,28 @@ class Runs:
         return self.ends - 1
 
     def ids(self) -> Int64s:
-        """The number of its run for each row."""
+        """For each row, the number of its run."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.ends - self.starts)
 
 
-def by_rank(values: pa.Array, runs: Runs) -> Iterator[tuple[Int64s, Int64s]]:
-    """The rows with a value, one of each run at a time: the runs, and the row of each. What must be done in the order
-    of the rows is done so for all runs at once."""
+def nth_rows(values: pa.Array, runs: Runs) -> Iterator[tuple[Int64s, Int64s]]:
+    """Yield the first row of every run that has a value, then the second of every run, and so on.
+
+    Each step gives run numbers and, for each, the position of its row. This lets a caller take the rows of a run in
+    order, but those of all runs at once. Nulls are skipped.
+    """
     places = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     owner = runs.ids()[places]
-    rank = np.arange(len(places)) - np.searchsorted(owner, owner)
-    order = np.argsort(rank, kind="stable")
-    bounds = np.searchsorted(rank[order], np.arange(int(rank.max(initial=-1)) + 2))
+    nth = np.arange(len(places)) - np.searchsorted(owner, owner)
+    order = np.argsort(nth, kind="stable")
+    bounds = np.searchsorted(nth[order], np.arange(int(nth.max(initial=-1)) + 2))
     for begin, end in pairwise(bounds):
-        some = order[begin:end]
-        yield owner[some], places[some]
+        step = order[begin:end]
+        yield owner[step], places[step]
 
 
 def key_runs(keys: Sequence[pa.Array]) -> Runs:
-    """The runs of equal keys in rows sorted by them. NaN is one key, and so are the two zeros."""
+    """The runs of equal keys in rows sorted by key. All NaNs are one key, and so are the two zeros."""
     rows = len(keys[0])
     if not rows:
         return Runs(np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -94,7 +97,7 @@ def key_runs(keys: Sequence[pa.Array]) -> Runs:
 
 
 def _as_integers(column: pa.Array) -> Int64s | Int32s | None:
-    """The numbers by which a column without nulls is ordered, None when its order is not that of integers."""
+    """The integers that a column without nulls sorts by, None for a column that does not sort like integers."""
     kind = column.type
     if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)):
         return None
@@ -105,15 +108,15 @@ def _as_integers(column: pa.Array) -> Int64s | Int32s | None:
 
 
 def _integer_order(numbers: Int64s | Int32s) -> Int64s:
-    """A stable order by numpy's fast unstable sort: equal numbers are put in their order of arrival afterwards."""
+    """A stable order from numpy's fast unstable sort: equal numbers are put back in order of arrival afterwards."""
     rows = len(numbers)
     if rows < 2 or (numbers[1:] >= numbers[:-1]).all():
         return np.arange(rows, dtype=np.int64)
     order: Int64s = np.argsort(numbers)
     ordered = numbers[order]
-    fresh = ordered[1:] != ordered[:-1]
-    if fresh.all():
+    is_new = ordered[1:] != ordered[:-1]
+    if is_new.all():
         return order
-    run = np.concatenate([np.zeros(1, np.int64), np.cumsum(fresh, dtype=np.int64)])
+    run = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_new, dtype=np.int64)])
     stable: Int64s = np.sort(run * rows + order) - run * rows
     return stable

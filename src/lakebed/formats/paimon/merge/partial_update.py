@@ -1,10 +1,10 @@
-"""The partial-update engine: columns that are given replace, columns that are null leave what was there; sequence
-groups each have their own order.
+"""The partial-update engine: a row replaces the columns that it has values for, and its nulls change nothing.
 
-Rule: Paimon's PartialUpdateMergeFunction. Within a group the row with the greatest sequence wins with all its
-columns, nulls too; a row whose sequence columns are all null does not touch the group; a -D or -U that wins a group
-empties it, or removes the row where `partial-update.remove-record-on-sequence-group` names the group's sequence.
-Without groups a -D is an error, unless `partial-update.remove-record-on-delete` says that it removes the row.
+Rule: Paimon's PartialUpdateMergeFunction. Each sequence group has an order of its own. Within a group, the row with the
+greatest sequence wins with all its columns, nulls too. A row whose sequence columns are all null does not change the
+group. A -D or -U row that wins a group sets its columns to null, or removes the row where
+`partial-update.remove-record-on-sequence-group` names the group's sequence. Without groups a -D is an error, unless
+`partial-update.remove-record-on-delete` says that it removes the row.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ from lakebed.model.rowkind import RowKind
 
 @dataclass(frozen=True, slots=True)
 class SequenceGroup:
-    """Columns that follow the order of `sequence` columns; some of them fold by an aggregate function. With `removes`
-    a -D that wins the group removes the row."""
+    """Columns that follow the order of the `sequence` columns; those in `aggregates` fold by a function.
+
+    With `removes`, a -D that wins the group removes the row.
+    """
 
     sequence: tuple[str, ...]
     columns: tuple[str, ...]
@@ -43,7 +45,7 @@ class SequenceGroup:
 
 @dataclass(frozen=True, slots=True)
 class PartialUpdate:
-    """`keys` are the primary key's columns."""
+    """The engine. `keys` are the columns of the primary key."""
 
     keys: tuple[str, ...]
     groups: tuple[SequenceGroup, ...]
@@ -51,8 +53,11 @@ class PartialUpdate:
 
     @classmethod
     def of(cls, schema: TableSchema, options: Options) -> PartialUpdate:
-        """The engine of a table. OptionError and UsageError for options that do not go together, UnsupportedError for
-        what lakebed lacks."""
+        """The engine of a table.
+
+        Raises OptionError and UsageError for options that exclude each other, UnsupportedError for a function that
+        lakebed lacks.
+        """
         removing = set(split_names(options[opt.PARTIAL_UPDATE_REMOVE_GROUP]))
         _check_removal(options, removing)
         groups: list[SequenceGroup] = []
@@ -61,29 +66,29 @@ class PartialUpdate:
                 if name not in schema.names:
                     raise UsageError(f"a sequence group names the unknown column {name!r}")
                 if name in {*schema.primary_keys, *(name for group in groups for name in group.columns)}:
-                    raise UsageError(f"the sequence groups name {name!r}, which is in the key or in another group")
-            found = [aggregate_of(schema, options, name, "") for name in columns]
-            folded = tuple(item for item in found if item is not None)
-            groups.append(SequenceGroup(sequence, columns, folded, bool(removing & set(sequence))))
+                    raise UsageError(f"a sequence group names {name!r}, which is a key column or in another group")
+            configured = [aggregate_of(schema, options, name, "") for name in columns]
+            aggregates = tuple(aggregate for aggregate in configured if aggregate is not None)
+            groups.append(SequenceGroup(sequence, columns, aggregates, bool(removing & set(sequence))))
         grouped = {name for group in groups for name in (*group.sequence, *group.columns)}
         for name in schema.names:
             if name in grouped or name in schema.primary_keys:
                 continue
-            loose = aggregate_of(schema, options, name, "")
-            if loose is not None and loose.function != "last_non_null_value":
+            ungrouped = aggregate_of(schema, options, name, "")
+            if ungrouped is not None and ungrouped.function != "last_non_null_value":
                 raise UsageError(
                     f"column {name!r} has an aggregate function but is in no sequence group",
-                    why="partial-update needs one",
+                    why="partial-update folds only columns of sequence groups",
                 )
         return cls(schema.primary_keys, tuple(groups), options[opt.PARTIAL_UPDATE_REMOVE])
 
     def needs(self, columns: set[str]) -> set[str]:
-        """The sequence columns of the groups that are asked for, or that remove rows."""
-        asked = [g for g in self.groups if g.removes or columns & {*g.columns, *g.sequence}]
-        return columns | {name for group in asked for name in group.sequence}
+        """`columns`, and the sequence columns of each group that has one of them or can remove rows."""
+        relevant = [g for g in self.groups if g.removes or columns & {*g.columns, *g.sequence}]
+        return columns | {name for group in relevant for name in group.sequence}
 
     def merge(self, rows: pa.Table, runs: Runs) -> pa.Table:
-        """One row a key, of kind +I, or -D where nothing but deletes was seen."""
+        """One row per key, of kind +I, or -D for a key with retractions only."""
         kinds = rows.column(VALUE_KIND).chunk(0).to_numpy()
         retracts = (kinds == RowKind.DELETE) | (kinds == RowKind.UPDATE_BEFORE)
         made = np.zeros(len(runs), np.int8)
@@ -91,7 +96,7 @@ class PartialUpdate:
         if retracts.any() and not self.groups:
             if not self.remove_on_delete or (kinds == RowKind.UPDATE_BEFORE).any():
                 raise UsageError(
-                    "merge-engine partial-update takes no -D or -U rows",
+                    "merge-engine partial-update does not accept -D or -U rows",
                     todo="Set ignore-delete=true, partial-update.remove-record-on-delete=true or sequence "
                     "groups on the table",
                 )
@@ -116,106 +121,106 @@ class PartialUpdate:
         return pa.Table.from_arrays([found[name] for name in rows.column_names], schema=rows.schema)
 
     def _removals(self, rows: pa.Table, kinds: Int8s, runs: Runs) -> Int64s:
-        """The place of each run's last -D that wins a group which removes, -1 for none.
+        """The position of the last -D of each run that wins a group with `removes`, -1 for none.
 
-        A -D wins when its sequence is not below the greatest one that the group has seen since the last such -D, so
-        the rows of a key are looked at one after the other: the first of all keys, then the second of all keys.
+        A -D wins when its sequence is not below the greatest sequence of the group since the last -D that won. The rows
+        of a key are therefore taken in order: the first row of all keys, then the second row of all keys.
         """
-        found = np.full(len(runs), -1, np.int64)
+        removals = np.full(len(runs), -1, np.int64)
         deletes = kinds == RowKind.DELETE
         groups = [group for group in self.groups if group.removes]
         if not groups or not deletes.any():
-            return found
-        ranks = np.stack([self._ranks(group, rows, runs) for group in groups])
+            return removals
+        codes_by_group = np.stack([self._sequence_codes(group, rows) for group in groups])
         seen = np.full((len(groups), len(runs)), -1, np.int64)
         lengths = runs.ends - runs.starts
         for step in range(int(lengths.max())):
             alive = np.flatnonzero(lengths > step)
             at = runs.starts[alive] + step
-            now = ranks[:, at]
+            now = codes_by_group[:, at]
             wins = (deletes[at] & (now >= 0) & (now >= seen[:, alive])).any(axis=0)
-            found[alive[wins]] = at[wins]
+            removals[alive[wins]] = at[wins]
             seen[:, alive] = np.where(wins, -1, np.maximum(seen[:, alive], now))
-        return found
+        return removals
 
-    def _ranks(self, group: SequenceGroup, rows: pa.Table, runs: Runs) -> Int64s:
-        """The order of each row's sequence among all, equal for equal ones; -1 where it is all null."""
+    def _sequence_codes(self, group: SequenceGroup, rows: pa.Table) -> Int64s:
+        """Numbers that sort as the sequences of rows do, equal for equal sequences; -1 where all columns are null."""
         sequence = [rows.column(name).chunk(0) for name in group.sequence]
         order = sort_order([], [(column, False) for column in sequence])
         sorted_columns = [column.take(pa.array(order)) for column in sequence]
-        fresh = np.zeros(len(order), np.bool_)
+        is_new = np.zeros(len(order), np.bool_)
         for column in sorted_columns:
             numbers = codes(column)
-            fresh[1:] |= numbers[1:] != numbers[:-1]
-        found = np.empty(len(order), np.int64)
-        found[order] = np.cumsum(fresh)
-        return np.where(_given(sequence), found, -1)
+            is_new[1:] |= numbers[1:] != numbers[:-1]
+        sequence_codes = np.empty(len(order), np.int64)
+        sequence_codes[order] = np.cumsum(is_new)
+        return np.where(_has_sequence(sequence), sequence_codes, -1)
 
     def _merge_column(self, name: str, values: pa.Array, retracts: Bools, runs: Runs) -> pa.Array:
-        """The last value that is not null and not of a retraction; a key column's last."""
+        """The last value that is not null and not from a retraction. Key columns take the last value."""
         if name in self.keys:
             return values.take(pa.array(runs.last))
         if retracts.any():
-            values = _without(values, retracts)
+            values = _nulled(values, retracts)
         return take_or_null(values, last_valid(values, runs))
 
     def _merge_group(self, group: SequenceGroup, rows: pa.Table, retracts: Bools, runs: Runs) -> dict[str, pa.Array]:
         sequence = [rows.column(name).chunk(0) for name in group.sequence]
-        given = _given(sequence)
+        given = _has_sequence(sequence)
         order = sort_order(
             [pa.array(runs.ids())], [(pa.array(given), False), *((column, False) for column in sequence)]
         )
         winner = np.where(given[order[runs.last]], order[runs.last], -1)
         emptied = (winner >= 0) & retracts[np.maximum(winner, 0)]
-        made = {name: take_or_null(column, winner) for name, column in zip(group.sequence, sequence, strict=True)}
+        merged = {name: take_or_null(column, winner) for name, column in zip(group.sequence, sequence, strict=True)}
         aggregates = {item.column: item for item in group.aggregates}
         for name in group.columns:
             if name not in rows.column_names:
                 continue
             values = rows.column(name).chunk(0)
             if name in aggregates:
-                made[name] = self._fold(aggregates[name], values, given, retracts, order, runs)
+                merged[name] = self._fold(aggregates[name], values, given, retracts, order, runs)
             else:
-                made[name] = take_or_null(values, np.where(emptied, -1, winner))
-        return made
+                merged[name] = take_or_null(values, np.where(emptied, -1, winner))
+        return merged
 
     def _fold(
         self,
-        how: Aggregate,
+        aggregate: Aggregate,
         values: pa.Array,
         given: Bools,
         retracts: Bools,
         order: Int64s,
         runs: Runs,
     ) -> pa.Array:
-        """An aggregate over the rows that touch the group, in the group's order."""
-        ordered = _without(values, ~given).take(pa.array(order))
-        return how.apply(ordered, (retracts & given)[order], runs)
+        """The aggregate of the rows that change the group, in the group's order."""
+        ordered = _nulled(values, ~given).take(pa.array(order))
+        return aggregate.apply(ordered, (retracts & given)[order], runs)
 
 
 def _check_removal(options: Options, removing: set[str]) -> None:
-    """What removes rows goes neither with what ignores deletes nor with each other."""
+    """OptionError for options that remove rows together with ignored deletes, or with each other."""
     known = {name for sequence in sequence_groups(options) for name in sequence}
     if removing - known:
         key = opt.PARTIAL_UPDATE_REMOVE_GROUP
         raise opt.refuse(key, options[key], f"no sequence group has the sequence {', '.join(sorted(removing - known))}")
     if options[opt.PARTIAL_UPDATE_REMOVE]:
         if known:
-            raise opt.refuse(opt.PARTIAL_UPDATE_REMOVE, "true", "it does not go with sequence groups")
+            raise opt.refuse(opt.PARTIAL_UPDATE_REMOVE, "true", "it cannot be combined with sequence groups")
         if options[opt.IGNORE_DELETE]:
-            raise opt.refuse(opt.PARTIAL_UPDATE_REMOVE, "true", "it does not go with ignore-delete")
+            raise opt.refuse(opt.PARTIAL_UPDATE_REMOVE, "true", "it cannot be combined with ignore-delete")
 
 
-def _given(sequence: Sequence[pa.Array]) -> Bools:
-    """The rows that have a value in one of the sequence columns."""
+def _has_sequence(sequence: Sequence[pa.Array]) -> Bools:
+    """Whether each row has a value in one of the sequence columns."""
     given = np.zeros(len(sequence[0]), np.bool_)
     for column in sequence:
         given |= column.is_valid().to_numpy(zero_copy_only=False)
     return given
 
 
-def _without(values: pa.Array, where: Bools) -> pa.Array:
-    """The values with null where the mask says."""
+def _nulled(values: pa.Array, where: Bools) -> pa.Array:
+    """The values, null where the mask is true."""
     if not where.any():
         return values
     return values.take(pa.array(np.arange(len(values)), mask=where))

@@ -1,6 +1,6 @@
-"""Sorted runs of batches brought together by key, some rows of each run in memory at a time.
+"""Merges sorted runs of batches by key, with only a few rows of each run in memory at a time.
 
-Which row of a key wins is the caller's: it gets all rows of a key at once.
+The caller decides which row of a key wins: it gets all rows of a key at once.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 
 def merge_sorted(runs: Sequence[Iterator[pa.RecordBatch]], keys: Sequence[str]) -> Iterator[pa.Table]:
-    """Tables of one chunk a column: each holds all rows of its keys, run after run in the order given, and keys ascend
-    from table to table. Within a table rows are not sorted.
+    """Yield tables that each hold all rows of their keys. Keys ascend from table to table.
 
-    Each run is sorted ascending by `keys`, columns without nulls, as Arrow sorts them. Memory holds one batch of each
-    run, and more only where a key has more rows than a batch.
+    Within a table rows are not sorted: they come run after run, in the order given. Each column is one chunk. Each run
+    must be sorted ascending by `keys`, in Arrow's order; these columns have no nulls. Memory holds one batch per run,
+    and more only where a key has more rows than a batch.
     """
     heads = [_Head(run, keys) for run in runs]
     while True:
@@ -31,13 +31,13 @@ def merge_sorted(runs: Sequence[Iterator[pa.RecordBatch]], keys: Sequence[str]) 
         ready = [rows for rows in (head.before(bound) for head in heads) if len(rows)]
         if ready:
             yield pa.concat_tables(ready).combine_chunks()
-        else:  # some run has but one key in memory, and more of it may follow
+        else:  # a run has only one key in memory, and more rows of that key may follow
             for head in unfinished:
                 head.grow()
 
 
 class _Head:
-    """The rows of a run that are in memory: the next ones of it."""
+    """The next rows of a run, those that are in memory."""
 
     def __init__(self, run: Iterator[pa.RecordBatch], keys: Sequence[str]) -> None:
         self._run, self._keys = run, keys
@@ -46,13 +46,13 @@ class _Head:
         """Whether the run has no rows beyond those in memory."""
 
     def fetch(self) -> bool:
-        """Have rows in memory; whether there are any."""
+        """Load rows unless some are in memory. False when the run has no more."""
         while not self.ended and not self._rows:
             self.grow()
         return bool(self._rows)
 
     def grow(self) -> None:
-        """Take one batch more."""
+        """Load one more batch."""
         batch = next(self._run, None)
         if batch is None:
             self.ended = True
@@ -66,7 +66,7 @@ class _Head:
         return self._rows.slice(len(self._rows) - 1).select(list(self._keys))
 
     def before(self, bound: Sequence[pa.Scalar]) -> pa.Table:
-        """Give away the rows whose key is less than a bound."""
+        """Remove and return the rows whose key is less than a bound."""
         assert self._rows is not None
         less: pa.ChunkedArray | None = None
         for name, value in zip(reversed(self._keys), reversed(bound), strict=True):
@@ -78,14 +78,14 @@ class _Head:
         return taken
 
     def rest(self) -> pa.Table:
-        """Give away all rows in memory."""
+        """Remove and return all rows in memory."""
         assert self._rows is not None
         taken, self._rows = self._rows, None
         return taken
 
 
 def _compared(column: pa.ChunkedArray, value: pa.Scalar) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Where a column is less than a value, and where it is equal to it; NaN is sorted as the greatest number."""
+    """Whether each value of a column is less than a value, and whether it is equal. NaN is the greatest number."""
     if pa.types.is_floating(column.type) and value.as_py() != value.as_py():
         nan = pc.is_nan(column)
         return pc.invert(nan), nan

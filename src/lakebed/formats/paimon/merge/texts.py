@@ -1,8 +1,8 @@
 """The aggregate function of texts: listagg.
 
-Rules: Paimon's FieldListaggAgg. Without `distinct` as release 1.3.1 has it: texts that are not null are joined, empty
-ones too. `distinct` came with later releases, and is theirs: a text is cut into tokens at the delimiter, a token that
-is there already or blank is left out, and so is a blank text.
+Rules: Paimon's FieldListaggAgg. Without `distinct`, as in release 1.3.1, all texts that are not null are joined, empty
+texts too. `distinct` follows the later releases that added it: each text is split into tokens at the delimiter, and
+blank texts, blank tokens and tokens that are there already are left out.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from lakebed.kernel.arrays import Bools, Int64s
 
 
 def listagg(values: pa.Array, runs: Runs, delimiter: str, distinct: bool) -> pa.Array:
-    """The texts of each run joined, null when all are null."""
-    some = values.is_valid().to_numpy(zero_copy_only=False)
+    """Join the texts of each run. Null for a run of nulls."""
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
     if distinct:
         joined = _distinct_tokens(values, runs, delimiter)
     else:
-        kept = np.flatnonzero(some)
+        kept = np.flatnonzero(valid)
         joined = _joined(values.take(pa.array(kept)), runs.ids()[kept], len(runs), delimiter)
-    none = ~np.logical_or.reduceat(some, runs.starts) if len(runs) else some
+    none = ~np.logical_or.reduceat(valid, runs.starts) if len(runs) else valid
     return pc.if_else(pa.array(none), pa.scalar(None, values.type), joined)
 
 
@@ -38,10 +38,10 @@ def _distinct_tokens(values: pa.Array, runs: Runs, delimiter: str) -> pa.Array:
     first_text = np.append(True, owner[1:] != owner[:-1]) if len(owner) else np.zeros(0, np.bool_)
     of_first, owner = np.repeat(first_text, lengths), np.repeat(owner, lengths)
     numbers = codes(tokens)
-    both = owner * (int(numbers.max(initial=0)) + 1) + numbers
-    fresh = np.zeros(len(both), np.bool_)
-    fresh[np.unique(both, return_index=True)[1]] = True
-    keep = np.flatnonzero(of_first | (fresh & _filled(tokens)))  # the first text stays as it is, whatever it repeats
+    token_codes = owner * (int(numbers.max(initial=0)) + 1) + numbers
+    is_new = np.zeros(len(token_codes), np.bool_)
+    is_new[np.unique(token_codes, return_index=True)[1]] = True
+    keep = np.flatnonzero(of_first | (is_new & _filled(tokens)))  # the first text stays as it is, whatever it repeats
     return _joined(tokens.take(pa.array(keep)), owner[keep], len(runs), delimiter)
 
 
@@ -51,7 +51,7 @@ def _joined(texts: pa.Array, owner: Int64s, runs: int, delimiter: str) -> pa.Arr
 
 
 def _filled(texts: pa.Array) -> Bools:
-    """Whether texts hold more than white space."""
+    """Whether each text has more than white space."""
     trimmed = pc.binary_length(pc.utf8_trim_whitespace(texts))
     filled: Bools = pc.fill_null(pc.greater(trimmed, 0), False).to_numpy(zero_copy_only=False)
     return filled
