@@ -97,7 +97,7 @@ def _plain(schema: Any, name: str) -> Any:
         fields = [
             {"name": f"f{f['field-id']}", "type": _plain(f["type"], f"{name}_{f['field-id']}")}
             for f in schema["fields"]
-        ]  # fmt: skip
+        ]
         return {"type": "record", "name": name, "fields": fields}
     if kind == "array":
         return {"type": "array", "items": _plain(schema["items"], f"{name}_e")}

@@ -28,6 +28,9 @@ def refuse_encrypted(document: Mapping[str, Any]) -> None:
 def encrypted(why: str, table: str = "", file: str = "") -> UnsupportedError:
     """The error for an encrypted table or file."""
     return UnsupportedError(
-        "the table is encrypted" if not file else "a file of the table is encrypted", table=table, file=file, why=why,
+        "the table is encrypted" if not file else "a file of the table is encrypted",
+        table=table,
+        file=file,
+        why=why,
         todo="Read and write it with an engine that supports its key management, such as Iceberg's own",
-    )  # fmt: skip
+    )

@@ -113,15 +113,18 @@ def entry_avro_schema(version: int, spec: PartitionSpec, types: Sequence[tuple[s
     """The Avro schema of a manifest."""
     seen: set[str] = set()
     partition = {
-        "type": "record", "name": "r102",
+        "type": "record",
+        "name": "r102",
         "fields": [
             {
-                **_avro_name(field.name), "type": ["null", _avro_type(kind, seen)], "default": None,
+                **_avro_name(field.name),
+                "type": ["null", _avro_type(kind, seen)],
+                "default": None,
                 "field-id": field.field_id,
             }
             for field, (_, kind) in zip(spec.fields, types, strict=True)
         ],
-    }  # fmt: skip
+    }
     fields = entry_fields(version)
     inner = [{**f.avro(), "type": partition} if f.name == "partition" else f.avro() for f in fields if f.in_file]
     data_file = {"name": "data_file", "type": {"type": "record", "name": "r2", "fields": inner}, "field-id": 2}
@@ -136,7 +139,8 @@ _SUMMARY = pa.struct([
 _SUMMARY_AVRO = {
     "type": "array",
     "items": {
-        "type": "record", "name": "r508",
+        "type": "record",
+        "name": "r508",
         "fields": [
             {"name": "contains_null", "type": "boolean", "field-id": 509},
             {"name": "contains_nan", "type": ["null", "boolean"], "default": None, "field-id": 518},
@@ -145,7 +149,7 @@ _SUMMARY_AVRO = {
         ],
     },
     "element-id": 508,
-}  # fmt: skip
+}
 _LIST_NAMES = {"path": "manifest_path", "length": "manifest_length", "spec_id": "partition_spec_id"}
 
 

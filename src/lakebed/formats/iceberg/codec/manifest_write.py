@@ -98,12 +98,15 @@ class ManifestEncoder:
             counts[f"{name}_rows_count"] = int(rows[status == kind].sum())
         live = entries["sequence_number"].filter(pa.array(status != DELETED)).drop_null()
         file = ManifestFile(
-            path="", length=len(whole), spec_id=self._spec.spec_id, content=self._content,
+            path="",
+            length=len(whole),
+            spec_id=self._spec.spec_id,
+            content=self._content,
             min_sequence_number=pc.min(live).as_py() if len(live) else UNASSIGNED,
             added_snapshot_id=self._snapshot_id,
             partitions=summaries(entries["partition"], self._types),
             **counts,
-        )  # fmt: skip
+        )
         return Written(whole, file)
 
     def _encoded(self, entries: pa.Table) -> bytes:

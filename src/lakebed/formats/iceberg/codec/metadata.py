@@ -78,9 +78,10 @@ class TableMetadata:
         version = document.get("format-version")
         if version not in VERSIONS:
             raise UnsupportedError(
-                f"the table has format version {version}", why="lakebed knows versions 1 to 3",
+                f"the table has format version {version}",
+                why="lakebed knows versions 1 to 3",
                 todo="Open it with a newer lakebed",
-            )  # fmt: skip
+            )
         refuse_encrypted(document)
         self.document = document
 
@@ -231,9 +232,11 @@ class TableMetadata:
         """One snapshot; NotInHistoryError when the table does not have it, or no longer has it."""
         if snapshot_id not in self.snapshots:
             raise NotInHistoryError(
-                f"snapshot {snapshot_id} is not in the history", table=self.location, instant=str(snapshot_id),
+                f"snapshot {snapshot_id} is not in the history",
+                table=self.location,
+                instant=str(snapshot_id),
                 todo=f"Snapshots: {', '.join(map(str, [*self.snapshots][-10:])) or 'none'}",
-            )  # fmt: skip
+            )
         return self.snapshots[snapshot_id]
 
     def head(self, branch: str = MAIN) -> Snapshot | None:
@@ -327,6 +330,7 @@ def _model(kind: Any, document: Document) -> Any:
     except (ValidationError, ValueError, TypeError) as error:
         why = first_line(error)
         raise UnsupportedError(
-            f"a {kind.__name__} of the table cannot be understood", why=why,
+            f"a {kind.__name__} of the table cannot be understood",
+            why=why,
             todo="It may use a type or transform of a later version of the format",
-        ) from error  # fmt: skip
+        ) from error

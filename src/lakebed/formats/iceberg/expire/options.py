@@ -1,4 +1,4 @@
-"""Options of `table.expire` for Iceberg tables: the arguments of the reference engine's procedures, with hyphens."""
+"""The options of `table.expire` for Iceberg tables: the arguments of the reference engine's procedures, hyphenated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean
 
 
 def _moment(text: str) -> int:
-    """Milliseconds since 1970 of an ISO time (UTC unless it says otherwise), or such a number itself."""
+    """Milliseconds since 1970, from an ISO time (UTC unless it says otherwise) or from the number itself."""
     if text.isdigit():
         return int(text)
     moment = datetime.datetime.fromisoformat(text)
@@ -29,32 +29,44 @@ def _aliased(key: str) -> tuple[str, ...]:
     return (key.replace("-", "_"),)
 
 
-EXPIRE_SNAPSHOTS = Option("expire-snapshots", boolean, True, "Whether snapshots are expired.")
+EXPIRE_SNAPSHOTS = Option("expire-snapshots", boolean, True, "Expire snapshots.")
 OLDER_THAN: Option[int | None] = Option(
     "older-than", _moment, None, "Snapshots before this time go; by default those older than the table's "
     "history.expire.max-snapshot-age-ms (5 days).", "an ISO time or milliseconds since 1970", _aliased("older-than"),
 )  # fmt: skip
 RETAIN_LAST: Option[int | None] = Option(
-    "retain-last", at_least(1), None, "Snapshots of each branch that stay, however old; by default the table's "
-    "history.expire.min-snapshots-to-keep (1).", aliases=_aliased("retain-last"),
-)  # fmt: skip
+    "retain-last",
+    at_least(1),
+    None,
+    "How many snapshots of each branch stay, however old; by default history.expire.min-snapshots-to-keep (1).",
+    aliases=_aliased("retain-last"),
+)
 SNAPSHOT_IDS: Option[tuple[int, ...]] = Option(
-    "snapshot-ids", _ids, (), "Snapshots that go whatever their age, separated by commas.",
+    "snapshot-ids", _ids, (), "Snapshots that expire whatever their age, separated by commas.",
     "snapshot ids separated by commas", _aliased("snapshot-ids"),
 )  # fmt: skip
 CLEAN_METADATA = Option(
-    "clean-expired-metadata", boolean, False, "Whether schemas and partition specs go that no kept snapshot uses.",
+    "clean-expired-metadata",
+    boolean,
+    False,
+    "Remove schemas and partition specs that no kept snapshot uses.",
     aliases=_aliased("clean-expired-metadata"),
-)  # fmt: skip
+)
 REMOVE_ORPHANS = Option(
-    "remove-orphan-files", boolean, False, "Whether files that no snapshot knows are removed as well.",
+    "remove-orphan-files",
+    boolean,
+    False,
+    "Also remove files that no snapshot knows.",
     aliases=_aliased("remove-orphan-files"),
-)  # fmt: skip
+)
 ORPHANS_OLDER_THAN: Option[int | None] = Option(
-    "orphan-files-older-than", _moment, None, "Only orphan files last written before this time go (3 days ago; at "
-    "least 24 hours, for writers may be at work).", "an ISO time or milliseconds since 1970",
+    "orphan-files-older-than",
+    _moment,
+    None,
+    "Remove only orphan files last written before this time (3 days ago; at least 24 hours, for running writers).",
+    "an ISO time or milliseconds since 1970",
     _aliased("orphan-files-older-than"),
-)  # fmt: skip
+)
 LOCATION = Option("location", str, "", "The folder to look for orphan files in; the table's own by default.")
 EQUAL_SCHEMES: Option[dict[str, str]] = Option(
     "equal-schemes", _pairs, {}, "Schemes that mean the same, as `a=b,c=b`; s3a and s3n are s3 anyway.",
@@ -65,9 +77,12 @@ EQUAL_AUTHORITIES: Option[dict[str, str]] = Option(
     "pairs a=b separated by commas", _aliased("equal-authorities"),
 )  # fmt: skip
 MISMATCH = Option(
-    "prefix-mismatch-mode", one_of("ERROR", "IGNORE", "DELETE"), "ERROR", "What becomes of a file whose path is "
-    "known under another scheme or host.", aliases=_aliased("prefix-mismatch-mode"),
-)  # fmt: skip
+    "prefix-mismatch-mode",
+    one_of("ERROR", "IGNORE", "DELETE"),
+    "ERROR",
+    "What to do with a file whose path is known under another scheme or host.",
+    aliases=_aliased("prefix-mismatch-mode"),
+)
 
 OPTIONS = OptionSet(
     (
@@ -80,5 +95,5 @@ OPTIONS = OptionSet(
 
 
 def parsed(options: Mapping[str, object]) -> Options:
-    """The options of one call. OptionError for one unknown or ill-typed."""
+    """The options of one call. OptionError for an unknown key or an ill-typed value."""
     return OPTIONS.parse(options)

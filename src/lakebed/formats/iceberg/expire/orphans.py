@@ -47,8 +47,9 @@ def remove_orphans(operations: TableOperations, options: Options, dry_run: bool)
         raise OptionError(
             f"option {expire_options.ORPHANS_OLDER_THAN.key!r} leaves less than 24 hours",
             key=expire_options.ORPHANS_OLDER_THAN.key,
-            why="files of writers at work would count as orphans", todo="Give a time at least a day ago",
-        )  # fmt: skip
+            why="files of writers at work would count as orphans",
+            todo="Give a time at least a day ago",
+        )
     refuse_without_gc(operations, start.metadata, options)
     folder = options[expire_options.LOCATION] or start.metadata.location
     files = _reaching(operations, folder)
@@ -110,10 +111,11 @@ def _reaching(operations: TableOperations, folder: str) -> Files:
         own, named = os.path.realpath(root), os.path.realpath(place.text)
         if is_below(own, named) or is_below(named, own):
             raise UsageError(
-                f"{folder} is the table's own folder under another name", table=operations.name,
+                f"{folder} is the table's own folder under another name",
+                table=operations.name,
                 why="the metadata has the files' own names, so every file would count as an orphan",
                 todo="Spell the folder as the metadata does, or leave out the location",
-            )  # fmt: skip
+            )
     return files.also(place.text)
 
 
@@ -157,10 +159,12 @@ class _KnownFiles:
         if self._mode == "IGNORE":
             return True
         raise UsageError(
-            "files are known under another scheme or host", table=table, file=path,
+            "files are known under another scheme or host",
+            table=table,
+            file=path,
             why=f"the metadata says {other[0]}://{other[1]}, the listing {place[0]}://{place[1]}",
             todo="Declare them equal with equal-schemes or equal-authorities, or choose another prefix-mismatch-mode",
-        )  # fmt: skip
+        )
 
     def _parts(self, path: str) -> tuple[_Place, str]:
         """The folder of a path, and the name in it."""

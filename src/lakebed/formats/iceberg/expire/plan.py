@@ -64,9 +64,12 @@ def plan_expiry(metadata: TableMetadata, options: Options, now: int, table: str)
         heads = [ref.name for ref in metadata.refs.values() if ref.snapshot_id == snapshot_id]
         if heads:
             raise UsageError(
-                f"snapshot {snapshot_id} cannot expire", table=table, instant=str(snapshot_id),
-                why=f"{', '.join(heads)} is at it", todo="Delete or move that branch or tag first",
-            )  # fmt: skip
+                f"snapshot {snapshot_id} cannot expire",
+                table=table,
+                instant=str(snapshot_id),
+                why=f"{', '.join(heads)} is at it",
+                todo="Delete or move that branch or tag first",
+            )
         draft.kept.pop(snapshot_id, None)
     expired = tuple(id for id in metadata.snapshots if id not in draft.kept)
     return ExpirePlan(expired, tuple(draft.refs), tuple(Skipped(str(id), why) for id, why in draft.kept.items()))

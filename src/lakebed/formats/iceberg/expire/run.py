@@ -120,9 +120,11 @@ def refuse_without_gc(operations: TableOperations, metadata: TableMetadata, opti
     """UnsupportedError for a table whose files may not be deleted."""
     if not opt.properties(metadata.properties, options.raw)[opt.GC_ENABLED]:
         raise UnsupportedError(
-            "the files of this table may not be deleted", table=operations.name, why="gc.enabled is false",
+            "the files of this table may not be deleted",
+            table=operations.name,
+            why="gc.enabled is false",
             todo="Other tables may share its files. Set gc.enabled=true only if none does",
-        )  # fmt: skip
+        )
 
 
 def inside(location: str, path: str) -> str:

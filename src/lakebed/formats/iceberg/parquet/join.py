@@ -123,8 +123,11 @@ class ParquetJoin:
             raise NotJoinable("a file is encrypted")
         first = self._first or file.footer
         for number, what in (
-            (_SCHEMA, "schemas"), (_VERSION, "versions"), (_COLUMN_ORDERS, "column orders"), (_CREATED_BY, "writers"),
-        ):  # fmt: skip
+            (_SCHEMA, "schemas"),
+            (_VERSION, "versions"),
+            (_COLUMN_ORDERS, "column orders"),
+            (_CREATED_BY, "writers"),
+        ):
             if file.footer.get(number) != first.get(number):
                 raise NotJoinable(f"the files have different {what}")
         for group in _items(file.footer, _ROW_GROUPS):

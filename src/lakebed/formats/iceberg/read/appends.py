@@ -50,9 +50,11 @@ def _snapshots_between(metadata: TableMetadata, start: int, end: Snapshot | None
             return line[::-1]
     raise NotInHistoryError(
         f"snapshot {start} is not an ancestor of {end.snapshot_id if end is not None else 'an empty table'}",
-        table=metadata.location, instant=str(start), why="an incremental read follows one line of history",
+        table=metadata.location,
+        instant=str(start),
+        why="an incremental read follows one line of history",
         todo="Start from an older snapshot of the same branch; table.history() lists the snapshots",
-    )  # fmt: skip
+    )
 
 
 def _added_files(

@@ -71,10 +71,12 @@ def range_of(
     cut = line[-1].parent_id is not None and start.timestamp_ms <= line[-1].timestamp_ms
     if not cut:
         raise NotInHistoryError(
-            f"snapshot {start.snapshot_id} is not an ancestor of {end.snapshot_id}", table=metadata.location,
-            instant=str(start.snapshot_id), why="it is on another branch, or was rolled back",
+            f"snapshot {start.snapshot_id} is not an ancestor of {end.snapshot_id}",
+            table=metadata.location,
+            instant=str(start.snapshot_id),
+            why="it is on another branch, or was rolled back",
             todo="Start from a snapshot of the same line of history",
-        )  # fmt: skip
+        )
     return start, end
 
 

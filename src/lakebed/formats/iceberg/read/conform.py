@@ -176,10 +176,11 @@ def _variant(array: pa.Array, target: pa.DataType) -> pa.Array:
     names = [storage.type.field(n).name for n in range(storage.type.num_fields)]
     if sorted(names) != ["metadata", "value"]:
         raise UnsupportedError(
-            "a variant column is shredded into typed columns", why="lakebed reads variants only as metadata and value",
+            "a variant column is shredded into typed columns",
+            why="lakebed reads variants only as metadata and value",
             todo="Leave the column out. A rewrite joins such files byte for byte if no delete applies and rows hold "
             "their ids (lakebed.rewrite.concat-min-row-group-bytes=1); otherwise use the engine that shredded them",
-        )  # fmt: skip
+        )
     children = [pc.cast(storage.field(name), pa.binary()) for name in ("metadata", "value")]
     fields = [target.field(n) for n in range(target.num_fields)]
     mask = storage.is_null() if storage.null_count else None

@@ -44,8 +44,9 @@ _CACHED_BYTES = 128 << 20
 _CACHED_POSITIONS = 4 << 20
 _CACHED_ROWS = 256 << 10
 _DELETE_COLUMNS = (
-    NestedField(DELETE_FILE_PATH, "file_path", StringType()), NestedField(DELETE_FILE_POS, "pos", LongType()),
-)  # fmt: skip
+    NestedField(DELETE_FILE_PATH, "file_path", StringType()),
+    NestedField(DELETE_FILE_POS, "pos", LongType()),
+)
 
 
 def deleted_positions(files: Files, task: FileTask) -> Int64s | None:

@@ -54,9 +54,11 @@ class ParquetData(OpenFile):
 
     def __init__(self, source: pa.NativeFile, dictionaries: Sequence[str] = ()) -> None:
         self._file = pq.ParquetFile(
-            source, coerce_int96_timestamp_unit="us", read_dictionary=list(dictionaries) or None,
+            source,
+            coerce_int96_timestamp_unit="us",
+            read_dictionary=list(dictionaries) or None,
             page_checksum_verification=True,
-        )  # fmt: skip
+        )
         self.metadata: pq.FileMetaData = self._file.metadata
         self.rows = self.metadata.num_rows
         self.arrow: pa.Schema = self._file.schema_arrow
@@ -169,18 +171,22 @@ def opened(
             yield file
     except FileNotFoundError as error:
         raise DataCleanedError(
-            "a data or delete file is gone", table=files.home.location, file=path,
+            "a data or delete file is gone",
+            table=files.home.location,
+            file=path,
             why=files.why_missing or "the snapshot that names it has expired, or something removed it",
             todo="Copy the whole table" if files.why_missing else "Read a newer snapshot",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _named(fields: tuple[FileField, ...], mapping: NameMapping | None, path: str) -> tuple[FileField, ...]:
     if mapping is None:
         raise UnsupportedError(
-            "a data file has no field ids", file=path, why="the table has no name mapping for such files",
+            "a data file has no field ids",
+            file=path,
+            why="the table has no name mapping for such files",
             todo="Set the table property schema.name-mapping.default",
-        )  # fmt: skip
+        )
     return with_mapping(fields, mapping)
 
 

@@ -1,7 +1,7 @@
-"""Rows of one table that are in another too, each as often as it is there: what copy-on-write carried over.
+"""Pairs the rows of two tables that are equal: the rows that copy-on-write carried over. Each row has one partner.
 
-Rows of any type are found by a number made of all their values and then compared value by value, so that a chance
-equality of numbers never hides a change. Null equals null, NaN equals NaN; 0.0 and -0.0 are two values.
+Rows of any type are found by a hash of all their values and then compared value by value, so that equal hashes never
+hide a change. Null equals null and NaN equals NaN; 0.0 and -0.0 are two values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SEEDS = (0x1B873593, 0x52DCE729)
 
 
 def carried_over(before: pa.Table, after: pa.Table) -> tuple[Bools, Bools]:
-    """Which rows of each table are paired with an equal one of the other; the schemas are the same."""
+    """Which rows of each table have an equal partner in the other. Both tables have the same schema."""
     left, right = (table.combine_chunks() for table in (before, after))
     rows, partners = _pairs(row_numbers(left), row_numbers(right))
     same = rows_equal(left.take(pa.array(rows)), right.take(pa.array(partners)))
@@ -29,15 +29,15 @@ def carried_over(before: pa.Table, after: pa.Table) -> tuple[Bools, Bools]:
 
 
 def row_numbers(rows: pa.Table | pa.RecordBatch) -> UInt64s:
-    """A number for each row, equal for equal rows."""
-    found = np.zeros(len(rows), np.uint64)
+    """A hash of each row, equal for equal rows."""
+    hashes = np.zeros(len(rows), np.uint64)
     for place, column in enumerate(rows.columns):
-        found = _mixed(found ^ _mixed(_numbers(one_chunk(column)) + np.uint64(place)))
-    return found
+        hashes = _mixed(hashes ^ _mixed(_numbers(one_chunk(column)) + np.uint64(place)))
+    return hashes
 
 
 def _pairs(left: UInt64s, right: UInt64s) -> tuple[Int64s, Int64s]:
-    """Places of equal numbers, each place in one pair at most."""
+    """The places of equal hashes, each place in one pair at most."""
     order_left, order_right = np.argsort(left, kind="stable"), np.argsort(right, kind="stable")
     values_left, first_left, count_left = np.unique(left[order_left], return_index=True, return_counts=True)
     values_right, first_right, count_right = np.unique(right[order_right], return_index=True, return_counts=True)
@@ -51,7 +51,7 @@ def _pairs(left: UInt64s, right: UInt64s) -> tuple[Int64s, Int64s]:
 
 
 def rows_equal(left: pa.Table, right: pa.Table) -> Bools:
-    """Row by row, whether two tables of one length have the same values."""
+    """Which rows of two tables of the same length have the same values."""
     same = np.ones(len(left), np.bool_)
     for one, other in zip(left.columns, right.columns, strict=True):
         same &= _equal(one_chunk(one), one_chunk(other))
@@ -73,8 +73,8 @@ def _equal(left: pa.Array, right: pa.Array) -> Bools:
         same = np.equal(_bits(left), _bits(right))
     else:
         same = pc.fill_null(pc.equal(left, right), False).to_numpy(zero_copy_only=False)
-    found: Bools = np.where(nulls | other_nulls, nulls & other_nulls, same)
-    return found
+    equal: Bools = np.where(nulls | other_nulls, nulls & other_nulls, same)
+    return equal
 
 
 def _lists_equal(left: pa.Array, right: pa.Array) -> Bools:
@@ -95,43 +95,43 @@ def _numbers(array: pa.Array) -> UInt64s:
     if pa.types.is_null(kind):
         return np.full(len(array), _NULL)
     if pa.types.is_struct(kind):
-        found = np.zeros(len(array), np.uint64)
+        hashes = np.zeros(len(array), np.uint64)
         for number in range(kind.num_fields):
-            found = _mixed(found ^ _mixed(_numbers(array.field(number)) + np.uint64(number)))
+            hashes = _mixed(hashes ^ _mixed(_numbers(array.field(number)) + np.uint64(number)))
     elif _is_list(kind):
-        found = _list_numbers(array)
+        hashes = _list_numbers(array)
     elif _is_text(kind):
         high, low = (hash_bytes(array.cast(pa.binary()), seed).view(np.uint32).astype(np.uint64) for seed in _SEEDS)
-        found = (high << np.uint64(32)) | low
+        hashes = (high << np.uint64(32)) | low
     else:
-        found = _bits(array)
+        hashes = _bits(array)
     nulls = array.is_null().to_numpy(zero_copy_only=False)
-    return np.where(nulls, _NULL, found)
+    return np.where(nulls, _NULL, hashes)
 
 
 def _list_numbers(array: pa.Array) -> UInt64s:
     lengths = _lengths(array)
-    found = lengths.astype(np.uint64)
+    hashes = lengths.astype(np.uint64)
     rows = np.flatnonzero(lengths > 0)
     if len(rows):
-        some = lengths[rows]
-        starts = np.cumsum(some) - some
-        place = np.arange(some.sum()) - np.repeat(starts, some)
+        counts = lengths[rows]
+        starts = np.cumsum(counts) - counts
+        place = np.arange(counts.sum()) - np.repeat(starts, counts)
         items = _mixed(_numbers(_items(array.take(pa.array(rows)))) + place.astype(np.uint64))
-        found[rows] += np.add.reduceat(items, starts)
-    return found
+        hashes[rows] += np.add.reduceat(items, starts)
+    return hashes
 
 
 def _bits(array: pa.Array) -> UInt64s:
-    """The bits of fixed-width values as numbers; NaN has one form."""
+    """The bits of fixed-width values as numbers. All NaN have the same bits."""
     kind = array.type
     if pa.types.is_floating(kind):
         values = pc.fill_null(array, 0.0).to_numpy(zero_copy_only=False).astype(np.float64)
         return np.where(np.isnan(values), np.nan, values).view(np.uint64)
     if pa.types.is_decimal(kind):
         words = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, kind.byte_width // 8)
-        some = words[array.offset : array.offset + len(array)]
-        return _mixed(some[:, 0]) ^ some[:, 1]
+        words = words[array.offset : array.offset + len(array)]
+        return _mixed(words[:, 0]) ^ words[:, 1]
     if pa.types.is_boolean(kind):
         array = array.cast(pa.int8())
     elif not pa.types.is_integer(kind):
@@ -141,7 +141,7 @@ def _bits(array: pa.Array) -> UInt64s:
 
 
 def _mixed(numbers: UInt64s) -> UInt64s:
-    """The finaliser of splitmix64."""
+    """Hashes with well-mixed bits: the finaliser of splitmix64."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))
@@ -159,7 +159,7 @@ def _lengths(array: pa.Array) -> Int64s:
 
 
 def _items(array: pa.Array) -> pa.Array:
-    """The items of lists without nulls; those of maps as pairs."""
+    """The items of lists without nulls. The items of maps are pairs."""
     if pa.types.is_map(array.type):
         begin = array.offsets[0].as_py() if len(array) else 0
         end = array.offsets[len(array)].as_py() if len(array) else 0
@@ -173,6 +173,4 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind)
-    )  # fmt: skip
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind))

@@ -66,9 +66,10 @@ class StreamPosition:
             return cls(None if snapshot is None else int(snapshot), bool(document["whole"]), document["timestamp-ms"])
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
-                f"{text!r} is not a position of an Iceberg stream", why=str(error),
+                f"{text!r} is not a position of an Iceberg stream",
+                why=str(error),
                 todo="Start the stream with a new checkpoint",
-            ) from error  # fmt: skip
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +173,12 @@ class IcebergStream:
         if not self.appends_only:
             return True
         raise UnsupportedError(
-            f"a stream of appends reached a snapshot with the operation {operation}", table=metadata.location,
-            instant=str(snapshot.snapshot_id), why="such a stream cannot remove rows",
+            f"a stream of appends reached a snapshot with the operation {operation}",
+            table=metadata.location,
+            instant=str(snapshot.snapshot_id),
+            why="such a stream cannot remove rows",
             todo=f'Set {skip.key} to skip such snapshots, or read with format("lakebed"), which returns row kinds',
-        )  # fmt: skip
+        )
 
     def _line(self, metadata: TableMetadata, start: StreamPosition, until: Snapshot) -> list[Snapshot]:
         """The snapshots after a position, up to and including `until`, oldest first.
@@ -205,10 +208,12 @@ class IcebergStream:
     def _expired(self, metadata: TableMetadata, snapshot: int, timestamp_ms: int | None) -> DataCleanedError:
         when = f" of {iso_time(timestamp_ms)}" if timestamp_ms is not None else ""
         return DataCleanedError(
-            f"the stream has read up to snapshot {snapshot}{when}, which is expired", table=metadata.location,
-            instant=str(snapshot), why="the changes after it can no longer be found",
+            f"the stream has read up to snapshot {snapshot}{when}, which is expired",
+            table=metadata.location,
+            instant=str(snapshot),
+            why="the changes after it can no longer be found",
             todo=f"Restart with {opt.START_COMMIT.key}=earliest, and let snapshots expire later than streams read them",
-        )  # fmt: skip
+        )
 
     def _before(self, metadata: TableMetadata, snapshot: Snapshot | None) -> StreamPosition:
         """The position before a snapshot. DataCleanedError when the snapshot before it is expired."""
@@ -217,10 +222,12 @@ class IcebergStream:
         parent = metadata.snapshots.get(snapshot.parent_id)
         if parent is None:
             raise DataCleanedError(
-                f"the changes of snapshot {snapshot.snapshot_id} cannot be found", table=metadata.location,
-                instant=str(snapshot.snapshot_id), why=f"the one before it, {snapshot.parent_id}, is expired",
+                f"the changes of snapshot {snapshot.snapshot_id} cannot be found",
+                table=metadata.location,
+                instant=str(snapshot.snapshot_id),
+                why=f"the one before it, {snapshot.parent_id}, is expired",
                 todo=f"Start with a later snapshot, or with {opt.START_COMMIT.key}=earliest",
-            )  # fmt: skip
+            )
         return _at(parent)
 
     def _from(self, metadata: TableMetadata, head: Snapshot, moment: int) -> StreamPosition:

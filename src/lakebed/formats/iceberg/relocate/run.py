@@ -41,8 +41,11 @@ _METRICS = {
 }  # fmt: skip
 _MANIFEST_PATH, _MANIFEST_LENGTH = 500, 501
 _PLACES = (
-    "write.data.path", "write.metadata.path", "write.folder-storage.path", "write.object-storage.path",
-)  # fmt: skip
+    "write.data.path",
+    "write.metadata.path",
+    "write.folder-storage.path",
+    "write.object-storage.path",
+)
 
 
 def relocate(table: HadoopTable, dry_run: bool) -> RelocateResult:
@@ -85,9 +88,11 @@ def _publish(table: HadoopTable, loaded: Loaded, document: Mapping[str, Any], mo
         raise
     except OutcomeUnknownError as error:
         raise CommitUnknownError(
-            "the store does not say whether the table was relocated", table=table.name, why=str(error),
+            "the store does not say whether the table was relocated",
+            table=table.name,
+            why=str(error),
             todo="Relocate it again: it says so when there is nothing left to do",
-        ) from error  # fmt: skip
+        ) from error
 
 
 @dataclass(slots=True)
@@ -120,9 +125,10 @@ class _Move:
             else:
                 entry["manifests"] = [self._manifest(path)[0] for path in snapshot.manifests]
         for key, name in (
-            ("statistics", "statistics-path"), ("partition-statistics", "statistics-path"),
+            ("statistics", "statistics-path"),
+            ("partition-statistics", "statistics-path"),
             ("metadata-log", "metadata-file"),
-        ):  # fmt: skip
+        ):
             for entry in document.get(key) or ():
                 entry[name] = self.path(entry[name])
         properties = document.get("properties") or {}
@@ -157,10 +163,12 @@ class _Move:
         if missing:
             paths = sorted(set(missing))
             raise UnsupportedError(
-                "the table cannot be relocated", table=home, file=paths[0],
+                "the table cannot be relocated",
+                table=home,
+                file=paths[0],
                 why=f"{len(paths)} of its files were not copied: {', '.join(paths[:_SHOWN])}",
                 todo="Copy them too, to the same places below the table's folder",
-            )  # fmt: skip
+            )
 
     def remove(self) -> None:
         """Remove the new files, as far as the store allows; orphan-file removal cleans up any leftovers."""

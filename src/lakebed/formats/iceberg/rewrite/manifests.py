@@ -28,13 +28,18 @@ from lakebed.kernel.options import Option, Options, OptionSet, at_least, one_of,
 from lakebed.model.upkeep import RewriteResult, Skipped
 
 SPEC_ID: Option[int | None] = Option(
-    "spec-id", at_least(0), None, "The partition spec whose manifests are rewritten; the current one by default.",
+    "spec-id",
+    at_least(0),
+    None,
+    "The partition spec whose manifests are rewritten; the current one by default.",
     aliases=("spec_id",),
-)  # fmt: skip
+)
 WHAT = Option(
-    "lakebed.rewrite.what", one_of("data-files", "position-deletes", "manifests"), "data-files",
+    "lakebed.rewrite.what",
+    one_of("data-files", "position-deletes", "manifests"),
+    "data-files",
     "What a rewrite works on.",
-)  # fmt: skip
+)
 OPTIONS = OptionSet((SPEC_ID, *opt.PROPERTIES), "rewriting manifests", ("lakebed.storage.", "lakebed.catalog."))
 _SORTED_BYTES = 128 << 20
 """Up to so many compressed bytes, entries are ordered as a whole; larger manifests are ordered piece by piece."""
@@ -118,9 +123,10 @@ def _groups(metadata: TableMetadata, manifests: Sequence[ManifestFile], options:
     spec_id = metadata.default_spec_id if options[SPEC_ID] is None else options[SPEC_ID]
     if spec_id not in metadata.specs:
         raise UsageError(
-            f"there is no partition spec {spec_id}", table=metadata.location,
+            f"there is no partition spec {spec_id}",
+            table=metadata.location,
             todo=f"Specs: {', '.join(map(str, metadata.specs))}",
-        )  # fmt: skip
+        )
     target = opt.properties(metadata.properties, options.raw)[opt.MANIFEST_SIZE]
     groups = []
     for content in (0, 1):
@@ -142,9 +148,10 @@ def _rewritten(attempt: Attempt, group: _Group) -> list[ManifestFile]:
         expected = sum((added or 0) + (existing or 0) for added, existing in counts)
         if count != expected:
             raise CorruptError(
-                "manifests do not hold what their list says", table=attempt.metadata.location,
+                "manifests do not hold what their list says",
+                table=attempt.metadata.location,
                 why=f"they have {count} live entries, the list says {expected}",
-            )  # fmt: skip
+            )
     return written
 
 

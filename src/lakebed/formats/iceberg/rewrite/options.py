@@ -60,14 +60,20 @@ SORT_ORDER = _option(
     "The sort order, as `a, b desc nulls last` or `zorder(a, b)`; by default the table's.",
 )
 TARGET = _option(
-    "target-file-size-bytes", _size(1), None,
-    "The size of new files on disk; by default the table's write.target-file-size-bytes, else 512 mb.", _SIZE,
+    "target-file-size-bytes",
+    _size(1),
+    None,
+    "The size of new files on disk; by default the table's write.target-file-size-bytes, else 512 mb.",
+    _SIZE,
     "iceberg_write_target_file_size_bytes",
-)  # fmt: skip
+)
 MIN_SIZE = _option(
-    "min-file-size-bytes", _size(0), None, "Smaller files are rewritten; by default 75 % of the target.",
+    "min-file-size-bytes",
+    _size(0),
+    None,
+    "Smaller files are rewritten; by default 75 % of the target.",
     "a size of at least 0 bytes",
-)  # fmt: skip
+)
 MAX_SIZE = _option(
     "max-file-size-bytes", _size(1), None, "Larger files are rewritten; by default 180 % of the target.", _SIZE
 )
@@ -89,9 +95,12 @@ DELETE_THRESHOLD = _option(
     "A file with this many delete files is rewritten whatever its size.",
 )
 DELETE_RATIO = _option(
-    "delete-ratio-threshold", _checked(float, lambda ratio: 0 < ratio <= 1), 0.3,
-    "A file with this share of deleted rows is rewritten whatever its size.", "a number above 0 and at most 1",
-)  # fmt: skip
+    "delete-ratio-threshold",
+    _checked(float, lambda ratio: 0 < ratio <= 1),
+    0.3,
+    "A file with this share of deleted rows is rewritten whatever its size.",
+    "a number above 0 and at most 1",
+)
 REWRITE_ALL = _option("rewrite-all", boolean, False, "Rewrite every file, whatever its size.")
 MAX_FILES = _option("max-files-to-rewrite", at_least(1), None, "Plan at most this many files.")
 JOB_ORDER = _option("rewrite-job-order", one_of(*JOB_ORDERS), "none", "Which groups are rewritten first.")
@@ -102,13 +111,17 @@ MAX_COMMITS = _option(
     "partial-progress.max-commits", at_least(1), 10, "Number of commits of a rewrite with partial progress, at most."
 )
 MAX_FAILED_COMMITS = _option(
-    "partial-progress.max-failed-commits", at_least(0), None,
+    "partial-progress.max-failed-commits",
+    at_least(0),
+    None,
     "How many commits may fail before a rewrite with partial progress fails; by default as many as max-commits.",
-)  # fmt: skip
+)
 STARTING_SEQUENCE = _option(
-    "use-starting-sequence-number", boolean, True,
+    "use-starting-sequence-number",
+    boolean,
+    True,
     "Give new files the sequence number of the snapshot that was read, so equality deletes made meanwhile apply.",
-)  # fmt: skip
+)
 DANGLING = _option(
     "remove-dangling-deletes",
     boolean,

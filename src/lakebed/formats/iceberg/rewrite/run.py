@@ -271,10 +271,11 @@ class _Run:
         most = self._rewrite.options[opt.MAX_FAILED_COMMITS]
         if self._failed_commits > (self._rewrite.options[opt.MAX_COMMITS] if most is None else most):
             raise CommitConflictError(
-                f"{self._failed_commits} commits of a rewrite failed", table=self._rewrite.metadata.location,
+                f"{self._failed_commits} commits of a rewrite failed",
+                table=self._rewrite.metadata.location,
                 why="; ".join(f"{failed.what}: {failed.reason}" for failed in self._failed[:3]),
                 todo=f"{len(self._instants)} commits stand. Run the rewrite again for the rest",
-            )  # fmt: skip
+            )
 
     def _drop_dangling_deletes(self) -> None:
         """Make one more commit, without the delete files that only the rewritten data files needed."""
