@@ -94,8 +94,10 @@ class TableWriter:
     def abort(self, messages: Sequence[CommitMessage] | None = None) -> None:
         """Remove the files of messages, by default of everything that was not committed."""
         unwanted = self._prepared if messages is None else _checked_messages(messages)
-        if messages is None and self._writer is not None:
-            self._writer.abort()
+        if messages is None:
+            self._notes = ()
+            if self._writer is not None:
+                self._writer.abort()
         self._sink.abort(unwanted)
         self._forget(unwanted)
 
