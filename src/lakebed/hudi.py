@@ -1,4 +1,4 @@
-"""What only Hudi tables have, for those who write them: `lakebed.hudi.post_commit`."""
+"""What only Hudi tables have: `post_commit` for jobs that write them, `timelines` for those who look after them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ def post_commit(
     options: Mapping[str, object] = {},
     engine: Engine | None = None,
 ) -> ArchiveResult:
-    """What a Hudi writer runs after each commit: removes the instant's marker folder, archives the timeline if that is
-    due, and stops the instant's heartbeat in any case.
+    """Finish a commit as a Hudi writer does: remove the instant's marker folder, archive the timeline if that is due,
+    and stop the instant's heartbeat in any case.
 
-    `table` is an opened table or its location, `instant` the requested time of the commit, `options` those of
-    `table.archive`. Raises UsageError while the instant is pending. The commit stands: what fails is a note of the
-    result, and the next call does it.
+    `table` is an open table or its location, `instant` the requested time of the commit, `options` those of
+    `table.archive`. Raises UsageError while the instant is pending. The commit stands whatever fails here: a failure is
+    a note of the result, and the next call does the step.
+
+        lakebed.hudi.post_commit("/lake/orders", "20260302120000000")
     """
     opened = _hudi(table)
     time = instant.time if isinstance(instant, Instant) else str(instant)
@@ -37,8 +39,11 @@ def post_commit(
 
 
 def timelines(table: Table | str | os.PathLike[str], options: Mapping[str, object] = {}) -> tuple[TimelineReport, ...]:
-    """The state of the table's timeline, and of its metadata table's where there is one: size, oldest instant, what
-    holds archival up, savepoints, archive files that lie in other folders."""
+    """The state of the table's timeline, and of its metadata table's timeline if there is one.
+
+    Each report has the size, the oldest instant, what holds archival up, the savepoints, and archive files in other
+    folders. `options` are those of `table.archive`. Changes nothing.
+    """
     opened = _hudi(table)
     return _timelines(opened.store, options, opened.options)
 

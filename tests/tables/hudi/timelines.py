@@ -91,10 +91,12 @@ class Lake:
             self.put(f"{at(number)}.clean.requested", plan)
             self.put(f"{at(number)}.clean.inflight", plan)
             metadata = {
-                "startCleanTime": at(number), "timeTakenInMillis": 1, "totalFilesDeleted": 0,
+                "startCleanTime": at(number),
+                "timeTakenInMillis": 1,
+                "totalFilesDeleted": 0,
                 "earliestCommitToRetain": at(retained) if retained is not None else "",
                 "partitionMetadata": {},
-            }  # fmt: skip
+            }
             self.put(self.done_name(number, "clean"), container(CLEAN_METADATA, metadata))
 
     def rollback(self, *numbers: int) -> None:
@@ -175,9 +177,12 @@ def plan_of(action: str) -> bytes:
 def rollback_of(number: int) -> dict[str, Any]:
     """Metadata of a rollback."""
     return {
-        "startRollbackTime": at(number), "timeTakenInMillis": 1, "totalFilesDeleted": 0, "commitsRollback": [],
+        "startRollbackTime": at(number),
+        "timeTakenInMillis": 1,
+        "totalFilesDeleted": 0,
+        "commitsRollback": [],
         "partitionMetadata": {},
-    }  # fmt: skip
+    }
 
 
 def container(schema: dict[str, Any], record: dict[str, Any]) -> bytes:
@@ -189,12 +194,14 @@ def container(schema: dict[str, Any], record: dict[str, Any]) -> bytes:
 
 def _record(name: str, **fields: Any) -> dict[str, Any]:
     return {
-        "type": "record", "name": name, "namespace": "org.apache.hudi.avro.model",
+        "type": "record",
+        "name": name,
+        "namespace": "org.apache.hudi.avro.model",
         "fields": [
             {"name": key, "type": kind, **({"default": None} if isinstance(kind, list) else {})}
             for key, kind in fields.items()
         ],
-    }  # fmt: skip
+    }
 
 
 _STRINGS = {"type": "array", "items": "string"}

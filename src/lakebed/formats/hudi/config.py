@@ -1,6 +1,6 @@
-"""A table's own settings: `hoodie.properties`, typed, and what they mean for merging.
+"""A table's own settings: `hoodie.properties` as typed values.
 
-Rules: Hudi's `HoodieTableConfig`. Where a property is absent the default is that of the table's version.
+Rules: Hudi's `HoodieTableConfig`. Where a property is absent, the default is that of the table's version.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from lakebed.kernel.files import Store
 PROPERTIES = f"{HOODIE}/hoodie.properties"
 _URL_ENCODED = "hoodie.datasource.write.partitionpath.urlencode"
 _SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
-"""Dates as 2026/01/06 in paths, from release 1.2 on."""
+"""Dates as 2026/01/06 in partition paths, from release 1.2 on."""
 VERSIONS = (5, 6, 8, 9)
-"""Table versions that lakebed reads; 7 was a step on the way to 8 and no release writes it."""
+"""Table versions that lakebed reads. 7 was a step on the way to 8, and no release writes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableConfig:
-    """What `hoodie.properties` says. Field lists are in the order of the key generator; `properties` holds every key as
-    it stands there."""
+    """The content of `hoodie.properties`. Field lists are in the order of the key generator; `properties` has every key
+    as it stands in the file."""
 
     name: str
     version: int
@@ -37,13 +37,13 @@ class TableConfig:
     partition_fields: tuple[str, ...]
     generator: KeyGenerator
     plain_partitions: bool
-    """Whether partition paths hold the partition fields' own text for certain: not dates or timestamps in a format of
-    their own, no key generator that lakebed does not know or that the table does not name."""
+    """Whether partition paths certainly hold the partition fields' own text. False for dates or timestamps in a format
+    of their own, and for a key generator that lakebed does not know or that the table does not name."""
     ordering: tuple[str, ...]
     meta_fields: bool
     hive_style: bool
     url_encoded: bool | None
-    """Whether paths are URL-encoded; None where the table does not say."""
+    """Whether partition paths are URL-encoded; None where the table does not say."""
     drops_partition_columns: bool
     base_format: str
     create_schema: str
@@ -53,12 +53,12 @@ class TableConfig:
 
     @property
     def completion_times(self) -> bool:
-        """Whether file slices and ranges go by completion times (version 8 and later)."""
+        """Whether file slices and ranges are ordered by completion times (table version 8 and later)."""
         return self.version >= 8
 
     @property
     def key_form(self) -> KeyForm:
-        """The text that record keys have in delete blocks and in the meta column."""
+        """The form of record keys in delete blocks and in the meta column."""
         value_only = self.properties.get("hoodie.table.complex.keygen.encoding", "").strip().upper() == "VALUE_ONLY"
         return KeyForm(self.generator, value_only)
 
@@ -71,8 +71,8 @@ class TableConfig:
 
     @property
     def archive_folders(self) -> tuple[str, ...]:
-        """Folders where an archived timeline can lie: the LSM history of layout 2, else the archive folder named in the
-        properties and the default ones."""
+        """Folders where an archived timeline can lie, the one for new files first. In layout 2 that is the LSM history,
+        in layout 1 the folder that the properties name; the default folders follow."""
         if self.layout >= 2:
             return (f"{self.timeline_folder}/{self.properties.get('hoodie.timeline.history.path') or 'history'}",)
         named = self.properties.get("hoodie.archivelog.folder") or "archived"
@@ -80,10 +80,11 @@ class TableConfig:
 
 
 def load_config(store: Store) -> TableConfig:
-    """The table's settings.
+    """Read a table's settings.
 
-    A writer that updates the properties first copies them to `hoodie.properties.backup`: that copy is read while the
-    file itself is missing or cut short.
+    A writer that updates the properties first copies them to `hoodie.properties.backup`. That copy is read while the
+    file itself is missing or cut short. Raises TableNotFoundError where there is neither, and UnsupportedError for a
+    table version that lakebed does not read.
     """
     properties: dict[str, str] = {}
     for name in (PROPERTIES, f"{PROPERTIES}.backup"):
@@ -95,7 +96,7 @@ def load_config(store: Store) -> TableConfig:
             break
     if "hoodie.table.name" not in properties:
         raise TableNotFoundError(
-            "this is no Hudi table",
+            "not a Hudi table",
             table=store.location,
             file=PROPERTIES,
             why="the file is missing or names no table",
@@ -106,7 +107,7 @@ def load_config(store: Store) -> TableConfig:
 
 
 def config_from(properties: Mapping[str, str], *, table: str = "") -> TableConfig:
-    """Typed settings; UnsupportedError for a table version that lakebed does not read."""
+    """Settings from properties. UnsupportedError for a table version that lakebed does not read."""
     text = properties.get("hoodie.table.version", "")
     version = int(text) if text.isdigit() else 0
     if version not in VERSIONS:

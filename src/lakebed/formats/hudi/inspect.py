@@ -1,7 +1,7 @@
-"""The health of a Hudi table: what `table.inspect()` says.
+"""The health of a Hudi table: what `table.inspect()` reports.
 
-Everything comes from listings, the timeline's small files and the plan of a snapshot; no data file is opened. Ages are
-told from instant times, which are clock times in the table's time zone; no file's modification time is asked.
+Everything comes from listings, the timeline's small files and the plan of a snapshot; no data file is opened. Ages come
+from instant times, which are clock times in the table's time zone, and never from a file's modification time.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
 
 MANY_LOGS = 10
-"""From so many log files on a file slice is worth a compaction."""
+"""A file slice with so many log files is worth a compaction."""
 SMALL_BYTES = 32 << 20
-"""File groups below this are small."""
+"""File groups with fewer bytes are small."""
 MANY_SMALL = 10
-"""From so many small file groups on a partition is worth a clustering."""
+"""A partition with so many small file groups is worth a clustering."""
 _WORKING = datetime.timedelta(hours=1)
-"""A pending instant that is older waits for something; one that is younger may have a writer at work."""
+"""A pending instant that is older waits for something; a younger one may have a writer at work."""
 _STALE = datetime.timedelta(days=1)
-"""The same for an instant with a heartbeat file, which a writer leaves behind when it dies."""
+"""The same for an instant with a heartbeat file. A writer that dies leaves its file behind."""
 _SHOWN = 5
 
 
 def inspect_table(
     state: TableState, options: Options, storage: Mapping[str, str], upkeep: Mapping[str, object] = {}
 ) -> TableReport:
-    """The report of a table as it is now; nothing is changed. `options` are those of its reads, `upkeep` those of its
+    """The report of a table as it is now. Nothing is changed. `options` are those of its reads, `upkeep` those of its
     archival.
 
-    Sections: table, timeline, archive, metadata table's timeline (where there is such a table), files. What cannot be
-    found out is left out, and a finding says why.
+    The sections are table, timeline, archive, metadata table's timeline (if there is such a table) and files. A section
+    that cannot be determined is left out, and a finding says why.
     """
     store, config = state.store, state.config
     instants = load_active(store, config.timeline_folder)
@@ -163,7 +163,7 @@ def _broken_files(unreadable: Iterable[UnreadableFile]) -> Iterator[Finding]:
 def _timelines(
     store: Store, storage: Mapping[str, str], upkeep: Mapping[str, object]
 ) -> tuple[tuple[TimelineReport, ...], list[Finding]]:
-    """The reports of both timelines; none, and why, where they cannot be made."""
+    """The reports of both timelines; where they cannot be made, none and a finding that says why."""
     try:
         return timelines(store, upkeep, storage), []
     except LakebedError as error:
@@ -171,7 +171,7 @@ def _timelines(
 
 
 def _splits(state: TableState, options: Options) -> tuple[tuple[HudiSplit, ...] | None, list[Finding]]:
-    """The newest snapshot's file slices; None, and why, where it cannot be planned."""
+    """The newest snapshot's file slices; where it cannot be planned, None and a finding that says why."""
     try:
         return plan_snapshot(state, ReadRequest(options), None).splits, []
     except LakebedError as error:
@@ -203,7 +203,7 @@ def _pending_since(instant: ActiveInstant, age: datetime.timedelta | None) -> st
 
 
 def _age(time: str, zone: str) -> datetime.timedelta | None:
-    """How long ago an instant was requested; None where its time is no clock time."""
+    """How long ago an instant was requested; None where its name is not a clock time."""
     try:
         began = datetime.datetime.strptime(time[:14], "%Y%m%d%H%M%S")
     except ValueError:
@@ -225,8 +225,8 @@ def _savepoints(report: TimelineReport) -> Iterator[Finding]:
     for savepoint in report.savepoints:
         what = f"savepoint {savepoint.instant}"
         if savepoint.missing:
-            some = ", ".join(savepoint.missing[:_SHOWN])
-            why = f"{len(savepoint.missing)} of its files are gone: {some}"
+            files = ", ".join(savepoint.missing[:_SHOWN])
+            why = f"{len(savepoint.missing)} of its files are gone: {files}"
             yield Finding(
                 Health.BROKEN, f"{what} cannot be restored", why, "Delete the savepoint, or restore the files"
             )
@@ -263,8 +263,8 @@ def _cleaning(instants: Iterable[ActiveInstant], reports: Iterable[TimelineRepor
     done = [instant for instant in instants if instant.done]
     last = max((i.time for i in done if i.action == "clean"), default="")
     since = sum(i.writes and i.time > last for i in done)
-    said = next((report.settings[COMMITS_RETAINED.key] for report in reports if report.name == "data"), "10:")
-    retained = int(said.partition(":")[0])
+    setting = next((report.settings[COMMITS_RETAINED.key] for report in reports if report.name == "data"), "10:")
+    retained = int(setting.partition(":")[0])
     if since > 2 * retained:
         what = f"no clean in the last {since} commits" if last else f"{since} commits and no clean in the timeline"
         why = "old file versions are kept, and replace commits cannot be archived"
@@ -275,14 +275,14 @@ def _layout(splits: Iterable[HudiSplit]) -> Iterator[Finding]:
     slices = [(part, split.size) for split in splits for part in split.slices]
     heavy = [part for part, _ in slices if len(part.logs) >= MANY_LOGS]
     if heavy:
-        some = ", ".join(f"{part.partition}/{part.file_id}".lstrip("/") for part in heavy[:_SHOWN])
-        why = f"each read merges them: {some}"
+        groups = ", ".join(f"{part.partition}/{part.file_id}".lstrip("/") for part in heavy[:_SHOWN])
+        why = f"each read merges them: {groups}"
         remedy = "Compact the table (Hudi: call run_compaction)"
         yield Finding(Health.ATTENTION, f"{len(heavy)} file groups have {MANY_LOGS} or more log files", why, remedy)
     skeletons = [f"{part.partition}/{part.file_id}".lstrip("/") for part, _ in slices if part.is_skeleton]
     if skeletons:
         what = f"{len(skeletons)} file groups of a METADATA_ONLY bootstrap hold the meta columns alone"
-        why = f"lakebed does not read the source files with the others: {', '.join(skeletons[:_SHOWN])}"
+        why = f"lakebed does not read the source files with the other columns: {', '.join(skeletons[:_SHOWN])}"
         yield Finding(Health.ATTENTION, what, why, "Rewrite them with Hudi's own engine (an upsert, run_compaction)")
     small: dict[str, int] = {}
     for part, size in slices:
@@ -290,15 +290,15 @@ def _layout(splits: Iterable[HudiSplit]) -> Iterator[Finding]:
             small[part.partition] = small.get(part.partition, 0) + 1
     many = sorted(name for name, count in small.items() if count >= MANY_SMALL)
     if many:
-        some = ", ".join(name or "the table's root" for name in many[:_SHOWN])
+        partitions = ", ".join(name or "the table's root" for name in many[:_SHOWN])
         what = f"{len(many)} partitions have {MANY_SMALL} or more file groups below {SMALL_BYTES >> 20} MB"
         remedy = "Cluster them (Hudi: call run_clustering), or write with fewer, larger file groups"
-        yield Finding(Health.ATTENTION, what, some, remedy)
+        yield Finding(Health.ATTENTION, what, partitions, remedy)
 
 
 def _legacy(report: TimelineReport) -> Iterator[Finding]:
     if report.legacy:
-        why = "readers need them" if report.legacy_needed else "an upgrade copied them: readers need them no more"
+        why = "readers need them" if report.legacy_needed else "an upgrade copied them, and readers no longer need them"
         remedy = "" if report.legacy_needed else f"Remove {', '.join(report.legacy[:_SHOWN])} when you like"
         yield Finding(Health.GOOD, f"{len(report.legacy)} archive files lie in an older folder", why, remedy)
 
@@ -317,7 +317,7 @@ def _leftovers(store: Store, instants: Iterable[ActiveInstant]) -> Iterator[Find
 
 
 def _named(report: TimelineReport) -> Iterator[Blocker]:
-    """The blockers of a timeline; those of the metadata table's say so."""
+    """The blockers of a timeline; those of the metadata table's timeline say so."""
     for blocker in report.blockers:
         if report.name == "data":
             yield blocker

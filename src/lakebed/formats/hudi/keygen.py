@@ -1,6 +1,6 @@
-"""Key generators: what a table's properties say of how record keys and partition paths are made from columns.
+"""Key generators: how a table makes record keys and partition paths from columns, by its properties.
 
-Rules: Hudi's `KeyGeneratorType` and the classes that it names. A table records the type, the class or both; where they
+Rules: Hudi's `KeyGeneratorType` and the classes that it names. A table records the type, the class or both. Where they
 disagree, or name a class that Hudi does not ship, nothing is certain about keys and paths.
 """
 
@@ -14,7 +14,7 @@ _PACKAGE = "org.apache.hudi.keygen."
 
 
 class GeneratorKind(Enum):
-    """The families of key generators; an Avro and a Spark class of one family make the same paths."""
+    """The families of key generators. The Avro class and the Spark class of a family make the same paths."""
 
     SIMPLE = "simple"
     COMPLEX = "complex"
@@ -46,7 +46,7 @@ _CLASSES = {
 
 @dataclass(frozen=True, slots=True)
 class KeyGenerator:
-    """The key generator of a table. `name` is what the properties call it; `avro` says that it is a class for Avro
+    """The key generator of a table. `name` is its name in the properties; `avro` says that it is a class for Avro
     records, as Flink and the Java client use."""
 
     kind: GeneratorKind
@@ -55,7 +55,7 @@ class KeyGenerator:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> KeyGenerator:
-        """The one that a table's properties name."""
+        """The key generator that a table's properties name."""
         type_name = properties.get("hoodie.table.keygenerator.type", "").strip()
         class_name = properties.get("hoodie.table.keygenerator.class", "").strip()
         kinds = {_by_type(type_name)} if type_name else set()
@@ -66,15 +66,18 @@ class KeyGenerator:
         return cls(kind, name, "Avro" in class_name or type_name.upper().endswith("_AVRO"))
 
     def copies_partition_values(self, field_kinds: tuple[str, ...]) -> bool:
-        """Whether a partition path holds the partition columns' own text. `field_kinds` are the kinds of the fields,
-        upper case, which a custom key generator needs: "" where the properties name none."""
+        """Whether a partition path holds the partition columns' own text.
+
+        `field_kinds` are the kinds of the partition fields in upper case, which a custom key generator needs; "" where
+        the properties name none.
+        """
         if self.kind in (GeneratorKind.SIMPLE, GeneratorKind.COMPLEX):
             return all(kind in ("", "SIMPLE") for kind in field_kinds)
         return self.kind is GeneratorKind.CUSTOM and all(kind == "SIMPLE" for kind in field_kinds)
 
     @property
     def is_shipped(self) -> bool:
-        """Whether it is one of Hudi's own, so that equal key columns make equal keys and the other way round."""
+        """Whether Hudi ships it, so that equal key columns make equal keys, and the other way round."""
         return self.kind not in (GeneratorKind.OTHER, GeneratorKind.UNNAMED)
 
 

@@ -1,4 +1,4 @@
-"""Names and paths of a Hudi table: what a file name says.
+"""Names and paths of a Hudi table, and what they say.
 
 Rules: Hudi's `FSUtils` (base and log file names), `HoodieInstant` with its file name parsers of timeline layout 1 and
 2, `PartitionPathEncodeUtils` (escaping).
@@ -15,20 +15,20 @@ HOODIE = ".hoodie"
 INSTANT_FORMAT = "%Y%m%d%H%M%S%f"
 """An instant time as `strftime` makes it; Hudi's have 17 of these digits (milliseconds), old ones 14 (seconds)."""
 HASHING_METADATA = f"{HOODIE}/.bucket_index/consistent_hashing_metadata"
-"""The folder with the buckets of consistent hashing, `<partition>/<instant>.hashing_meta`."""
+"""The folder of the buckets of consistent hashing: `<partition>/<instant>.hashing_meta`."""
 METADATA_BOOTSTRAP = "00000000000001"
-"""The instant of a bootstrap that wrote skeletons: base files with the meta columns alone, whose other columns stand in
+"""The instant of a bootstrap that wrote skeletons: base files with only the meta columns, whose other columns are in
 files of another table. A bootstrap of full records has 00000000000002."""
 COMMIT_TIME, RECORD_KEY, PARTITION_PATH = "_hoodie_commit_time", "_hoodie_record_key", "_hoodie_partition_path"
 META_COLUMNS = (COMMIT_TIME, "_hoodie_commit_seqno", RECORD_KEY, PARTITION_PATH, "_hoodie_file_name")
-"""The meta columns, in the order in which they stand before the user's."""
+"""The meta columns, in their order before the user's columns."""
 PARTITION_METADATA = ".hoodie_partition_metadata"
-"""A folder that holds this file (or the same with a data file's suffix) is a partition."""
+"""A folder with this file, or the same name with a data file's suffix, is a partition."""
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The folder name of a null or empty partition value."""
 OLD_NULL_PARTITION = "default"
-"""What releases before 0.12 called it. Hudi's upgrade to table version 5 renames such folders, so that from then on it
-is a value like any other."""
+"""The folder name of a null or empty value in releases before 0.12. Hudi's upgrade to table version 5 renames such
+folders, and from then on `default` is a value like any other."""
 
 _LOG = re.compile(r"\.(.+)_(\d+)\.log\.(\d+)(?:_(\d+-\d+-\d+))?(\.cdc)?")
 _BASE = re.compile(r"(.+?)_(\d+-\d+-\d+)_(\d+)\.(parquet|orc|hfile|lance)")
@@ -50,19 +50,19 @@ ACTIONS = frozenset(
     }
 )
 COMPLETES_AS = {"compaction": "commit", "logcompaction": "deltacommit", "clustering": "replacecommit"}
-"""Actions whose completed file bears another action's name."""
+"""Actions whose completed file has another action's name."""
 WRITES = frozenset({"commit", "deltacommit", "replacecommit", "compaction", "logcompaction", "clustering"})
-"""Actions that make or replace data files."""
+"""Actions that add or replace data files."""
 _KINDS = {
     "inflight": ("commit", "inflight"),
     **{action: (action, "completed") for action in ACTIONS},
     **{f"{action}.{state}": (action, state) for action in ACTIONS for state in ("requested", "inflight")},
 }
-"""What stands behind the first dot of a state file's name -> (action, state)."""
+"""(action, state) by what follows the first dot of a state file's name."""
 
 
 class BaseFile(NamedTuple):
-    """A base file: `instant` is the commit that wrote it, `token` the attempt of the task."""
+    """A base file. `instant` is the commit that wrote it, `token` the write token: the attempt of the task."""
 
     instant: str
     token: str
@@ -72,8 +72,8 @@ class BaseFile(NamedTuple):
 
 
 class LogFile(NamedTuple):
-    """A log file. `instant` is the base instant of its slice (table version 6 and older) or the delta commit that wrote
-    it (8 and later)."""
+    """A log file. `instant` is the base instant of its file slice (table version 6 and older), or the delta commit that
+    wrote it (8 and later)."""
 
     instant: str
     version: int
@@ -84,8 +84,8 @@ class LogFile(NamedTuple):
 
 
 class StateFile(NamedTuple):
-    """One file of the active timeline. `state` is requested, inflight or completed; `completed` the completion time in
-    its name, "" where layout 1 has none."""
+    """One file of the active timeline. `state` is requested, inflight or completed; `completed` is the completion time
+    in its name, "" in layout 1, which has none."""
 
     time: str
     completed: str
@@ -95,13 +95,13 @@ class StateFile(NamedTuple):
 
 
 def parse_base_name(name: str, size: int = 0) -> tuple[str, BaseFile] | None:
-    """(file id, base file), None for any other name."""
+    """(file id, base file) from a file's name, None for any other name."""
     match = _BASE.fullmatch(name)
     return (match[1], BaseFile(match[3], match[2], name, size, match[4])) if match else None
 
 
 def parse_log_name(name: str, size: int = 0) -> tuple[str, LogFile] | None:
-    """(file id, log file), None for any other name."""
+    """(file id, log file) from a file's name, None for any other name."""
     match = _LOG.fullmatch(name)
     if not match:
         return None
@@ -109,10 +109,9 @@ def parse_log_name(name: str, size: int = 0) -> tuple[str, LogFile] | None:
 
 
 def parse_state_name(name: str) -> StateFile | None:
-    """A state file of the active timeline, None for any other name.
+    """A state file of the active timeline by its name, None for any other name.
 
-    An inflight commit is called `<time>.inflight` alone; empty completion times cannot occur in layout 2's completed
-    names.
+    An inflight commit is called just `<time>.inflight`. A completed name of layout 2 always has a completion time.
     """
     times, _, rest = name.partition(".")
     kind = _KINDS.get(rest)
@@ -123,16 +122,15 @@ def parse_state_name(name: str) -> StateFile | None:
 
 
 def write_attempt(token: str) -> tuple[int, ...]:
-    """The order of write tokens, `<partition>-<stage>-<attempt>`, numerically."""
+    """A write token, `<partition>-<stage>-<attempt>`, as numbers by which attempts are ordered; () for no token."""
     return tuple(int(part) for part in token.split("-")) if token else ()
 
 
 def partition_values(path: str, fields: tuple[str, ...], url_encoded: bool) -> tuple[str | None, ...] | None:
-    """The text of each partition field in a partition's path, None where the path does not have one folder for each
-    field.
+    """The text of each partition field in a partition's path. None where the path does not have one folder per field.
 
-    Hive-style folders (`field=value`) are known by their prefix, whatever the table's setting, since a table can hold
-    both.
+    Hive-style folders (`field=value`) are recognised by their prefix whatever the table's setting, since a table can
+    hold both.
     """
     parts = path.split("/") if path else []
     if len(parts) != len(fields):

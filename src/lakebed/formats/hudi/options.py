@@ -1,7 +1,7 @@
-"""Option keys of Hudi tables, with the meaning and the defaults of the engine that each comes from.
+"""Options of Hudi tables, with the meaning and the defaults of the engine that each comes from.
 
-`READ` are the keys of `lakebed.open` and `format("lakebed")`: those of Hudi's Flink source (`FlinkOptions`), so that a
-stream started without any of them gives the newest commit only. `SPARK` are those of Hudi's own Spark source
+`READ` has the options of `lakebed.open` and `format("lakebed")`: those of Hudi's Flink source (`FlinkOptions`). So a
+stream that is started without any of them gives only the newest commit. `SPARK` has those of Hudi's own Spark source
 (`DataSourceReadOptions`), for `format("hudi")`.
 """
 
@@ -14,7 +14,7 @@ from lakebed.kernel.scratch import SCRATCH_DIR
 
 
 def _merge_type(text: str) -> str:
-    """A merge type by its value or, as some jobs give it, by the name of Hudi's constant for it."""
+    """A merge type, given by its value or, as some jobs do, by the name of Hudi's constant for it."""
     return {
         "payload_combine": "payload_combine",
         "realtime_payload_combine": "payload_combine",
@@ -41,87 +41,87 @@ QUERY_TYPE: Option[str] = Option(
     "snapshot merges base and log files, read_optimized reads base files only, incremental reads a range of commits: "
     "the newest one, where none is named",
 )
-AS_OF: Option[str] = Option("as.of.instant", str, "", "The instant, or timestamp, that a snapshot is read as of")
+AS_OF: Option[str] = Option("as.of.instant", str, "", "Read a snapshot as of this instant or timestamp")
 READ_TASKS: Option[int] = Option(
     "read.tasks", at_least(1), 0, "How many tasks read at once; by default as many as the engine runs"
 )
 
 STREAMING: Option[bool] = Option(
-    "read.streaming.enabled", boolean, False, "Accepted; a stream streams, a batch does not"
+    "read.streaming.enabled", boolean, False, "Accepted without effect: a stream streams, a batch does not"
 )
 CHECK_INTERVAL: Option[int] = Option(
     "read.streaming.check-interval",
     at_least(1),
     60,
-    "Accepted; Spark's trigger says how often a stream looks (seconds)",
+    "Accepted without effect: Spark's trigger says how often a stream looks (seconds)",
 )
 START_COMMIT: Option[str] = Option(
     "read.start-commit",
     str,
     "",
-    "Where a stream starts, or a batch that reads a range, inclusive: an instant, a timestamp or earliest; without it "
-    "the newest commit only",
+    "Where a stream, or a batch that reads a range, begins (inclusive): an instant, a timestamp or earliest; without "
+    "it only the newest commit is read",
 )
 END_COMMIT: Option[str] = Option(
     "read.end-commit",
     str,
     "",
-    "Where a stream ends, or a batch that reads a range, inclusive: an instant or a timestamp",
+    "Where a stream, or a batch that reads a range, ends (inclusive): an instant or a timestamp",
 )
-COMMITS_LIMIT: Option[int | None] = Option("read.commits.limit", at_least(1), None, "The most commits of one batch")
+COMMITS_LIMIT: Option[int | None] = Option("read.commits.limit", at_least(1), None, "The most commits in one batch")
 SPLITS_LIMIT: Option[int | None] = Option(
-    "read.splits.limit", at_least(1), None, "The most file groups of one batch; a batch always holds a commit"
+    "read.splits.limit", at_least(1), None, "The most file groups in one batch; a batch always has at least one commit"
 )
 BYTES_LIMIT: Option[int | None] = Option(
     "read.bytes.limit",
     memory_size,
     None,
-    "The most bytes written by the commits of one batch; a batch always holds a commit",
+    "The most bytes written by the commits in one batch; a batch always has at least one commit",
 )
 SKIP_COMPACTION: Option[bool] = Option(
     "read.streaming.skip_compaction",
     boolean,
     True,
-    "Pass over compactions of merge-on-read tables: they only move rows",
+    "Skip compactions of merge-on-read tables: they only move rows",
 )
 SKIP_CLUSTERING: Option[bool] = Option(
-    "read.streaming.skip_clustering", boolean, True, "Pass over clusterings: they only move rows"
+    "read.streaming.skip_clustering", boolean, True, "Skip clusterings: they only move rows"
 )
 SKIP_INSERT_OVERWRITE: Option[bool] = Option(
-    "read.streaming.skip_insertoverwrite", boolean, False, "Pass over the commits of insert overwrites"
+    "read.streaming.skip_insertoverwrite", boolean, False, "Skip the commits of insert overwrites"
 )
 FALLBACK: Option[str] = Option(
     "read.streaming.fallback",
     one_of("fail", "full-scan"),
     "fail",
-    "When files that changes need were cleaned: fail, or scan the newest snapshot for rows of the range",
+    "What to do when files that changes need were cleaned: fail, or scan the newest snapshot for rows of the range",
 )
 ROLLED_BACK: Option[str] = Option(
     "lakebed.stream.rolled-back",
     one_of("fail", "warn"),
     "fail",
-    "When commits that a stream has read were rolled back, or a restore took them back: fail, or warn and go on",
+    "What to do when commits that a stream has read were rolled back or restored away: fail, or warn and go on",
 )
 CHANGELOG: Option[bool] = Option(
     "changelog.enabled",
     boolean,
     False,
-    "Give every change that files hold, unmerged and in order, with its kind: in a batch the base rows and the logs of "
+    "Give every change in the files with its row kind, unmerged and in order: in a batch the base rows and the logs of "
     "the newest slices, in changes and streams what each commit wrote",
 )
 CDC: Option[bool] = Option(
     "cdc.enabled",
     boolean,
     False,
-    "Changes and streams give every commit's rows before and after it (+I -U +U -D), from the table's change log or, "
-    "where that is missing or leaves rows out, from the file slices on both sides of the commit",
+    "Changes and streams give the rows before and after each commit (+I -U +U -D), from the table's change log or, "
+    "where that is missing or incomplete, from the file slices before and after the commit",
 )
 CDC_FROM_CHANGELOG: Option[bool] = Option(
     "read.cdc.from.changelog",
     boolean,
     False,
-    "With cdc.enabled on merge-on-read tables: take the changes of log files from the change logs of their "
-    "compactions, as Flink does by default; else they come with the commits that made them",
+    "With cdc.enabled on merge-on-read tables: take the changes in log files from the change logs of their "
+    "compactions, as Flink does by default; otherwise they come with the commits that made them",
 )
 
 _FLINK: tuple[Option[Any], ...] = (
@@ -147,34 +147,34 @@ _FLINK: tuple[Option[Any], ...] = (
     SCRATCH_DIR,
 )
 READ = OptionSet(_FLINK, "Hudi tables")
-"""The keys of `lakebed.open` and of `format("lakebed")`."""
+"""The options of `lakebed.open` and of `format("lakebed")`."""
 
 BEGIN: Option[str] = Option(
     "hoodie.datasource.read.begin.instanttime",
     str,
     "",
-    "Where an incremental read begins, exclusive; needed by incremental",
+    "Where an incremental read begins (exclusive); incremental reads need it",
     aliases=("hoodie.datasource.read.start.timestamp",),
 )
 END: Option[str] = Option(
     "hoodie.datasource.read.end.instanttime",
     str,
     "",
-    "Where an incremental read ends, inclusive; by default the newest commit",
+    "Where an incremental read ends (inclusive); by default the newest commit",
     aliases=("hoodie.datasource.read.end.timestamp",),
 )
 INCREMENTAL_FORMAT: Option[str] = Option(
     "hoodie.datasource.query.incremental.format",
     one_of("latest_state", "cdc"),
     "latest_state",
-    "What an incremental read or a stream gives: latest_state the newest row of each changed key, cdc every commit's "
-    "changes as op, ts_ms, before and after, rows as JSON text",
+    "What an incremental read or a stream gives: latest_state is the newest row of each changed key; cdc is every "
+    "commit's changes as op, ts_ms, before and after, with rows as JSON text",
 )
 START_OFFSET: Option[str] = Option(
     "hoodie.datasource.streaming.startoffset",
     str,
     "earliest",
-    "Where a new stream starts: earliest, latest or an instant",
+    "Where a new stream begins: earliest, latest or an instant",
 )
 FULL_SCAN: Option[bool] = Option(
     "hoodie.datasource.read.incr.fallback.fulltablescan.enable",
@@ -187,19 +187,19 @@ VALUES_FROM_PATH: Option[bool] = Option(
     "hoodie.datasource.read.extract.partition.values.from.path",
     boolean,
     False,
-    "Refused when true: partition columns are read from the files, from paths only where the files leave them out",
+    "Refused when true: partition columns are read from the files, and from paths only where the files lack them",
 )
 SCHEMA_OF_END: Option[bool] = Option(
     "hoodie.datasource.read.schema.use.end.instanttime",
     boolean,
     False,
-    "Refused when true: an incremental read gives the columns of the newest schema",
+    "Refused when true: an incremental read has the columns of the newest schema",
 )
 TABLE_PATH: Option[str] = Option(
     "hoodie.datasource.read.table.path",
     str,
     "",
-    "Refused when it names another place than the one that is loaded",
+    "Refused when it names another location than the one that is loaded",
     aliases=("hoodie.base.path",),
 )
 
@@ -233,8 +233,8 @@ SPARK = OptionSet(
         TABLE_PATH,
         ROLLED_BACK,
         SCRATCH_DIR,
-        *(Option(key, str, "", "Accepted; it changes no rows here") for key in _ACCEPTED),
+        *(Option(key, str, "", "Accepted without effect: it changes no rows here") for key in _ACCEPTED),
     ),
     "Hudi's Spark source",
 )
-"""The keys of `format("hudi")`."""
+"""The options of `format("hudi")`."""

@@ -1,22 +1,21 @@
-"""File groups and file slices: which base file and which log files make up a file group for one view of the table.
+"""File groups and file slices: which base file and log files make up each file group in one view of the table.
 
 Rules: Hudi's `HoodieFileGroup` and `AbstractTableFileSystemView` (`getLatestMergedFileSlicesBeforeOrOn`, replaced file
 groups) in table version 6, and `CompletionTimeQueryView` from version 8 on:
 
-- a base file counts when its instant does, and when its commit names it: files of retried tasks are not in the commit's
-  metadata;
-- version 6 and older: a log file's name bears the base instant of its slice, or that of a compaction pending when it
-  was written. The slice read is the newest base file with all log files of its instant or later ones, so however many
-  slices without a base file there are, one goes back until one is found; which of the blocks count, their own instants
-  say;
-- a file group without a base file begins with log files of its own only where a completed write named them: the delta
-  commit that began the group, or the clustering that made it. Writers to a table with consistent hashing keep a second
-  copy of their rows in the file groups that a pending clustering will make, in log files named by its instant; until
-  it completes they are no rows;
-- version 8 and later: a log file's name bears the delta commit that wrote it. It belongs to the newest base file whose
+- A base file counts when its instant does and its commit names it. Files of retried tasks are not in the commit's
+  metadata.
+- Version 6 and older: a log file's name has the base instant of its slice, or that of a compaction that was pending
+  when it was written. A snapshot reads the newest base file with all log files of its instant or later ones, however
+  many slices without a base file follow it. The instants of the log blocks say which of the blocks count.
+- A file group without a base file begins with log files of its own only where a completed write named them: the delta
+  commit that began the group, or the clustering that made it. In a table with consistent hashing, writers keep a second
+  copy of their rows in the file groups that a pending clustering will make, in log files named by its instant. Until it
+  completes, these are not rows of the table.
+- Version 8 and later: a log file's name has the delta commit that wrote it. It belongs to the newest base file whose
   instant is not after the log's completion, and it is read when that delta commit counts. The second copies of
-  consistent hashing bear the clustering's instant here too: they count when it does, and of their blocks those whose
-  own delta commits do.
+  consistent hashing have the clustering's instant here too: they count when it does, and of their blocks those count
+  whose own delta commits do.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from lakebed.kernel.files import FileInfo
 
 
 class FileGroup(NamedTuple):
-    """All files of one file group, whatever instant they are of."""
+    """All files of one file group, of whatever instant."""
 
     file_id: str
     bases: list[BaseFile]
@@ -40,8 +39,7 @@ class FileGroup(NamedTuple):
 
 
 class FileSlice(NamedTuple):
-    """What a snapshot reads of one file group: a base file (or none) and log files in the order in which they are
-    merged."""
+    """The part of a file group that a snapshot reads: a base file or None, and log files in the order of merging."""
 
     partition: str
     file_id: str
@@ -50,14 +48,17 @@ class FileSlice(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """The bytes of all its files."""
         return (self.base.size if self.base else 0) + sum(log.size for log in self.logs)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """Which file names the known commits wrote, which file groups replace commits took out of use, and which commits
-    are clusterings: others may have written log files that bear their instants."""
+    """What the known commits wrote.
+
+    `by_instant` has the file names that each commit wrote, `replaced` the file ids by partition that replace commits
+    took out of use. `clusterings` are clustering commits: other writers may have named log files by their instants.
+    """
 
     by_instant: Mapping[str, frozenset[str]]
     replaced: Mapping[str, frozenset[str]]
@@ -75,13 +76,13 @@ class WrittenFiles:
         return cls(by_instant, {partition: frozenset(ids) for partition, ids in replaced.items()}, clusterings)
 
     def named(self, instant: str, name: str) -> bool:
-        """Whether the commit of that instant names the file, as far as is known."""
+        """Whether the commit of that instant names the file. True for a commit whose files are not known."""
         names = self.by_instant.get(instant)
         return names is None or name in names
 
 
 def file_groups(files: Iterable[FileInfo]) -> dict[str, FileGroup]:
-    """The files of one partition by file id; other files are passed over."""
+    """The file groups in one partition's listing, by file id. Files that are neither base nor log files are skipped."""
     groups: dict[str, FileGroup] = {}
     for info in files:
         name = info.path.rpartition("/")[2]
@@ -102,18 +103,18 @@ def file_groups(files: Iterable[FileInfo]) -> dict[str, FileGroup]:
 
 
 def slice_of(partition: str, group: FileGroup, view: View, written: WrittenFiles) -> FileSlice | None:
-    """The slice of a file group that a snapshot of the view reads, None when there is nothing of it in the view."""
+    """The slice of a file group that a snapshot of the view reads, None where the view has nothing of it."""
     base = newest_base(group, view, written)
     logs = (_logs_by_completion if view.timeline.completion_times else _logs_by_slice)(group, base, view, written)
     return FileSlice(partition, group.file_id, base, logs) if base or logs else None
 
 
 def newest_base(group: FileGroup, view: View, written: WrittenFiles) -> BaseFile | None:
-    """The newest base file that counts; of two attempts that nothing tells apart the later one."""
-    found = [b for b in group.bases if view.order(b.instant) is not None and written.named(b.instant, b.name)]
-    if len(found) < 2:
-        return found[0] if found else None
-    return max(found, key=lambda base: (base.instant, write_attempt(base.token)))
+    """The newest base file that counts; of two attempts that nothing distinguishes, the later one."""
+    bases = [b for b in group.bases if view.order(b.instant) is not None and written.named(b.instant, b.name)]
+    if len(bases) < 2:
+        return bases[0] if bases else None
+    return max(bases, key=lambda base: (base.instant, write_attempt(base.token)))
 
 
 def live_slices(
@@ -123,16 +124,18 @@ def live_slices(
     written: WrittenFiles,
     was_replaced: Callable[[str, FileGroup, View], bool],
 ) -> list[FileSlice]:
-    """The slices of a partition for one view, without replaced file groups; `was_replaced` tells of a group whether a
-    commit did so that the view's commits do not hold any more."""
+    """The slices of a partition in one view, without replaced file groups.
+
+    `was_replaced` says whether a commit replaced a group that is no longer among the view's commits.
+    """
     replaced = written.replaced.get(partition, frozenset())
     groups = [group for group in file_groups(files).values() if group.file_id not in replaced]
-    found = ((group, slice_of(partition, group, view, written)) for group in groups)
-    return [s for group, s in found if s is not None and not was_replaced(partition, group, view)]
+    slices = ((group, slice_of(partition, group, view, written)) for group in groups)
+    return [s for group, s in slices if s is not None and not was_replaced(partition, group, view)]
 
 
 def _logs_by_slice(group: FileGroup, base: BaseFile | None, view: View, written: WrittenFiles) -> tuple[LogFile, ...]:
-    """Table version 6: log files of the base file's slice and of all later ones, by (slice, version, token)."""
+    """Table version 6 and older: log files of the base file's slice and later ones, by (slice, version, token)."""
     least = base.instant if base else _first_slice(group, view)
     if least is None:
         return ()
@@ -146,9 +149,8 @@ def _first_slice(group: FileGroup, view: View) -> str | None:
     """The instant from which on the logs of a group without a base file are its own, None where no completed write made
     the group.
 
-    A delta commit or clustering of the active timeline that named a log file, and wrote no base file beside it, began
-    the group with it: what is older is not of this group. Of archived instants it is not known whether they did, so
-    that all of theirs are taken.
+    A delta commit or clustering of the active timeline that named a log file and wrote no base file beside it began the
+    group: older log files do not belong to it. Of archived instants this is not known, so all of their log files count.
     """
     instants = sorted({log.instant for log in group.logs if not log.cdc}, reverse=True)
     rewrote = {base.instant for base in group.bases}
@@ -161,8 +163,8 @@ def _first_slice(group: FileGroup, view: View) -> str | None:
 def _logs_by_completion(
     group: FileGroup, base: BaseFile | None, view: View, written: WrittenFiles
 ) -> tuple[LogFile, ...]:
-    """Table version 8: log files of delta commits that completed at or after the base file's instant, by (completion,
-    version, token)."""
+    """Table version 8 and later: log files of delta commits that completed at or after the base file's instant, by
+    (completion, version, token)."""
     least = base.instant if base else ""
     if not group.logs:
         return ()

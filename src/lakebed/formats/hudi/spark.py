@@ -1,4 +1,4 @@
-"""Hudi's own Spark source, for `spark.read.format("hudi")`: its keys are other ones than those of `lakebed.open`."""
+"""Hudi's own Spark source, for `spark.read.format("hudi")`: its options differ from those of `lakebed.open`."""
 
 from __future__ import annotations
 

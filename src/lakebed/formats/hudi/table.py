@@ -1,4 +1,4 @@
-"""A Hudi table."""
+"""A Hudi table: the public face, which every call answers from fresh metadata."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class HudiTable(Table):
         self._metadata = MetadataFiles(store)
         self._scratch = Scratch(self._options[SCRATCH_DIR])
         self._archive = ArchiveMemory()
-        # A table whose properties cannot be read fails when it is opened; the timeline is listed when it is asked for.
+        # A table whose properties cannot be read fails here; the timeline is listed only when it is needed.
         load_config(store)
 
     def state(self) -> TableState:
-        """The table's metadata as it is now."""
+        """The table's metadata as it is now: settings, timeline, archive."""
         config = load_config(self.store)
         timeline = load_timeline(self.store, config)
         archived = ArchivedTimeline(self.store, config, self._scratch, self._archive)
@@ -58,30 +58,30 @@ class HudiTable(Table):
     @property
     @looks_again
     def schema(self) -> pa.Schema:
-        """The meta columns, then the user's."""
+        """The meta columns, then the user's columns."""
         return self.state().schema()
 
     def newest(self) -> Instant | None:
-        """The newest completed instant; None where the option `as.of.instant` names the one that is read."""
+        """The newest completed instant; None where the option `as.of.instant` already names the one to read."""
         return None if self._options[AS_OF] else super().newest()
 
     @looks_again
     def history(self, archived: bool = False) -> list[Instant]:
-        """Instants of the active timeline, oldest first; with `archived` those of the archived one before them."""
+        """The instants of the active timeline, oldest first; with `archived` those of the archived timeline too."""
         state = self.state()
         active = [instant_of(entry, state.config.completion_times) for entry in state.timeline.entries]
         if not archived:
             return active
-        known = {(instant.time, COMPLETES_AS.get(instant.action, instant.action)) for instant in active}
-        old = [i for i in state.archived.instants() if (i.time, COMPLETES_AS.get(i.action, i.action)) not in known]
+        keys = {(instant.time, COMPLETES_AS.get(instant.action, instant.action)) for instant in active}
+        old = [i for i in state.archived.instants() if (i.time, COMPLETES_AS.get(i.action, i.action)) not in keys]
         return sorted([*old, *active], key=lambda instant: (instant.time, instant.action))
 
     @looks_again
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
     ) -> ReadPlan[HudiSplit]:
-        """The splits of a snapshot, one for each file slice; with `read.start-commit` or `read.end-commit` those of a
-        range."""
+        """The splits of a snapshot, one per file slice; with `read.start-commit` or `read.end-commit` those of a range
+        of commits."""
         with no_cycles():
             return plan_batch(self.state(), ReadRequest(self._options, columns, where), as_of)
 
@@ -96,22 +96,23 @@ class HudiTable(Table):
     def archive(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
     ) -> ArchiveResult:
-        """Move old instants of the active timeline to the archived one; the result says what stays and why.
+        """Move old instants from the active timeline to the archived one; the result says which stay and why.
 
-        The keys are those of `formats/hudi/archive/options.py`; those of Hudi may stand in the table's properties.
-        With `dry_run` the same decisions, and nothing is changed.
+        The options are those of `formats/hudi/archive/options.py`; those of Hudi may stand in the table's properties
+        too. With `dry_run` the decisions are the same, and nothing is changed.
         """
         return archive(self.store, options, engine or LocalEngine(), dry_run=dry_run, storage=self.options)
 
     @looks_again
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
-        """Figures of both timelines, the archive and the files; findings with what to do; what archival cannot take.
+        """Report the table's health: figures of the timelines, the archive and the files, findings with what to do, and
+        the instants that archival cannot take.
 
-        `options` are those of `archive`: the report says what an archival with them would do and what holds it.
+        `options` are those of `archive`: the report says what an archival with them would do, and what holds it up.
         """
         return inspect_table(self.state(), self._options, self.options, options)
 
     def stream(self, columns: Sequence[str] | None = None, where: Where = None) -> StreamReader:
-        """A stream of changes, started where `read.start-commit` says; without it at the newest commit."""
+        """A stream of changes that begins at `read.start-commit`, without that option at the newest commit."""
         check_alone(self._options, "a stream", self.location)
         return HudiStream(self.state, ReadRequest(self._options, columns, where))

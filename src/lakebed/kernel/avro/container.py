@@ -1,7 +1,7 @@
-"""Avro object container files, put together and taken apart without looking at a record.
+"""Avro object container files, put together and taken apart without decoding a record.
 
-Rule: the Avro specification, "Object Container Files": a header with a map of metadata, then blocks that end with the
-file's sync marker.
+Rule: the Avro specification, "Object Container Files": a header with a map of metadata, then blocks that each end with
+the file's sync marker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_LONG = 10
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A file, taken apart. `metadata` is the header's, `body` all bytes after it."""
+    """A file, taken apart. `metadata` is that of the header, `body` all bytes after the header."""
 
     metadata: Mapping[str, bytes]
     sync: bytes
@@ -35,11 +35,11 @@ class Container:
 
     @property
     def rows(self) -> int:
-        """Records in all blocks."""
+        """The number of records in all blocks."""
         return sum(count for count, _, _ in self.blocks)
 
     def contents(self) -> Iterator[tuple[int, bytes | memoryview]]:
-        """Records and uncompressed bytes of each block. Raises what `kernel/inflate.py` does."""
+        """The number of records and the uncompressed bytes of each block. Raises what `kernel/inflate.py` does."""
         codec = self.codec
         for count, start, end in self.blocks:
             yield count, inflated(self.body[start:end], codec)
@@ -56,9 +56,9 @@ class Container:
 
 
 def take_apart(data: bytes | memoryview) -> Container:
-    """Header and blocks of a file. Raises ValueError or IndexError unless it is whole, to its last byte."""
+    """The header and blocks of a file. Raises ValueError or IndexError unless it is whole, to its last byte."""
     if isinstance(data, memoryview):
-        data = data.cast("B")  # Arrow's buffers count their bytes as signed
+        data = data.cast("B")  # the bytes of Arrow's buffers are signed
     if data[:4] != MAGIC:
         raise ValueError("it does not begin as an Avro file")
     metadata, at = _metadata(data, len(MAGIC))
@@ -66,7 +66,7 @@ def take_apart(data: bytes | memoryview) -> Container:
     if len(sync) < SYNC_BYTES:
         raise ValueError("it ends inside its header")
     at += SYNC_BYTES
-    metadata.get("avro.codec", b"").decode()  # a text, as `codec` takes it
+    metadata.get("avro.codec", b"").decode()  # must be text, which `codec` relies on
     return Container(metadata, sync, memoryview(data)[at:], tuple(_blocks(data, at, sync)))
 
 
@@ -130,7 +130,7 @@ def avro_long(value: int) -> bytes:
 
 
 def avro_bytes(value: bytes) -> bytes:
-    """Bytes, or the UTF-8 of a text, after their length."""
+    """Bytes, or a text in UTF-8, after their length."""
     return avro_long(len(value)) + value
 
 
@@ -149,17 +149,17 @@ def read_long(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def _metadata(data: bytes | memoryview, at: int) -> tuple[dict[str, bytes], int]:
-    found: dict[str, bytes] = {}
+    metadata: dict[str, bytes] = {}
     while True:
         count, at = read_long(data, at)
         if not count:
-            return found, at
+            return metadata, at
         if count < 0:  # then the block's size in bytes follows
             count = -count
             _, at = read_long(data, at)
         for _ in range(count):
             key, at = _bytes(data, at)
-            found[key.decode()], at = _bytes(data, at)
+            metadata[key.decode()], at = _bytes(data, at)
 
 
 def _blocks(data: bytes | memoryview, at: int, sync: bytes) -> Iterator[tuple[int, int, int]]:

@@ -1,14 +1,14 @@
-"""Avro records decoded to Arrow columns by DataFusion: blocks of container files, and runs of datums without a header.
+"""Decode Avro records to Arrow columns with DataFusion: blocks of container files, and runs of datums without a header.
 
-DataFusion reads Avro object container files from a path and from nothing else, so what it shall decode gets a header
-and becomes the one block of a file.
+DataFusion reads Avro only as container files, and these only from a path. So the records to decode get a header and
+become the one block of a file.
 
-Its reader spins for ever, and cannot be stopped, when a block holds more bytes than its count of records takes up
-(seen in 55), and leaves rows out when it holds fewer. Damaged bytes can bring that about at any time, so nothing of a
-table's own framing reaches it: the batch size *is* the count, with a limit of as many rows, and the reader stops at the
-full batch. Whether the bytes are used up is found out by something known that stands behind the last record: for
-blocks of files by a record with a drawn value (`avro_mark.py`), or by a pass of its own where no column can hold one
-(`_check_counts`); for other runs by their callers.
+DataFusion's reader runs forever, and cannot be stopped, when a block has more bytes than its count of records takes up
+(seen in release 55), and it leaves rows out when the block has fewer. Damaged bytes can cause both at any time. So
+nothing of a table's own framing reaches the reader: the batch size *is* the count of records, the rows are limited to
+as many, and the reader stops at the full batch. Something known after the last record shows whether the bytes were used
+up. For blocks of files that is a record with a random value (`mark.py`), or a pass of its own where no column can hold
+one (`_check_counts`). For other runs their callers see to it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from lakebed.kernel.scratch import Scratch
 
 _SYNC = b"lakebed-log-sync"
 _END = b"lakebed-end-mark"
-"""What is put behind the records of each block, to see that they end there."""
+"""Stands after the records of each block, to show that they end there."""
 _RUN_BYTES = 16 << 20
-"""How much is decoded at once, in bytes. A block is never split, so that a larger one makes a larger run."""
+"""How much is decoded at once, in bytes. A block is never split, so a larger block makes a larger run."""
 
 
 def read_batches(container: Container, wanted: Sequence[int], rows: int, scratch: Scratch) -> Iterator[pa.RecordBatch]:
@@ -56,7 +56,7 @@ def decode_blocks(
 ) -> Iterator[pa.RecordBatch]:
     """The records of whole files of one schema, in order, at most about `rows` at a time, as `decode_run` gives them.
 
-    `fields` come from `avro_schema.plain_fields`. CorruptError unless the records of blocks take up their bytes,
+    `fields` come from `schema.plain_fields`. Raises CorruptError unless the records of each block take up its bytes,
     UnsupportedError for a block that is larger than `kernel/inflate.py` allows.
     """
     for run in _runs(containers, rows):
@@ -75,11 +75,11 @@ def decode_blocks(
 def decode_run(
     fields: Sequence[Any], wanted: Sequence[int], count: int, chunks: Sequence[bytes | memoryview], scratch: Scratch
 ) -> pa.RecordBatch:
-    """The first `count` (at least 1) records of the bytes in `chunks`, as one batch, in order.
+    """The first `count` (at least 1) records of the bytes in `chunks` as one batch, in order.
 
-    `fields` are the Avro types of the record's fields, `wanted` the places of those to keep; the batch has them in
-    that order, named by place, with DataFusion's own types. Raises CorruptError when the bytes run out or do not fit
-    the types. Bytes left over are NOT noticed: see the module's text.
+    `fields` are the Avro types of the record's fields, `wanted` the places of the fields to keep. The batch has these
+    in that order, named by place, with DataFusion's own types. Raises CorruptError when the bytes run out or do not
+    have the types. Bytes that are left over are NOT noticed: see the module's docstring.
     """
     schema = _record(fields)
     size = sum(len(chunk) for chunk in chunks)
@@ -90,14 +90,14 @@ def decode_run(
     ):
         frame = _session(count).read_avro(url, file_extension="")
         batches = frame.select(*[f"c{place}" for place in wanted]).limit(count).collect()
-        found = pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
-        if len(found) != 1 or found[0].num_rows != count:
+        whole = pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
+        if len(whole) != 1 or whole[0].num_rows != count:
             raise CorruptError("the Avro records do not fit their count", why=f"there are fewer than {count}")
-        return found[0]
+        return whole[0]
 
 
 def _runs(containers: Sequence[Container], rows: int) -> Iterator[list[tuple[int, bytes | memoryview]]]:
-    """Neighbouring blocks that are decoded at once."""
+    """Groups of neighbouring blocks that are decoded at once."""
     run: list[tuple[int, bytes | memoryview]] = []
     count = size = 0
     for container in containers:
@@ -105,7 +105,7 @@ def _runs(containers: Sequence[Container], rows: int) -> Iterator[list[tuple[int
             if run and (count + records > rows or size + len(content) > _RUN_BYTES):
                 yield run
                 run, count, size = [], 0, 0
-            if records > len(content):  # a record has a byte at least
+            if records > len(content):  # a record has at least one byte
                 raise CorruptError("an Avro block is damaged", why=f"{records} records in {len(content)} bytes")
             run.append((records, content))
             count, size = count + records, size + len(content)
@@ -114,10 +114,14 @@ def _runs(containers: Sequence[Container], rows: int) -> Iterator[list[tuple[int
 
 
 def _decode_marked(
-    fields: Sequence[Any], wanted: Sequence[int], count: int, run: Sequence[tuple[int, bytes | memoryview]], mark: Mark,
+    fields: Sequence[Any],
+    wanted: Sequence[int],
+    count: int,
+    run: Sequence[tuple[int, bytes | memoryview]],
+    mark: Mark,
     scratch: Scratch,
-) -> pa.RecordBatch:  # fmt: skip
-    """The records of a run, with the mark behind them. CorruptError unless it is found there."""
+) -> pa.RecordBatch:
+    """The records of a run, decoded with the mark after them. CorruptError unless the mark comes out there."""
     places = [*wanted, *(() if mark.place in wanted else (mark.place,))]
     try:
         batch = decode_run(fields, places, count + 1, [*(content for _, content in run), mark.data], scratch)
@@ -131,8 +135,8 @@ def _decode_marked(
 
 
 def _check_counts(fields: Sequence[Any], run: Sequence[tuple[int, bytes | memoryview]], scratch: Scratch) -> None:
-    """CorruptError unless each block's records end where the block does: each block is read as an array of records,
-    which DataFusion passes over, and the mark behind it."""
+    """CorruptError unless each block's records end where the block does. Each block is read as an array of records,
+    which DataFusion skips, with the mark after it."""
     chunks = [part for records, content in run for part in (avro_long(records), content, b"\0", _END)]
     blocks = [{"type": "array", "items": _record(fields)}, {"type": "fixed", "name": "mark", "size": len(_END)}]
     try:
@@ -156,6 +160,6 @@ def _record(fields: Sequence[Any]) -> dict[str, Any]:
 
 
 def _head(schema: Any) -> bytes:
-    # Not escaped to ASCII: the reader's JSON parser takes text as it stands.
+    # Not escaped to ASCII, since the reader's JSON parser does not resolve escapes.
     text = json.dumps(schema, ensure_ascii=False).encode()
     return header({"avro.schema": text, "avro.codec": b"null"}, _SYNC)

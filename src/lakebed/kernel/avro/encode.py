@@ -1,10 +1,11 @@
-"""Arrow columns to Avro's binary encoding, many rows at once.
+"""Encode Arrow columns in Avro's binary encoding, many rows at once.
 
-Rules: the Avro specification, "Binary encoding". What may be null is a union with null first; structs are records,
-lists and maps arrays and maps of one block (a map is laid out as an array of key-value records, so that it serves for
-both); fixed-size binary is `fixed`, a decimal `bytes`; whole numbers, dates, times and timestamps are `int` or `long`.
+Rules: the Avro specification, "Binary encoding". A nullable value is a union with null first. Structs are records.
+Lists and maps are arrays and maps of one block; a map has the layout of an array of key-value records, so it serves
+as both. Fixed-size binary is `fixed`, a decimal is `bytes`; whole numbers, dates, times and timestamps are `int` or
+`long`.
 
-A column becomes parts of so many bytes a row; all parts of a record are then laid one after the other.
+Each column becomes parts with some bytes per row. All parts of a record are then laid one after another.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lakebed.kernel.decimals import decimal_bytes
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some bytes of every row, row after row. `width` is the length when it is the same for all."""
+    """Some bytes of every row, row after row. `width` is their length if it is the same in all rows."""
 
     data: UInt8s
     lengths: Int64s
@@ -29,14 +30,9 @@ class Part:
 
 
 def encode_records(batch: pa.RecordBatch) -> bytes:
-    """The rows of a batch as Avro records, one after the other."""
-    return encoded(batch).data.tobytes()
-
-
-def encoded(batch: pa.RecordBatch) -> Part:
-    """The same as bytes and the length of each record: for those who cut them into blocks."""
+    """The rows of a batch as Avro records, one after another."""
     parts = [part for column, field in zip(batch.columns, batch.schema, strict=True) for part in _parts(column, field)]
-    return _joined(parts, batch.num_rows)
+    return _joined(parts, batch.num_rows).data.tobytes()
 
 
 def _parts(column: pa.Array, field: pa.Field) -> list[Part]:
@@ -77,16 +73,18 @@ def _values(column: pa.Array) -> list[Part]:
         return _blocks(column, [(column.values[begin:end], kind.value_field)])
     if pa.types.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
-        return [part for some, field in zip(column.flatten(), fields, strict=True) for part in _parts(some, field)]
+        return [part for inner, field in zip(column.flatten(), fields, strict=True) for part in _parts(inner, field)]
     if pa.types.is_temporal(kind):
         column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     return [_varint(column.to_numpy().astype(np.int64))] if rows else [_varint(np.zeros(0, np.int64))]
 
 
 def _blocks(column: pa.Array, inner: Sequence[tuple[pa.Array, pa.Field]]) -> list[Part]:
-    """Arrays and maps: one block of all entries, where there are any, then the empty block that ends them."""
+    """Arrays and maps: one block of all entries, if there are any, then the empty block that ends them."""
     offsets = _offsets(column)
-    entries = _joined([part for some, field in inner for part in _parts(some, field)], int(offsets[-1] - offsets[0]))
+    entries = _joined(
+        [part for values, field in inner for part in _parts(values, field)], int(offsets[-1] - offsets[0])
+    )
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(entries.lengths)])
     at = offsets - offsets[0]
     counts = np.diff(offsets)
@@ -99,17 +97,17 @@ def _blocks(column: pa.Array, inner: Sequence[tuple[pa.Array, pa.Field]]) -> lis
 
 
 def _spread(parts: Sequence[Part], where: Bools) -> list[Part]:
-    """Parts of some rows as parts of all: the others have no bytes."""
-    made: list[Part] = []
+    """Parts of the rows in `where` as parts of all rows; the other rows have no bytes."""
+    spread: list[Part] = []
     for part in parts:
         lengths = np.zeros(len(where), np.int64)
         lengths[where] = part.lengths
-        made.append(Part(part.data, lengths))
-    return made
+        spread.append(Part(part.data, lengths))
+    return spread
 
 
 def _varint(numbers: Int64s) -> Part:
-    """Zigzag, then seven bits a byte, lowest first."""
+    """Numbers in zig-zag order with seven bits per byte, the lowest first."""
     zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     most = int(zigzag.max()) if len(zigzag) else 0
     if most < 0x80:
@@ -121,8 +119,8 @@ def _varint(numbers: Int64s) -> Part:
     data = np.empty(int(lengths.sum()), np.uint8)
     for place in range(int(lengths.max())):
         rows = slice(None) if place == 0 else np.flatnonzero(lengths > place)
-        some = (zigzag[rows] >> np.uint64(7 * place)).astype(np.uint8) & np.uint8(0x7F)
-        data[starts[rows] + place] = some | np.where(lengths[rows] > place + 1, np.uint8(0x80), np.uint8(0))
+        bits7 = (zigzag[rows] >> np.uint64(7 * place)).astype(np.uint8) & np.uint8(0x7F)
+        data[starts[rows] + place] = bits7 | np.where(lengths[rows] > place + 1, np.uint8(0x80), np.uint8(0))
     return Part(data, lengths)
 
 
@@ -135,7 +133,7 @@ def _constant(byte: int, rows: int) -> Part:
 
 
 def _joined(parts: Sequence[Part], rows: int) -> Part:
-    """The parts of each row one after the other."""
+    """The parts of each row, one after another."""
     lengths = np.zeros(rows, np.int64)
     for part in parts:
         lengths += part.lengths

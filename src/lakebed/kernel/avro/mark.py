@@ -1,7 +1,7 @@
-"""A record that is put behind the others of a run, to see that they end where their bytes do.
+"""A record after the others of a run, which shows that they end where their bytes do.
 
-A decoder that is told a wrong count, or meets damaged lengths, arrives somewhere else than at this record, and what it
-takes for it has not the value that was drawn for it.
+A decoder that gets a wrong count, or meets damaged lengths, does not arrive at this record. What it decodes instead
+does not have the random value that was drawn for the record.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _LEAST = {
     "null": b"", "boolean": b"\0", "int": b"\0", "long": b"\0", "float": bytes(4), "double": bytes(8), "bytes": b"\0",
     "string": b"\0",
 }  # fmt: skip
-"""The encoding of null, false, zero and the empty text."""
+"""The encoding of null, false, zero and the empty text, by type."""
 _NO_UUID = avro_bytes(b"00000000-0000-0000-0000-000000000000")
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The bytes of the record, and the `value` in its field at `place`."""
+    """The bytes of the record, and the random `value` of its field at `place`."""
 
     data: bytes
     place: int
@@ -31,8 +31,10 @@ class Mark:
 
 
 def mark_for(fields: Sequence[Any], preferred: Sequence[int]) -> Mark | None:
-    """A record of these types, as `avro_schema.plain_fields` gives them; None where no field can hold a value that
-    nothing else holds. A field of `preferred` bears it if one can."""
+    """A record of these field types, which `schema.plain_fields` gives. None where no field can hold a random value.
+
+    A field at one of the places in `preferred` holds it if possible.
+    """
     places = [place for place in (*preferred, *range(len(fields))) if _bearing(fields[place]) is not None]
     if not places:
         return None
@@ -46,16 +48,16 @@ def mark_for(fields: Sequence[Any], preferred: Sequence[int]) -> Mark | None:
         value = secrets.token_hex(16) if kind == "string" else secrets.token_bytes(16)
         data = avro_bytes(value.encode() if isinstance(value, str) else value)
     named: dict[str, Any] = {}
-    encoded = [_least(one, named) for one in fields]
+    encoded = [_least(field, named) for field in fields]
     encoded[place] = prefix + data
     return Mark(b"".join(encoded), place, value)
 
 
 def _bearing(kind: Any) -> tuple[bytes, str] | None:
-    """The branch of a union and the plain type of a field that can bear the value."""
+    """The branch of the union, and the type, of a field that can hold the value; None for a field that cannot."""
     if isinstance(kind, list):
-        found = [(_branch(n), one) for n, one in enumerate(kind) if one in ("long", "string", "bytes")]
-        return found[0] if len(found) == 1 and len(kind) == 2 and "null" in kind else None
+        branches = [(_branch(n), branch) for n, branch in enumerate(kind) if branch in ("long", "string", "bytes")]
+        return branches[0] if len(branches) == 1 and len(kind) == 2 and "null" in kind else None
     return (b"", kind) if kind in ("long", "string", "bytes") else None
 
 

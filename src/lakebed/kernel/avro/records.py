@@ -1,7 +1,7 @@
-"""The records of small Avro container files as plain dicts, read and written one by one by fastavro within bounds.
+"""The records of small Avro container files as plain dicts, read and written one by one with fastavro.
 
-Only the records are fastavro's work: frame, compression and schema are looked at first, so that no count, no block and
-no schema makes it run on, and each block must be used up by its records.
+fastavro only sees records. Frame, compression and schema are checked before, so no count, block or schema can make it
+run on, and the records of each block must take up all of its bytes.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from lakebed.kernel.avro.container import Framing, take_apart
 from lakebed.kernel.avro.schema import check_schema
 
 RECORD_FILE_BYTES = 1 << 30
-"""The most that all blocks of one file whose records become Python objects may hold, in bytes."""
+"""The most bytes in all blocks of a file whose records become Python objects."""
 _BLOCK_RECORDS = 1000
-"""How many records a block has that is written here."""
+"""How many records each written block has; the last one has the rest."""
 
 
 def read_records(data: bytes | memoryview, numbers: bool = False) -> Iterator[dict[str, Any]]:
-    """The records of a file in order, as its own schema has them; with `numbers` logical types stay the numbers that
-    they are stored as.
+    """The records of a file in order, as its own schema has them. With `numbers`, values of logical types stay the
+    numbers that they are stored as.
 
-    CorruptError when a block's records do not take up its bytes, UnsupportedError beyond the bounds. Other damage
-    raises what the decoder does: work inside `decoding`.
+    Raises CorruptError when a block's records do not take up its bytes, UnsupportedError beyond the bounds. Other
+    damage raises what the decoder raises: work inside `decoding`.
     """
     container = take_apart(data)
     schema = _parsed(container.metadata["avro.schema"], numbers)
@@ -39,7 +39,7 @@ def read_records(data: bytes | memoryview, numbers: bool = False) -> Iterator[di
         held += len(content)
         if held > RECORD_FILE_BYTES:
             raise UnsupportedError(f"the blocks of an Avro file hold more than {RECORD_FILE_BYTES >> 20} MiB")
-        if count > len(content):  # a record has a byte at least
+        if count > len(content):  # a record has at least one byte
             raise CorruptError("an Avro block is damaged", why=f"{count} records in {len(content)} bytes")
         block = io.BytesIO(content)
         for _ in range(count):
@@ -84,19 +84,19 @@ def write_records(
 
 def datum(source: io.BytesIO, schema: Any) -> dict[str, Any]:
     """One record of a parsed schema."""
-    found: Any = fastavro.schemaless_reader(source, schema, None)
-    if not isinstance(found, dict):
-        raise CorruptError("an Avro record is none")
-    return found
+    record: Any = fastavro.schemaless_reader(source, schema, None)
+    if not isinstance(record, dict):
+        raise CorruptError("an Avro datum is not a record")
+    return record
 
 
 def parsed_schema(text: bytes | str) -> Any:
-    """The schema that a file or block names, checked and made ready for fastavro."""
+    """The schema of a file or block, checked and made ready for fastavro."""
     return _parsed(text.encode() if isinstance(text, str) else text, False)
 
 
 def numbers_schema(text: bytes) -> Any:
-    """The same with logical types as the numbers that they are stored as."""
+    """The schema of a file, made ready so that values of logical types stay the numbers that they are stored as."""
     return _parsed(text, True)
 
 

@@ -1,8 +1,8 @@
-"""Avro schemas of files made safe to decode by: checked, and with names that every reader takes.
+"""Make the Avro schemas of files safe to decode with: checked, and with names that every reader accepts.
 
-DataFusion takes the text of a schema as it stands, so that names with quotes, escapes or letters beyond ASCII are lost
-on it; here names are made of places, and given back to the Arrow columns. What a schema can ask of a decoder is
-bounded: values of no bytes inside arrays would let a count of ten bytes stand for 2^63 items.
+DataFusion takes the text of a schema literally, so it fails on names with quotes, escapes or letters beyond ASCII. Here
+names are made from places, and the Arrow columns get the real names back. What a schema can demand of a decoder is
+bounded too: an array of values without bytes, for one, would let a count of ten bytes stand for 2^63 items.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import pyarrow as pa
 from lakebed.errors import CorruptError, UnsupportedError
 
 DEPTH = 64
-"""How deep types may be nested."""
+"""How deeply types may be nested."""
 _PRIMITIVES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1}
-"""The least bytes of a value."""
+"""The least bytes of a value of each primitive type."""
 _RECORD = "r"
-"""How the plain names of records begin; those of other types begin with n."""
+"""The first letter of the plain names of records. Those of other types begin with n."""
 _KEPT = ("logicalType", "precision", "scale", "size", "symbols")
 
 
 def record_fields(schema: Any) -> Sequence[Mapping[str, Any]]:
     """The fields of a schema that must be a record. CorruptError otherwise."""
     if not isinstance(schema, dict) or schema.get("type") != "record" or not isinstance(schema.get("fields"), list):
-        raise CorruptError("an Avro schema is no record")
+        raise CorruptError("an Avro schema is not a record")
     fields: list[Any] = schema["fields"]
     if not all(isinstance(field, dict) and "type" in field and isinstance(field.get("name"), str) for field in fields):
         raise CorruptError("an Avro schema has a field without name or type")
@@ -34,35 +34,35 @@ def record_fields(schema: Any) -> Sequence[Mapping[str, Any]]:
 
 
 def plain_fields(schema: Any) -> list[Any]:
-    """The types of a record's fields with plain names, as `kernel/avro_decode.py` takes them.
+    """The types of a record's fields with plain names, as `decode.py` takes them.
 
-    CorruptError for a schema that breaks Avro's rules, UnsupportedError for one that could not be decoded within
-    bounds, and for a record that is defined once and used twice.
+    Raises CorruptError for a schema that breaks Avro's rules; UnsupportedError for a schema that could not be decoded
+    within bounds, or that defines a record once and uses it twice.
     """
     return _plain(schema, inline=True)
 
 
 def check_schema(schema: Any) -> None:
-    """The same checks, for decoders that take the schema as it is."""
+    """Check a schema as `plain_fields` does, for decoders that take it as it is; a record may be used twice."""
     _plain(schema, inline=False)
 
 
 def _plain(schema: Any, inline: bool) -> list[Any]:
     names = _Names(inline)
-    found = names.record_types(schema)
-    if not any(map(names.width, found)):
+    types = names.record_types(schema)
+    if not any(map(names.width, types)):
         raise UnsupportedError("records of an Avro file have no bytes")
-    return found
+    return types
 
 
 def named(column: pa.Array, kind: Any) -> pa.Array:
-    """A column that was decoded by a plain schema, with the names inside that `kind`, the file's own type, gives."""
+    """A column that was decoded with a plain schema, with the inner names of `kind`, the file's own type."""
     wanted = _named_type(column.type, kind)
     return column if wanted == column.type else column.view(wanted)
 
 
 class _Names:
-    """The named types met so far, by their full names; `inline` refuses records that are used by name."""
+    """The named types so far, by full name. `inline` refuses records that are used by name."""
 
     def __init__(self, inline: bool) -> None:
         self._inline = inline
@@ -76,21 +76,21 @@ class _Names:
         space = _space(schema, space)
         full = _full(str(name), space)
         self._open.add(full)
-        found = [self.plain(field["type"], depth + 1, space) for field in fields]
+        types = [self.plain(field["type"], depth + 1, space) for field in fields]
         self._open.discard(full)
-        return found
+        return types
 
     def plain(self, kind: Any, depth: int, space: str) -> Any:
         if depth > DEPTH:
             raise UnsupportedError(f"an Avro schema is nested more than {DEPTH} deep")
         if isinstance(kind, list):
             if not kind or any(isinstance(branch, list) for branch in kind):
-                raise CorruptError("an Avro schema has a union without branches, or one in another")
+                raise CorruptError("an Avro schema has a union without branches, or a union inside a union")
             return [self.plain(branch, depth + 1, space) for branch in kind]
         if isinstance(kind, str):
             return kind if kind in _PRIMITIVES else self._reference(kind, space)
         if not isinstance(kind, dict) or "type" not in kind:
-            raise CorruptError("an Avro schema has a type that is none")
+            raise CorruptError("an Avro schema has a type that Avro does not know")
         return self._complex(kind, depth, space)
 
     def _complex(self, kind: Mapping[str, Any], depth: int, space: str) -> Any:
@@ -104,11 +104,12 @@ class _Names:
             return {"type": inner, key: held, **({"logicalType": "map"} if kind.get("logicalType") == "map" else {})}
         if inner == "record":
             types = self.record_types(kind, depth, space)
-            made = {
-                "type": "record", "name": f"{_RECORD}{len(self._known)}",
+            record = {
+                "type": "record",
+                "name": f"{_RECORD}{len(self._known)}",
                 "fields": [{"name": f"f{place}", "type": held} for place, held in enumerate(types)],
-            }  # fmt: skip
-            return self._define(kind, space, made)
+            }
+            return self._define(kind, space, record)
         if inner in ("fixed", "enum"):
             size = kind.get("size", 0)
             if inner == "fixed" and (not isinstance(size, int) or size < 0):
@@ -117,24 +118,24 @@ class _Names:
         held = self.plain(inner, depth + 1, space)
         return {**plain, "type": held} if plain and isinstance(held, str) and held in _PRIMITIVES else held
 
-    def _define(self, kind: Mapping[str, Any], space: str, made: dict[str, Any]) -> dict[str, Any]:
+    def _define(self, kind: Mapping[str, Any], space: str, plain: dict[str, Any]) -> dict[str, Any]:
         full = _full(str(kind.get("name")), _space(kind, space))
-        self._known[full] = made["name"]
-        self._widths[made["name"]] = self.width(made)
-        return made
+        self._known[full] = plain["name"]
+        self._widths[plain["name"]] = self.width(plain)
+        return plain
 
     def _reference(self, name: str, space: str) -> str:
         for full in (_full(name, space), name):
             if full in self._open:
-                raise UnsupportedError("an Avro schema holds a type that holds itself")
+                raise UnsupportedError("an Avro schema has a type that contains itself")
             if full in self._known:
                 if self._inline and self._known[full].startswith(_RECORD):
                     raise UnsupportedError(f"an Avro schema uses the record {name!r} in several places")
                 return self._known[full]
-        raise CorruptError(f"an Avro schema names the type {name!r}, which it does not have")
+        raise CorruptError(f"an Avro schema names the type {name!r}, which it does not define")
 
     def width(self, kind: Any) -> int:
-        """The least bytes that a value of a plain type takes."""
+        """The least bytes of a value of a plain type."""
         if isinstance(kind, list):
             return 1
         if isinstance(kind, str):

@@ -30,11 +30,26 @@ def test_a_state_file_is_known_by_its_name(name: str, meant: tuple[str, str, str
 @pytest.mark.parametrize(
     "name",
     [
-        "hoodie.properties", "20260101000000000", ".commit", "_1.commit", "1_.commit", "1__2.commit", "1_2_3.commit",
-        "1.", "1.commit.", "1.commit.done", "1.commit.requested.crc", ".1.commit.crc", "1.requested", "1x.commit",
-        "1.Commit", "1.inflight.requested", "1 .commit", "1.commit.inflight\n",
+        "hoodie.properties",
+        "20260101000000000",
+        ".commit",
+        "_1.commit",
+        "1_.commit",
+        "1__2.commit",
+        "1_2_3.commit",
+        "1.",
+        "1.commit.",
+        "1.commit.done",
+        "1.commit.requested.crc",
+        ".1.commit.crc",
+        "1.requested",
+        "1x.commit",
+        "1.Commit",
+        "1.inflight.requested",
+        "1 .commit",
+        "1.commit.inflight\n",
     ],
-)  # fmt: skip
+)
 def test_other_names_are_no_state_files(name: str) -> None:
     assert parse_state_name(name) is None
 
@@ -44,13 +59,22 @@ def test_every_action_has_its_three_files() -> None:
         names = (f"7.{action}.requested", f"7.{action}.inflight", f"7_8.{action}")
         found = [parse_state_name(name) for name in names]
         assert [(one.action, one.state) for one in found if one] == [
-            (action, "requested"), (action, "inflight"), (action, "completed"),
-        ]  # fmt: skip
+            (action, "requested"),
+            (action, "inflight"),
+            (action, "completed"),
+        ]
 
 
 def test_instants_have_their_files_in_the_order_of_states() -> None:
-    names = ["2.commit", "2.compaction.inflight", "2.compaction.requested", "1.inflight", "1.commit.requested",
-             "1.clean", "hoodie.properties"]  # fmt: skip
+    names = [
+        "2.commit",
+        "2.compaction.inflight",
+        "2.compaction.requested",
+        "1.inflight",
+        "1.commit.requested",
+        "1.clean",
+        "hoodie.properties",
+    ]
     instants = active_from(FileInfo(f".hoodie/{name}", len(name)) for name in names)
     assert [(i.time, i.action, [file.path.removeprefix(".hoodie/") for file in i.files]) for i in instants] == [
         ("1", "clean", ["1.clean"]),
@@ -58,8 +82,10 @@ def test_instants_have_their_files_in_the_order_of_states() -> None:
         ("2", "commit", ["2.compaction.requested", "2.compaction.inflight", "2.commit"]),
     ]
     assert [(i.kind, i.done, i.last.size) for i in instants] == [
-        ("clean", True, 7), ("commit", False, 10), ("commit", True, 8),
-    ]  # fmt: skip
+        ("clean", True, 7),
+        ("commit", False, 10),
+        ("commit", True, 8),
+    ]
 
 
 @pytest.mark.parametrize("version", [6, 8])

@@ -56,8 +56,14 @@ def test_savepoints_older_folders_and_both_timelines_are_told() -> None:
 
 
 def test_both_timelines_and_who_holds_whom(tmp_path: Path) -> None:
-    data = Lake(tmp_path, properties={"hoodie.table.metadata.partitions": "files", "hoodie.keep.min.commits": "20",
-                                      "hoodie.keep.max.commits": "30"})  # fmt: skip
+    data = Lake(
+        tmp_path,
+        properties={
+            "hoodie.table.metadata.partitions": "files",
+            "hoodie.keep.min.commits": "20",
+            "hoodie.keep.max.commits": "30",
+        },
+    )
     data.commit(*range(1, 51))
     Lake(tmp_path / ".hoodie/metadata", merge_on_read=True).commit(*range(1, 401), action="deltacommit")
     report = lakebed.open(tmp_path).inspect()
@@ -73,8 +79,14 @@ def test_both_timelines_and_who_holds_whom(tmp_path: Path) -> None:
 
 
 def test_what_is_due_is_told_with_the_command(tmp_path: Path) -> None:
-    lake = Lake(tmp_path, properties={"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3",
-                                      "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS"})  # fmt: skip
+    lake = Lake(
+        tmp_path,
+        properties={
+            "hoodie.keep.min.commits": "2",
+            "hoodie.keep.max.commits": "3",
+            "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS",
+        },
+    )
     lake.commit(*range(1, 31))
     report = lakebed.open(tmp_path).inspect()
     due = found(report, "28 instants of the active timeline could be archived")
@@ -85,8 +97,11 @@ def test_what_is_due_is_told_with_the_command(tmp_path: Path) -> None:
     after = lakebed.open(tmp_path).inspect()
     assert after.health is Health.GOOD and after.findings == ()
     assert after.figures["archive"] == {
-        "files": 1, "bytes": after.figures["archive"]["bytes"], "last archived": at(28), "files in older folders": 0,
-    }  # fmt: skip
+        "files": 1,
+        "bytes": after.figures["archive"]["bytes"],
+        "last archived": at(28),
+        "files in older folders": 0,
+    }
 
 
 @pytest.mark.parametrize("version", [6, 8])
@@ -185,8 +200,14 @@ def test_settings_that_raise_what_stays_are_told_for_each_commit_they_hold(tmp_p
 def test_a_chain_of_holds_is_walked_to_its_end(tmp_path: Path) -> None:
     """The metadata table is not compacted while an instant of the data table is pending, and a replace commit's files
     are not cleaned while a clean has not ended."""
-    data = Lake(tmp_path, properties={"hoodie.table.metadata.partitions": "files", "hoodie.keep.min.commits": "2",
-                                      "hoodie.keep.max.commits": "3"})  # fmt: skip
+    data = Lake(
+        tmp_path,
+        properties={
+            "hoodie.table.metadata.partitions": "files",
+            "hoodie.keep.min.commits": "2",
+            "hoodie.keep.max.commits": "3",
+        },
+    )
     data.commit(*range(1, 11))
     data.commit(11, action="replacecommit")
     data.commit(*range(12, 31))
@@ -208,8 +229,11 @@ def test_a_chain_of_holds_is_walked_to_its_end(tmp_path: Path) -> None:
 def test_inspect_takes_the_settings_of_the_writer(tmp_path: Path) -> None:
     Lake(tmp_path).commit(*range(1, 31))
     assert not lakebed.open(tmp_path).inspect().figures["timeline"]["due to be archived"]
-    asked = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3,
-             "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS"}  # fmt: skip
+    asked = {
+        "hoodie.keep.min.commits": 2,
+        "hoodie.keep.max.commits": 3,
+        "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS",
+    }
     report = lakebed.open(tmp_path).inspect(asked)
     assert found(report, "28 instants of the active timeline could be archived")
     with pytest.raises(OptionError, match="hoodie"):
@@ -242,10 +266,25 @@ def test_a_savepoint_whose_files_are_gone_is_broken_and_one_past_archival_needs_
     lake.commit(*range(1, 10))
     lake.savepoint(2, 5)
     lake.archive(2, 3, hoodie__archive__beyond__savepoint=True)
-    schema = {**SAVEPOINT, "fields": [{"name": "partitionMetadata", "type": {"type": "map", "values": {
-        "type": "record", "name": "HoodieSavepointPartitionMetadata", "fields": [
-            {"name": "partitionPath", "type": "string"},
-            {"name": "savepointDataFile", "type": {"type": "array", "items": "string"}}]}}}]}  # fmt: skip
+    schema = {
+        **SAVEPOINT,
+        "fields": [
+            {
+                "name": "partitionMetadata",
+                "type": {
+                    "type": "map",
+                    "values": {
+                        "type": "record",
+                        "name": "HoodieSavepointPartitionMetadata",
+                        "fields": [
+                            {"name": "partitionPath", "type": "string"},
+                            {"name": "savepointDataFile", "type": {"type": "array", "items": "string"}},
+                        ],
+                    },
+                },
+            }
+        ],
+    }
     kept = {"": {"partitionPath": "", "savepointDataFile": ["gone-0_0-0-0_1.parquet"]}}
     lake.put(lake.done_name(2, "savepoint"), container(schema, {"partitionMetadata": kept}))
     report = lakebed.open(tmp_path).inspect()

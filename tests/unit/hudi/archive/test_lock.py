@@ -25,8 +25,14 @@ FILE_LOCK = "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider
 def test_two_archivers_at_once_one_after_the_other(tmp_path: Path, provider: str) -> None:
     lake = Lake(tmp_path)
     lake.commit(*range(1, 40))
-    options = {**FREE, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "lakebed.archive.lock": "auto",
-               "hoodie.write.lock.provider": provider, "hoodie.write.lock.wait_time_ms": 20_000}  # fmt: skip
+    options = {
+        **FREE,
+        "hoodie.keep.min.commits": 2,
+        "hoodie.keep.max.commits": 3,
+        "lakebed.archive.lock": "auto",
+        "hoodie.write.lock.provider": provider,
+        "hoodie.write.lock.wait_time_ms": 20_000,
+    }
     results: list[Any] = []
 
     def work() -> None:
@@ -51,8 +57,11 @@ def test_a_held_lock_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     lake.commit(*range(1, 9))
     (tmp_path / ".hoodie/lock").write_text('{"lockThreadName": "writer 7"}')
     before = lake.names()
-    file_lock = {"hoodie.write.lock.provider": "x.FileSystemBasedLockProvider", "hoodie.write.lock.wait_time_ms": 0,
-                 "lakebed.archive.lock": "auto"}  # fmt: skip
+    file_lock = {
+        "hoodie.write.lock.provider": "x.FileSystemBasedLockProvider",
+        "hoodie.write.lock.wait_time_ms": 0,
+        "lakebed.archive.lock": "auto",
+    }
     with pytest.raises(CommitConflictError, match="writer 7"):
         lake.archive(2, 3, **file_lock)
     lease = tmp_path / ".hoodie/.lakebed/archiver-x.json"
@@ -98,8 +107,11 @@ def test_the_lock_that_the_tables_properties_name_is_taken_and_given_back(tmp_pa
 def test_a_lock_folder_elsewhere_is_refused(tmp_path: Path) -> None:
     lake = Lake(tmp_path / "t")
     lake.commit(*range(1, 9))
-    elsewhere = {"lakebed.archive.lock": "auto", "hoodie.write.lock.provider": FILE_LOCK,
-                 "hoodie.write.lock.filesystem.path": str(tmp_path / "locks")}  # fmt: skip
+    elsewhere = {
+        "lakebed.archive.lock": "auto",
+        "hoodie.write.lock.provider": FILE_LOCK,
+        "hoodie.write.lock.filesystem.path": str(tmp_path / "locks"),
+    }
     with pytest.raises(UnsupportedError, match=r"is not in the table.*lakebed\.archive\.lock=none"):
         lake.archive(2, 3, **elsewhere)
     assert lake.archived() == []

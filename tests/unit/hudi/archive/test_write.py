@@ -180,8 +180,11 @@ def test_small_archive_files_are_merged(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_large_archive_file_ends_the_run_of_small_ones(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
-    small = {"hoodie.archive.merge.enable": True, "hoodie.archive.merge.files.batch.size": 2,
-             "hoodie.archive.merge.small.file.limit.bytes": 60_000}  # fmt: skip
+    small = {
+        "hoodie.archive.merge.enable": True,
+        "hoodie.archive.merge.files.batch.size": 2,
+        "hoodie.archive.merge.small.file.limit.bytes": 60_000,
+    }
     for number in range(1, 30):
         lake.commit(number)
         lake.archive(1, 2, **small)

@@ -126,7 +126,7 @@ def test_keys_of_a_table(place: Path, tmp_path: Path, key: str) -> None:
 def test_keys_of_hudis_own_source(place: Path, tmp_path: Path, key: str) -> None:
     value, *wanted = NATIVE.get(key, ("x", S, S, S))  # all others are declared as accepted
     option = next(option for option in SPARK.options if option.key == key)
-    assert key in NATIVE or option.doc.startswith("Accepted; it changes no rows")
+    assert key in NATIVE or option.doc.startswith("Accepted without effect: it changes no rows")
     value = _valued(value, tmp_path)
     table = HudiTable(open_store(place), {})
 

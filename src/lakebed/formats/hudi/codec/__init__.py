@@ -1,1 +1,1 @@
-"""Bytes to values and back, with no I/O, so that each codec can be fuzzed alone."""
+"""Bytes to values and back, without I/O, so that each codec can be fuzzed alone."""

@@ -1,7 +1,8 @@
-"""Avro object container files of the timeline, one record each, taken apart without decoding the record.
+"""State files that are Avro container files of one record, and that record as the archive holds it.
 
-Hudi keeps plans, cleans and rollbacks so, and from table version 8 on commits too. The frame is that of the Avro
-specification ("Object Container Files"). A table's files of one kind have one schema, so that it is compared once.
+Hudi writes plans, cleans and rollbacks this way, and from table version 8 on commits too. The record's bytes are taken
+over as they are where the file's schema is the archive's. A table's files of one kind have one schema, so schemas are
+compared once.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from lakebed.kernel.avro.records import read_records
 
 
 def check_container(data: bytes) -> None:
-    """Raises ValueError or IndexError unless it is whole and holds a record; of compressed blocks what inflating them
-    does."""
-    found = _taken_apart(data)
-    for _ in found.contents():
+    """Check that a container file is whole and holds a record. Raises ValueError or IndexError if not, and for damaged
+    compressed blocks what inflating them raises."""
+    container = _taken_apart(data)
+    for _ in container.contents():
         pass
-    if not found.rows:
+    if not container.rows:
         raise ValueError("it holds no record")
 
 
 def container_datum(name: str, data: bytes) -> bytes:
-    """The one record of a container file as a datum of a record type of the archive's schema: its own bytes where the
-    schemas are the same. Raises what `check_container` does."""
-    found = _taken_apart(data)
-    if found.codec == "null" and found.rows == 1 and _is_same(name, found.metadata["avro.schema"]):
-        ((_, start, end),) = found.blocks
-        return bytes(found.body[start:end])
+    """The one record of a container file as a datum of the record type `name` of the archive's schema: its own bytes
+    where the schemas are the same. Raises what `check_container` does."""
+    container = _taken_apart(data)
+    if container.codec == "null" and container.rows == 1 and _is_same(name, container.metadata["avro.schema"]):
+        ((_, start, end),) = container.blocks
+        return bytes(container.body[start:end])
     record = next(read_records(data))
     sink = io.BytesIO()
     fastavro.schemaless_writer(sink, parsed_type(name), record)
@@ -42,19 +43,19 @@ def container_datum(name: str, data: bytes) -> bytes:
 
 
 def _taken_apart(data: bytes) -> Container:
-    """A whole file that has a schema; whether the records are what that says is not looked at."""
-    found = take_apart(data)
-    if "avro.schema" not in found.metadata:
+    """A whole file with a schema; the records are not looked at."""
+    container = take_apart(data)
+    if "avro.schema" not in container.metadata:
         raise ValueError("it has no schema")
-    return found
+    return container
 
 
 @lru_cache(maxsize=64)
 def _is_same(name: str, schema: bytes) -> bool:
     theirs = to_parsing_canonical_form(fastavro.parse_schema(json.loads(schema)))
     ours = to_parsing_canonical_form(parsed_type(name))
-    return _without_namespaces(theirs) == _without_namespaces(ours)
+    return _excluding_namespaces(theirs) == _excluding_namespaces(ours)
 
 
-def _without_namespaces(canonical: str) -> str:
+def _excluding_namespaces(canonical: str) -> str:
     return canonical.replace("org.apache.hudi.avro.model.", "")

@@ -1,6 +1,6 @@
-"""From a state file of table version 6 and older to its archived record, `HoodieArchivedMetaEntry` in Avro.
+"""Encode a state file of table version 6 and older as its archived record, `HoodieArchivedMetaEntry` in Avro.
 
-Rules: Hudi's `MetadataConversionUtils.createMetaWrapper` of 1.0: which payload each action and state has.
+Rules: Hudi's `MetadataConversionUtils.createMetaWrapper` of 1.0, which says the payload of each action and state.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _COMMITS = ("commit", "deltacommit")
 _COMPACTIONS = ("compaction", "logcompaction")
 _TIME, _TRANSITION = "commitTime", "stateTransitionTime"
 _SOME = b"\x02"
-"""Every field of the entry is a union with null first, or with null second and never set."""
+"""The branch of a value. Every field of the entry is a union with null first, or with null second and never set."""
 
 
 def archived_entry(time: str, action: str, state: str, data: bytes) -> bytes:
     """The Avro datum of one state file.
 
-    `action` is the word in the file's name, `state` requested, inflight or completed, `data` the file's bytes. The time
-    of the state's transition, which Hudi takes from the file's modification time, is the instant's own: a copy of a
-    table changes file times. Raises CorruptError for bytes that are no such metadata.
+    `action` is the word in the file's name, `state` is requested, inflight or completed, `data` are the file's bytes.
+    Hudi takes the time of the state's transition from the file's modification time; here it is the instant's own time,
+    since a copy of a table has other file times. Raises CorruptError for bytes that are not such metadata.
     """
     field, payload = _payload(action, state, data)
     if field == "" and state == "completed":
@@ -41,11 +41,11 @@ def archived_entry(time: str, action: str, state: str, data: bytes) -> bytes:
     parts: list[bytes] = []
     for constant, name in frame:
         parts += (constant, values[name])
-    return b"".join(parts)  # a payload can be large, and is copied once
+    return b"".join(parts)  # a payload can be large, so it is copied only once
 
 
 def check_readable(data: bytes) -> None:
-    """Raises CorruptError unless a completed state file is whole: JSON, or an Avro container with all its blocks."""
+    """Raise CorruptError unless a completed state file is whole: JSON, or an Avro container with all its blocks."""
     with decoding("the file holds no metadata"):
         if data.startswith(MAGIC):
             check_container(data)
@@ -55,23 +55,23 @@ def check_readable(data: bytes) -> None:
 
 @cache
 def _frame(action: str, state: str, field: str) -> tuple[tuple[bytes, str], ...]:
-    """The record without what differs between instants: pairs of Avro bytes and the field whose value follows them, ""
-    for none. `field` is that of the payload, "" without one."""
+    """The parts of a record that instants share: pairs of Avro bytes and the field whose value follows them, "" for
+    none. `field` is the payload's field, "" without a payload."""
     constants = {"actionType": _SOME + avro_text(action), "actionState": _SOME + avro_text(state.upper())}
-    found: list[tuple[bytes, str]] = []
+    frame: list[tuple[bytes, str]] = []
     before = b""
-    for one in record_types()[ENTRY]["fields"]:
-        name = one["name"]
+    for entry_field in record_types()[ENTRY]["fields"]:
+        name = entry_field["name"]
         if name in (_TIME, _TRANSITION, field):
-            found.append((before + _SOME, name))
+            frame.append((before + _SOME, name))
             before = b""
         else:
-            before += constants.get(name) or avro_long(one["type"].index("null"))
-    return (*found, (before, ""))
+            before += constants.get(name) or avro_long(entry_field["type"].index("null"))
+    return (*frame, (before, ""))
 
 
 def _payload(action: str, state: str, data: bytes) -> tuple[str, bytes]:
-    """(field, its datum), ("", b"") for a state without one."""
+    """(field of the payload, its datum); ("", b"") for a state without a payload."""
     done = state == "completed"
     if not data and not done:
         return "", b""
@@ -84,8 +84,9 @@ def _payload(action: str, state: str, data: bytes) -> tuple[str, bytes]:
             return "HoodieInflightReplaceMetadata", _commit("HoodieCommitMetadata", data)
         return "hoodieRequestedReplaceMetadata", _container("HoodieRequestedReplaceMetadata", data)
     if action in _COMPACTIONS:
-        has = state == "requested"
-        return ("hoodieCompactionPlan", _container("HoodieCompactionPlan", data)) if has else ("", b"")
+        if state == "requested":
+            return "hoodieCompactionPlan", _container("HoodieCompactionPlan", data)
+        return "", b""
     if action == "clean":
         return (
             ("hoodieCleanMetadata", _container("HoodieCleanMetadata", data))
@@ -103,7 +104,7 @@ def _container(name: str, data: bytes) -> bytes:
 
 
 def _commit(name: str, data: bytes) -> bytes:
-    """The datum of a commit's metadata: JSON, or in an upgraded table an Avro container."""
+    """The datum of a commit's metadata, from JSON or, in an upgraded table, from an Avro container."""
     if data.startswith(MAGIC):
         return _container(name, data)
     with decoding("the file holds no commit metadata"):

@@ -1,12 +1,12 @@
-"""From commit metadata in JSON to the Avro datum of a record type of the archive's schema.
+"""Encode commit metadata in JSON as the Avro datum of a record type of the archive's schema.
 
-Commit metadata can be hundreds of megabytes. msgspec cuts a large one into slices of its own bytes; write stats are
-decoded and encoded one at a time, so that the text and the Avro bytes are all that is held. A small one is decoded at
-once, which takes half the time.
+Commit metadata can have hundreds of megabytes. msgspec cuts a large text into slices of its own bytes, and write stats
+are decoded and encoded one at a time, so only the text and the Avro bytes are held in memory. A small text is decoded
+at once, which takes half the time.
 
-Encoders are made from the schema once. An Avro writer that asks of each value which branch of a union it is takes
-several times as long; here every field is a union of null and one other type, and most fields of most records are null,
-so that a record begins as the bytes of its nulls and only what is there is put in.
+Encoders are made from the schema once. A general Avro writer looks for the branch of a union at each value and takes
+several times as long. Here every field is a union of null and one other type, and most fields of most records are null.
+So a record begins as the bytes of its nulls, and only the values that are present replace some of them.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ Encode = Callable[[Any], bytes]
 _STATS = "partitionToWriteStats"
 _STAT = "HoodieWriteStat"
 _SMALL_TEXT = 256 << 10
-"""How many bytes of text are decoded at once: as Python's objects they take some times as many."""
+"""The largest text that is decoded at once, in bytes. As Python objects it takes several times as many."""
 _LONGS = (-(1 << 63), (1 << 63) - 1)
 
 
 def commit_datum(name: str, data: bytes) -> bytes:
-    """The datum of commit metadata: `name` is the record type, `data` the JSON text.
+    """The datum of commit metadata. `name` is the record type, `data` the JSON text.
 
-    What the type has no field for is left out, and `version`, which JSON does not have, is null. Raises
+    Keys without a field in the type are left out, and `version`, which is not in the JSON, is null. Raises
     msgspec.DecodeError for bytes that are no JSON object, and ValueError, KeyError, IndexError, TypeError or
-    AttributeError for values that are not of their fields' types.
+    AttributeError for values that do not have their fields' types.
     """
     if len(data) <= _SMALL_TEXT:
-        found = _object(data)
-        found.pop("version", None)
-        return encoder(name)(found)
+        metadata = _object(data)
+        metadata.pop("version", None)
+        return encoder(name)(metadata)
     return _large_datum(name, data)
 
 
@@ -49,10 +49,9 @@ def _large_datum(name: str, data: bytes) -> bytes:
     places = _places(name)
     stats: list[bytes] = []
     for field, raw in _members(data).items():
-        known = places.get(field)
-        if known is None or field == "version":
+        if field not in places or field == "version":
             continue
-        place, _, encode = known
+        place, _, encode = places[field]
         if field == _STATS:
             stats = _stats(raw)
         elif (value := msgspec.json.decode(raw)) is not None:
@@ -64,7 +63,7 @@ def _large_datum(name: str, data: bytes) -> bytes:
 
 
 def check_json(data: bytes) -> None:
-    """Raises msgspec.DecodeError unless the bytes are one JSON value; nothing is made of it."""
+    """Raise msgspec.DecodeError unless the bytes are one JSON value. No objects are made."""
     _raw(data)
 
 
@@ -75,7 +74,7 @@ _partitions = msgspec.json.Decoder(dict[str, list[msgspec.Raw] | None] | None).d
 
 
 def _stats(raw: msgspec.Raw) -> list[bytes]:
-    """The map from partition to an array of write stats in parts, none for null; each stat is decoded by itself."""
+    """The map from partition to an array of write stats, in parts; no parts for null. Each stat is decoded alone."""
     partitions = _partitions(raw)
     if partitions is None:
         return []
@@ -98,32 +97,33 @@ def _stats(raw: msgspec.Raw) -> list[bytes]:
 
 @cache
 def encoder(record: str) -> Encode:
-    """The encoder of a record type from a mapping; a field that the value lacks is null."""
+    """The encoder of a record type, from a mapping. A field that the value lacks is null."""
     return _record(_nulls(record), _places(record))
 
 
 @cache
 def _nulls(record: str) -> tuple[bytes, ...]:
-    """What each field of a record is when it is null."""
+    """The bytes of each field of a record when it is null, b"" for a field that may not be."""
     kinds = (field["type"] for field in record_types()[record]["fields"])
     return tuple(avro_long(kind.index("null")) if isinstance(kind, list) else b"" for kind in kinds)
 
 
 Place = tuple[int, Sequence[bytes] | None, Encode]
-"""Where a field is in its record, what stands before a text of each small length where it is one, and its encoder."""
+"""The place of a field in its record; for a text the bytes before a value of each small length; and its encoder."""
 
 
 @cache
 def _places(record: str) -> Mapping[str, Place]:
-    """By a field's name its place in the record and the encoder of a value that is not null."""
+    """The place of each field by its name, with the encoder of a value that is not null."""
     fields = record_types()[record]["fields"]
     return {
-        field["name"]: (place, _text_heads(field["type"]), _made(field["type"])) for place, field in enumerate(fields)
+        field["name"]: (place, _text_heads(field["type"]), _encoder_of(field["type"]))
+        for place, field in enumerate(fields)
     }
 
 
 def _text_heads(kind: Any) -> Sequence[bytes] | None:
-    """For a text, which may be null, its branch and each small length in bytes; None for other types."""
+    """For a text, which may be null: its branch and each small length as bytes. None for other types."""
     if isinstance(kind, list):
         (other,) = (branch for branch in kind if branch != "null")
         return _lengths(avro_long(kind.index(other))) if _is_text(other) else None
@@ -136,21 +136,21 @@ def _is_text(kind: Any) -> bool:
 
 def _record(nulls: tuple[bytes, ...], places: Mapping[str, Place]) -> Encode:
     required = [place for place, null in enumerate(nulls) if not null]
-    known = places.get
+    place_of = places.get
 
     def record(value: Any) -> bytes:
         parts = list(nulls)
-        for name, one in value.items():
-            found = known(name)
-            if found is None or one is None:
+        for name, content in value.items():
+            field = place_of(name)
+            if field is None or content is None:
                 continue
-            place, heads, encode = found
-            if heads is not None and type(one) is str:  # the most frequent, without a call
-                text = one.encode()
+            place, heads, encode = field
+            if heads is not None and type(content) is str:  # the most frequent case, without a call
+                text = content.encode()
                 size = len(text)
-                parts[place] = heads[size] + text if size < _SMALL else encode(one)
+                parts[place] = heads[size] + text if size < _SMALL else encode(content)
             else:
-                parts[place] = encode(one)
+                parts[place] = encode(content)
         if required and not all(parts[place] for place in required):
             raise KeyError("a field that may not be null is missing")
         return b"".join(parts)
@@ -158,11 +158,11 @@ def _record(nulls: tuple[bytes, ...], places: Mapping[str, Place]) -> Encode:
     return record
 
 
-def _made(kind: Any, head: bytes = b"") -> Encode:
-    """The encoder of a type; `head` is put before, which is how a union says its branch."""
+def _encoder_of(kind: Any, head: bytes = b"") -> Encode:
+    """The encoder of a type. `head` comes before the value: a union states its branch this way."""
     if isinstance(kind, list):
         (other,) = (branch for branch in kind if branch != "null")
-        return _made(other, avro_long(kind.index(other)))
+        return _encoder_of(other, avro_long(kind.index(other)))
     if isinstance(kind, str):
         plain = _PLAIN.get(kind)
         return plain(head) if plain else _after(head, encoder(kind.rpartition(".")[2]))
@@ -171,12 +171,12 @@ def _made(kind: Any, head: bytes = b"") -> Encode:
         return _after(head, encoder(kind["name"]))
     if inner == "array":
         return _array(head, _item(kind["items"]))
-    return _map(head, _item(kind["values"])) if inner == "map" else _made(inner, head)
+    return _map(head, _item(kind["values"])) if inner == "map" else _encoder_of(inner, head)
 
 
 def _item(kind: Any) -> Encode:
     """The encoder of a member of an array or map, which may be null where its type is a union."""
-    encode = _made(kind)
+    encode = _encoder_of(kind)
     if not isinstance(kind, list):
         return encode
     null = avro_long(kind.index("null"))

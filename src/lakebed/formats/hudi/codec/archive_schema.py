@@ -1,7 +1,7 @@
 """The schema of archived records of timeline layout 1, `HoodieArchivedMetaEntry`, and the record types in it.
 
-It is that which Hudi 1.0.2 writes into every archive block, character by character (`archived_meta_entry.avsc`); older
-and newer releases resolve it by the names of its fields.
+It is, character by character, the schema that Hudi 1.0.2 writes into every archive block (`archived_meta_entry.avsc`).
+Older and newer releases resolve it by the names of its fields.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def entry_schema() -> str:
 @cache
 def record_types() -> Mapping[str, Any]:
     """The record types of the schema by their short names."""
-    found: dict[str, Any] = {}
+    types: dict[str, Any] = {}
 
     def visit(kind: Any) -> None:
         if isinstance(kind, list):
@@ -34,7 +34,7 @@ def record_types() -> Mapping[str, Any]:
                 visit(branch)
         elif isinstance(kind, dict):
             if kind.get("type") == "record":
-                found[kind["name"]] = kind
+                types[kind["name"]] = kind
                 for field in kind["fields"]:
                     visit(field["type"])
             else:
@@ -43,17 +43,17 @@ def record_types() -> Mapping[str, Any]:
                         visit(inner)
 
     visit(json.loads(entry_schema()))
-    return found
+    return types
 
 
 @cache
 def parsed_type(name: str) -> Any:
-    """A record type by itself, as fastavro takes it: types that it only refers to are written out in it."""
+    """A record type alone, as fastavro takes it: types that it only refers to are written out inside it."""
     return fastavro.parse_schema(_expanded(record_types()[name], set()))
 
 
 def _expanded(kind: Any, seen: set[str]) -> Any:
-    """The type with each named type defined where it first stands."""
+    """The type, with each named type defined where it is first used."""
     if isinstance(kind, list):
         return [_expanded(branch, seen) for branch in kind]
     if isinstance(kind, str):

@@ -1,9 +1,8 @@
-"""The archived timeline of table versions up to 6: files `.commits_.archive.<N>_1-0-1` in the log file format.
+"""Read the archived timeline of table versions up to 6: files `.commits_.archive.<N>_1-0-1` in the log file format.
 
-Each file is a run of AVRO_DATA blocks whose records are `HoodieArchivedMetaEntry`, one for each state file of an
-instant: requested, inflight, completed. Releases add fields and leave others out, so a block is read with the schema
-that it carries. The records are not in the order of time, and a run that died after writing leaves instants that the
-next run writes again.
+Each file is a run of AVRO_DATA blocks whose records are `HoodieArchivedMetaEntry`, one per state file of an instant:
+requested, inflight, completed. Releases add and drop fields, so a block is read with the schema in its own header. The
+records are in no order of time. After a run that died, an instant can stand in the archive twice.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from lakebed.kernel.scratch import Scratch
 class ArchivedEntry:
     """One archived state file.
 
-    `instant` is the requested time, `state` REQUESTED, INFLIGHT or COMPLETED, `state_transition_time` when the state
-    was reached (the file's modification time, 17 digits; empty where the release did not write it).
+    `instant` is the requested time, `state` is REQUESTED, INFLIGHT or COMPLETED. `state_transition_time` is when the
+    state was reached: the file's modification time in 17 digits, "" where the release did not write it.
     """
 
     instant: str
@@ -38,31 +37,32 @@ class ArchivedEntry:
     _record: bytes = field(repr=False)
 
     def metadata(self) -> Mapping[str, Any]:
-        """What the state file held, decoded now.
+        """The content of the state file, decoded now.
 
-        The payload fields that are not null, by their names in the schema (`hoodieCommitMetadata`,
-        `hoodieCleanMetadata`, `hoodieCompactionPlan`, ...); empty for most requested states. Raises CorruptError.
+        These are the payload fields that are not null, by their names in the schema (`hoodieCommitMetadata`,
+        `hoodieCleanMetadata`, `hoodieCompactionPlan`, ...). Most requested states have none. Raises CorruptError.
         """
         with decoding("an archived instant cannot be decoded", instant=self.instant):
-            found = datum(io.BytesIO(self._record), parsed_schema(self._schema))
-        return {name: value for name, value in found.items() if isinstance(value, dict)}
+            record = datum(io.BytesIO(self._record), parsed_schema(self._schema))
+        return {name: value for name, value in record.items() if isinstance(value, dict)}
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveScan:
-    """What the archive files hold: entries in the order of time, each state once, and the ranges that are no blocks."""
+    """The content of archive files: entries in the order of time, each state once, and the byte ranges that are not
+    blocks."""
 
     entries: tuple[ArchivedEntry, ...]
     corrupt: tuple[CorruptRange, ...]
 
 
 def parse_archive(files: Iterable[bytes | memoryview], scratch: Scratch) -> ArchiveScan:
-    """All entries of the archive files, ordered by instant and state; the metadata stays undecoded.
+    """All entries of archive files, ordered by instant and state. Their metadata is not decoded.
 
-    A state that stands in the files twice is given once, as it was written last. Raises CorruptError for a block
-    whose records cannot be decoded.
+    A state that is in the files twice is given once, as it was written last. Raises CorruptError for a block whose
+    records cannot be decoded.
     """
-    found: dict[tuple[str, int, str], ArchivedEntry] = {}
+    entries: dict[tuple[str, int, str], ArchivedEntry] = {}
     corrupt: list[CorruptRange] = []
 
     def blocks() -> Iterator[LogBlock]:
@@ -73,19 +73,19 @@ def parse_archive(files: Iterable[bytes | memoryview], scratch: Scratch) -> Arch
 
     for group in _grouped(blocks()):
         for entry in _entries(group, scratch):
-            found[(entry.instant, _STATES.get(entry.state, len(_STATES)), entry.action)] = entry
-    return ArchiveScan(tuple(found[key] for key in sorted(found)), tuple(corrupt))
+            entries[(entry.instant, _STATES.get(entry.state, len(_STATES)), entry.action)] = entry
+    return ArchiveScan(tuple(entries[key] for key in sorted(entries)), tuple(corrupt))
 
 
 def record_entries(block: LogBlock, scratch: Scratch) -> Iterator[tuple[str, bytes]]:
-    """(requested time, Avro datum) of each record of a block, in its order."""
+    """(requested time, Avro datum) of each record of a block, in order."""
     for entry in _entries([block], scratch):
         yield entry.instant, entry._record
 
 
 def _grouped(blocks: Iterable[LogBlock]) -> Iterator[list[LogBlock]]:
-    """Neighbours of one schema together, up to so many bytes: they are decoded at once, since a schema of many
-    thousand characters costs more to prepare than its few records to decode."""
+    """Groups of neighbouring blocks of one schema, up to a number of bytes. A group is decoded at once, since a schema
+    of many thousand characters takes longer to prepare than its few records to decode."""
     group: list[LogBlock] = []
     size = 0
     for block in blocks:
@@ -109,10 +109,10 @@ def _entries(blocks: list[LogBlock], scratch: Scratch) -> Iterator[ArchivedEntry
     written = {column.name for column in writer_schema(schema).columns}
     table = decode_blocks(blocks, [name for name in _KEYS if name in written], scratch)
     columns = [table[name].to_pylist() if name in table.column_names else [None] * table.num_rows for name in _KEYS]
-    # One step a record: an archive has some records for each commit, not for each row.
+    # A loop over records is fine: an archive has a few per commit, not one per row.
     records = (record for block in blocks for record in _datums(block))
     for instant, action, state, transition, record in zip(*columns, records, strict=True):
-        # Before 0.6 the state was left out: only completed instants were archived.
+        # Releases before 0.6 left the state out: they archived only completed instants.
         yield ArchivedEntry(instant or "", action or "", state or "COMPLETED", transition or "", schema, record)
 
 

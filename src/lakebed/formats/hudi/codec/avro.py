@@ -1,15 +1,15 @@
 """Avro records of log blocks, decoded to Arrow columns by DataFusion.
 
-A data block's content is an int32 content version, an int32 record count, then for each record an int32 length and its
-Avro datum (`HoodieAvroDataBlock`; content versions 1, 2 and 3 are alike). The schema is the block's header.
+A data block's content is an int32 content version, an int32 record count, then per record an int32 length and its Avro
+datum (`HoodieAvroDataBlock`; content versions 1, 2 and 3 are alike). The schema is in the block's header.
 
-No loop over records: a run of (length, datum) becomes the body of an Avro object container file when each datum is
-taken together with the four bytes behind it, the length of the next one, as a last field of type fixed(4). DataFusion
-decodes that to Arrow, only the columns asked for, and the lengths come back as a column of their own. They prove the
-decoding: had a datum been read short or long, what follows would not be the length that stands there. Bytes changed
-inside a value are beyond proof, since the format keeps no checksum.
+There is no loop over records. Each datum is taken together with the four bytes after it, the length of the next record,
+as if the record had one more field of type fixed(4). So a run of (length, datum) is a run of records, which DataFusion
+decodes to Arrow, only the columns asked for. The lengths come back as a column of their own, and they prove the
+decoding: if a datum had been read short or long, that column would not hold the lengths that the run has. Changed bytes
+inside a value cannot be detected, since the format keeps no checksum.
 
-DataFusion's reader was compared with fastavro on random schemas and rows and agrees on every type of the mapping in
+DataFusion's reader was compared with fastavro on random schemas and rows. They agree on every type of the mapping in
 `schema.py`, so there is no second decoder.
 """
 
@@ -30,10 +30,10 @@ from lakebed.kernel.avro.decode import decode_run
 from lakebed.kernel.scratch import Scratch
 
 RecordRun = tuple[int, memoryview]
-"""How many records, and their bytes: (int32 length, Avro datum) for each, nothing before or after."""
+"""A count of records, and their bytes: (int32 length, Avro datum) per record, nothing before or after."""
 
 PIECE_BYTES = 16 << 20
-"""How much Avro is decoded at once, in bytes. One block is never split, so that a larger one makes a larger piece."""
+"""How much Avro is decoded at once, in bytes. A block is never split, so a larger block makes a larger piece."""
 
 
 def record_run(block: LogBlock) -> RecordRun:
@@ -58,17 +58,17 @@ def record_run(block: LogBlock) -> RecordRun:
         raise UnsupportedError(
             f"the {block.kind.name} block at offset {block.offset} has content version {version}",
             instant=block.instant_time,
-            why=f"known are {', '.join(map(str, _CONTENT_VERSIONS))}",
+            why=f"lakebed reads versions {', '.join(map(str, _CONTENT_VERSIONS))}",
             todo="Compact the table with the Hudi release that wrote it, then read it again",
         )
     return count, block.content[_CONTENT_HEAD.size :]
 
 
 def decode_blocks(blocks: Sequence[LogBlock], columns: Sequence[str] | None, scratch: Scratch) -> pa.Table:
-    """The rows of AVRO_DATA or CDC_DATA blocks of ONE schema, in order: block after block, as in each block.
+    """The rows of AVRO_DATA or CDC_DATA blocks of ONE schema, block by block, in the order of each block.
 
-    `columns` None gives all; otherwise those, in the order asked. `record_run(block)[0]` is how many rows each block
-    gives. Raises CorruptError naming the instant and the offset of the block whose records cannot be decoded.
+    `columns` None gives all columns; otherwise those, in the given order. `record_run(block)[0]` is the number of rows
+    of a block. Raises CorruptError, which names the instant and the offset of the block that cannot be decoded.
     """
     runs = [record_run(block) for block in blocks]
     schema = blocks[0].schema
@@ -78,17 +78,17 @@ def decode_blocks(blocks: Sequence[LogBlock], columns: Sequence[str] | None, scr
         for block, run in zip(blocks, runs, strict=True):
             try:
                 decode_records(schema, [run], [], scratch)
-            except CorruptError as found:
-                raise _corrupt(block, found.why or found.what) from error
+            except CorruptError as cause:
+                raise _corrupt(block, cause.why or cause.what) from error
         raise
 
 
 def decode_records(schema: str, runs: Sequence[RecordRun], columns: Sequence[str] | None, scratch: Scratch) -> pa.Table:
-    """The rows of several runs written with one schema (Avro JSON text), in order.
+    """The rows of several runs that were written with one schema (Avro JSON text), in order.
 
-    `columns` None gives all, an empty list gives rows without columns. Types are those of `schema.arrow_schema`.
-    Raises CorruptError when the bytes are not what counts, lengths and schema say, SchemaError for a column that
-    the writer's schema lacks, UnsupportedError for one of a type that has no Arrow type.
+    `columns` None gives all columns, an empty list gives rows without columns. Types are those of
+    `schema.arrow_schema`. Raises CorruptError when the bytes do not agree with counts, lengths and schema, SchemaError
+    for a column that the writer's schema lacks, UnsupportedError for a column whose type has no Arrow type.
     """
     writer = writer_schema(schema)
     wanted = writer.columns if columns is None else tuple(writer.column(name) for name in columns)
@@ -103,7 +103,7 @@ def decode_records(schema: str, runs: Sequence[RecordRun], columns: Sequence[str
 _CONTENT_HEAD = struct.Struct(">ii")
 _CONTENT_VERSIONS = (1, 2, 3)
 _LENGTH_BYTES = 4
-# What stands behind the last record of a run, where no length follows: no length can be negative.
+# Stands after the last record of a run, where no length follows. No length can be negative.
 _SENTINEL = b"\xff\xfe\xfd\xfc"
 _NEXT_LENGTH = {"type": "fixed", "name": "length", "size": _LENGTH_BYTES}
 
@@ -137,7 +137,7 @@ def _pieces(runs: Sequence[RecordRun]) -> Iterator[list[RecordRun]]:
 def _decode_piece(
     writer: WriterSchema, wanted: Sequence[AvroColumn], target: pa.Schema, piece: list[RecordRun], scratch: Scratch
 ) -> pa.RecordBatch:
-    """The runs of a piece as one batch: they stand one behind another and make one run."""
+    """The runs of a piece as one batch: one after another they make one run."""
     places = {column.name: place for place, column in enumerate(writer.columns)}
     fields = [*(column.physical for column in writer.columns), _NEXT_LENGTH]
     kept = [len(writer.columns), *(places[column.name] for column in wanted)]
@@ -153,21 +153,21 @@ def _decode_piece(
 
 
 def _check_frames(following: npt.NDArray[np.signedinteger], piece: list[RecordRun]) -> None:
-    """The lengths that were decoded behind each record are those that stand there; CorruptError otherwise."""
+    """CorruptError unless the lengths that were decoded after each record are those in the bytes."""
     lengths = np.empty(len(following), np.int64)
     lengths[0] = int.from_bytes(piece[0][1][:_LENGTH_BYTES], "big", signed=True)
     lengths[1:] = following[:-1]
     whole = bool((lengths >= 0).all()) and int(following[-1]) == int.from_bytes(_SENTINEL, "big", signed=True)
     start = 0
     for count, body in piece:
-        whole = whole and _stand_there(lengths[start : start + count], body)
+        whole = whole and _has_lengths(lengths[start : start + count], body)
         start += count
     if not whole:
         raise CorruptError("the Avro records do not fit their lengths", why="record lengths and records disagree")
 
 
-def _stand_there(lengths: Int64s, body: memoryview) -> bool:
-    """Whether a run is made of records of just these lengths, each behind its own length."""
+def _has_lengths(lengths: Int64s, body: memoryview) -> bool:
+    """Whether a run consists of records of just these lengths, each after its own length."""
     ends = np.cumsum(lengths + _LENGTH_BYTES)
     if int(ends[-1]) != len(body):
         return False

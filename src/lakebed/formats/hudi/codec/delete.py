@@ -1,7 +1,7 @@
-"""Delete blocks: keys to remove, each with the ordering value that the delete was written with.
+"""Delete blocks: keys to remove, each with the ordering value of the delete.
 
-The content is an int32 content version, an int32 length and that many bytes (`HoodieDeleteBlock`). Version 3 holds one
-Avro datum; versions 1 and 2, of releases before 0.13, hold Java objects serialised by Kryo.
+The content is an int32 content version, an int32 length and so many bytes (`HoodieDeleteBlock`). Version 3 holds one
+Avro datum. Versions 1 and 2, of releases before 0.13, hold Java objects that Kryo serialised.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _HEAD = struct.Struct(">ii")
 def decode_deletes(content: bytes | memoryview, scratch: Scratch) -> pa.Table:
     """The deletes of a block, one row each, in order.
 
-    Columns: `record_key` and `partition_path` (string), `ordering_branch` (int8, an OrderingBranch), then for each
-    branch that occurs, NULL left out, a column named by `ordering_column` with the values, null in rows of other
-    branches. `ordering_array`, several ordering fields, is a list of structs {branch: int8, and a field for each branch
-    that occurs anywhere, named as its kind: long, string, ...}, again null but in the branch's own.
+    Columns: `record_key` and `partition_path` (string), `ordering_branch` (int8, an OrderingBranch). Then per branch
+    that occurs, except NULL, a column named by `ordering_column` with its values, null in rows of other branches.
+    `ordering_array`, for several ordering fields, is a list of structs: `branch` (int8), and per branch that occurs
+    anywhere a field named by its kind (long, string, ...), null for other branches.
 
-    Raises CorruptError for bytes that are no delete block, UnsupportedError for a content version, or a Java class of
-    ordering values, that it does not know.
+    Raises CorruptError for bytes that are not a delete block, UnsupportedError for an unknown content version or an
+    unknown Java class of ordering values.
     """
     view = memoryview(content)
     if len(view) < _HEAD.size:
@@ -37,7 +37,7 @@ def decode_deletes(content: bytes | memoryview, scratch: Scratch) -> pa.Table:
     if version not in (1, 2, 3):
         raise UnsupportedError(
             f"the delete block has content version {version}",
-            why="known are 1 to 3",
+            why="lakebed reads versions 1 to 3",
             todo="Compact the table with the Hudi release that wrote it, then read it again",
         )
     if length != len(body):

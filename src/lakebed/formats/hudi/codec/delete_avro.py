@@ -1,12 +1,11 @@
 """The Avro datum of a delete block: a `HoodieDeleteRecordList`.
 
 It is an array of records {recordKey, partitionPath, orderingVal}, where orderingVal is a union of null and one wrapper
-record for each type. On disk a wrapper record is its value, and a union is the branch's number and the value. So each
-delete is (key, partition, branch, value), and where the branches of a block all have values of one shape on disk,
-DataFusion decodes it as a record of just these four, whatever their number. The branches that come out prove that the
-shape was right, and a record of ours behind the last delete proves that none was left out. Kinds of several shapes are
-decoded as a union up to branch 7, DataFusion cannot do more; the rest (several ordering fields above all) goes record
-by record.
+record per type. On disk a wrapper record is just its value, and a union is the branch's number and the value. So each
+delete is (key, partition, branch, value). Where all values of a block have one shape on disk, DataFusion decodes the
+deletes as records of these four fields. The branches in the result prove that the shape was right, and a record of ours
+after the last delete proves that none was left out. Values of several shapes are decoded as a union up to branch 7,
+which is all that DataFusion can do. The rest (above all several ordering fields) is decoded record by record.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from lakebed.kernel.avro.decode import decode_run
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.scratch import Scratch
 
-# A record behind the last delete: key of branch 1 and this text, no partition, ordering value of branch 0 or what
-# follows it. No key of a table looks like that by chance.
+# A record after the last delete: this text as its key, no partition, and an ordering value of branch 0 or as the shape
+# has it. No key of a table looks like that by chance.
 _END_KEY = "\x00lakebed end of deletes\x00"
 _END = b"\x02" + avro_long(len(_END_KEY)) + _END_KEY.encode() + b"\x00"
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How values lie on disk: branches, the Avro type that reads them, the bytes of a value for the last record."""
+    """A shape of values on disk: their branches, the Avro type that reads them, and the bytes of our last record's."""
 
     branches: tuple[OrderingBranch, ...]
     value: Any
@@ -79,9 +78,9 @@ _UNION = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"
 
 @decoding("the deletes cannot be decoded")
 def decode_delete_list(body: memoryview, scratch: Scratch) -> pa.Table:
-    """The deletes, one row each, as `delete_table` makes them; CorruptError for any other bytes.
+    """The deletes, one row each, as `delete_table` makes them. CorruptError for any other bytes.
 
-    The array is mostly one run, with its count before and a zero behind.
+    Most writers make the array one block: its count first, and a zero at the end.
     """
     count, start = read_long(body, 0)
     if count == 0 and start == len(body):
@@ -89,16 +88,16 @@ def decode_delete_list(body: memoryview, scratch: Scratch) -> pa.Table:
     if 0 < count <= len(body) and body[-1] == 0:
         first = _first_branch(body, start)
         shape = next((shape for shape in _SHAPES if first in shape.branches), None)
-        found = _decode_shape(body[start:-1], count, shape, scratch) if shape else None
-        if found is None and first < len(_UNION):
-            found = _decode_union(body[start:-1], count, scratch)
-        if found is not None:
-            return found
+        deletes = _decode_shape(body[start:-1], count, shape, scratch) if shape else None
+        if deletes is None and first < len(_UNION):
+            deletes = _decode_union(body[start:-1], count, scratch)
+        if deletes is not None:
+            return deletes
     return _decode_singly(body)
 
 
 def _decode_shape(items: memoryview, count: int, shape: _Shape, scratch: Scratch) -> pa.Table | None:
-    """The deletes, when all their values have this shape; None when they have not."""
+    """The deletes if all their values have this shape, else None."""
     fields = [_TEXT, _TEXT, "long", shape.value]
     try:
         batch = decode_run(fields, range(4), count + 1, [items, shape.finish()], scratch)
@@ -117,7 +116,7 @@ def _decode_shape(items: memoryview, count: int, shape: _Shape, scratch: Scratch
 
 
 def _decode_union(items: memoryview, count: int, scratch: Scratch) -> pa.Table | None:
-    """The deletes, when all their values are of the first branches, in any mixture; None when they are not."""
+    """The deletes if all their values are of the first eight branches, in any mixture, else None."""
     try:
         batch = decode_run([_TEXT, _TEXT, _UNION], range(3), count + 1, [items, _END + b"\x00"], scratch)
     except CorruptError:
@@ -136,7 +135,7 @@ def _decode_union(items: memoryview, count: int, scratch: Scratch) -> pa.Table |
 
 
 def _only(values: pa.Array, numbers: Int8s, branch: OrderingBranch) -> pa.Array:
-    """The values of one branch with its own type, null elsewhere."""
+    """The values of one branch in its own type, null in other rows."""
     kept = pc.if_else(pa.array(numbers == branch), values, pa.scalar(None, values.type))
     kind = ORDERING_TYPES[branch]
     try:
@@ -146,7 +145,7 @@ def _only(values: pa.Array, numbers: Int8s, branch: OrderingBranch) -> pa.Array:
 
 
 def _first_branch(body: memoryview, place: int) -> int:
-    """The branch of the first delete's ordering value; -1 when the bytes are not so."""
+    """The branch of the first delete's ordering value; -1 if the bytes do not begin with a delete."""
     for _ in range(2):
         branch, place = read_long(body, place)
         if branch == 1:
@@ -161,9 +160,8 @@ def _first_branch(body: memoryview, place: int) -> int:
 
 def _decode_singly(body: memoryview) -> pa.Table:
     stream = io.BytesIO(body)
-    with decoding("the deletes cannot be decoded"):
-        found: Any = fastavro.schemaless_reader(stream, LIST_SCHEMA, None, return_record_name=True)
-        rows = found["deleteRecordList"]
+    deletes: Any = fastavro.schemaless_reader(stream, LIST_SCHEMA, None, return_record_name=True)
+    rows = deletes["deleteRecordList"]
     if stream.tell() != len(body):
         raise CorruptError("the deletes cannot be decoded", why=f"{len(body) - stream.tell()} bytes are left over")
     orderings = [_unwrapped(row["orderingVal"]) for row in rows]

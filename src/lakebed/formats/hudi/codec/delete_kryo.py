@@ -1,13 +1,13 @@
-"""The Java objects of old delete blocks: what Kryo 4 writes of them, and nothing else.
+"""The Java objects of old delete blocks as Kryo 4 writes them, and no other objects.
 
 Content version 1 (Hudi before 0.11) is a `HoodieKey[]`, version 2 (0.11 and 0.12) a `DeleteRecord[]`. Kryo writes:
 
-- a class as a number: 0 for null, 1 for a class by name (its number among the names, and at first sight the name),
-  n + 2 for the registered class n: the primitives' wrappers, String, and from 0.12 on Avro's Utf8;
-- before an object that is no wrapper a reference: 0 for null, 1 for a new object, n + 2 for the object that came n-th;
-- an object of any other class as its fields by rising name, a field of a final class without the class.
+- a class as a number: 0 for null; 1 for a class by name, then its number among the names and, the first time, the name;
+  n + 2 for the registered class n, which are the primitives' wrappers, String, and from 0.12 on Avro's Utf8;
+- a reference before an object that is not a wrapper: 0 for null, 1 for a new object, n + 2 for the n-th object;
+- an object of any other class as its fields in the order of their names, a field of a final class without the class.
 
-Each object can refer to any before it, so the bytes are walked one after another.
+Each object can refer to any object before it, so the bytes are read one object after another.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 class _Key(NamedTuple):
-    """A `HoodieKey`, its fields in the order in which they are written."""
+    """A `HoodieKey`, with its fields in the order of writing."""
 
     partition: str | None
     record: str | None
@@ -51,31 +51,31 @@ _NO_VALUE = _Value(OrderingBranch.NULL, None)
 
 
 def decode_delete_objects(body: memoryview) -> pa.Table:
-    """The deletes, one row each, as `delete_table` makes them; those of version 1 have no ordering values.
+    """The deletes, one row each, as `delete_table` makes them. Those of version 1 have no ordering values.
 
-    Raises CorruptError for bytes that are no such objects, UnsupportedError for ordering values of another class.
+    Raises CorruptError for bytes that are not such objects, UnsupportedError for ordering values of another class.
     """
-    # Releases before 0.12 write a Utf8 field by field, and Avro 1.9 gave it one more: the hash.
+    # Releases before 0.12 write a Utf8 field by field, and from Avro 1.9 on it has one more field: the hash.
     plain = _Objects(bytes(body), hashed=False)
-    found = _deletes(plain)
+    deletes = _deletes(plain)
     if plain.met_fields:
         other = _deletes(_Objects(bytes(body), hashed=True))
-        if isinstance(found, list) and isinstance(other, list) and found != other:
+        if isinstance(deletes, list) and isinstance(other, list) and deletes != other:
             raise UnsupportedError("the ordering values of a delete block can be read in two ways", todo=_COMPACT)
-        found = found if isinstance(found, list) else other
-    if not isinstance(found, list):
-        raise found
-    numbers = np.array([value.branch for _, value in found], np.int8)
+        deletes = deletes if isinstance(deletes, list) else other
+    if not isinstance(deletes, list):
+        raise deletes
+    numbers = np.array([value.branch for _, value in deletes], np.int8)
     values = {
-        branch: _typed(branch, [value.value if value.branch == branch else None for _, value in found])
-        for branch in sorted({value.branch for _, value in found} - {OrderingBranch.NULL})
+        branch: _typed(branch, [value.value if value.branch == branch else None for _, value in deletes])
+        for branch in sorted({value.branch for _, value in deletes} - {OrderingBranch.NULL})
     }
-    keys = pa.array([key.record for key, _ in found], pa.string())
-    return delete_table(keys, pa.array([key.partition for key, _ in found], pa.string()), numbers, values)
+    keys = pa.array([key.record for key, _ in deletes], pa.string())
+    return delete_table(keys, pa.array([key.partition for key, _ in deletes], pa.string()), numbers, values)
 
 
 def _typed(branch: OrderingBranch, values: list[Any]) -> pa.Array:
-    """Decimals keep the scale that they were written with; the column that they belong to has one."""
+    """The values of one branch. Decimals keep the scale that they were written with; the table's column has one."""
     try:
         return pa.array(values, None if branch == OrderingBranch.DECIMAL else ORDERING_TYPES[branch])
     except (pa.ArrowInvalid, OverflowError) as error:
@@ -85,16 +85,16 @@ def _typed(branch: OrderingBranch, values: list[Any]) -> pa.Array:
 
 
 def _deletes(objects: _Objects) -> list[tuple[_Key, _Value]] | CorruptError | UnsupportedError:
-    """The deletes under one reading of Utf8, or why there are none."""
+    """The deletes under one reading of Utf8, or the error why they cannot be decoded."""
     try:
         return objects.deletes()
     except (CorruptError, UnsupportedError) as error:
         return error
     except Exception as error:
-        found = decoding_error(error, "the deletes cannot be decoded")
-        if not isinstance(found, (CorruptError, UnsupportedError)):
-            raise found from error
-        return found
+        failure = decoding_error(error, "the deletes cannot be decoded")
+        if not isinstance(failure, (CorruptError, UnsupportedError)):
+            raise failure from error
+        return failure
 
 
 def _no_deletes(why: str) -> NoReturn:
@@ -102,7 +102,8 @@ def _no_deletes(why: str) -> NoReturn:
 
 
 class _Objects(KryoInput):
-    """The objects: `met` are those that references count, `names` those of the classes, both in order of sight."""
+    """Reads the objects. `met` are those that references count, `names` the names of classes, both in order of
+    appearance."""
 
     def __init__(self, data: bytes, hashed: bool) -> None:
         super().__init__(data)
@@ -118,32 +119,32 @@ class _Objects(KryoInput):
         count = self.number() - 1
         if not 0 <= count <= len(self.data) - self.at:
             _no_deletes(f"there cannot be {count} of them")
-        one = self.lone_key if kind == _KEYS else self.record
-        found = [one() for _ in range(count)]
+        read = self.lone_key if kind == _KEYS else self.record
+        deletes = [read() for _ in range(count)]
         if self.at != len(self.data):
             _no_deletes(f"{len(self.data) - self.at} bytes are left over")
-        return found
+        return deletes
 
     def lone_key(self) -> tuple[_Key, _Value]:
         return self.key(), _NO_VALUE
 
     def record(self) -> tuple[_Key, _Value]:
         self.expect("DeleteRecord")
-        known = self.referred(tuple)
-        if known is not None:
-            return known
+        earlier = self.referred(tuple)
+        if earlier is not None:
+            return earlier
         place = len(self.met) - 1
-        self.met[place] = found = (self.key(), self.value())
-        return found
+        self.met[place] = delete = (self.key(), self.value())
+        return delete
 
     def key(self) -> _Key:
         self.expect("HoodieKey")
-        known = self.referred(_Key)
-        if known is not None:
-            return known
+        earlier = self.referred(_Key)
+        if earlier is not None:
+            return earlier
         place = len(self.met) - 1
-        self.met[place] = found = _Key(self.text(), self.text())
-        return found
+        self.met[place] = key = _Key(self.text(), self.text())
+        return key
 
     def value(self) -> _Value:
         name = self.class_name()
@@ -156,52 +157,52 @@ class _Objects(KryoInput):
             return _Value(OrderingBranch.STRING, self.text())
         if name not in _CLASSES:
             raise UnsupportedError(f"a delete has an ordering value of the Java class {name}", todo=_COMPACT)
-        known = self.referred(_Value)
-        if known is not None:
-            return known
+        earlier = self.referred(_Value)
+        if earlier is not None:
+            return earlier
         place = len(self.met) - 1
         branch, read = _CLASSES[name]
-        self.met[place] = found = _Value(branch, read(self))
-        return found
+        self.met[place] = value = _Value(branch, read(self))
+        return value
 
     def text(self) -> str | None:
         if self.data[self.at] == 0:
             self.at += 1
             return None
-        known = self.referred(str)
-        if known is not None:
-            return known
-        self.met[-1] = found = self.characters()
-        return found
+        earlier = self.referred(str)
+        if earlier is not None:
+            return earlier
+        self.met[-1] = text = self.characters()
+        return text
 
     def referred(self, kind: type[_T]) -> _T | None:
-        """The object that a reference means, None for a new one, which takes the last place of those met."""
+        """The object that a reference points to; None for a new object, which gets the last place in `met`."""
         number = self.number()
         if number == 1:
             self.met.append(None)
             return None
-        known = self.met[number - 2] if number else None
-        if not isinstance(known, kind):
+        earlier = self.met[number - 2] if number else None
+        if not isinstance(earlier, kind):
             _no_deletes(f"a reference to no {kind.__name__.strip('_').lower()}")
-        return known
+        return earlier
 
     def class_name(self) -> str:
-        """The name of a class, that of a registered one without its package; "" for null."""
+        """The name of a class, without its package for a registered one; "" for null."""
         number = self.number()
         if number == 0:
             return ""
         if number > 1:
-            known = number - 2 < len(_REGISTERED)
-            return _REGISTERED[number - 2] if known else f"registered as {number - 2}"
+            is_known = number - 2 < len(_REGISTERED)
+            return _REGISTERED[number - 2] if is_known else f"registered as {number - 2}"
         name = self.number()
         if name == len(self.names):
             self.names.append(self.characters())
         return self.names[name]
 
     def expect(self, name: str) -> None:
-        found = self.class_name()
-        if found != _MODEL + name:
-            _no_deletes(f"{found or 'null'} where a {name} is expected")
+        actual = self.class_name()
+        if actual != _MODEL + name:
+            _no_deletes(f"{actual or 'null'} where a {name} is expected")
 
     def boolean(self) -> bool:
         byte = self.take(1)[0]
@@ -222,10 +223,10 @@ class _Objects(KryoInput):
         length = self.signed(32)
         if not 0 <= length <= len(held):
             _no_deletes(f"a text of {length} bytes holds {len(held)}")
-        found, known = held[:length].decode(), self.text()
-        if known is not None and known != found:
+        decoded, text = held[:length].decode(), self.text()
+        if text is not None and text != decoded:
             _no_deletes("a text and its bytes differ")
-        return found
+        return decoded
 
     def decimal(self) -> Decimal:
         digits = int.from_bytes(self.counted(), "big", signed=True)
@@ -238,16 +239,16 @@ class _Objects(KryoInput):
         return self.complement(64) * 1_000_000 + self.complement(32) // 1000
 
     def timestamp(self) -> int:
-        """Milliseconds: Kryo drops what is below."""
+        """Microseconds; Kryo keeps whole milliseconds only."""
         return self.complement(64) * 1000
 
 
 _Readers = dict[str, tuple[OrderingBranch, Callable[[_Objects], Any]]]
 _WRAPPERS: _Readers = {
-    "int": (OrderingBranch.INT, lambda found: found.signed(32)),
-    "long": (OrderingBranch.LONG, lambda found: found.signed(64)),
-    "float": (OrderingBranch.FLOAT, lambda found: found.fixed("f")),
-    "double": (OrderingBranch.DOUBLE, lambda found: found.fixed("d")),
+    "int": (OrderingBranch.INT, lambda objects: objects.signed(32)),
+    "long": (OrderingBranch.LONG, lambda objects: objects.signed(64)),
+    "float": (OrderingBranch.FLOAT, lambda objects: objects.fixed("f")),
+    "double": (OrderingBranch.DOUBLE, lambda objects: objects.fixed("d")),
     "boolean": (OrderingBranch.BOOLEAN, _Objects.boolean),
 }
 _CLASSES: _Readers = {

@@ -1,4 +1,4 @@
-"""Deleted keys with the ordering values that they were written with: the form in which every delete block comes out."""
+"""Deleted keys with their ordering values: the form that every delete block is decoded to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakebed.kernel.arrays import Int8s, one_chunk
 
 
 class OrderingBranch(IntEnum):
-    """The kind of an ordering value; the numbers are those on disk."""
+    """The kind of an ordering value, by its number on disk."""
 
     NULL = 0
     BOOLEAN = 1
@@ -42,11 +42,11 @@ ORDERING_TYPES = {
     OrderingBranch.TIME: pa.time64("us"),
     OrderingBranch.TIMESTAMP: pa.timestamp("us", "UTC"),
 }
-"""The Arrow type of each single ordering value."""
+"""The Arrow type of each kind of ordering value, arrays apart."""
 
 
 def ordering_column(branch: OrderingBranch) -> str:
-    """The column of `decode_deletes` that holds the ordering values of a kind."""
+    """The name of the column of `decode_deletes` with the ordering values of a kind."""
     return f"ordering_{branch.name.lower()}"
 
 
@@ -56,7 +56,7 @@ def delete_table(
     numbers: Int8s,
     values: Mapping[OrderingBranch, pa.Array],
 ) -> pa.Table:
-    """Deletes as `decode_deletes` gives them: keys, partition paths, branches, and the values of each branch."""
+    """Deletes as `decode_deletes` returns them, from keys, partition paths, branches, and the values of each branch."""
     columns = {"record_key": keys, "partition_path": partitions, "ordering_branch": pa.array(numbers, pa.int8())}
     columns |= {ordering_column(branch): values[branch] for branch in sorted(values)}
     return pa.table(columns)
@@ -65,7 +65,7 @@ def delete_table(
 def natural_order(deletes: pa.Table) -> pa.BooleanArray:
     """Which deletes have no ordering value of their own: null, or the int 0 that the delete operation writes.
 
-    Such a delete wins over whatever is older and loses to whatever is newer, by commit order.
+    Such a delete wins over all older rows and loses to all newer ones, in commit order.
     """
     natural = pc.equal(deletes["ordering_branch"], pa.scalar(OrderingBranch.NULL.value, pa.int8()))
     if ordering_column(OrderingBranch.INT) in deletes.column_names:

@@ -52,7 +52,7 @@ def _list_schema() -> Any:
 
 
 LIST_SCHEMA = _list_schema()
-"""`HoodieDeleteRecordList` as fastavro takes it; date, time and timestamp wrappers hold plain numbers."""
+"""`HoodieDeleteRecordList` as fastavro takes it. Date, time and timestamp wrappers hold plain numbers."""
 BRANCHES = {
     "BooleanWrapper": OrderingBranch.BOOLEAN,
     "IntWrapper": OrderingBranch.INT,
@@ -68,4 +68,4 @@ BRANCHES = {
     "ArrayWrapper": OrderingBranch.ARRAY,
     "LocalDateWrapper": OrderingBranch.DATE,
 }
-"""The kind of ordering value that each wrapper record holds."""
+"""The kind of ordering value in each wrapper record."""

@@ -1,4 +1,4 @@
-"""Writes blocks of Hudi log files; `log.py` reads them and has the frame's description.
+"""Write blocks of Hudi log files. `log.py` reads them, and describes their frame.
 
 Archive files of table version 6 and older are in this format too.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from lakebed.formats.hudi.codec.log import LOG_FORMAT_VERSION, MAGIC, BlockKind
 
 CONTENT_VERSION = 3
-"""The version of the content of data blocks, as Hudi 0.14 and later write it."""
+"""The content version of data blocks that Hudi 0.14 and later write."""
 
 
 def write_block(
@@ -23,7 +23,7 @@ def write_block(
     footers: Mapping[int, str] | None = None,
     version: int = LOG_FORMAT_VERSION,
 ) -> bytes:
-    """The bytes of one block with these headers (in their order) and this content."""
+    """The bytes of one block with these headers, in their order, and this content."""
     return b"".join(block_parts(kind, headers, [content], footers=footers, version=version))
 
 
@@ -35,7 +35,7 @@ def block_parts(
     footers: Mapping[int, str] | None = None,
     version: int = LOG_FORMAT_VERSION,
 ) -> list[bytes | memoryview]:
-    """The same in parts, with a content in parts: whoever joins several blocks copies each part once."""
+    """The bytes of one block in parts, from a content in parts. Joining several blocks copies each part once."""
     length = sum(len(part) for part in content)
     head = struct.pack(">ii", version, int(kind)) + _texts(headers) + struct.pack(">q", length)
     tail = _texts(footers or {})
@@ -49,7 +49,7 @@ def record_content(records: Sequence[bytes | memoryview]) -> bytes:
 
 
 def record_parts(records: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """The same in parts."""
+    """The content of a data block with these Avro datums, in parts."""
     parts: list[bytes | memoryview] = [struct.pack(">ii", CONTENT_VERSION, len(records))]
     for record in records:
         parts += (struct.pack(">i", len(record)), record)
@@ -57,7 +57,8 @@ def record_parts(records: Sequence[bytes | memoryview]) -> list[bytes | memoryvi
 
 
 def run_content(runs: Sequence[tuple[int, bytes | memoryview]]) -> bytes:
-    """The same from runs of records that carry their lengths already, each with its count (`codec.avro.record_run`)."""
+    """The content of a data block from runs of records with their lengths, each run with its count, as
+    `codec.avro.record_run` gives them."""
     head = struct.pack(">ii", CONTENT_VERSION, sum(count for count, _ in runs))
     return b"".join((head, *(body for _, body in runs)))
 

@@ -19,13 +19,13 @@ from lakebed.kernel.avro.records import read_records
 from lakebed.kernel.decoding import decoding
 
 SERVICE_OPERATIONS = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER"})
-"""Operations that only move rows that other commits wrote."""
+"""Operations that only move rows of other commits."""
 
 
 class WriteStat(NamedTuple):
-    """One file that a commit wrote. `path` is relative to the table; `logs` are the names of the log files, a
-    rolled-over append has several.
+    """One file that a commit wrote, with its size in bytes and its counts of rows.
 
+    `path` is relative to the table. `logs` are the names of the log files; an append that rolled over has several.
     `previous` is the instant of the file slice before it, "null" for a new file group.
     """
 
@@ -42,7 +42,7 @@ class WriteStat(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The file's name without its folder."""
+        """The name of the file, without its folder."""
         return self.path.rpartition("/")[2]
 
     @property
@@ -55,9 +55,9 @@ class WriteStat(NamedTuple):
 class CommitMetadata:
     """A completed commit, deltacommit or replacecommit.
 
-    `operation` is the operation in upper case, "" where not recorded; `schema` the writer's Avro schema as text without
-    meta columns, "" where there is none; `replaced` the file ids that it replaces, by partition; `extra` the remaining
-    extra metadata.
+    `operation` is the operation in upper case, "" where it is not recorded. `schema` is the writer's Avro schema as
+    text without meta columns, "" where there is none. `replaced` are the file ids that it replaces, by partition.
+    `extra` is the rest of the extra metadata.
     """
 
     operation: str
@@ -79,8 +79,8 @@ class CommitMetadata:
 
 @dataclass(frozen=True, slots=True)
 class CleanMetadata:
-    """A completed clean: names of deleted files by partition, and the earliest commit whose snapshot can still be read
-    ("" when not by commits)."""
+    """A completed clean: the names of deleted files by partition, and the earliest commit whose snapshot can still be
+    read, "" for a policy that does not count commits."""
 
     deleted: Mapping[str, tuple[str, ...]]
     earliest_retained: str
@@ -88,8 +88,8 @@ class CleanMetadata:
 
 @dataclass(frozen=True, slots=True)
 class CleanPlan:
-    """A requested clean: the earliest instant whose files it retains ("" when not by commits), and the savepoints that
-    it spares."""
+    """A requested clean: the earliest instant whose files it retains, "" for a policy that does not count commits; and
+    the savepoints that it spares."""
 
     earliest_to_retain: str
     savepoints: tuple[str, ...]
@@ -97,7 +97,7 @@ class CleanPlan:
 
 @decoding("the metadata of a commit cannot be read")
 def parse_commit(data: bytes) -> CommitMetadata:
-    """Commit metadata from the bytes of a completed (or, where it holds counts, inflight) state file; CorruptError when
+    """Commit metadata from the bytes of a completed state file, or of an inflight one that has counts. CorruptError if
     it is neither JSON nor Avro."""
     return commit_from(_record(data))
 
@@ -107,8 +107,8 @@ def commit_from(record: Mapping[str, Any]) -> CommitMetadata:
     """Commit metadata from its decoded fields, as archived timelines hold them too."""
     stats = tuple(
         _stat(partition, stat)
-        for partition, found in (record.get("partitionToWriteStats") or {}).items()
-        for stat in found or ()
+        for partition, files in (record.get("partitionToWriteStats") or {}).items()
+        for stat in files or ()
         if stat.get("path")
     )
     extra = record.get("extraMetadata") or {}
@@ -124,23 +124,23 @@ def commit_from(record: Mapping[str, Any]) -> CommitMetadata:
 
 @decoding("the metadata of a clean cannot be read")
 def parse_clean(data: bytes) -> CleanMetadata:
-    """A completed clean."""
+    """A completed clean from the bytes of its state file."""
     return clean_from(_record(data))
 
 
 @decoding("the metadata of a clean cannot be read")
 def clean_from(record: Mapping[str, Any]) -> CleanMetadata:
-    """A completed clean from its decoded fields. Old writers gave full paths: only the names are kept."""
+    """A completed clean from its decoded fields. Old writers recorded full paths; only the names are kept."""
     deleted = {
-        partition: tuple(path.rpartition("/")[2] for path in found.get("successDeleteFiles") or ())
-        for partition, found in (record.get("partitionMetadata") or {}).items()
+        partition: tuple(path.rpartition("/")[2] for path in clean.get("successDeleteFiles") or ())
+        for partition, clean in (record.get("partitionMetadata") or {}).items()
     }
     return CleanMetadata(deleted, record.get("earliestCommitToRetain") or "")
 
 
 @decoding("the plan of a clean cannot be read")
 def parse_clean_plan(data: bytes) -> CleanPlan:
-    """A requested (or inflight) clean."""
+    """The plan of a clean from the bytes of its requested or inflight state file."""
     record = _record(data)
     retained = (record.get("earliestInstantToRetain") or {}).get("timestamp") or ""
     savepoints = (record.get("extraMetadata") or {}).get("savepointed_timestamps") or ""
@@ -149,15 +149,15 @@ def parse_clean_plan(data: bytes) -> CleanPlan:
 
 @decoding("a savepoint cannot be read")
 def parse_savepoint(data: bytes) -> Mapping[str, tuple[str, ...]]:
-    """Names of the files that a savepoint keeps, by partition."""
+    """The names of the files that a savepoint keeps, by partition."""
     return {
-        partition: tuple(found.get("savepointDataFile") or ())
-        for partition, found in (_record(data).get("partitionMetadata") or {}).items()
+        partition: tuple(saved.get("savepointDataFile") or ())
+        for partition, saved in (_record(data).get("partitionMetadata") or {}).items()
     }
 
 
 def parse_hashing_nodes(data: bytes) -> tuple[str, ...]:
-    """The beginnings of the file ids of the buckets in a `.hashing_meta` file (`HoodieConsistentHashingMetadata`)."""
+    """The file id prefixes of the buckets in a `.hashing_meta` file (`HoodieConsistentHashingMetadata`)."""
     return tuple(node["fileIdPrefix"] for node in _record(data).get("nodes") or () if node.get("fileIdPrefix"))
 
 
@@ -182,7 +182,7 @@ def _stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
 def _record(data: bytes) -> dict[str, Any]:
     """The one record of a state file."""
     with decoding("a timeline file is neither JSON nor an Avro container"):
-        found = next(read_records(data), {}) if data.startswith(MAGIC) else json.loads(data)
-    if not isinstance(found, dict):
+        record = next(read_records(data), {}) if data.startswith(MAGIC) else json.loads(data)
+    if not isinstance(record, dict):
         raise CorruptError("a timeline file holds no record")
-    return found
+    return record

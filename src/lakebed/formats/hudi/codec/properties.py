@@ -1,7 +1,7 @@
 """Java property files: `hoodie.properties` and `.hoodie_partition_metadata`.
 
-The rules are those of `java.util.Properties`: comment lines begin with `#` or `!`, a key ends at the first unescaped
-`=`, `:` or blank, a line that ends in an odd number of backslashes goes on in the next one, and `\\uXXXX` is a UTF-16
+The rules are those of `java.util.Properties`. Comment lines begin with `#` or `!`. A key ends at the first unescaped
+`=`, `:` or blank. A line that ends in an odd number of backslashes continues on the next line. `\\uXXXX` is a UTF-16
 unit.
 """
 
@@ -15,8 +15,8 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """Keys and values of a property file; a key that stands twice keeps its last value."""
-    found: dict[str, str] = {}
+    """The keys and values of a property file. A key that occurs twice has its last value."""
+    properties: dict[str, str] = {}
     pending = ""
     for raw in data.decode("utf-8", "replace").splitlines():
         line = raw.lstrip()
@@ -26,21 +26,21 @@ def parse_properties(data: bytes) -> dict[str, str]:
         if (len(pending) - len(pending.rstrip("\\"))) % 2:
             pending = pending[:-1]
             continue
-        _take(pending, found)
+        _add(pending, properties)
         pending = ""
     if pending:
-        _take(pending, found)
-    return found
+        _add(pending, properties)
+    return properties
 
 
-def _take(line: str, found: dict[str, str]) -> None:
+def _add(line: str, properties: dict[str, str]) -> None:
     match = _LINE.fullmatch(line)
     if match:
-        found[_plain(match[1])] = _plain(match[2])
+        properties[_plain(match[1])] = _plain(match[2])
 
 
 def _plain(text: str) -> str:
-    """The text without its escapes; surrogate pairs written as two units become one character."""
+    """The text with its escapes resolved. A surrogate pair written as two units becomes one character."""
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(lambda m: chr(int(m[1][1:], 16)) if len(m[1]) == 5 else _CONTROL.get(m[1], m[1]), text)

@@ -1,8 +1,8 @@
-"""Avro schemas as Arrow ones, with the types that Hudi's Spark reader shows.
+"""Avro schemas as Arrow schemas, with the types that Hudi's Spark reader shows.
 
 The mapping is that of Spark's and Hudi's `SchemaConverters`:
 
-    int, long, float, double, boolean, string, bytes    the like
+    int, long, float, double, boolean, string, bytes    the same
     enum, uuid                                          string
     fixed                                               binary
     decimal (bytes or fixed)                            decimal128(precision, scale)
@@ -11,13 +11,14 @@ The mapping is that of Spark's and Hudi's `SchemaConverters`:
     local-timestamp-millis, local-timestamp-micros      timestamp[us]
     record, array, map                                  struct, list, map
     [null, T] and [T, null]                             T, nullable
-    any other logical type (time-millis, ...)           as if it were not there
+    any other logical type (time-millis, ...)           its physical type
 
-Columns are nullable as Avro says. What is inside a struct, list or map always is, as in Spark's file sources: a null
-struct over a field that may not be null is more than pyarrow's casts can do.
+Columns are nullable where Avro says so. Values inside a struct, list or map are always nullable, as in Spark's file
+sources, since pyarrow's casts cannot handle a null struct over a field that may not be null.
 
-A union of several types and a decimal of more than 38 digits have no such type: a column of that kind is refused when
-asked for, and the others stay readable. A record that contains itself makes the whole schema unreadable, as in Spark.
+A union of several types and a decimal of more than 38 digits have no such type. A column of that kind is refused when
+it is asked for, and the others stay readable. A record that contains itself makes the whole schema unreadable, as in
+Spark.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ from lakebed.errors import SchemaError, UnsupportedError
 from lakebed.kernel.decoding import decoding
 
 MISSING = object()
-"""The default of a field that has none; a default of None is one."""
+"""The default of a field that has no default. None is a default of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroColumn:
     """One field of a writer's record.
 
-    `physical` is its Avro type written out in full, without names that refer to elsewhere and without logical types
-    that the mapping ignores; None for a record that contains itself. `type` is its Arrow type, None when `refusal`
-    says why it has none. `default` is the JSON default, or MISSING.
+    `physical` is its Avro type written out in full, without names that refer elsewhere and without logical types that
+    the mapping ignores; None for a record that contains itself. `type` is its Arrow type, or None, and then `refusal`
+    says why there is none. `default` is the JSON default, or MISSING.
     """
 
     name: str
@@ -54,7 +55,7 @@ class AvroColumn:
     refusal: str = ""
 
     def field(self) -> pa.Field:
-        """The Arrow field; UnsupportedError, naming the column, when there is none."""
+        """The Arrow field. UnsupportedError, which names the column, if there is none."""
         if self.type is None:
             raise UnsupportedError(
                 f"column {self.name!r} cannot be read",
@@ -66,13 +67,13 @@ class AvroColumn:
 
 @dataclass(frozen=True, slots=True)
 class WriterSchema:
-    """The schema that a block's records were written with, columns in the order of the bytes."""
+    """The schema that a block's records were written with; columns are in the order of the bytes."""
 
     name: str
     columns: tuple[AvroColumn, ...]
 
     def column(self, name: str) -> AvroColumn:
-        """The column of that very name; SchemaError when there is none."""
+        """The column of exactly that name. SchemaError if there is none."""
         for column in self.columns:
             if column.name == name:
                 return column
@@ -84,14 +85,14 @@ class WriterSchema:
 def arrow_schema(text: str) -> pa.Schema:
     """The Arrow schema of an Avro record schema (JSON text).
 
-    Raises CorruptError for a text that is no record schema, UnsupportedError for a column without an Arrow type.
+    Raises CorruptError for a text that is not a record schema, UnsupportedError for a column without an Arrow type.
     """
     return pa.schema([column.field() for column in writer_schema(text).columns])
 
 
 @functools.lru_cache(maxsize=256)
 def writer_schema(text: str) -> WriterSchema:
-    """The columns of an Avro record schema (JSON text); CorruptError when it is none."""
+    """The columns of an Avro record schema (JSON text). CorruptError if the text is not one."""
     with decoding("not an Avro record schema"):
         record = json.loads(text)
         fields = record["fields"]
@@ -130,12 +131,12 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
 }
 
-# Names that refer to one another can unfold to more types than there are bytes in the universe.
+# Names that refer to each other can unfold to more types than any memory holds.
 _MOST_TYPES = 100_000
 
 
 class _Resolver:
-    """Unfolds one schema: named types are written out where they are used."""
+    """Unfolds one schema: writes out named types where they are used."""
 
     def __init__(self) -> None:
         self._named: dict[str, tuple[dict[str, Any], str]] = {}
@@ -155,9 +156,9 @@ class _Resolver:
         return name, inner
 
     def column(self, field: dict[str, Any], namespace: str) -> AvroColumn:
-        found = self._resolve(field["type"], namespace)
+        kind = self._resolve(field["type"], namespace)
         default = field.get("default", MISSING)
-        return AvroColumn(field["name"], found.physical, found.type, found.nullable, default, found.refusal)
+        return AvroColumn(field["name"], kind.physical, kind.type, kind.nullable, default, kind.refusal)
 
     def _resolve(self, node: Any, namespace: str) -> _Resolved:
         self._count += 1
@@ -196,15 +197,15 @@ class _Resolver:
         raise ValueError(f"it names a type {name!r} that it does not define")
 
     def _union(self, branches: list[Any], namespace: str) -> _Resolved:
-        found = [self._resolve(branch, namespace) for branch in branches]
-        recursive = next((branch.refusal for branch in found if branch.physical is None), "")
+        types = [self._resolve(branch, namespace) for branch in branches]
+        recursive = next((kind.refusal for kind in types if kind.physical is None), "")
         if recursive:
             return _Resolved(None, None, refusal=recursive)
-        physical = [branch.physical for branch in found]
-        others = [branch for branch in found if branch.physical != "null"]
-        if len(found) == 2 and len(others) == 1:
+        physical = [kind.physical for kind in types]
+        others = [kind for kind in types if kind.physical != "null"]
+        if len(types) == 2 and len(others) == 1:
             return _Resolved(physical, others[0].type, True, others[0].refusal)
-        return _Resolved(physical, None, refusal=f"it is a union of {len(found)} types, {_shown(branches)}")
+        return _Resolved(physical, None, refusal=f"it is a union of {len(types)} types, {_shown(branches)}")
 
     def _record(self, node: dict[str, Any], namespace: str) -> _Resolved:
         name, inner = self.declare(node, namespace)

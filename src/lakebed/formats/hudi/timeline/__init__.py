@@ -1,1 +1,1 @@
-"""The timeline of a Hudi table: active instants, archived ones, and the manifest of the archive."""
+"""The timeline of a Hudi table: active instants, archived instants, and the manifest of the archive."""

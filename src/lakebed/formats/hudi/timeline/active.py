@@ -1,9 +1,10 @@
 """The active timeline: which instants there are, and which of them count for a reader at one moment.
 
+Instant times compare as text, so an old time of 14 digits comes before those of 17 digits in the same second. File
+modification times decide nothing.
+
 Rules: Hudi's `HoodieActiveTimeline` (layouts 1 and 2), `BaseHoodieTimeline.containsOrBeforeTimelineStarts` (an instant
 older than the timeline's start was committed and archived), `CompletionTimeQueryView` (table version 8 and later).
-Instant times compare as text, so that an old one of 14 digits comes before those of 17 digits of the same second. File
-modification times decide nothing.
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
 
 _READ_TOGETHER = 64
-"""State files that are held in memory at once."""
+"""How many state files are held in memory at once."""
 _STATES = ("requested", "inflight", "completed")
 _REMEMBERED = 4096
+"""How many decoded commits a table remembers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One instant of the active timeline in its newest state.
 
-    `action` is the word of its newest state file (a completed compaction is a commit); `completed` the completion time,
-    in tables without one the requested time, "" while pending; `file` the newest state file inside the table,
-    `requested` that of the plan, "" when missing.
+    `action` is the word in the name of its newest state file: a completed compaction is a commit. `completed` is the
+    completion time, in tables without these the requested time, "" while pending. `file` is the path of the newest
+    state file, `requested` that of the plan, "" where it is missing.
     """
 
     time: str
@@ -49,12 +51,12 @@ class Entry:
 
     @property
     def done(self) -> bool:
-        """Whether it is completed."""
+        """Whether the instant is completed."""
         return self.state == "completed"
 
     @property
     def writes(self) -> bool:
-        """Whether it makes or replaces data files."""
+        """Whether the instant adds or replaces data files."""
         return self.action in WRITES
 
 
@@ -66,11 +68,11 @@ class Timeline:
     folder: str
     completion_times: bool
     stray: tuple[str, ...] = field(default=())
-    """Files in the timeline's folder that are empty where a completed state must not be: what a crash left."""
+    """Completed state files that are empty, as a crash leaves them. Their instants count as inflight."""
 
     @cached_property
     def commits(self) -> tuple[Entry, ...]:
-        """Completed instants that made or replaced data files, by requested time."""
+        """Completed instants that added or replaced data files, in order of requested time."""
         return tuple(entry for entry in self.entries if entry.done and entry.writes)
 
     @cached_property
@@ -90,24 +92,25 @@ class Timeline:
 
     @cached_property
     def start(self) -> str:
-        """The first instant before which everything was archived: the first one that no savepoint kept back, "" for an
-        empty timeline.
+        """The instant before which everything was archived: the oldest one that no savepoint kept back, "" for an empty
+        timeline.
 
-        Archival past a savepoint leaves the savepointed instants behind as islands; whatever lies between them and this
-        one is in the archive. An instant whose completed file a crash left empty holds nothing back either: archival in
-        lenient mode passes over it.
+        Archival past a savepoint leaves the savepointed instants behind as islands; what lies between them and this
+        instant is in the archive. Instants whose completed file a crash left empty do not count either, since archival
+        in lenient mode skips them.
         """
         writes = [entry for entry in self.entries if entry.writes and entry.file not in self.stray]
         free = [entry.time for entry in writes if not (entry.done and entry.time in self.savepointed)]
         return min(free, default="") or (max((e.time for e in writes), default=""))
 
     def order(self, entry: Entry) -> str:
-        """What ranges count in: the completion time from table version 8 on, before that the requested time."""
+        """The position of an instant in ranges: its completion time from table version 8 on, before that its requested
+        time."""
         return entry.completed if self.completion_times else entry.time
 
 
 def load_timeline(store: Store, config: TableConfig) -> Timeline:
-    """The active timeline, by one listing."""
+    """The active timeline, from one listing."""
     newest: dict[tuple[str, str], Entry] = {}
     stray = []
     listing = store.list(config.timeline_folder)
@@ -120,19 +123,19 @@ def load_timeline(store: Store, config: TableConfig) -> Timeline:
             stray.append(info.path)
             state = "inflight"
         key = (state_file.time, COMPLETES_AS.get(state_file.action, state_file.action))
-        known = newest.get(key)
+        before = newest.get(key)
         completed = (state_file.completed or state_file.time) if state == "completed" else ""
-        requested = info.path if state == "requested" else known.requested if known else ""
-        if known is None or _STATES.index(state) > _STATES.index(known.state):
+        requested = info.path if state == "requested" else before.requested if before else ""
+        if before is None or _STATES.index(state) > _STATES.index(before.state):
             newest[key] = Entry(state_file.time, completed, state_file.action, state, info.path, requested)
-        elif requested != known.requested:
-            newest[key] = Entry(known.time, known.completed, known.action, known.state, known.file, requested)
+        elif requested != before.requested:
+            newest[key] = Entry(before.time, before.completed, before.action, before.state, before.file, requested)
     entries = tuple(sorted(newest.values(), key=lambda entry: (entry.time, entry.action)))
     return Timeline(entries, config.timeline_folder, config.completion_times, tuple(stray))
 
 
 class MetadataFiles:
-    """Decoded state files of one table. Completed instants never change, so each is read once; a bounded number is
+    """Decoded state files of one table. Completed instants never change, so each is read once, and a bounded number is
     remembered."""
 
     def __init__(self, store: Store) -> None:
@@ -144,22 +147,22 @@ class MetadataFiles:
         wanted = list(entries)
         missing = [entry for entry in wanted if entry.file not in self._commits]
         for at in range(0, len(missing), _READ_TOGETHER):
-            some = missing[at : at + _READ_TOGETHER]
-            for entry, content in zip(some, self._store.read_many([entry.file for entry in some]), strict=True):
+            batch = missing[at : at + _READ_TOGETHER]
+            for entry, content in zip(batch, self._store.read_many([entry.file for entry in batch]), strict=True):
                 self._commits[entry.file] = self._parsed(entry, content)
-        found = {entry.time: self._commits[entry.file] for entry in wanted}
+        commits = {entry.time: self._commits[entry.file] for entry in wanted}
         while len(self._commits) > _REMEMBERED:
             del self._commits[next(iter(self._commits))]
-        return found
+        return commits
 
     def cleans(self, timeline: Timeline) -> list[CleanMetadata]:
         """The completed cleans of the active timeline, oldest first."""
         entries = [entry for entry in timeline.entries if entry.action == "clean" and entry.done]
-        found: list[CleanMetadata] = []
+        cleans: list[CleanMetadata] = []
         for entry, data in zip(entries, self._store.read_many([entry.file for entry in entries]), strict=True):
             with self._decoding(entry, entry.file):
-                found.append(parse_clean(data))
-        return found
+                cleans.append(parse_clean(data))
+        return cleans
 
     def _parsed(self, entry: Entry, content: bytes) -> CommitMetadata:
         with self._decoding(entry, entry.file):
@@ -172,14 +175,14 @@ class MetadataFiles:
 
 
 def instant_of(entry: Entry, completion_times: bool, archived: bool = False) -> Instant:
-    """The public value of an instant; `completed` stays empty where the table records no completion time."""
+    """The public value of an instant. `completed` is "" where the table records no completion times."""
     completed = entry.completed if completion_times and entry.done else ""
     return Instant(entry.time, completed, entry.action, entry.state, archived)
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Which instants' log blocks count for a reader: what a task needs to know of the timeline, small and picklable."""
+    """Which instants' log blocks count for a reader: all that a task needs of the timeline, small and picklable."""
 
     committed: frozenset[str]
     known: frozenset[str]
@@ -188,7 +191,7 @@ class Blocks:
     until: str = ""
 
     def counts(self, instant: str) -> bool:
-        """Whether the blocks of an instant are committed and inside the reader's bound, and not after `until`."""
+        """Whether the blocks of an instant are committed, within the reader's bound, and not after `until`."""
         if self.until and instant > self.until:
             return False
         if instant in self.known:
@@ -198,12 +201,11 @@ class Blocks:
 
 @dataclass(frozen=True)
 class View:
-    """The table at one moment: which instants count, from the active timeline and, for what is older, from the archived
-    one.
+    """The table at one moment: which instants count, from the active timeline and, for older ones, from the archive.
 
-    `committed` maps the completed instants of the active timeline that lie inside the view to what ranges count in.
-    `archived` does so for archived instants where the table has completion times; where it is None an instant before
-    the timeline's start counts if it is not after `bound`.
+    `committed` maps the completed instants of the active timeline inside the view to their positions in ranges (see
+    `Timeline.order`). `archived` does the same for archived instants where the table has completion times. Where it is
+    None, an instant before the timeline's start counts if it is not after `bound`.
     """
 
     timeline: Timeline
@@ -212,8 +214,7 @@ class View:
     archived: Mapping[str, str] | None = None
 
     def order(self, instant: str) -> str | None:
-        """The completion time of an instant that counts (its requested time in tables without one), None for one that
-        does not."""
+        """The position in ranges of an instant that counts, None for an instant that does not."""
         order = self.committed.get(instant)
         if order is not None:
             return order
@@ -227,14 +228,17 @@ class View:
         return None
 
     def begins_groups(self, instant: str) -> bool:
-        """Whether an instant is a completed one of the active timeline, inside the view or not, after which log files
-        are named only where it made their file group: compactions name those of older ones too."""
+        """Whether log files named by an instant began their file group with it.
+
+        That is so for completed delta commits and replace commits of the active timeline, inside the view or not. Log
+        files named by a compaction can belong to older groups.
+        """
         entry = self.timeline.by_time.get(instant)
         return entry is not None and entry.done and entry.action in ("deltacommit", "replacecommit")
 
     def is_second_copy(self, instant: str) -> bool:
-        """Whether log files named by an instant hold rows a second time: those of file groups that a clustering will
-        make which does not count yet, or would have made and was taken back."""
+        """Whether log files named by an instant hold rows a second time: for the file groups of a clustering that does
+        not count yet, or that was taken back."""
         entry = self.timeline.by_time.get(instant)
         if entry is None:
             return self.order(instant) is None
@@ -245,8 +249,8 @@ class View:
         return min(self.archived or (), default="")
 
     def blocks(self) -> Blocks:
-        """The same for log blocks. With completion times whole files are chosen already, so that age alone is left to
-        ask of archived instants."""
+        """Which log blocks count in this view. With completion times whole files are chosen already, so for archived
+        instants only their age matters."""
         return Blocks(
             frozenset(self.committed),
             frozenset(self.timeline.by_time),
@@ -266,7 +270,7 @@ def view_of(
     left_out: frozenset[str] = frozenset(),
     archived: Mapping[str, str] | None = None,
 ) -> View:
-    """The table as of a time (in what ranges count in, "" for now), without the instants in `left_out`."""
+    """The table as of a position in ranges ("" for now), without the instants in `left_out`."""
     committed = {
         entry.time: timeline.order(entry)
         for entry in timeline.commits

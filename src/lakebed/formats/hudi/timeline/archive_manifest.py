@@ -1,12 +1,12 @@
-"""Which files the archived timeline of layout 2 consists of: the newest manifest.
+"""The files of the archived timeline of layout 2, by the manifest that counts.
 
 Rules: Hudi's `LSMTimeline.latestSnapshotManifest` and `latestSnapshotVersion`. `_version_` names the manifest that
-counts. Where that file is missing or holds no number, the greatest manifest counts that is whole: it can be read, and
-the files that it names are there. Hudi itself takes the greatest, whole or not.
+counts. Where that file is missing or holds no number, the greatest whole manifest counts: it can be read, and all files
+that it names are there. Hudi itself takes the greatest, whole or not.
 
-Each manifest is made on top of the one before, and its number is claimed. So one that follows what `_version_` names
-counts already, if it is whole: its writer died before it named it, or is about to. An archiver that is overtaken in
-between cannot take history back.
+Each manifest builds on the one before, and its number is claimed. So a whole manifest that follows the one in
+`_version_` counts already: its writer died before it updated `_version_`, or is about to. An archiver that is overtaken
+in between therefore cannot take history back.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from lakebed.kernel.files import Store
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The archived timeline at one moment: the manifest's number (0 before the first) and its data files."""
+    """The archived timeline at one moment: the manifest's number, 0 before the first, and its data files."""
 
     version: int
     files: tuple[LsmFile, ...] = ()
 
 
 def load_history(store: Store, folder: str) -> History:
-    """The manifest that counts now. Raises CorruptError where it cannot be read, or where none is whole."""
+    """The manifest that counts now. Raises CorruptError where it cannot be read, or where no manifest is whole."""
     try:
         version = parse_version(store.read(f"{folder}/{VERSION_FILE}"))
     except (FileNotFoundError, CorruptError):
@@ -48,13 +48,13 @@ def load_history(store: Store, folder: str) -> History:
 
 
 def _following(store: Store, folder: str, history: History) -> History | None:
-    """The manifest on top of one, if it is there and whole."""
+    """The next manifest, if it is there and whole."""
     try:
         following = _manifest(store, folder, history.version + 1)
     except (FileNotFoundError, CorruptError):
         return None
-    known = {file.name for file in history.files}
-    new = [file.name for file in following.files if file.name not in known]
+    before = {file.name for file in history.files}
+    new = [file.name for file in following.files if file.name not in before]
     return following if all(store.exists(f"{folder}/{name}") for name in new) else None
 
 
@@ -74,9 +74,11 @@ def _greatest(store: Store, folder: str) -> History:
         raise broken
     if versions:
         raise CorruptError(
-            "no manifest of the archive has all of its files", table=store.location, file=folder,
+            "no manifest of the archive has all of its files",
+            table=store.location,
+            file=folder,
             todo="Restore the archive's folder from a copy",
-        )  # fmt: skip
+        )
     return History(0)
 
 

@@ -1,12 +1,12 @@
-"""The archived timeline: instants that left the active one, from whichever folder and form they lie in.
+"""The archived timeline: instants that left the active timeline, in whichever folder and form.
 
 Layout 1 has files in the log file format (`HoodieArchivedTimeline` of 0.x), in the folder that the properties name or
-in one that an older or newer release used; layout 2 has Parquet files that the newest manifest lists. An archive folder
-that is not there is an empty history. Files of layout 1 hold the state files of an instant as separate records, in no
-order of time, and after a crash the same record twice.
+in one that an older or newer release used. They hold the state files of an instant as separate records, in no order of
+time, and after a crash a record can stand there twice. Layout 2 has Parquet files that the newest manifest lists. A
+missing archive folder is an empty history.
 
-An archive can be larger than memory: files are read one after another, what is kept of them is bounded, and a file is
-searched for a word before it is decoded for the few instants that have it.
+An archive can be larger than memory. Files are read one after another, and what is remembered of them is bounded. For
+the rare replace commits, a file is searched for the word before it is decoded.
 """
 
 from __future__ import annotations
@@ -43,19 +43,20 @@ from lakebed.kernel.scratch import Scratch
 from lakebed.model.instant import Instant
 
 DROPPED = f"{HOODIE}/.lakebed/archive.json"
-"""The mark that a retention of the archive leaves: up to when history was dropped."""
+"""The mark of the archive's retention: up to which time history was dropped."""
 _READ_THREADS = 8
 _ARCHIVE_NAME = re.compile(r"\.commits_\.archive\.(\d+)_.*")
 _REPLACING = ("replacecommit", "clustering")
 _REPLACE_RECORD = b"\x1areplacecommit"
-"""An action as Avro text: its length in zig-zag, then itself. Layout 1 has no other action that replaces."""
+"""The action as Avro text: its length in zig-zag order, then the word. Layout 1 has no other action that replaces."""
 _WINDOW = 16 << 20
 _REMEMBERED_BYTES = 64 << 20
 _STATES = ("requested", "inflight", "completed")
 
 
 class ArchivedCommit(NamedTuple):
-    """An archived completed commit: `order` is what ranges count in."""
+    """An archived completed commit; `order` is its position in ranges: the completion time from table version 8 on,
+    before that the requested time."""
 
     time: str
     order: str
@@ -69,8 +70,11 @@ StateKey = tuple[str, str, str]
 
 @dataclass
 class ArchiveMemory:
-    """What one open table remembers of its archive files, which never change: which states each holds, entries of those
-    read last (bounded by the files' bytes), whether a file has a replace commit, the instants of a Parquet file."""
+    """What an open table remembers of its archive files, which never change.
+
+    `states` has the states in each file, `entries` the entries of those read last (bounded by the files' bytes),
+    `replacing` whether a file has a replace commit, `instants` the instants of each Parquet file.
+    """
 
     states: dict[FileInfo, tuple[StateKey, ...]] = field(default_factory=dict)
     entries: dict[FileInfo, tuple[ArchivedEntry, ...]] = field(default_factory=dict)
@@ -78,17 +82,17 @@ class ArchiveMemory:
     instants: dict[str, pa.Table] = field(default_factory=dict)
 
     def keep(self, info: FileInfo, entries: tuple[ArchivedEntry, ...]) -> None:
-        """Remembers a file's states for good, and its entries until newer ones need the room."""
+        """Remember a file's states for good, and its entries until newer ones need the room."""
         self.states[info] = tuple((entry.instant, intern(entry.action), intern(entry.state)) for entry in entries)
         if info.size <= _REMEMBERED_BYTES:
             self.entries[info] = entries
-            while sum(known.size for known in self.entries) > _REMEMBERED_BYTES:
+            while sum(file.size for file in self.entries) > _REMEMBERED_BYTES:
                 del self.entries[next(iter(self.entries))]
 
 
 @dataclass
 class ArchivedTimeline:
-    """What was archived, read when first asked for."""
+    """The archived timeline of one table. Files are read when their content is first needed."""
 
     store: Store
     config: TableConfig
@@ -96,7 +100,7 @@ class ArchivedTimeline:
     remembered: ArchiveMemory = field(default_factory=ArchiveMemory)
 
     def instants(self) -> list[Instant]:
-        """Every archived instant in its newest state, oldest first."""
+        """Every archived instant in its newest archived state, oldest first."""
         if self.config.layout >= 2:
             return [
                 Instant(time, completed or "", action, "completed", archived=True)
@@ -107,8 +111,8 @@ class ArchivedTimeline:
             for key in self._states(info):
                 time, action, state = key
                 comparable = (time, COMPLETES_AS.get(action, action))
-                known = newest.get(comparable)
-                if known is None or _rank(state) >= _rank(known[2]):
+                before = newest.get(comparable)
+                if before is None or _rank(state) >= _rank(before[2]):
                     newest[comparable] = key
         return [
             Instant(time, "", action, state.lower(), archived=True)
@@ -121,8 +125,8 @@ class ArchivedTimeline:
         return not (self._files if self.config.layout >= 2 else self._archives)
 
     def check_known(self, position: str) -> None:
-        """Raises NotInHistoryError for a position, in what ranges count in, before which history was dropped; "" is
-        the start of what is known."""
+        """Raise NotInHistoryError for a position in ranges before which history was dropped; "" is the start of the
+        history that is left."""
         if not position:
             return
         try:
@@ -138,27 +142,27 @@ class ArchivedTimeline:
             )
 
     def completions(self) -> Mapping[str, str] | None:
-        """Completion times of archived writing instants by requested time, None where the archive holds none or the
-        table records none."""
+        """Completion times of archived writing instants by requested time. None where the archive has no such instant,
+        or the table records no completion times."""
         return self._completions or None
 
     def commits(self, low: str, high: str) -> list[ArchivedCommit]:
-        """Archived completed writing instants in (low, high] of what ranges count in, oldest first; "" for no bound.
+        """Archived completed writing instants in the range (low, high], oldest first; "" for no bound.
 
         Raises NotInHistoryError when history after `low` was dropped.
         """
         self.check_known(low)
         if self.config.layout >= 2:
-            found = list(self._lsm_commits(low, high))
+            commits = list(self._lsm_commits(low, high))
         else:
-            found = [
+            commits = [
                 ArchivedCommit(entry.instant, entry.instant, entry.action, _commit_of(entry))
                 for entry in self._completed(tuple(WRITES), low, high)
             ]
-        return sorted(found, key=lambda commit: (commit.order, commit.time))
+        return sorted(commits, key=lambda commit: (commit.order, commit.time))
 
     def cleans(self) -> list[CleanMetadata]:
-        """Archived completed cleans."""
+        """The archived completed cleans."""
         if self.config.layout < 2:
             return [
                 clean_from(metadata)
@@ -169,43 +173,43 @@ class ArchivedTimeline:
         return [parse_clean(payload) for _, _, _, payload in self._payloads(("clean",), "", "")]
 
     def replaced(self, until: str = "") -> dict[str, set[str]]:
-        """File ids by partition that archived replace commits took out of use, up to a time in what ranges count in.
+        """File ids by partition that archived replace commits took out of use, up to a position in ranges.
 
-        Hudi archives such a commit only after the replaced files were cleaned; where it did not keep to that, the files
-        are still there and must not be read. Raises NotInHistoryError for a time whose history was dropped.
+        Hudi archives such a commit only after the replaced files were cleaned. Where it did not keep to that, the files
+        are still there and must not be read. Raises NotInHistoryError for a position whose history was dropped.
         """
         self.check_known(until)
         if self.config.layout < 2:
             commits = [_commit_of(entry) for entry in self._completed(_REPLACING, "", until)]
         else:
             commits = [parse_commit(payload) for _, _, _, payload in self._payloads(_REPLACING, "", until)]
-        found: dict[str, set[str]] = {}
+        replaced: dict[str, set[str]] = {}
         for commit in commits:
             for partition, ids in commit.replaced.items():
-                found.setdefault(partition, set()).update(ids)
-        return found
+                replaced.setdefault(partition, set()).update(ids)
+        return replaced
 
     def newest_schema(self) -> str:
-        """The schema of the newest archived commit that names one, as Avro JSON text, "" without one."""
+        """The schema of the newest archived commit that names a schema, as Avro JSON text; "" without one."""
         return next((commit.commit.schema for commit in reversed(self.commits("", "")) if commit.commit.schema), "")
 
     @cached_property
     def _archives(self) -> tuple[FileInfo, ...]:
-        """Layout 1: the archive files, as they were written."""
-        found = [
+        """Layout 1: the archive files, in the order of writing."""
+        numbered = [
             (int(match[1]), info)
             for folder in self.config.archive_folders
             for info in self.store.list(folder).files
             if (match := _ARCHIVE_NAME.fullmatch(info.name))
         ]
-        return tuple(info for _, info in sorted(found, key=lambda entry: entry[0]))
+        return tuple(info for _, info in sorted(numbered, key=lambda entry: entry[0]))
 
     def _completed(self, actions: tuple[str, ...], low: str, high: str) -> list[ArchivedEntry]:
         """Layout 1: completed instants of some actions in (low, high], each once, as it was written last.
 
-        A file whose states are known is read again only when it holds such an instant and its entries were forgotten.
+        A file whose states are known is read again only if it holds such an instant and its entries were forgotten.
         """
-        found: dict[tuple[str, str], ArchivedEntry] = {}
+        completed: dict[tuple[str, str], ArchivedEntry] = {}
         for info in self._archives:
             entries = None
             if info not in self.remembered.states:
@@ -220,17 +224,17 @@ class ArchivedTimeline:
             if wanted:
                 for entry in entries or self._entries(info):
                     if entry.state == "COMPLETED" and (entry.instant, entry.action) in wanted:
-                        found[(entry.instant, entry.action)] = entry
-        return [entry for _, entry in sorted(found.items())]
+                        completed[(entry.instant, entry.action)] = entry
+        return [entry for _, entry in sorted(completed.items())]
 
     def _states(self, info: FileInfo) -> tuple[StateKey, ...]:
-        """Layout 1: which states an archive file holds. Its frame does not tell: it is read once."""
+        """Layout 1: the states in an archive file. Its frame does not say, so the file is read once."""
         if info not in self.remembered.states:
             self._entries(info)
         return self.remembered.states[info]
 
     def _entries(self, info: FileInfo) -> tuple[ArchivedEntry, ...]:
-        """Layout 1: the state files in an archive file."""
+        """Layout 1: the entries of an archive file."""
         entries = self.remembered.entries.get(info)
         if entries is None:
             entries = parse_archive([self.store.read(info.path)], self.scratch).entries
@@ -238,15 +242,15 @@ class ArchivedTimeline:
         return entries
 
     def _has_replace_commits(self, info: FileInfo) -> bool:
-        """Whether a record of a file has that action, told by its bytes window by window."""
-        known = self.remembered.replacing.get(info)
-        if known is None:
-            known = any(
+        """Layout 1: whether a file has a replace commit. Its bytes are searched window by window."""
+        has_replace = self.remembered.replacing.get(info)
+        if has_replace is None:
+            has_replace = any(
                 _REPLACE_RECORD in self.store.read(info.path, start, min(_WINDOW, info.size - start))
                 for start in range(0, info.size, _WINDOW - len(_REPLACE_RECORD))
             )
-            self.remembered.replacing[info] = known
-        return known
+            self.remembered.replacing[info] = has_replace
+        return has_replace
 
     @cached_property
     def _files(self) -> tuple[str, ...]:
@@ -256,18 +260,18 @@ class ArchivedTimeline:
 
     @cached_property
     def _lsm_tables(self) -> list[tuple[str, pa.Table]]:
-        """Layout 2: the instants of each data file. Names do not tell them: an upgrade writes files with wrong ones."""
+        """Layout 2: the instants of each data file. The names of files do not say: an upgrade writes wrong ones."""
 
         def read(path: str) -> pa.Table:
             with self.store.open_input(path) as source:
                 return read_instants(source)
 
-        known = self.remembered.instants
-        missing = [path for path in self._files if path not in known]
+        tables = self.remembered.instants
+        missing = [path for path in self._files if path not in tables]
         if missing:
             with ThreadPoolExecutor(_READ_THREADS) as pool:
-                known.update(zip(missing, pool.map(read, missing), strict=True))
-        return [(path, known[path]) for path in self._files]
+                tables.update(zip(missing, pool.map(read, missing), strict=True))
+        return [(path, tables[path]) for path in self._files]
 
     @cached_property
     def _lsm_instants(self) -> list[tuple[str, str | None, str]]:
@@ -289,8 +293,8 @@ class ArchivedTimeline:
             yield ArchivedCommit(time, completed, action, parse_commit(payload))
 
     def _payloads(self, actions: tuple[str, ...], low: str, high: str) -> Iterator[tuple[str, str, str, bytes]]:
-        """Metadata of archived instants of some actions in (low, high]; only files that hold such instants are opened
-        for it."""
+        """Layout 2: (time, position, action, metadata) of archived instants of some actions in (low, high]. Only files
+        with such instants are opened for it."""
         times = [
             time
             for time, completed, action in self._lsm_instants
@@ -320,7 +324,7 @@ def _rank(state: str) -> int:
 
 @decoding("the metadata of an archived commit cannot be read")
 def _commit_of(entry: ArchivedEntry) -> CommitMetadata:
-    """An archived commit's metadata; replace commits have a field of their own, very old releases wrote JSON text."""
-    metadata = entry.metadata()
-    found = metadata.get("hoodieReplaceCommitMetadata") or metadata.get("hoodieCommitMetadata") or {}
-    return commit_from(json.loads(found) if isinstance(found, str) else found)
+    """An archived commit's metadata. Replace commits have a field of their own; very old releases wrote JSON text."""
+    fields = entry.metadata()
+    metadata = fields.get("hoodieReplaceCommitMetadata") or fields.get("hoodieCommitMetadata") or {}
+    return commit_from(json.loads(metadata) if isinstance(metadata, str) else metadata)
