@@ -18,7 +18,7 @@ from lakebed.formats.hudi.archive.report import TimelineReport, timelines
 from lakebed.formats.hudi.archive.state_files import ActiveInstant, load_active
 from lakebed.formats.hudi.archive.unreadable import UnreadableFile, unreadable_files
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.layout import HOODIE
+from lakebed.formats.hudi.layout import HOODIE, clock_time
 from lakebed.formats.hudi.read.plan import plan_snapshot
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
@@ -204,12 +204,8 @@ def _pending_since(instant: ActiveInstant, age: datetime.timedelta | None) -> st
 
 def _age(time: str, zone: str) -> datetime.timedelta | None:
     """How long ago an instant was requested; None where its name is not a clock time."""
-    try:
-        began = datetime.datetime.strptime(time[:14], "%Y%m%d%H%M%S")
-    except ValueError:
-        return None
-    now = clock.moment(datetime.UTC if zone == "UTC" else None)
-    return now - began
+    began = clock_time(time)
+    return None if began is None else clock.moment(datetime.UTC if zone == "UTC" else None) - began
 
 
 def _ago(age: datetime.timedelta | None) -> str:

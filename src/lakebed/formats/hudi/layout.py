@@ -6,6 +6,7 @@ Rules: Hudi's `FSUtils` (base and log file names), `HoodieInstant` with its file
 
 from __future__ import annotations
 
+import datetime
 import re
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -14,6 +15,7 @@ HOODIE = ".hoodie"
 """The folder of the table's metadata."""
 INSTANT_FORMAT = "%Y%m%d%H%M%S%f"
 """An instant time as `strftime` makes it; Hudi's have 17 of these digits (milliseconds), old ones 14 (seconds)."""
+_SECONDS = "%Y%m%d%H%M%S"
 HASHING_METADATA = f"{HOODIE}/.bucket_index/consistent_hashing_metadata"
 """The folder of the buckets of consistent hashing: `<partition>/<instant>.hashing_meta`."""
 METADATA_BOOTSTRAP = "00000000000001"
@@ -119,6 +121,15 @@ def parse_state_name(name: str) -> StateFile | None:
     if kind is None or not time.isdecimal() or (has_completed and not completed.isdecimal()):
         return None
     return StateFile(time, completed, *kind, name)
+
+
+def clock_time(instant: str) -> datetime.datetime | None:
+    """The clock time of an instant, to the second and in the table's time zone; None for a name that is not a clock
+    time."""
+    try:
+        return datetime.datetime.strptime(instant[:14], _SECONDS)
+    except ValueError:
+        return None
 
 
 def write_attempt(token: str) -> tuple[int, ...]:

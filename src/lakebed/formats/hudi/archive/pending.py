@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
-
 from lakebed.formats.hudi.archive.state_files import ActiveInstant
+from lakebed.formats.hudi.layout import clock_time
 
 
 def never_ended(pending: ActiveInstant, timezone: str) -> str:
@@ -17,11 +16,10 @@ def never_ended(pending: ActiveInstant, timezone: str) -> str:
 def requested(pending: ActiveInstant, timezone: str) -> str:
     """When an instant was requested, as ` (requested at 2026-03-02 12:00:00 UTC)`; "" where its name is not a clock
     time."""
-    try:
-        clock = datetime.datetime.strptime(pending.time[:14], "%Y%m%d%H%M%S")
-    except ValueError:
+    began = clock_time(pending.time)
+    if began is None:
         return ""
-    return f" (requested at {clock:%Y-%m-%d %H:%M:%S}{' UTC' if timezone == 'UTC' else ''})"
+    return f" (requested at {began:%Y-%m-%d %H:%M:%S}{' UTC' if timezone == 'UTC' else ''})"
 
 
 def how_to_end(pending: ActiveInstant) -> str:
