@@ -40,14 +40,14 @@ _LEVEL = 6
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One manifest: its bytes, and what the manifest list says of it (without path and sequence number)."""
+    """A manifest: its bytes, and its description for the manifest list (without path and sequence number)."""
 
     data: bytes
     file: ManifestFile
 
 
 class ManifestEncoder:
-    """Writes manifests of one spec and content for one table. `content` is 0 for data files, 1 for delete files."""
+    """Encodes manifests of one spec and content for one table. `content` is 0 for data files, 1 for delete files."""
 
     def __init__(self, metadata: TableMetadata, spec: PartitionSpec, content: int, snapshot_id: int) -> None:
         self._version, self._spec, self._content = metadata.format_version, spec, content
@@ -65,10 +65,10 @@ class ManifestEncoder:
         }
 
     def write(self, entries: pa.Table, target_bytes: int | None = None) -> Iterator[Written]:
-        """Manifests with these entries, in order; a new one begins when one has `target_bytes`.
+        """Encode entries in order, into a new manifest whenever one has `target_bytes`.
 
-        `entries` has the columns that `codec.manifest.entry_schema` names, the per-column figures included (missing
-        ones are null); null sequence numbers and row ids are inherited.
+        `entries` has the columns of `codec.manifest.entry_schema`, including column metrics. Missing columns
+        are null. Null sequence numbers and row ids are inherited.
         """
         start = size = 0
         blocks: list[tuple[int, bytes]] = []
@@ -78,8 +78,8 @@ class ManifestEncoder:
             part = entries.slice(first, _BLOCK_ROWS)
             return len(part), _framing().compressed(self._encoded(part))
 
-        made = LocalEngine().map(block, firsts) if len(firsts) > 1 else map(block, firsts)
-        for first, (count, data) in zip(firsts, made, strict=True):
+        encoded = LocalEngine().map(block, firsts) if len(firsts) > 1 else map(block, firsts)
+        for first, (count, data) in zip(firsts, encoded, strict=True):
             blocks.append((count, data))
             size += len(data)
             if target_bytes is not None and size >= target_bytes:
@@ -90,7 +90,7 @@ class ManifestEncoder:
 
     def _manifest(self, entries: pa.Table, blocks: Sequence[tuple[int, bytes]]) -> Written:
         framing = _framing()
-        whole = b"".join([framing.header(self._header), *(framing.framed(count, data) for count, data in blocks)])
+        data = b"".join([framing.header(self._header), *(framing.framed(*block) for block in blocks)])
         status, rows = entries["status"].to_numpy(), entries["record_count"].to_numpy()
         counts: dict[str, Any] = {}
         for name, kind in _COUNTED:
@@ -99,7 +99,7 @@ class ManifestEncoder:
         live = entries["sequence_number"].filter(pa.array(status != DELETED)).drop_null()
         file = ManifestFile(
             path="",
-            length=len(whole),
+            length=len(data),
             spec_id=self._spec.spec_id,
             content=self._content,
             min_sequence_number=pc.min(live).as_py() if len(live) else UNASSIGNED,
@@ -107,7 +107,7 @@ class ManifestEncoder:
             partitions=summaries(entries["partition"], self._types),
             **counts,
         )
-        return Written(whole, file)
+        return Written(data, file)
 
     def _encoded(self, entries: pa.Table) -> bytes:
         rows = len(entries)
@@ -125,12 +125,12 @@ class ManifestEncoder:
 
 
 UNASSIGNED = -1
-"""The least sequence number of a manifest whose entries inherit it: it is that of the commit."""
+"""Stands for the least sequence number of a manifest whose entries inherit it from the commit."""
 _COUNTED = (("added", ADDED), ("existing", EXISTING), ("deleted", DELETED))
 
 
 def assigned(file: ManifestFile, path: str, sequence_number: int) -> ManifestFile:
-    """A new manifest in the list of a commit of that sequence number."""
+    """A new manifest as the manifest list of a commit with that sequence number describes it."""
     least = sequence_number if file.min_sequence_number == UNASSIGNED else file.min_sequence_number
     return replace(file, path=path, sequence_number=sequence_number, min_sequence_number=least)
 
@@ -162,8 +162,8 @@ def encode_manifest_list(
 
 def _listed(manifest: ManifestFile, name: str) -> Any:
     if name == "partitions":
-        found = manifest.partitions
-        return None if found is None else [{k: getattr(s, k) for k in s.__slots__} for s in found]
+        summaries = manifest.partitions
+        return None if summaries is None else [{k: getattr(s, k) for k in s.__slots__} for s in summaries]
     return getattr(manifest, name)
 
 
@@ -171,23 +171,23 @@ def _listed(manifest: ManifestFile, name: str) -> Any:
 
 
 def summaries(partitions: pa.ChunkedArray, types: Sequence[tuple[str, Any]]) -> tuple[FieldSummary, ...]:
-    """One summary a partition field over all entries of a manifest."""
-    found = []
+    """One summary per partition field, over all entries of a manifest. `types` are (name, Iceberg type) of each."""
+    summaries = []
     for place, (_, kind) in enumerate(types):
         column = pc.struct_field(partitions, [place])
-        floats = isinstance(kind, (T.FloatType, T.DoubleType))
-        nans = bool(pc.any(pc.is_nan(column)).as_py()) if floats else False
-        known = column.drop_null()
-        if nans:
-            known = known.filter(pc.invert(pc.is_nan(known)))
+        is_float = isinstance(kind, (T.FloatType, T.DoubleType))
+        has_nan = bool(pc.any(pc.is_nan(column)).as_py()) if is_float else False
+        values = column.drop_null()
+        if has_nan:
+            values = values.filter(pc.invert(pc.is_nan(values)))
         low = high = None
-        if len(known) and not pa.types.is_null(known.type):
-            if pa.types.is_temporal(known.type):
-                known = known.cast(pa.int32() if known.type.bit_width == 32 else pa.int64())
-            bounds = pc.min_max(known.cast(pa.binary()) if pa.types.is_fixed_size_binary(known.type) else known)
+        if len(values) and not pa.types.is_null(values.type):
+            if pa.types.is_temporal(values.type):
+                values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
+            bounds = pc.min_max(values.cast(pa.binary()) if pa.types.is_fixed_size_binary(values.type) else values)
             low, high = (to_bytes(kind, bounds[name].as_py()) for name in ("min", "max"))
-        found.append(FieldSummary(column.null_count > 0, nans, low, high))
-    return tuple(found)
+        summaries.append(FieldSummary(column.null_count > 0, has_nan, low, high))
+    return tuple(summaries)
 
 
 # ---- columns ---------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def _physical_value(array: pa.Array, logical: Any, kind: pa.DataType) -> pa.Arra
 
 
 def _as(column: pa.Array | None, field: ManifestField | pa.Field, rows: int) -> pa.Array:
-    """A column in the type of an Avro field; one that is missing is null."""
+    """A column in the type of an Avro field; null when the column is missing."""
     kind = field.kind if isinstance(field, ManifestField) else field.type
     if column is None:
         return pa.nulls(rows, kind)
@@ -230,7 +230,7 @@ def _as(column: pa.Array | None, field: ManifestField | pa.Field, rows: int) -> 
 
 
 def _retyped(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Maps and lists of the same layout, whose values may not be null."""
+    """Maps or lists with the same layout, whose values may not be null."""
     if pa.types.is_map(kind):
         pairs = pa.StructArray.from_arrays(
             [column.keys.cast(kind.key_type), column.items.cast(kind.item_type)],

@@ -54,9 +54,9 @@ def knows_partitions(metadata: TableMetadata, spec_id: int) -> bool:
     """Whether the metadata has a spec and the source columns of its fields."""
     if spec_id not in metadata.specs:
         return False
-    known = {id for schema in metadata.schemas.values() for id in schema.field_ids} | metadata.lost_columns.keys()
+    columns = {id for schema in metadata.schemas.values() for id in schema.field_ids} | metadata.lost_columns.keys()
     fields = metadata.specs[spec_id].fields
-    return all(str(field.transform) == "void" or field.source_id in known for field in fields)
+    return all(str(field.transform) == "void" or field.source_id in columns for field in fields)
 
 
 def learn(metadata: TableMetadata, spec_id: int, header: Mapping[str, bytes], file: str) -> None:

@@ -148,8 +148,9 @@ def _schemas_of_specs(metadata: TableMetadata, specs: Collection[int], kept: Col
 
     Without these schemas readers could not tell the type of the partition values.
     """
-    known = {id for key, schema in metadata.schemas.items() if key in kept for id in schema.field_ids}
-    missing = {field.source_id for id in specs if id in metadata.specs for field in metadata.specs[id].fields} - known
+    kept_columns = {id for key, schema in metadata.schemas.items() if key in kept for id in schema.field_ids}
+    sources = {field.source_id for id in specs if id in metadata.specs for field in metadata.specs[id].fields}
+    missing = sources - kept_columns
     needed: set[int] = set()
     for key, schema in [*metadata.schemas.items()][::-1]:
         if missing & schema.field_ids:

@@ -53,8 +53,8 @@ def _pairs(left: UInt64s, right: UInt64s) -> tuple[Int64s, Int64s]:
 def rows_equal(left: pa.Table, right: pa.Table) -> Bools:
     """Which rows of two tables of the same length have the same values."""
     same = np.ones(len(left), np.bool_)
-    for one, other in zip(left.columns, right.columns, strict=True):
-        same &= _equal(one_chunk(one), one_chunk(other))
+    for column, other in zip(left.columns, right.columns, strict=True):
+        same &= _equal(one_chunk(column), one_chunk(other))
     return same
 
 

@@ -216,8 +216,8 @@ def plan_rules(options: Options, properties: Mapping[str, str], current_spec: in
     sizes = checked_sizes(FileSizes.around(target, options[MIN_SIZE], options[MAX_SIZE]))
     spec = current_spec if options[OUTPUT_SPEC] is None else options[OUTPUT_SPEC]
     if spec not in specs:
-        known = ", ".join(map(str, sorted(specs)))
-        raise OptionError.ill_typed(OUTPUT_SPEC.key, spec, f"a partition spec of the table: {known}")
+        ids = ", ".join(map(str, sorted(specs)))
+        raise OptionError.ill_typed(OUTPUT_SPEC.key, spec, f"a partition spec of the table: {ids}")
     return PlanRules(
         sizes, spec, options[MIN_INPUT_FILES], options[MAX_GROUP_SIZE], options[MAX_GROUP_FILES],
         options[DELETE_THRESHOLD], options[DELETE_RATIO], options[REWRITE_ALL], options[MAX_FILES], options[JOB_ORDER],

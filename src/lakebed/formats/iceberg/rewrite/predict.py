@@ -43,13 +43,13 @@ def _count(kept: int, partitions: int, new: int | None, rows: int) -> str:
 
 def _new_partitions(metadata: TableMetadata, old: int, new: int) -> int | None:
     """How many partitions of the new spec one partition of the old spec can fall into; None when only rows tell."""
-    known = {(field.source_id, str(field.transform)) for field in metadata.specs[old].fields}
-    identities = {source for source, transform in known if transform == "identity"}
+    old_fields = {(field.source_id, str(field.transform)) for field in metadata.specs[old].fields}
+    identities = {source for source, transform in old_fields if transform == "identity"}
     count = 1
     for field in metadata.specs[new].fields:
         if isinstance(field.transform, VoidTransform) or field.source_id in identities:
             continue
-        if (field.source_id, str(field.transform)) in known:
+        if (field.source_id, str(field.transform)) in old_fields:
             continue
         if not isinstance(field.transform, BucketTransform):
             return None
