@@ -192,7 +192,7 @@ def _positions(files: Files, delete: DeleteFile, data: DataFile) -> Int64s:
     path = data.path
     if delete.is_vector:
         if delete.content_offset is None or delete.content_size is None:
-            raise CorruptError("a deletion vector has no place in its file", file=delete.path)
+            raise CorruptError("the entry of a deletion vector has no offset or no size", file=delete.path)
         blob = files.read(delete.path, delete.content_offset, delete.content_size)
         return decode_vector(blob, delete.path, _stated(data.record_count), _stated(delete.record_count))
     if delete.record_count > _CACHED_POSITIONS:
