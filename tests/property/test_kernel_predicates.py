@@ -129,6 +129,8 @@ def test_the_rows_that_sqlite_keeps(sqlite: sqlite3.Connection, rows: list[tuple
         (n, *map(stored, row)) for n, row in enumerate(rows)
     ])  # fmt: skip
     wanted = [n for (n,) in sqlite.execute(f'SELECT "row" FROM t WHERE {where} ORDER BY "row"')]
-    assert table.filter(parse_where(where, SCHEMA))["row"].to_pylist() == wanted
-    used = columns_of(where, SCHEMA)
-    assert table.select(["row", *used]).filter(parse_where(where, SCHEMA))["row"].to_pylist() == wanted
+    predicate = parse_where(where, SCHEMA)
+    assert predicate is not None
+    assert table.filter(predicate.to_arrow())["row"].to_pylist() == wanted
+    needed = table.select(["row", *columns_of(predicate)])
+    assert needed.filter(predicate.to_arrow())["row"].to_pylist() == wanted

@@ -1,202 +1,187 @@
-"""What a pyarrow expression says, as a tree: for planners that rule out files by it, which Arrow itself does only one
-file at a time.
+"""Reads a user's pyarrow expression into a predicate tree.
 
-An expression shows its parts to Python in no other way than by its pickled form: an Arrow file whose schema metadata
-lists the nodes in prefix order and whose one row holds the constants. Metadata with repeated keys is not given out by
-pyarrow either, so that the few flatbuffer tables around it are read here. A form that is not known gives no tree, and
-then nothing is ruled out.
+An expression shows its parts to Python only in its pickled form: an Arrow file whose schema metadata lists the nodes in
+prefix order and whose one row holds the constants. pyarrow does not return metadata with repeated keys, so this module
+reads the few flatbuffer tables around it itself.
+
+A call whose function or options are not known becomes an `Opaque` leaf. So does the whole expression when its pickled
+form is not the one that we know. Rows are then filtered exactly, but statistics rule nothing out by that part.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
-from itertools import count
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.kernel.predicates.literals import exactly
+from lakebed.kernel.predicates.tree import (
+    AND,
+    OR,
+    Call,
+    CallOptions,
+    CastRule,
+    Column,
+    Literal,
+    Node,
+    NullRule,
+    Opaque,
+    Pattern,
+    ValueSet,
+    all_of,
+    any_of,
+)
 
 _MAGIC = b"ARROW1"
+_MOST_DEPTH = 200
+"""Calls inside calls, after chains of AND and OR are flattened. Deeper expressions are opaque: trees are walked by
+recursion."""
+_MATCH, _SKIP = 0, 1
+"""The values of `null_matching_behavior` that pyarrow's own options can express."""
+
+Token: TypeAlias = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A constant."""
+def tree_of(expression: pc.Expression, schema: pa.Schema) -> Node:
+    """The expression as a tree; `Opaque` parts stand for what cannot be read.
 
-    value: pa.Scalar
+    Raises ArrowNotImplementedError for an expression that Arrow itself cannot pickle, such as one that names a column by
+    its position.
+    """
+    rebuild, (data, *_) = expression.__reduce__()
+    try:
+        reading = _Reading(rebuild, _metadata(bytes(data)), pa.ipc.open_file(pa.py_buffer(bytes(data))).get_batch(0))
+        return reading.tree()
+    except (pa.ArrowInvalid, struct.error, ValueError, LookupError, TypeError, AttributeError):
+        return Opaque(expression, tuple(schema.names))
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A column, or a field inside one."""
-
-    path: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function of Arrow's compute registry, with its arguments and options."""
+@dataclass(slots=True)
+class _OpenCall:
+    """A call whose arguments are being read. `start` is the place of its first token."""
 
     function: str
-    arguments: tuple[Node, ...]
-    options: Mapping[str, Any] = field(default_factory=dict)
+    start: int
+    arguments: list[Node] = field(default_factory=list)
+    depth: int = 0
+    options: pa.StructScalar | None = None
 
 
-Node: TypeAlias = Literal | Field | Call
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The tokens of one expression and the row of its constants."""
+
+    rebuild: Any
+    tokens: Sequence[Token]
+    constants: pa.RecordBatch
+
+    def tree(self) -> Node:
+        """All tokens as one tree. Without recursion, since a chain of `|` is as deep as it is long."""
+        root = _OpenCall("", 0)
+        calls = [root]
+        place = 0
+        while place < len(self.tokens):
+            kind, text = self.tokens[place]
+            if kind == "call":
+                calls.append(_OpenCall(text, place))
+            elif kind == "options":
+                calls[-1].options = self.constants.column(int(text))[0]
+            elif kind == "end":
+                call = calls.pop()
+                node = self._call(call, place + 1)
+                chained = call.function in (AND, OR)
+                _add(calls[-1], node, call.depth + (not chained))
+            elif kind == "literal":
+                _add(calls[-1], Literal(self.constants.column(int(text))[0]), 0)
+            else:
+                path, place = self._path(place)
+                _add(calls[-1], Column(path), 0)
+            place += 1
+        (node,) = root.arguments
+        return node
+
+    def _path(self, place: int) -> tuple[tuple[str, ...], int]:
+        """The names of a column reference, and the place of its last token."""
+        kind, text = self.tokens[place]
+        if kind == "field_ref":
+            return (text,), place
+        if kind != "nested_field_ref":
+            raise ValueError(kind)
+        names: tuple[str, ...] = ()
+        for _ in range(int(text)):
+            inner, place = self._path(place + 1)
+            names += inner
+        return names, place
+
+    def _call(self, call: _OpenCall, end: int) -> Node:
+        if call.function in (AND, OR):
+            return (all_of if call.function == AND else any_of)(*call.arguments)
+        options = _options(call.options)
+        if not hasattr(pc, call.function) or (options is None and call.options is not None):
+            names = Call("", tuple(call.arguments)).columns()
+            return Opaque(self._expression(call.start, end), names)
+        return Call(call.function, tuple(call.arguments), options)
+
+    def _expression(self, start: int, end: int) -> pc.Expression:
+        """The part of the expression that some of the tokens make."""
+        schema = self.constants.schema.with_metadata(pa.KeyValueMetadata(self.tokens[start:end]))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema) as file:
+            file.write_batch(pa.RecordBatch.from_arrays(self.constants.columns, schema=schema))
+        return self.rebuild(sink.getvalue())
 
 
-def tree_of(expression: pc.Expression) -> Node | None:
-    """The expression as a tree, None where its form is not known."""
-    try:
-        data = bytes(expression.__reduce__()[1][0])
-        constants = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)
-        tokens = iter(_metadata(data))
-        return _node(*next(tokens), tokens, constants)
-    except (pa.ArrowInvalid, struct.error, StopIteration, ValueError, IndexError, TypeError, AttributeError):
+def _add(call: _OpenCall, node: Node, depth: int) -> None:
+    call.arguments.append(node)
+    call.depth = max(call.depth, depth)
+    if call.depth > _MOST_DEPTH:
+        raise ValueError("nested too deeply")
+
+
+def _options(given: pa.StructScalar | None) -> CallOptions | None:
+    """The options of a call, None where it has none or they are of no known class."""
+    if given is None:
         return None
+    values = dict(given.items())
+    match values.pop("_type_name").as_py():
+        case b"MatchSubstringOptions":
+            return Pattern(values["pattern"].as_py(), values["ignore_case"].as_py())
+        case b"NullOptions":
+            return NullRule(values["nan_is_null"].as_py())
+        case b"CastOptions":
+            kind = values.pop("to_type").type
+            return CastRule(kind, tuple(name for name, allowed in values.items() if allowed.as_py()))
+        case b"SetLookupOptions" if values["null_matching_behavior"].as_py() in (_MATCH, _SKIP):
+            return ValueSet(values["value_set"].values, values["null_matching_behavior"].as_py() == _SKIP)
+    return None
 
 
-def fields_of(node: Node) -> set[str]:
-    """The top-level columns that a tree reads."""
-    if isinstance(node, Field):
-        return {node.path[0]}
-    return set().union(*map(fields_of, node.arguments)) if isinstance(node, Call) else set()
+# ---- the flatbuffer of an Arrow file ---------------------------------------------------------------------------------
 
 
-def with_decimal_constants(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
-    """The same expression with its whole numbers as decimals wherever they meet a decimal of `schema`.
-
-    Arrow gives such a number the precision of every int64 and then refuses the comparison, and it looks decimals up in
-    a list of integers by cutting their fractions. An expression without such a place comes back as it is.
-    """
-    tree = tree_of(expression)
-    if tree is None:
-        return expression
-    decimals: dict[int, pa.Scalar] = {}
-    _find_decimals(tree, schema, count(), decimals)
-    if not decimals:
-        return expression
-    rebuild, (data, *_) = expression.__reduce__()
-    constants = pa.ipc.open_file(pa.py_buffer(bytes(data))).get_batch(0)
-    columns = [
-        pa.array([decimals[place].as_py()], decimals[place].type) if place in decimals else column
-        for place, column in enumerate(constants.columns)
-    ]
-    shape = pa.schema(
-        [pa.field(name, column.type) for name, column in zip(constants.schema.names, columns, strict=True)],
-        metadata=pa.KeyValueMetadata(_metadata(bytes(data))),
-    )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, shape) as file:
-        file.write_batch(pa.RecordBatch.from_arrays(columns, schema=shape))
-    return rebuild(sink.getvalue())
-
-
-def _find_decimals(node: Node, schema: pa.Schema, places: Iterator[int], decimals: dict[int, pa.Scalar]) -> Any:
-    """The type of a node that is a decimal column or computed from one, else None.
-
-    `places` numbers the constants as the pickled form does: in prefix order, a call's options after its arguments.
-    """
-    if isinstance(node, Literal):
-        next(places)
-        return None
-    if isinstance(node, Field):
-        kind = _type_of(node, schema)
-        return kind if kind is not None and pa.types.is_decimal(kind) else None
-    whole: dict[int, int | None] = {}
-    kind = None
-    for argument in node.arguments:
-        if isinstance(argument, Literal) and pa.types.is_integer(argument.value.type):
-            whole[next(places)] = argument.value.as_py()
-        else:
-            found = _find_decimals(argument, schema, places, decimals)
-            kind = kind or found
-    options = next(places) if node.options else None
-    if kind is None:
-        return None
-    for place, number in whole.items():
-        decimals[place] = _decimal(number)
-    if node.function == "is_in" and options is not None and isinstance(node.arguments[0], Field):
-        _exact_list(node, kind, options, decimals)
-    return kind if node.function != "cast" else None
-
-
-def _exact_list(node: Call, kind: pa.DataType, place: int, decimals: dict[int, pa.Scalar]) -> None:
-    values = pa.array(node.options["value_set"].values)
-    if pa.types.is_integer(values.type):
-        known = [exact for value in values if (exact := exactly(_decimal(value.as_py()), kind)) is not None]
-        options = {**node.options, "value_set": pa.scalar([value.as_py() for value in known], pa.list_(kind))}
-        fields = [pa.field(name, value.type) for name, value in options.items()]
-        decimals[place] = pa.scalar({name: value.as_py() for name, value in options.items()}, pa.struct(fields))
-
-
-def _decimal(number: int | None) -> pa.Scalar:
-    """A whole number as the narrowest decimal."""
-    if number is None:
-        return pa.scalar(None, pa.decimal128(1, 0))
-    return pa.scalar(Decimal(number), pa.decimal128(len(str(abs(number))), 0))
-
-
-def _type_of(node: Field, schema: pa.Schema) -> pa.DataType | None:
-    kind: pa.DataType = pa.struct(list(schema))
-    for name in node.path:
-        index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
-        if index < 0:
-            return None
-        kind = kind.field(index).type
-    return kind
-
-
-Tokens = Iterator[tuple[str, str]]
-
-
-def _node(kind: str, text: str, tokens: Tokens, constants: pa.RecordBatch) -> Node:
-    if kind == "literal":
-        return Literal(constants.column(int(text))[0])
-    if kind == "field_ref":
-        return Field((text,))
-    if kind == "nested_field_ref":
-        parts = [_node(*next(tokens), tokens, constants) for _ in range(int(text))]
-        return Field(tuple(name for part in parts if isinstance(part, Field) for name in part.path))
-    if kind != "call":
-        raise ValueError(kind)
-    arguments: list[Node] = []
-    options: Mapping[str, Any] = {}
-    for kind, value in tokens:
-        if kind == "end":
-            return Call(text, tuple(arguments), options)
-        if kind == "options":
-            options = dict(constants.column(int(value))[0].items())
-        else:
-            arguments.append(_node(kind, value, tokens, constants))
-    raise ValueError("a call does not end")
-
-
-def _metadata(data: bytes) -> list[tuple[str, str]]:
-    """The key and value pairs of the schema of an Arrow file, repeats and order kept."""
+def _metadata(data: bytes) -> list[Token]:
+    """The key and value pairs of the schema of an Arrow file, with repeats and in order."""
     (size,) = struct.unpack("<i", data[-10:-6])
     if data[-6:] != _MAGIC:
-        raise ValueError("this is no Arrow file")
+        raise ValueError("not an Arrow file")
     footer = data[-10 - size : -10]
     root = struct.unpack_from("<I", footer)[0]
     schema = _child(footer, root, 1)
     pairs = _child(footer, schema, 2)
     (count,) = struct.unpack_from("<I", footer, pairs)
-    found = []
+    tokens = []
     for number in range(count):
         place = pairs + 4 + 4 * number
         pair = place + struct.unpack_from("<I", footer, place)[0]
-        found.append((_text(footer, _child(footer, pair, 0)), _text(footer, _child(footer, pair, 1))))
-    return found
+        tokens.append((_text(footer, _child(footer, pair, 0)), _text(footer, _child(footer, pair, 1))))
+    return tokens
 
 
 def _child(data: bytes, table: int, number: int) -> int:
-    """Where the field of that number of a flatbuffer table points to."""
+    """The place that field `number` of a flatbuffer table points to."""
     vtable = table - int(struct.unpack_from("<i", data, table)[0])
     if 4 + 2 * number >= struct.unpack_from("<H", data, vtable)[0]:
         raise ValueError("a field is missing")

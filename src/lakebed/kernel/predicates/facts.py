@@ -1,0 +1,143 @@
+"""What is known of a column in many things (files, row groups, partitions), and what that says of simple conditions.
+
+Each rule answers two questions about each thing: can the condition be true for a row there, and can it be false?
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.kernel.arrays import Bools
+
+Answer: TypeAlias = tuple[Bools, Bools]
+"""Where a condition can be true, and where it can be false: one value per thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What one source knows of one column. All arrays hold one value per thing.
+
+    `lower` and `upper` are inclusive bounds, null where they are unknown; NaN lies outside of them. `nulls`, `values` and
+    `nans` say whether there may be nulls, other values, and NaN among these. `bucket`, where given, hashes an array of
+    values to the numbers in `buckets`, which are null where they are unknown.
+    """
+
+    lower: pa.Array
+    upper: pa.Array
+    nulls: Bools
+    values: Bools
+    nans: Bools
+    bucket: Callable[[pa.Array], pa.Array] | None = None
+    buckets: pa.Array | None = None
+
+    @classmethod
+    def constant(cls, values: pa.Array, unknown: Bools) -> Facts:
+        """Facts of a column with one value (or null) in all rows of a thing; nothing is known of the things in
+        `unknown`."""
+        nans = np.full(len(values), pa.types.is_floating(values.type))
+        if nans.any():
+            unknown = unknown | pc.fill_null(pc.is_nan(values), False).to_numpy(zero_copy_only=False)
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        bounds = pc.if_else(pa.array(unknown), pa.scalar(None, values.type), values)
+        return cls(bounds, bounds, ~valid | unknown, valid | unknown, nans & unknown)
+
+
+Known: TypeAlias = Callable[[tuple[str, ...]], Sequence[Facts]]
+"""The facts of a column by its path, from each source that has some; none when nothing is known of it."""
+
+
+def compare(function: str, facts: Facts, value: pa.Scalar) -> Answer:
+    """A comparison of the column with a constant. With null it is null; with NaN it may be anything."""
+    if not value.is_valid:
+        return np.zeros_like(facts.values), np.zeros_like(facts.values)
+    if pa.types.is_floating(value.type) and math.isnan(value.as_py()):
+        return facts.values, facts.values
+    low, high = facts.lower, facts.upper
+    match function:
+        case "less":
+            true, false = _may(pc.less, low, value), _may(pc.greater_equal, high, value)
+        case "less_equal":
+            true, false = _may(pc.less_equal, low, value), _may(pc.greater, high, value)
+        case "greater":
+            true, false = _may(pc.greater, high, value), _may(pc.less_equal, low, value)
+        case "greater_equal":
+            true, false = _may(pc.greater_equal, high, value), _may(pc.less, low, value)
+        case _:
+            true = _within(facts, value)
+            false = _may(pc.not_equal, low, value) | _may(pc.not_equal, high, value)
+            if function == "not_equal":
+                return (false | facts.nans) & facts.values, true & facts.values
+    return true & facts.values, (false | facts.nans) & facts.values
+
+
+def is_null(facts: Facts, nan_is_null: bool) -> Answer:
+    """`x IS NULL`."""
+    nan = facts.nans if nan_is_null else np.zeros_like(facts.nans)
+    return facts.nulls | nan, facts.values
+
+
+def is_valid(facts: Facts) -> Answer:
+    """`x IS NOT NULL`."""
+    return facts.values, facts.nulls
+
+
+def is_nan(facts: Facts) -> Answer:
+    """Whether a float is NaN; null for null."""
+    return facts.nans & facts.values, facts.values
+
+
+def is_in(facts: Facts, values: pa.Array, skip_nulls: bool, most: int) -> Answer:
+    """Whether the column's value is in a list, as Arrow answers it: never null. A null in the list matches nulls, unless
+    they are skipped. Of a list of more than `most` values, only the least and the greatest are looked at."""
+    members = values.drop_null()
+    can_match_nulls = len(members) != len(values) and not skip_nulls
+    true = np.zeros_like(facts.values)
+    if pa.types.is_floating(members.type) or len(members) > most:
+        if pa.types.is_floating(members.type) and pc.any(pc.is_nan(members)).as_py():
+            return facts.values | facts.nulls, facts.values | facts.nulls
+        ends = pc.min_max(members)
+        if len(members):
+            true = _may(pc.less_equal, facts.lower, ends["max"]) & _may(pc.greater_equal, facts.upper, ends["min"])
+    else:
+        for value in members:
+            true |= _within(facts, value)
+    nulls = facts.nulls if can_match_nulls else np.zeros_like(true)
+    return (true & facts.values) | nulls, facts.values | facts.nulls
+
+
+def starts_with(facts: Facts, prefix: str) -> Answer:
+    """A text that begins with a prefix is not less than it, and greater only as a text that begins with it too."""
+    value = pa.scalar(prefix)
+    begins: Bools = pc.fill_null(pc.starts_with(facts.lower, prefix), True).to_numpy(zero_copy_only=False)
+    true = _may(pc.greater_equal, facts.upper, value) & (_may(pc.less_equal, facts.lower, value) | begins)
+    return true & facts.values, facts.values
+
+
+def like(facts: Facts, pattern: str) -> Answer:
+    """`x LIKE pattern`, by the text before the first wildcard or escape."""
+    prefix = pattern
+    for wild in "%_\\":
+        prefix = prefix.partition(wild)[0]
+    return compare("equal", facts, pa.scalar(pattern)) if prefix == pattern else starts_with(facts, prefix)
+
+
+def _may(comparison: Callable[..., pa.Array], bound: pa.Array, value: pa.Scalar) -> Bools:
+    """Where a bound compares so with the value, or is unknown."""
+    may: Bools = pc.fill_null(comparison(bound, value), True).to_numpy(zero_copy_only=False)
+    return may
+
+
+def _within(facts: Facts, value: pa.Scalar) -> Bools:
+    """Where the value lies within the bounds, and in the right hash bucket."""
+    inside = _may(pc.less_equal, facts.lower, value) & _may(pc.greater_equal, facts.upper, value)
+    if facts.bucket is None or facts.buckets is None:
+        return inside
+    exact = value.cast(facts.lower.type)
+    return inside & _may(pc.equal, facts.buckets, facts.bucket(pa.array([exact.as_py()], exact.type))[0])

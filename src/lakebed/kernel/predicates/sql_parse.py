@@ -1,0 +1,50 @@
+"""SQL text to the syntax tree of sqlglot, with our rules for quotes.
+
+sqlglot reads Spark's dialect, where double quotes hold a text. Here they name a column, as in standard SQL, so that
+`"dt" = '2026-03-02'` never compares two texts and silently keeps nothing. A quote inside a text is written `''`, as in
+standard SQL and Spark 4, or `\\'`.
+"""
+
+from __future__ import annotations
+
+import re
+
+import sqlglot
+from sqlglot import expressions as sql
+from sqlglot.errors import ParseError, SqlglotError
+
+from lakebed.errors import PredicateError
+
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`""", re.DOTALL)
+_TEXTS_IN_SINGLE_QUOTES = "Write texts in single quotes: double quotes name a column"
+
+
+def parsed(where: str) -> sql.Expr:
+    """The syntax tree of a condition. PredicateError when the text is empty, is not one condition, or nests too deeply."""
+    if not where.strip():
+        raise PredicateError("where is empty", todo="Leave it out to read every row")
+    try:
+        return sqlglot.parse_one(_QUOTED.sub(_requoted, where), dialect="spark", into=sql.Condition)
+    except SqlglotError as error:
+        problems = error.errors if isinstance(error, ParseError) else []
+        why = str(problems[0].get("description") or error) if problems else str(error)
+        raise PredicateError(f"cannot parse where {where!r}", why=why, todo=quoting_hint(where)) from error
+    except RecursionError as error:
+        raise PredicateError("where is nested too deeply", todo="Use IN, or fewer parentheses") from error
+
+
+def quoting_hint(where: str) -> str:
+    """What to do about double quotes, for the error of a text that has some; "" for other texts."""
+    has_double_quotes = any(quoted[0].startswith('"') for quoted in _QUOTED.finditer(where))
+    return _TEXTS_IN_SINGLE_QUOTES if has_double_quotes else ""
+
+
+def _requoted(quoted: re.Match[str]) -> str:
+    """A quoted piece as sqlglot reads it: names in backticks, and a quote inside a text with a backslash."""
+    text = quoted[0]
+    if text[0] == '"':
+        return "`" + text[1:-1].replace('""', '"').replace("`", "``") + "`"
+    if text[0] == "`":
+        return text
+    inner = re.sub(r"\\.|''", lambda part: r"\'" if part[0] == "''" else part[0], text[1:-1], flags=re.DOTALL)
+    return f"'{inner}'"
