@@ -1,72 +1,83 @@
-"""Turn the filters that Spark pushes into a predicate that rules out files.
+"""Spark's pushed filters as a predicate tree that rules out files.
 
-Spark evaluates every filter again. So we may ignore a filter, but must never drop a row that Spark would keep. Filters
-on which Spark and Arrow differ are ignored: NaN is larger than all numbers in Spark, and compares false in Arrow.
+Spark evaluates every filter again. So a filter may be left out here, but the predicate must never drop a row that Spark
+would keep. Filters are left out where Spark and Arrow differ: NaN is larger than all numbers in Spark, and compares as
+false in Arrow.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
-from functools import reduce
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import datasource as pushed
 
+from lakebed.kernel.predicates.tree import (
+    Call,
+    Column,
+    Literal,
+    Node,
+    Pattern,
+    ValueSet,
+    all_of,
+    is_null,
+    is_valid,
+    negated,
+)
 from lakebed.kernel.predicates.where import find_column
 
-_COMPARE: dict[type[Any], Callable[[Any, Any], Any]] = {
-    pushed.EqualTo: operator.eq,
-    pushed.GreaterThan: operator.gt,
-    pushed.GreaterThanOrEqual: operator.ge,
-    pushed.LessThan: operator.lt,
-    pushed.LessThanOrEqual: operator.le,
+_COMPARE: dict[type[Any], str] = {
+    pushed.EqualTo: "equal",
+    pushed.GreaterThan: "greater",
+    pushed.GreaterThanOrEqual: "greater_equal",
+    pushed.LessThan: "less",
+    pushed.LessThanOrEqual: "less_equal",
 }
 
 
-def to_expression(filters: Sequence[Any], schema: pa.Schema) -> pc.Expression | None:
-    """All that can be said of the filters, joined by AND; None when nothing can."""
-    known = [e for e in (_translate(one, schema) for one in filters) if e is not None]
-    return reduce(operator.and_, known) if known else None
+def predicate_of(filters: Sequence[Any], schema: pa.Schema) -> Node | None:
+    """The filters that both engines understand alike, joined by AND; None when there are none."""
+    nodes = [node for node in (_node(given, schema) for given in filters) if node is not None]
+    return all_of(*nodes) if nodes else None
 
 
-def _translate(one: Any, schema: pa.Schema) -> pc.Expression | None:
-    negated = isinstance(one, pushed.Not)
-    inner = one.child if negated else one
+def _node(given: Any, schema: pa.Schema) -> Node | None:
+    inner = given.child if isinstance(given, pushed.Not) else given
     if not hasattr(inner, "attribute") or len(inner.attribute) != 1:
         return None
-    name = find_column(inner.attribute[0], list(schema.names))
+    name = find_column(inner.attribute[0], schema.names)
     if name is None:
         return None
-    expression = _one(inner, pc.field(name), schema.field(name).type)
-    return ~expression if negated and expression is not None else expression
+    node = _of_column(inner, Column((name,)), schema.field(name).type)
+    return negated(node) if node is not None and isinstance(given, pushed.Not) else node
 
 
-def _one(one: Any, field: pc.Expression, kind: pa.DataType) -> pc.Expression | None:
-    match one:
+def _of_column(given: Any, column: Column, kind: pa.DataType) -> Node | None:
+    match given:
         case pushed.IsNull():
-            return field.is_null()
+            return is_null(column)
         case pushed.IsNotNull():
-            return field.is_valid()
+            return is_valid(column)
         case pushed.In():
-            values = [_constant(value, kind) for value in one.value]
-            known = [value.as_py() for value in values if value is not None and value.is_valid]
-            return field.isin(pa.array(known, kind)) if known and len(known) == len(values) else None
+            values = [_constant(value, kind) for value in given.value]
+            members = [value.as_py() for value in values if value is not None and value.is_valid]
+            if not members or len(members) != len(values):
+                return None
+            return Call("is_in", (column,), ValueSet(pa.array(members, kind)))
         case pushed.StringStartsWith() if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            return pc.starts_with(field, one.value)
-        case _ if type(one) in _COMPARE:
-            constant = _constant(one.value, kind)
-            return (
-                None if constant is None or not constant.is_valid else _COMPARE[type(one)](field, pc.scalar(constant))
-            )
+            return Call("starts_with", (column,), Pattern(given.value))
+        case _ if type(given) in _COMPARE:
+            constant = _constant(given.value, kind)
+            if constant is None or not constant.is_valid:
+                return None
+            return Call(_COMPARE[type(given)], (column, Literal(constant)))
     return None
 
 
 def _constant(value: Any, kind: pa.DataType) -> pa.Scalar | None:
-    """The value in the column's own type, None where the two engines may not agree on comparing it or it is none of
-    that type."""
+    """The value in the column's own type; None where it is not of that type, or the engines may compare it in different
+    ways."""
     if isinstance(kind, pa.BaseExtensionType) or pa.types.is_floating(kind) or pa.types.is_nested(kind):
         return None
     if pa.types.is_interval(kind):

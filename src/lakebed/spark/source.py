@@ -15,20 +15,20 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 import lakebed.formats as formats
 from lakebed.errors import OptionError, SchemaError, UnsupportedError, UsageError
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.options import boolean
-from lakebed.kernel.predicates.where import parse_where
+from lakebed.kernel.predicates.tree import Node
+from lakebed.kernel.predicates.where import both, parse_where
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage
 from lakebed.model.instant import Instant
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.redaction import redacting_logger
 from lakebed.spark import worker
-from lakebed.spark.pushdown import to_expression
+from lakebed.spark.pushdown import predicate_of
 from lakebed.spark.read import plain_rows, read_tasks
 from lakebed.spark.sink import SinkInput, write_task
 from lakebed.spark.stream import TABLE_LIMITS, Stream, StreamOptions
@@ -164,11 +164,9 @@ class Loaded:
             todo="Use lakebed.spark.write_stream(df, location, checkpoint): it commits each batch exactly once",
         )
 
-    def push(self, expression: pc.Expression) -> ReadPlan[Any]:
-        """The plan of the same snapshot, with one more condition."""
-        schema = self.table().schema
-        where = parse_where(self.where, schema)
-        return self._planned(expression if where is None else where & expression)
+    def push(self, predicate: Node) -> ReadPlan[Any]:
+        """The plan of the same snapshot with one more condition."""
+        return self._planned(both(parse_where(self.where, self.table().schema), predicate))
 
     def _reader(self) -> StreamReader:
         if self.as_of or self.after or self.until:
@@ -236,9 +234,9 @@ class Batch:
     def push(self, filters: Sequence[Any]) -> list[Any]:
         """Use filters to open fewer files. All of them are returned: Spark evaluates each one again."""
         if self.loaded.after is None and self.loaded.until is None:
-            expression = to_expression(filters, self.loaded.table().schema)
-            if expression is not None:
-                self.plan = self.loaded.push(expression)
+            predicate = predicate_of(filters, self.loaded.table().schema)
+            if predicate is not None:
+                self.plan = self.loaded.push(predicate)
         return list(filters)
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.errors import ReadWarning
+from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import keep
 from lakebed.kernel.streams import interleave
 from lakebed.model.split import Split
@@ -49,9 +49,7 @@ def report(plan: ReadPlan[S], level: int = 3) -> None:
         warnings.warn(ReadWarning(sentence), stacklevel=level)
 
 
-def filtered(
-    batches: Iterator[pa.RecordBatch], predicate: pc.Expression | None, columns: list[str]
-) -> Iterator[pa.RecordBatch]:
+def filtered(batches: Iterator[pa.RecordBatch], predicate: Node | None, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Filter batches by a predicate and then keep only `columns`. Batches without a row are left out."""
     for batch in batches:
         kept = batch if predicate is None else keep(batch, predicate)

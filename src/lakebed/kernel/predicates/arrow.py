@@ -48,8 +48,8 @@ Token: TypeAlias = tuple[str, str]
 def tree_of(expression: pc.Expression, schema: pa.Schema) -> Node:
     """The expression as a tree; `Opaque` parts stand for what cannot be read.
 
-    Raises ArrowNotImplementedError for an expression that Arrow itself cannot pickle, such as one that names a column by
-    its position.
+    Raises ArrowNotImplementedError for an expression that Arrow itself cannot pickle, such as one that names a column
+    by its position.
     """
     rebuild, (data, *_) = expression.__reduce__()
     try:

@@ -24,9 +24,9 @@ Answer: TypeAlias = tuple[Bools, Bools]
 class Facts:
     """What one source knows of one column. All arrays hold one value per thing.
 
-    `lower` and `upper` are inclusive bounds, null where they are unknown; NaN lies outside of them. `nulls`, `values` and
-    `nans` say whether there may be nulls, other values, and NaN among these. `bucket`, where given, hashes an array of
-    values to the numbers in `buckets`, which are null where they are unknown.
+    `lower` and `upper` are inclusive bounds, null where they are unknown; NaN lies outside of them. `nulls`, `values`
+    and `nans` say whether there may be nulls, other values, and NaN among these. `bucket`, where given, hashes an array
+    of values to the numbers in `buckets`, which are null where they are unknown.
     """
 
     lower: pa.Array
@@ -94,8 +94,8 @@ def is_nan(facts: Facts) -> Answer:
 
 
 def is_in(facts: Facts, values: pa.Array, skip_nulls: bool, most: int) -> Answer:
-    """Whether the column's value is in a list, as Arrow answers it: never null. A null in the list matches nulls, unless
-    they are skipped. Of a list of more than `most` values, only the least and the greatest are looked at."""
+    """Whether the column's value is in a list, as Arrow answers it: never null. A null in the list matches nulls,
+    unless they are skipped. Of a list of more than `most` values, only the least and the greatest are looked at."""
     members = values.drop_null()
     can_match_nulls = len(members) != len(values) and not skip_nulls
     true = np.zeros_like(facts.values)

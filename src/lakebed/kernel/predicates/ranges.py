@@ -4,8 +4,8 @@
 per thing, so one pass over the tree answers for all things at once.
 
 Each node of a predicate is asked two questions about each thing: can it be true for a row there, and can it be false? A
-node that is not understood can be both. So a thing is ruled out only when no row of it can be kept. A bound may be wider
-than the values are (a truncated text), and what is unknown rules out nothing.
+node that is not understood can be both. So a thing is ruled out only when no row of it can be kept. A bound may be
+wider than the values are (a truncated text), and what is unknown rules out nothing.
 
 Where every row of a thing has the same value in a column, as partition columns have, the bounds are that value. Then
 Arrow computes what the rules for ranges cannot judge, such as `lower(dt) = 'x'`.
@@ -144,5 +144,3 @@ class _Evaluation:
 def _both(one: Answer, other: Answer) -> Answer:
     """What is possible by two sources of facts."""
     return one[0] & other[0], one[1] & other[1]
-
-

@@ -153,7 +153,8 @@ class _Translation:
         """An operand of arithmetic. Whole numbers are computed in 64 bits, and an overflow is an error."""
         if _is_constant(node):
             constant = self._constant(node, kind)
-            value, own = Literal(constant), constant.type
+            value: Node = Literal(constant)
+            own: pa.DataType | None = constant.type
         else:
             value, own = self._value(node, kind)
         if own is not None and pa.types.is_integer(own):
@@ -164,7 +165,9 @@ class _Translation:
 
     def _quotient(self, node: sql.Div) -> Node:
         """`/` divides as doubles, as Spark does. A division by zero is null."""
-        left, right = (_as_type(self._number(node.args[side], None)[0], pa.float64()) for side in ("this", "expression"))
+        left, right = (
+            _as_type(self._number(node.args[side], None)[0], pa.float64()) for side in ("this", "expression")
+        )
         is_zero = Call("equal", (right, Literal.of(0.0)))
         divisor = Call("if_else", (is_zero, Literal.of(None, pa.float64()), right))
         return Call("divide_checked", (left, divisor))

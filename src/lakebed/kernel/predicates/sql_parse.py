@@ -20,7 +20,8 @@ _TEXTS_IN_SINGLE_QUOTES = "Write texts in single quotes: double quotes name a co
 
 
 def parsed(where: str) -> sql.Expr:
-    """The syntax tree of a condition. PredicateError when the text is empty, is not one condition, or nests too deeply."""
+    """The syntax tree of a condition. PredicateError when the text is empty, is not one condition, or nests too
+    deeply."""
     if not where.strip():
         raise PredicateError("where is empty", todo="Leave it out to read every row")
     try:

@@ -1,11 +1,11 @@
 """A predicate as a tree of columns, literals and calls.
 
-Both readers of a `where` build this tree: `sql.py` from SQL text and `arrow.py` from a pyarrow expression. Spark's pushed
-filters build it directly. Everything that uses a predicate reads the tree: planners ask which columns it names and which
-files can hold a match (`ranges.py`), and tasks filter their rows with its Arrow form.
+Both readers of a `where` build this tree: `sql.py` from SQL text and `arrow.py` from a pyarrow expression. Spark's
+pushed filters build it directly. Everything that uses a predicate reads the tree: planners ask which columns it names
+and which files can hold a match (`ranges.py`), and tasks filter their rows with its Arrow form.
 
-A call names a function of Arrow's compute registry and means what Arrow computes, three-valued logic included. `and_kleene`
-and `or_kleene` take any number of arguments, so a long chain of conditions is a flat node.
+A call names a function of Arrow's compute registry and means what Arrow computes, three-valued logic included.
+`and_kleene` and `or_kleene` take any number of arguments, so a long chain of conditions is a flat node.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ Where: TypeAlias = str | pc.Expression | Node | None
 def parse_where(where: Where, schema: pa.Schema) -> Node | None:
     """The predicate as a tree, None for "every row".
 
-    Raises PredicateError when the text cannot be parsed, when `schema` lacks a column that it names, or when it compares
-    what cannot be compared.
+    Raises PredicateError when the text cannot be parsed, when `schema` lacks a column that it names, or when it
+    compares what cannot be compared.
     """
     if where is None:
         return None

@@ -35,7 +35,7 @@ def live(lake: Lake, where: str | None = None) -> LiveFiles:
     head = metadata.head()
     assert head is not None
     predicate = None if where is None else parse_where(where, pa.schema([("id", pa.int64()), ("part", pa.string())]))
-    return LiveFiles.of(lake.table.operations.files, metadata, head, Pruning.of(predicate, metadata.schema))
+    return LiveFiles.of(lake.table.operations.files, metadata, head, Pruning(predicate, metadata.schema))
 
 
 def test_a_plan_holds_numbers_and_no_path(lake: Lake) -> None:

@@ -40,6 +40,8 @@ from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import FileGroup, file_groups, slice_of
 from lakebed.formats.hudi.timeline.active import View, view_of
 from lakebed.kernel.options import Options
+from lakebed.kernel.predicates.tree import Node
+from lakebed.kernel.predicates.where import unread_parts
 from lakebed.verbs.read import ReadPlan
 
 _FULL_MODE = "data_before_after"
@@ -68,6 +70,10 @@ class FullTask(Protocol):
     def schema(self) -> pa.Schema:
         """The columns of its batches."""
 
+    @property
+    def predicate(self) -> Node | None:
+        """The rows that it keeps, None for all."""
+
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
         """The split's changes."""
 
@@ -81,7 +87,7 @@ def plan_with_task(
         splits = iter(_standing(state, commit_range))
     else:
         splits = _Planner(state, options, commit_range).splits()
-    return ReadPlan(task.schema, tuple(splits), task, commit_range.warnings(state))
+    return ReadPlan(task.schema, tuple(splits), task, (*commit_range.warnings(state), *unread_parts(task.predicate)))
 
 
 def row_changes(state: TableState, options: Options, commit_range: CommitRange, decoded: tuple[str, ...]) -> RowChanges:

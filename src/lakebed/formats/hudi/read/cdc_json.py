@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from lakebed.formats.hudi.layout import COMMIT_TIME
 from lakebed.formats.hudi.read.cdc_task import RowChanges
 from lakebed.formats.hudi.read.split import HudiSplit
+from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import keep
 
 CDC_SCHEMA = pa.schema([pa.field(name, pa.string()) for name in ("op", "ts_ms", "before", "after")])
@@ -31,7 +32,7 @@ class CdcRows:
 
     changes: RowChanges
     schema: pa.Schema
-    predicate: pc.Expression | None
+    predicate: Node | None
 
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
         """The rows of each commit, in the order of commits."""

@@ -27,7 +27,8 @@ from lakebed.formats.hudi.merge.log import MergedLog
 from lakebed.formats.hudi.read.conform import conform_to_table
 from lakebed.formats.hudi.read.missing_files import expecting
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
-from lakebed.formats.hudi.read.task import SliceReader
+from lakebed.formats.hudi.read.task import SliceReader, written_by
+from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import keep
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 
@@ -190,7 +191,7 @@ class RowChanges:
             return
         fixed = (*self.reader.keys, *(self.reader.rules.ordering if change.may_reappear else ()))
         given = (COMMIT_TIME, *fixed, *(name for name in self.columns if name not in META_COLUMNS))
-        narrow = None if every or not change.instant else pc.field(COMMIT_TIME) == change.instant
+        narrow = None if every or not change.instant else written_by(change.instant)
         only = None if paths is not change.after or not change.instant else frozenset([change.instant])
         yield from self.reader.open(paths, tuple(dict.fromkeys(given)), narrow=narrow, instants=only).rows()
 
@@ -215,7 +216,7 @@ class FullChangesTask:
 
     changes: RowChanges
     schema: pa.Schema
-    predicate: pc.Expression | None
+    predicate: Node | None
 
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
         """The rows of each commit, in the order of commits; the predicate is asked of each row."""

@@ -14,6 +14,7 @@ from lakebed.formats.hudi.layout import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.merge.log import MergedLog
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.task import SliceReader
+from lakebed.kernel.predicates.tree import Call, Column, Literal, Node, all_of
 from lakebed.kernel.predicates.where import keep
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 
@@ -30,7 +31,7 @@ class ChangesTask:
     reader: SliceReader
     schema: pa.Schema
     decoded: tuple[str, ...]
-    predicate: pc.Expression | None
+    predicate: Node | None
     commits: frozenset[str] | None
     record_keys: tuple[str, ...]
     key_form: KeyForm
@@ -63,12 +64,15 @@ class ChangesTask:
         extra = (COMMIT_TIME, *((*self.reader.keys, *self.reader.rules.ordering) if keyed else ()))
         return tuple(dict.fromkeys([*self.decoded, *extra]))
 
-    def _narrow(self) -> pc.Expression | None:
+    def _narrow(self) -> Node | None:
         """True of no row that the range has not; for statistics, which know no sets."""
         if not self.commits:
             return None
-        written = pc.field(COMMIT_TIME)
-        return (written >= min(self.commits)) & (written <= max(self.commits))
+        written = Column((COMMIT_TIME,))
+        return all_of(
+            Call("greater_equal", (written, Literal.of(min(self.commits)))),
+            Call("less_equal", (written, Literal.of(max(self.commits)))),
+        )
 
     def _within(self, instants: pa.Array | pa.ChunkedArray) -> pa.Array:
         if self.commits is None:

@@ -28,8 +28,10 @@ from lakebed.formats.hudi.read.plan import complete_slices, reader_of
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.read.task import written_by
 from lakebed.formats.hudi.read.unmerged import row_kinds, with_operation
 from lakebed.formats.hudi.timeline.active import View
+from lakebed.kernel.predicates.where import unread_parts
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 from lakebed.verbs.read import ReadPlan
 
@@ -44,7 +46,8 @@ def plan_changelog(state: TableState, request: ReadRequest, commit_range: Commit
     reader = reader_of(state, request.options, state.schema(), commit_range.view)
     changes = changes_task(state, request, reader, None)
     splits = _standing(state, commit_range.view) if commit_range.as_it_stands else _written(state, commit_range)
-    return ReadPlan(changes.schema, tuple(splits), ChangelogTask(changes), commit_range.warnings(state))
+    warnings = (*commit_range.warnings(state), *unread_parts(changes.predicate))
+    return ReadPlan(changes.schema, tuple(splits), ChangelogTask(changes), warnings)
 
 
 def _standing(state: TableState, view: View) -> Iterator[HudiSplit]:
@@ -138,7 +141,7 @@ class ChangelogTask:
         """The rows of the base file, only those that the commit wrote where the change has one."""
         if not paths.base:
             return
-        narrow = pc.field(COMMIT_TIME) == change.instant if change.instant else None
+        narrow = written_by(change.instant) if change.instant else None
         columns = (*self.changes.decoded, *((COMMIT_TIME,) if change.instant else ()))
         for batch in self.changes.reader.open(paths._replace(logs=()), columns, narrow=narrow).rows():
             rows = batch.filter(pc.equal(batch.column(COMMIT_TIME), change.instant)) if change.instant else batch

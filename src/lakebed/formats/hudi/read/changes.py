@@ -36,6 +36,7 @@ from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.formats.hudi.slices import FileGroup, FileSlice, file_groups, live_slices, slice_of
 from lakebed.formats.hudi.timeline.active import view_of
 from lakebed.kernel.files import FileInfo
+from lakebed.kernel.predicates.where import unread_parts
 from lakebed.model.rowkind import ROW_KIND_FIELD
 from lakebed.verbs.read import ReadPlan
 
@@ -63,7 +64,7 @@ def plan_range(state: TableState, request: ReadRequest, commit_range: CommitRang
         missing = (f"{error.what}: rows that later commits overwrote, and deletes, are missing",)
     instants = None if commit_range.from_beginning else frozenset(commit_range.commits) - commit_range.skipped
     task = changes_task(state, request, reader, instants)
-    return ReadPlan(task.schema, tuple(splits), task, (*commit_range.warnings(state), *missing))
+    return ReadPlan(task.schema, tuple(splits), task, (*commit_range.warnings(state), *missing, *unread_parts(task.predicate)))
 
 
 def changes_task(

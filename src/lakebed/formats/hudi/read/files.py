@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from lakebed.errors import UnsupportedError
@@ -18,6 +16,10 @@ from lakebed.formats.hudi.read.conform import conform_to_table
 from lakebed.formats.hudi.read.missing_files import expecting
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
+from lakebed.kernel.predicates.facts import Facts
+from lakebed.kernel.predicates.ranges import can_hold
+from lakebed.kernel.predicates.row_groups import leaf_of, row_group_facts
+from lakebed.kernel.predicates.tree import Node
 
 _BATCH_ROWS = 1 << 17
 
@@ -51,36 +53,38 @@ class BaseFileReader:
         """
         if groups is not None and not groups:
             return
-        with self._opened() as (file, _):
+        with self._opened() as file:
             in_file = set(file.schema_arrow.names)
             names = [self.renames.get((name,), name) for name in target.names]
             columns = [name for name in names if name in in_file]
             for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=False):
                 yield conform_to_table(batch, target, constants, self.renames, self.units)
 
-    def row_groups(self, predicate: pc.Expression) -> tuple[list[int], list[int]]:
+    def row_groups(self, predicate: Node, schema: pa.Schema) -> tuple[list[int], list[int]]:
         """The row groups that can hold rows for which the predicate is true, by their statistics, and the others.
 
-        All are kept where this file's columns cannot decide the predicate, and where it labels timestamps wrongly.
+        `schema` has the types in which the predicate compares values. All are kept where the file labels timestamps
+        wrongly.
         """
-        with self._opened() as (file, source):
-            everything = list(range(file.metadata.num_row_groups))
+        with self._opened() as file:
+            all_groups = range(file.metadata.num_row_groups)
             if self.units and mislabels(file.schema_arrow, self.units):
-                return everything, []
-            try:
-                fragment = ds.ParquetFileFormat().make_fragment(source)
-                kept = [group.id for part in fragment.split_by_row_group(predicate) for group in part.row_groups]
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, KeyError):
-                return everything, []
-            return kept, [group for group in everything if group not in set(kept)]
+                return list(all_groups), []
+
+            def known(column: tuple[str, ...]) -> list[Facts]:
+                facts = _group_facts(file, column[0], schema) if len(column) == 1 else None
+                return [] if facts is None else [facts]
+
+            may_match = can_hold(predicate, known, len(all_groups))
+        return [group for group in all_groups if may_match[group]], [n for n in all_groups if not may_match[n]]
 
     def schema(self) -> pa.Schema:
         """The Arrow schema of the file."""
-        with self._opened() as (file, _):
+        with self._opened() as file:
             return file.schema_arrow
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[pq.ParquetFile, pa.NativeFile]]:
+    def _opened(self) -> Iterator[pq.ParquetFile]:
         store, path = self.store, self.path
         if not path.endswith(".parquet"):
             raise UnsupportedError(
@@ -95,4 +99,35 @@ class BaseFileReader:
             opened as source,
             decoding("cannot read a base file", table=store.location, file=path, todo="Restore the file from a copy"),
         ):
-            yield pq.ParquetFile(source, page_checksum_verification=True), source
+            yield pq.ParquetFile(source, page_checksum_verification=True)
+
+
+def _group_facts(file: pq.ParquetFile, name: str, schema: pa.Schema) -> Facts | None:
+    """What the footer says of a column in each row group. None where the file has no such column, or has it in a type
+    whose order is not that of the type in `schema`."""
+    place = file.schema_arrow.get_field_index(name)
+    leaf = None if place < 0 else leaf_of(file.schema_arrow, place)
+    if leaf is None or name not in schema.names:
+        return None
+    written, target = file.schema_arrow.field(place).type, schema.field(name).type
+    if not _keeps_order(written, target):
+        return None
+    groups = range(file.metadata.num_row_groups)
+    return row_group_facts(file.metadata, leaf, groups, written, lambda bounds: bounds.cast(target))
+
+
+def _keeps_order(written: pa.DataType, target: pa.DataType) -> bool:
+    """Whether bounds in one type, cast to the other, are bounds of the conformed values.
+
+    A float is not a bound of the double that Hudi makes of its text.
+    """
+    if written == target:
+        return True
+    if pa.types.is_integer(written):
+        return bool(pa.types.is_integer(target) or pa.types.is_floating(target) or pa.types.is_decimal(target))
+    if pa.types.is_timestamp(written) and pa.types.is_timestamp(target):
+        return bool(written.tz == target.tz)
+    return bool(
+        (pa.types.is_decimal(written) and pa.types.is_decimal(target))
+        or (pa.types.is_large_string(written) and pa.types.is_string(target))
+    )

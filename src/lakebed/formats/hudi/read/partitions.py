@@ -6,18 +6,19 @@ commit names it. Each folder is listed once: the listing that finds out what it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.fs
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import OLD_NULL_PARTITION, PARTITION_METADATA, partition_values
 from lakebed.kernel.files import FileInfo, Listing, Store
+from lakebed.kernel.predicates.facts import Facts
+from lakebed.kernel.predicates.ranges import can_hold
+from lakebed.kernel.predicates.tree import Node
 
 _PRUNABLE = (pa.types.is_string, pa.types.is_integer, pa.types.is_date, pa.types.is_boolean)
 
@@ -103,25 +104,30 @@ class PartitionColumns:
             todo="Rewrite the table with its partition columns in the files",
         )
 
-    def kept(self, partitions: Iterable[str], predicate: pc.Expression | None, schema: pa.Schema) -> list[str]:
+    def kept(self, partitions: Iterable[str], predicate: Node | None, schema: pa.Schema) -> list[str]:
         """The partitions that can hold rows for which the predicate is true."""
         paths = list(partitions)
         if predicate is None or not self.fields or not (self.plain or self.dropped) or not paths:
             return paths
-        format, disk = ds.ParquetFileFormat(), pyarrow.fs.LocalFileSystem()
-        fragments = [
-            format.make_fragment(str(place), filesystem=disk, partition_expression=self._guarantee(path, schema))
-            for place, path in enumerate(paths)
-        ]
-        dataset = ds.FileSystemDataset(fragments, schema, format, filesystem=disk)
-        return [paths[int(fragment.path)] for fragment in dataset.get_fragments(filter=predicate)]
 
-    def _guarantee(self, partition: str, schema: pa.Schema) -> pc.Expression:
-        found = pc.scalar(True)
-        for name, value in self.values(partition, schema).items():
-            if value.is_valid and any(fits(value.type) for fits in _PRUNABLE):
-                found = found & (pc.field(name) == value)
-        return found
+        def known(path: tuple[str, ...]) -> list[Facts]:
+            return self._facts(path[0], paths, schema) if len(path) == 1 else []
+
+        chosen = can_hold(predicate, known, len(paths))
+        return [path for path, wanted in zip(paths, chosen, strict=True) if wanted]
+
+    def _facts(self, name: str, partitions: Sequence[str], schema: pa.Schema) -> list[Facts]:
+        """The values of one partition column, as far as the paths tell them."""
+        if name not in self.fields or name not in schema.names:
+            return []
+        field = schema.field(name)
+        if not any(is_kind(field.type) for is_kind in _PRUNABLE):
+            return []
+        column = pa.schema([field])
+        values = [self.values(partition, column).get(name) for partition in partitions]
+        texts = [None if value is None else value.as_py() for value in values]
+        unknown = np.array([text is None for text in texts], np.bool_)
+        return [Facts.constant(pa.array(texts, field.type), unknown)]
 
 
 def list_partitions(store: Store, named: Collection[str]) -> dict[str, tuple[FileInfo, ...]]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.errors import NotInHistoryError, UnsupportedError
 from lakebed.formats.hudi.codec.record_keys import has_key_text
@@ -24,6 +23,8 @@ from lakebed.formats.hudi.slices import FileGroup, FileSlice, WrittenFiles, file
 from lakebed.formats.hudi.timeline.active import View
 from lakebed.kernel.files import FileInfo
 from lakebed.kernel.options import Options
+from lakebed.kernel.predicates.tree import Node
+from lakebed.kernel.predicates.where import unread_parts
 from lakebed.verbs.read import ReadPlan, filtered
 from lakebed.verbs.table import Position
 
@@ -39,7 +40,7 @@ class SnapshotTask:
     reader: SliceReader
     columns: tuple[str, ...]
     decoded: tuple[str, ...]
-    predicate: pc.Expression | None
+    predicate: Node | None
     prunable: bool
 
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
@@ -81,7 +82,7 @@ def plan_snapshot(state: TableState, request: ReadRequest, as_of: Position) -> R
     prunable = set(projection.filtered) <= _same_in_every_version(state, schema)
     task = SnapshotTask(reader, projection.columns, projection.decoded, projection.predicate, prunable)
     out = pa.schema([schema.field(name) for name in projection.columns])
-    return ReadPlan(out, tuple(split_of(file_slice) for file_slice in slices), task)
+    return ReadPlan(out, tuple(split_of(file_slice) for file_slice in slices), task, unread_parts(task.predicate))
 
 
 def _same_in_every_version(state: TableState, schema: pa.Schema) -> set[str]:
@@ -154,7 +155,7 @@ def reader_of(
 
 
 def _slices(
-    state: TableState, view: View, predicate: pc.Expression | None, schema: pa.Schema, *, logs: bool
+    state: TableState, view: View, predicate: Node | None, schema: pa.Schema, *, logs: bool
 ) -> list[FileSlice]:
     """The slices that the predicate leaves.
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.kernel.options import Options
+from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import Where, columns_of, parse_where
 from lakebed.verbs.table import project
 
@@ -27,8 +27,8 @@ class ReadRequest:
         Raises SchemaError or UsageError for a column or a predicate that does not fit the schema.
         """
         columns = tuple(project(self.columns, schema, table=table))
-        filtered = tuple(columns_of(self.where, schema))
-        return Projection(columns, filtered, parse_where(self.where, schema))
+        predicate = parse_where(self.where, schema)
+        return Projection(columns, columns_of(predicate), predicate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Projection:
 
     columns: tuple[str, ...]
     filtered: tuple[str, ...]
-    predicate: pc.Expression | None
+    predicate: Node | None
 
     @property
     def decoded(self) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ from lakebed.formats.hudi.read.unmerged import rows_in_log_order, with_operation
 from lakebed.formats.hudi.timeline.active import Blocks
 from lakebed.kernel.arrays import Bools
 from lakebed.kernel.files import Store
+from lakebed.kernel.predicates.tree import Call, Column, Literal, Node
+from lakebed.kernel.predicates.where import both
 from lakebed.kernel.scratch import Scratch
 
 _MEMORY = Scratch()
@@ -71,8 +73,8 @@ class SliceReader:
         self,
         paths: SlicePaths,
         columns: tuple[str, ...],
-        prune: pc.Expression | None = None,
-        narrow: pc.Expression | None = None,
+        prune: Node | None = None,
+        narrow: Node | None = None,
         instants: frozenset[str] | None = None,
     ) -> MergedSlice:
         """The slice, its log already read.
@@ -85,7 +87,7 @@ class SliceReader:
         self._check_bootstrap(paths, self.target(columns, self.merge and bool(paths.logs)))
         blocks = self.log_blocks(paths) if paths.logs else []
         if not blocks:
-            return MergedSlice(self, paths, self.target(columns, False), None, _both(prune, narrow))
+            return MergedSlice(self, paths, self.target(columns, False), None, both(prune, narrow))
         if not self.combine:
             return self._open_unmerged(paths, columns, blocks)
         target = self.target(columns, True)
@@ -152,6 +154,11 @@ class SliceReader:
         return conform_to_table(table, target, constants)
 
 
+def written_by(instant: str) -> Node:
+    """The rows that a commit wrote."""
+    return Call("equal", (Column((COMMIT_TIME,)), Literal.of(instant)))
+
+
 @dataclass
 class MergedSlice:
     """A slice being read. `rows` gives its live rows in the columns of `target`; after them, `deleted` gives the
@@ -161,8 +168,8 @@ class MergedSlice:
     paths: SlicePaths
     target: pa.Schema
     merged: MergedLog | None
-    prune: pc.Expression | None
-    narrow: pc.Expression | None = None
+    prune: Node | None
+    narrow: Node | None = None
     unmerged: pa.Table | None = None
     _used: Bools = field(default_factory=lambda: np.zeros(0, bool))
 
@@ -205,10 +212,10 @@ class MergedSlice:
             return [], []
         groups: list[int] | None = None
         if self.prune is not None and not self._renames():
-            groups, _ = self._file().row_groups(self.prune)
+            groups, _ = self._file().row_groups(self.prune, self.reader.table_schema)
         if self.merged is None or self.narrow is None or self.merged.sources or self.reader.rules.fills:
             return groups, []
-        kept, others = self._file().row_groups(self.narrow)
+        kept, others = self._file().row_groups(self.narrow, self.reader.table_schema)
         others = self._that_could_win(self.merged, others)
         if groups is None:
             return kept, others
@@ -232,9 +239,9 @@ class MergedSlice:
         first = merged.entries.ordering[0].take(undecided)
         if first.null_count or pa.types.is_floating(first.type) or self.reader.rules.sequences:
             return groups
-        least, column = pc.min(first), pc.field(ordering[0])
-        could_win = column > least if len(ordering) == 1 else column >= least
-        kept, _ = self._file().row_groups(could_win)
+        beats = "greater" if len(ordering) == 1 else "greater_equal"
+        could_win = Call(beats, (Column((ordering[0],)), Literal(pc.min(first))))
+        kept, _ = self._file().row_groups(could_win, self.reader.table_schema)
         return [group for group in groups if group in kept]
 
     def _base(self, target: pa.Schema, groups: list[int] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -266,7 +273,3 @@ class MergedSlice:
 
     def _filled(self, table: pa.Table) -> pa.Table:
         return self.reader.filled(table, self.paths.partition, self.target)
-
-
-def _both(left: pc.Expression | None, right: pc.Expression | None) -> pc.Expression | None:
-    return left & right if left is not None and right is not None else left if right is None else right

@@ -35,7 +35,7 @@ def plan_appends(
     two is expired.
     """
     appends = [s for s in _snapshots_between(metadata, start, end) if s.operation in (None, "append")]
-    tasks = _added_files(files, metadata, appends, Pruning.of(request.predicate, request.context.schema))
+    tasks = _added_files(files, metadata, appends, Pruning(request.predicate, request.context.schema))
     return plan_files(files, tasks, request)
 
 

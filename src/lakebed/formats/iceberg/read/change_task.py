@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.files import Files
@@ -20,6 +19,7 @@ from lakebed.formats.iceberg.read.matching import carried_over, row_numbers
 from lakebed.formats.iceberg.read.split import ChangeSplit, Side
 from lakebed.formats.iceberg.read.task import Selection, live_positions, read_task
 from lakebed.kernel.arrays import Bools, Int64s, Objects
+from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import keep
 from lakebed.model.rowkind import ROW_KIND_FIELD, RowKind
 from lakebed.verbs.read import filtered
@@ -36,7 +36,7 @@ class ChangeReader:
     files: Files
     context: ReadContext
     columns: tuple[str, ...]
-    predicate: pc.Expression | None
+    predicate: Node | None
 
     def __call__(self, split: ChangeSplit) -> Iterator[pa.RecordBatch]:
         """The changes of one split."""
@@ -53,7 +53,7 @@ class ChangeReader:
             yield from self._by_value(split)
 
     def _rows(
-        self, side: Side, columns: Sequence[str], predicate: pc.Expression | None = None, lineage: bool = False
+        self, side: Side, columns: Sequence[str], predicate: Node | None = None, lineage: bool = False
     ) -> Iterator[pa.RecordBatch]:
         positions = None
         if side.other is not None:

@@ -28,6 +28,7 @@ from lakebed.formats.iceberg.read.plan import BySpec, chosen_entries, kept_manif
 from lakebed.formats.iceberg.read.pruning import Pruning
 from lakebed.formats.iceberg.read.split import ChangeSplit, Side
 from lakebed.formats.iceberg.snapshot import Position, ancestors, milliseconds, snapshot_at
+from lakebed.kernel.predicates.where import unread_parts
 from lakebed.model.rowkind import ROW_KIND_FIELD
 from lakebed.verbs.read import ReadPlan
 
@@ -38,12 +39,13 @@ def plan_difference(
     """Plan a read of the changes that lead from the rows of one snapshot to the rows of another; None has no rows."""
     fields = request.context.columns(request.columns)
     schema = arrow_schema(fields).append(ROW_KIND_FIELD)
-    pruning = Pruning.of(request.predicate, request.context.schema)
+    pruning = Pruning(request.predicate, request.context.schema)
     splits: tuple[ChangeSplit, ...] = ()
     if before is None or after is None or before.snapshot_id != after.snapshot_id:
         splits = tuple(_splits(*_sides(files, metadata, before, after, pruning)))
     names = tuple(field.name for field in fields)
-    return ReadPlan(schema, splits, ChangeReader(files, request.context, names, request.predicate))
+    reader = ChangeReader(files, request.context, names, request.predicate)
+    return ReadPlan(schema, splits, reader, unread_parts(request.predicate))
 
 
 def range_of(

@@ -21,6 +21,7 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, METADATA_COLUMNS, ROW_ID, scalar
 from lakebed.formats.iceberg.data_files import DataFile
 from lakebed.formats.iceberg.options import SPLIT_SIZE
+from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import find_column
 from lakebed.verbs.table import project
 
@@ -143,7 +144,7 @@ class ReadRequest:
 
     context: ReadContext
     columns: Sequence[str] | None = None
-    predicate: pc.Expression | None = None
+    predicate: Node | None = None
     split_size: int = SPLIT_SIZE.default
 
 

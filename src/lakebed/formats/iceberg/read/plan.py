@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import VoidTransform
 
@@ -27,6 +26,8 @@ from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
 from lakebed.formats.iceberg.read.split import IcebergSplit, splits_of
 from lakebed.formats.iceberg.read.task import Selection, read_task
 from lakebed.kernel.arrays import Bools
+from lakebed.kernel.predicates.tree import Node
+from lakebed.kernel.predicates.where import unread_parts
 from lakebed.verbs.read import ReadPlan
 
 
@@ -37,7 +38,7 @@ class TaskReader:
     files: Files
     context: ReadContext
     columns: tuple[str, ...]
-    predicate: pc.Expression | None
+    predicate: Node | None
 
     def __call__(self, split: IcebergSplit) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
@@ -49,7 +50,7 @@ def plan_snapshot(
     files: Files, metadata: TableMetadata, snapshot: Snapshot | None, request: ReadRequest
 ) -> ReadPlan[IcebergSplit]:
     """Plan a read of the live rows of a snapshot that the request's predicate keeps. None is an empty table."""
-    tasks = scan_tasks(files, metadata, snapshot, Pruning.of(request.predicate, request.context.schema))
+    tasks = scan_tasks(files, metadata, snapshot, Pruning(request.predicate, request.context.schema))
     return plan_files(files, tasks, request)
 
 
@@ -58,7 +59,7 @@ def plan_files(files: Files, tasks: Iterator[FileTask], request: ReadRequest) ->
     fields = request.context.columns(request.columns)
     splits = tuple(split for task in tasks for split in splits_of(task, request.split_size))
     reader = TaskReader(files, request.context, tuple(field.name for field in fields), request.predicate)
-    return ReadPlan(arrow_schema(fields), splits, reader)
+    return ReadPlan(arrow_schema(fields), splits, reader, unread_parts(request.predicate))
 
 
 def scan_tasks(
@@ -90,7 +91,7 @@ def kept_manifests(
     for manifest in manifests:
         if manifest.has_live:
             (deletes if manifest.content else data).setdefault(manifest.spec_id, []).append(manifest)
-    if pruning is None or pruning.node is None:
+    if pruning is None or pruning.predicate is None:
         return data, deletes
     return _pruned(metadata, data, pruning), _pruned(metadata, deletes, pruning)
 
@@ -114,7 +115,7 @@ def chosen_entries(
 
     With `stats` they also have the columns `STATS_USED`.
     """
-    pruned = pruning is not None and pruning.node is not None
+    pruned = pruning is not None and pruning.predicate is not None
     columns = (*COLUMNS, *STATS_USED) if pruned or stats else COLUMNS
     for entries in iter_entries(files, metadata, manifests, columns):
         if pruning is not None and pruned:

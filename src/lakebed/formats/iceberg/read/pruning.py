@@ -8,7 +8,6 @@ say of a column rules nothing out.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,8 +39,10 @@ from lakebed.formats.iceberg.codec.transforms import source_bounds, transformed
 from lakebed.formats.iceberg.read.conform import conformed
 from lakebed.formats.iceberg.read.formats import ParquetData
 from lakebed.kernel.arrays import Bools, UInt8s, one_chunk
-from lakebed.kernel.predicates.arrow import Node, tree_of
-from lakebed.kernel.predicates.ranges import Facts, can_hold
+from lakebed.kernel.predicates.facts import Facts
+from lakebed.kernel.predicates.ranges import can_hold
+from lakebed.kernel.predicates.row_groups import row_group_facts
+from lakebed.kernel.predicates.tree import Node
 
 STATS_USED = ("value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
 """The per-column figures of entries that rule files out."""
@@ -49,15 +50,10 @@ STATS_USED = ("value_counts", "null_value_counts", "lower_bounds", "upper_bounds
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """A predicate as planners use it, for tables with a schema."""
+    """Rules out manifests, data files and row groups of a table with a schema. The predicate None keeps everything."""
 
-    node: Node | None
+    predicate: Node | None
     schema: Schema
-
-    @classmethod
-    def of(cls, predicate: pc.Expression | None, schema: Schema) -> Pruning:
-        """That of a predicate over the schema's columns; None keeps everything."""
-        return cls(None if predicate is None else tree_of(predicate), schema)
 
     def manifests(self, manifests: Sequence[ManifestFile], spec: PartitionSpec) -> Bools:
         """Which manifests of one spec can hold a file that is wanted."""
@@ -66,7 +62,7 @@ class Pruning:
             field = self._leaf(path)
             return [] if field is None else list(_summary_facts(field, manifests, spec))
 
-        return can_hold(self.node, known, len(manifests))
+        return can_hold(self.predicate, known, len(manifests))
 
     def entries(self, entries: pa.Table, spec: PartitionSpec) -> Bools:
         """Which data files of a columnar table of entries of one spec can hold a row that is wanted; the table has the
@@ -78,7 +74,7 @@ class Pruning:
                 return []
             return [*_partition_facts(field, entries["partition"], spec), *_metric_facts(field, entries)]
 
-        return can_hold(self.node, known, len(entries))
+        return can_hold(self.predicate, known, len(entries))
 
     def row_groups(self, file: ParquetData, groups: Sequence[int]) -> list[int]:
         """Those of the row groups that can hold a row that is wanted."""
@@ -90,7 +86,7 @@ class Pruning:
             facts = _group_facts(field, file, groups)
             return [] if facts is None else [facts]
 
-        kept = can_hold(self.node, known, len(groups))
+        kept = can_hold(self.predicate, known, len(groups))
         return [group for group, wanted in zip(groups, kept, strict=True) if wanted]
 
     def _leaf(self, path: tuple[str, ...]) -> NestedField | None:
@@ -253,26 +249,7 @@ def _group_facts(field: NestedField, file: ParquetData, groups: Sequence[int]) -
     leaf = None if place is None else file.leaf(place)
     if place is None or leaf is None:
         return None
-    lows, highs, nulls, values = [], [], [], []
-    for group in groups:
-        column = file.metadata.row_group(group).column(leaf)
-        found = column.statistics
-        bounded = found is not None and found.has_min_max
-        lows.append(_ordered(found.min) if bounded else None)
-        highs.append(_ordered(found.max) if bounded else None)
-        counted = found is not None and found.has_null_count
-        nulls.append(not counted or found.null_count > 0)
-        values.append(not counted or found.null_count < column.num_values)
-    try:
-        written = file.arrow.field(place).type
-        lower, upper = (
-            conformed(pa.array(bounds, written), file.fields[place], field) for bounds in (lows, highs)
-        )  # fmt: skip
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, OverflowError):
-        return None
-    return Facts(lower, upper, np.array(nulls), np.array(values), _nans(field.field_type, len(groups)))
-
-
-def _ordered(value: Any) -> Any:
-    """A bound; NaN is none."""
-    return None if isinstance(value, float) and math.isnan(value) else value
+    written = file.arrow.field(place).type
+    return row_group_facts(
+        file.metadata, leaf, groups, written, lambda bounds: conformed(bounds, file.fields[place], field)
+    )

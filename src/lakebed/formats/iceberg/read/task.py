@@ -35,7 +35,8 @@ from lakebed.formats.iceberg.read.key_sets import KeySet
 from lakebed.formats.iceberg.read.pruning import Pruning, plain_type
 from lakebed.formats.iceberg.read.split import ByteRange
 from lakebed.kernel.arrays import Bools, Int64s
-from lakebed.kernel.predicates.where import columns_of, keep
+from lakebed.kernel.predicates.tree import Node
+from lakebed.kernel.predicates.where import keep
 
 _PASS_ROWS = 1 << 20
 
@@ -50,7 +51,7 @@ class Selection:
     """
 
     columns: Sequence[str] | None = None
-    predicate: pc.Expression | None = None
+    predicate: Node | None = None
     lineage: bool = False
     part: ByteRange | None = None
     positions: Int64s | None = None
@@ -68,7 +69,7 @@ def read_task(
     fields = context.columns(selection.columns, selection.lineage)
     names = [field.name for field in fields]
     if predicate is not None:
-        used = columns_of(predicate, predicate_schema(context))
+        used = predicate.columns()
         fields += tuple(field for field in context.columns(used) if field.name not in names)
     with opened(files, task.data.path, task.data.format, context.mapping, stated=stated_of(task.data)) as file:
         groups = _groups(file, predicate, context, selection.part)
@@ -93,9 +94,7 @@ def predicate_schema(context: ReadContext) -> pa.Schema:
     return pa.schema([pa.field(f.name, plain_type(f.field_type), not f.required) for f in fields])
 
 
-def _groups(
-    file: OpenFile, predicate: pc.Expression | None, context: ReadContext, part: ByteRange | None
-) -> list[int] | None:
+def _groups(file: OpenFile, predicate: Node | None, context: ReadContext, part: ByteRange | None) -> list[int] | None:
     """The row groups to read, None for all."""
     if not isinstance(file, ParquetData) or (predicate is None and part is None):
         return None
@@ -103,7 +102,7 @@ def _groups(
     groups = list(all_groups) if part is None else file.groups_in(part.start, part.end)
     if predicate is None or len(groups) == 0:
         return groups
-    return Pruning.of(predicate, context.schema).row_groups(file, groups)
+    return Pruning(predicate, context.schema).row_groups(file, groups)
 
 
 class _LiveRows:

@@ -93,7 +93,7 @@ class PositionDeleteRewrite:
         metadata = operations.load().metadata
         branch = options[opt.BRANCH] if options.given(opt.BRANCH) else branch
         snapshot = metadata.head(branch)
-        pruning = Pruning.of(parse_where(where, predicate_schema(ReadContext.of(metadata))), metadata.schema)
+        pruning = Pruning(parse_where(where, predicate_schema(ReadContext.of(metadata))), metadata.schema)
         rules = _rules(options, metadata)
         granularity = options[GRANULARITY] or metadata.properties.get("write.delete.granularity", "partition")
         deletes = list(_position_deletes(operations.files, metadata, snapshot, pruning))
@@ -262,7 +262,7 @@ def _tasks(rewrite: PositionDeleteRewrite, snapshot: Snapshot) -> list[PositionD
     if metadata.format_version > 2:
         chosen = [delete for group in groups for delete in group]
         paths = {delete.path for delete in chosen}
-        every = list(_position_deletes(files, metadata, snapshot, Pruning.of(None, metadata.schema)))
+        every = list(_position_deletes(files, metadata, snapshot, Pruning(None, metadata.schema)))
         (data_files,) = _inputs(files, metadata, snapshot, [every])
         inputs = [file for file in data_files if any(delete.path in paths for delete in file.deletes)]
         return [

@@ -85,7 +85,7 @@ class IcebergRewrite:
         if order is None and options[opt.KEEP_ORDER]:
             order = table_order(metadata)
         context = ReadContext.of(metadata, delete_memory=delete_memory)
-        pruning = Pruning.of(parse_where(where, predicate_schema(context)), metadata.schema)
+        pruning = Pruning(parse_where(where, predicate_schema(context)), metadata.schema)
         if snapshot is None:
             live, plan = None, Plan((), ())
         else:

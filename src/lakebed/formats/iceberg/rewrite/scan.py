@@ -80,13 +80,13 @@ class LiveFiles:
 
         def chosen_of(place: int, entries: pa.Table) -> pa.Table:
             number = numbers[place]
-            if self.pruning.node is not None:
+            if self.pruning.predicate is not None:
                 spec = self.metadata.specs[runs[place][0].spec_id]
                 entries = entries.filter(pa.array(self.pruning.entries(entries, spec)))
             rows_of_run = ordered[ends[number] : ends[number + 1]] - self.starts[number]
             return entries.select([*COLUMNS]).take(pa.array(rows_of_run))
 
-        columns = COLUMNS if self.pruning.node is None else (*COLUMNS, *STATS_USED)
+        columns = COLUMNS if self.pruning.predicate is None else (*COLUMNS, *STATS_USED)
         entries = tuple(map_runs(self.files, self.metadata, runs, chosen_of, columns))
         index = DeleteIndex(live_deletes(self.files, self.metadata, self.deletes), unpartitioned(self.metadata))
         return ChosenFiles(self.files, self.metadata, ordered, entries, tuple(runs), index)
@@ -155,12 +155,12 @@ class _Planner:
     @property
     def columns(self) -> frozenset[str]:
         """The columns of entries that planning needs."""
-        bounds = STATS_USED if self.pruning.node is not None or self.overlap_of is not None else ()
+        bounds = STATS_USED if self.pruning.predicate is not None or self.overlap_of is not None else ()
         return frozenset(("record_count", "file_size_in_bytes", "partition", *self.deletes.columns, *bounds))
 
     def __call__(self, spec_id: int, entries: pa.Table) -> pa.Table:
         spec = self.metadata.specs[spec_id]
-        if self.pruning.node is not None:
+        if self.pruning.predicate is not None:
             entries = entries.filter(pa.array(self.pruning.entries(entries, spec)))
         deletes, rows = self.deletes.of(entries)
         codes, partitions = distinct_partitions(entries["partition"])

@@ -11,11 +11,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
@@ -46,6 +44,7 @@ from lakebed.formats.iceberg.write.statistics.leaves import leaves_of
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
 from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.engine import Engine
+from lakebed.kernel.predicates.tree import Call, Column, Literal, Node, all_of
 from lakebed.kernel.sizing.file_counts import share_out
 from lakebed.kernel.sizing.staging import Run, StagedBuckets
 
@@ -64,7 +63,7 @@ class ByKey:
 
     names: tuple[str, ...]
     runs: tuple[tuple[Run, ...], ...]
-    predicate: pc.Expression | None
+    predicate: Node | None
 
     @classmethod
     def of(cls, keys: StagedBuckets, names: tuple[str, ...], bounds: pa.Table | None, context: ReadContext) -> ByKey:
@@ -100,7 +99,7 @@ class ByKey:
 class ByPredicate:
     """Rows that a predicate keeps."""
 
-    predicate: pc.Expression
+    predicate: Node
 
     def positions(self, files: Files, context: ReadContext, task: FileTask) -> Int64s:
         """The rows of the file that the predicate keeps."""
@@ -132,7 +131,7 @@ class RowFinder:
         return self._find(rows, self._tasks(rows, snapshot), True)
 
     def _tasks(self, rows: ByKey | ByPredicate, snapshot: Snapshot | None) -> list[FileTask]:
-        pruning = Pruning.of(rows.predicate, self.metadata.schema)
+        pruning = Pruning(rows.predicate, self.metadata.schema)
         return list(scan_tasks(self.files, self.metadata, snapshot, pruning))
 
     def _find(
@@ -289,14 +288,15 @@ def write_positions(files: Files, url: str, found: Sequence[tuple[str, Int64s]],
         raise
 
 
-def _between(bounds: pa.Table | None, schema: pa.Schema) -> pc.Expression | None:
+def _between(bounds: pa.Table | None, schema: pa.Schema) -> Node | None:
     """Each key column between its bounds, where these are known."""
     if bounds is None:
         return None
-    parts = []
+    parts: list[Node] = []
     for field, column in zip(bounds.schema, bounds.columns, strict=True):
         if isinstance(field.type, pa.BaseExtensionType) or column.null_count or pa.types.is_floating(field.type):
             continue
         least, most = column.cast(schema.field(field.name).type).combine_chunks()
-        parts += [pc.field(field.name) >= least, pc.field(field.name) <= most]
-    return reduce(lambda left, right: left & right, parts) if parts else None
+        key = Column((field.name,))
+        parts += [Call("greater_equal", (key, Literal(least))), Call("less_equal", (key, Literal(most)))]
+    return all_of(*parts) if parts else None

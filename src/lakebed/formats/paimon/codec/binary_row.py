@@ -61,6 +61,19 @@ def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
         )
 
 
+def decode_field(data: bytes, place: int, arity: int, kind: DataType) -> Any:
+    """The plain value of one field of a row of `arity` fields; None for null. CorruptError as `decode_row` raises
+    it."""
+    header = header_words(arity) * 8
+    if len(data) < header + 8 * arity:
+        raise CorruptError("a binary row ends too early", why=f"{len(data)} bytes for {arity} fields")
+    bit = place + 8
+    if data[bit >> 3] >> (bit & 7) & 1:
+        return None
+    with decoding("a binary row cannot be read"):
+        return _value_of(data, header + 8 * place, kind)
+
+
 def with_arity(row: bytes, arity: int) -> bytes:
     """The serialized form that manifests hold: the number of fields as a big-endian int, then the row."""
     return struct.pack(">i", arity) + row

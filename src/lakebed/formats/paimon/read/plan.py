@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow.compute as pc
-
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.deletion_vectors import BLOCK_SLACK
 from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, IndexManifestEntry, ManifestEntry
@@ -25,7 +23,8 @@ from lakebed.formats.paimon.read.task import BucketReader
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates.where import columns_of
+from lakebed.kernel.predicates.tree import Node
+from lakebed.kernel.predicates.where import columns_of, unread_parts
 from lakebed.verbs.read import ReadPlan
 
 
@@ -41,7 +40,7 @@ class ReadRequest:
     schema: TableSchema
     options: Options
     columns: tuple[str, ...]
-    predicate: pc.Expression | None = None
+    predicate: Node | None = None
 
     @property
     def table(self) -> str:
@@ -77,12 +76,12 @@ def plan_files(
     `deletions` has the vectors by partition and bucket, then by data file name.
     """
     history, schema, options, predicate = request.history, request.schema, request.options, request.predicate
-    used = {*request.columns, *columns_of(predicate, arrow_schema(schema.fields))}
+    used = {*request.columns, *columns_of(predicate)}
     needed = tuple(name for name in schema.names if name in used or (not used and name == schema.names[0]))
     folders = PartitionFolders.of(history.store, schema, options)
     splits = _splits(kept_entries(entries, predicate, schema), deletions, folders, skips_level_0(schema, options))
     reader = BucketReader(history, schema, options, request.columns, needed, predicate)
-    return ReadPlan(arrow_schema(schema.project(request.columns)), splits, reader)
+    return ReadPlan(arrow_schema(schema.project(request.columns)), splits, reader, unread_parts(predicate))
 
 
 def _visible(

@@ -1,83 +1,119 @@
 """Files that a predicate rules out, by partition values and by the statistics in the manifests.
 
-The predicate is simplified by Arrow against what is known of each file; where it becomes false, the file is left out.
-In a table with a primary key only key statistics count, since a file's older value of a row may be what hides a newer
-one's neighbour.
+In a table with a primary key only key statistics count. An older value of a row may be what hides a newer one, so a
+file must be read whatever its other columns hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.fs
 
-from lakebed.formats.paimon.codec.binary_row import decode_row, without_arity
+from lakebed.formats.paimon.codec.binary_row import decode_field, without_arity
 from lakebed.formats.paimon.codec.manifest import ManifestEntry, SimpleStats
 from lakebed.formats.paimon.codec.schema_json import TableSchema
-from lakebed.formats.paimon.codec.types import DataField, arrow_schema, arrow_type
+from lakebed.formats.paimon.codec.types import DataField, arrow_type
+from lakebed.kernel.predicates.facts import Facts
+from lakebed.kernel.predicates.ranges import can_hold
+from lakebed.kernel.predicates.tree import Node
 
-_FORMAT = ds.ParquetFileFormat()
+_EMPTY_ROW_BYTES = 8
 
 
-def kept_entries(
-    entries: Sequence[ManifestEntry], predicate: pc.Expression | None, schema: TableSchema
-) -> list[ManifestEntry]:
+def kept_entries(entries: Sequence[ManifestEntry], predicate: Node | None, schema: TableSchema) -> list[ManifestEntry]:
     """The entries whose files may hold a row that the predicate keeps. `schema` is the one that is read."""
     if predicate is None or not entries:
         return list(entries)
-    filesystem = pyarrow.fs.LocalFileSystem()
-    fragments = [
-        _FORMAT.make_fragment(str(place), filesystem, partition_expression=_known(entry, schema))
-        for place, entry in enumerate(entries)
-    ]
-    dataset = ds.FileSystemDataset(fragments, arrow_schema(schema.fields), _FORMAT, filesystem)
-    return [entries[int(fragment.path)] for fragment in dataset.get_fragments(filter=predicate)]
+    kept = can_hold(predicate, _Known(entries, schema), len(entries))
+    return [entry for entry, wanted in zip(entries, kept, strict=True) if wanted]
 
 
-def _known(entry: ManifestEntry, schema: TableSchema) -> pc.Expression:
-    """What the manifest says of the rows of a file, as an expression that is true for all of them."""
-    known = pc.scalar(True)
-    partition = schema.project(schema.partition_keys)
-    values = decode_row(without_arity(entry.partition), [field.type for field in partition])
-    for field, value in zip(partition, values, strict=True):
-        column = pc.field(field.name)
-        known = known & (column.is_null() if value is None else column == _scalar(value, field))
-    if schema.primary_keys:
-        fields = schema.project(schema.trimmed_primary_keys)
-        return (
-            known & _ranges(entry.file.key_stats, fields)
-            if len(without_arity(entry.file.key_stats.min_values))
-            else known
-        )
-    if entry.file.schema_id != schema.id or entry.file.value_stats_cols == ():
-        return known
-    names = entry.file.value_stats_cols or schema.names
-    return known & _ranges(entry.file.value_stats, schema.project(tuple(names)))
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the manifests say of a column in the file of each entry."""
+
+    entries: Sequence[ManifestEntry]
+    schema: TableSchema
+
+    def __call__(self, path: tuple[str, ...]) -> list[Facts]:
+        """The facts of a column: its partition values, or its statistics."""
+        name = path[0]
+        if len(path) > 1 or name not in self.schema.names:
+            return []
+        field = self.schema.field(name)
+        if name in self.schema.partition_keys:
+            return [self._partition_values(field)]
+        if not self.schema.primary_keys:
+            return [self._ranges(field, self._value_stats(name))]
+        if name in self.schema.trimmed_primary_keys:
+            return [self._ranges(field, self._key_stats(name))]
+        return []
+
+    def _partition_values(self, field: DataField) -> Facts:
+        keys = self.schema.partition_keys
+        place, of_row = keys.index(field.name), dict[bytes, Any]()
+        for entry in self.entries:
+            if entry.partition not in of_row:
+                row = without_arity(entry.partition)
+                of_row[entry.partition] = decode_field(row, place, len(keys), field.type)
+        values = [of_row[entry.partition] for entry in self.entries]
+        return Facts.constant(_array(values, field), np.zeros(len(values), np.bool_))
+
+    def _value_stats(self, name: str) -> Callable[[ManifestEntry], _Place | None]:
+        """Where the statistics of a column stand. Files of another schema have theirs in other places."""
+        place = self.schema.names.index(name)
+        arity = len(self.schema.names)
+
+        def found(entry: ManifestEntry) -> _Place | None:
+            named = entry.file.value_stats_cols
+            if entry.file.schema_id != self.schema.id or named == ():
+                return None
+            if not named:
+                return entry.file.value_stats, place, arity
+            return (entry.file.value_stats, named.index(name), len(named)) if name in named else None
+
+        return found
+
+    def _key_stats(self, name: str) -> Callable[[ManifestEntry], _Place | None]:
+        keys = self.schema.trimmed_primary_keys
+        return lambda entry: (entry.file.key_stats, keys.index(name), len(keys))
+
+    def _ranges(self, field: DataField, stats_of: Callable[[ManifestEntry], _Place | None]) -> Facts:
+        lows: list[Any] = []
+        highs: list[Any] = []
+        nulls = np.ones(len(self.entries), np.bool_)
+        for number, entry in enumerate(self.entries):
+            found = stats_of(entry)
+            low, high, null_count = (None, None, None) if found is None else _bounds(*found, field)
+            lows.append(low)
+            highs.append(high)
+            nulls[number] = null_count != 0 or low is None
+        anything = np.ones(len(self.entries), np.bool_)
+        nans = np.full(len(self.entries), field.type.root in ("FLOAT", "DOUBLE"))
+        return Facts(_array(lows, field), _array(highs, field), nulls, anything, nans)
 
 
-def _ranges(stats: SimpleStats, fields: Sequence[DataField]) -> pc.Expression:
-    known = pc.scalar(True)
-    types = [field.type for field in fields]
-    if len(without_arity(stats.min_values)) <= 8 and types:
-        return known
-    lows = decode_row(without_arity(stats.min_values), types)
-    highs = decode_row(without_arity(stats.max_values), types)
-    counts = stats.null_counts or (None,) * len(fields)
-    for field, low, high, nulls in zip(fields, lows, highs, counts, strict=True):
-        if low is None or high is None or low != low or high != high:  # some formats give NaN as a bound
-            continue
-        column = pc.field(field.name)
-        within = (column >= _scalar(low, field)) & (column <= _scalar(high, field))
-        known = known & (within if nulls == 0 else within | column.is_null())
-    return known
+_Place = tuple[SimpleStats, int, int]
+"""Statistics, the place of a column in their rows, and how many columns these have."""
 
 
-def _scalar(value: Any, field: DataField) -> pa.Scalar:
+def _bounds(stats: SimpleStats, place: int, arity: int, field: DataField) -> tuple[Any, Any, int | None]:
+    """The least and the greatest value of a column and how many nulls it has, None for what is not known."""
+    if len(without_arity(stats.min_values)) <= _EMPTY_ROW_BYTES:
+        return None, None, None
+    low = decode_field(without_arity(stats.min_values), place, arity, field.type)
+    high = decode_field(without_arity(stats.max_values), place, arity, field.type)
+    if low is None or high is None or low != low or high != high:  # some formats give NaN as a bound
+        return None, None, None
+    return low, high, stats.null_counts[place] if stats.null_counts else None
+
+
+def _array(values: Sequence[Any], field: DataField) -> pa.Array:
     kind = arrow_type(field.type)
     if pa.types.is_temporal(kind):
-        return pa.scalar(value, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
-    return pa.scalar(value, kind)
+        return pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+    return pa.array(values, kind)

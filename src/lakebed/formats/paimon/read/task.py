@@ -27,6 +27,7 @@ from lakebed.formats.paimon.read.split import DeletionFile, PaimonSplit
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.arrays import Int64s
 from lakebed.kernel.options import Options
+from lakebed.kernel.predicates.tree import Node
 from lakebed.model.rowkind import RowKind
 from lakebed.verbs.read import filtered
 
@@ -45,7 +46,7 @@ class BucketReader:
     options: Options
     columns: tuple[str, ...]
     needed: tuple[str, ...]
-    predicate: pc.Expression | None
+    predicate: Node | None
 
     def __call__(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""

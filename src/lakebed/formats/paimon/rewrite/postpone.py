@@ -159,7 +159,7 @@ def _as_compacted(message: PaimonMessage) -> PaimonMessage:
 def _chosen(entries: Sequence[ManifestEntry], where: Where, schema: TableSchema, table: str) -> list[ManifestEntry]:
     whole = arrow_schema(schema.fields)
     predicate = parse_where(where, whole)
-    outside = [name for name in columns_of(predicate, whole) if name not in schema.partition_keys]
+    outside = [name for name in columns_of(predicate) if name not in schema.partition_keys]
     if outside:
         raise UsageError(
             f"a rewrite of postponed buckets takes whole partitions, but `where` names {', '.join(sorted(outside))}",
