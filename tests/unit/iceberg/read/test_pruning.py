@@ -95,7 +95,7 @@ def test_files_are_ruled_out_and_no_row_is_lost(lake: Lake, predicate: Any, most
         found = lake.table.read(where=predicate).read_all()
     every = len(lake.tasks)
     assert len(set(opened.paths)) <= (most if every == 11 else every), f"of {every}"
-    wanted = whole.filter(parse_where(predicate, lake.table.schema))
+    wanted = whole.filter(parse_where(predicate, lake.table.schema).to_arrow())
     assert sorted(map(str, found.to_pylist())) == sorted(map(str, wanted.to_pylist()))
 
 
