@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lakebed
 import lakebed.spark
 from lakebed.errors import OptionError, SchemaError, TableNotFoundError, UsageError
+from lakebed.kernel.predicates.tree import Column, is_valid
 from lakebed.spark.failures import lakebed_error
 from lakebed.spark.source import load
 from lakebed.spark.types import spark_schema
@@ -178,7 +178,7 @@ def test_an_action_that_plans_again_keeps_the_instant_of_the_options(hudi: Path,
     rows = as_bag(lakebed.open(hudi, options).read())
     assert rows != as_bag(lakebed.open(hudi).read())
     loaded = load({"path": str(hudi), **options}, name, 2).pinned()
-    assert as_bag(run(loaded.push(pc.field("id").is_valid()), 1)) == rows
+    assert as_bag(run(loaded.push(is_valid(Column(("id",)))), 1)) == rows
 
 
 def test_a_path_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
