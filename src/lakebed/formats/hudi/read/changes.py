@@ -64,7 +64,9 @@ def plan_range(state: TableState, request: ReadRequest, commit_range: CommitRang
         missing = (f"{error.what}: rows that later commits overwrote, and deletes, are missing",)
     instants = None if commit_range.from_beginning else frozenset(commit_range.commits) - commit_range.skipped
     task = changes_task(state, request, reader, instants)
-    return ReadPlan(task.schema, tuple(splits), task, (*commit_range.warnings(state), *missing, *unread_parts(task.predicate)))
+    return ReadPlan(
+        task.schema, tuple(splits), task, (*commit_range.warnings(state), *missing, *unread_parts(task.predicate))
+    )
 
 
 def changes_task(

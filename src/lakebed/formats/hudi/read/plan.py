@@ -154,9 +154,7 @@ def reader_of(
     )
 
 
-def _slices(
-    state: TableState, view: View, predicate: Node | None, schema: pa.Schema, *, logs: bool
-) -> list[FileSlice]:
+def _slices(state: TableState, view: View, predicate: Node | None, schema: pa.Schema, *, logs: bool) -> list[FileSlice]:
     """The slices that the predicate leaves.
 
     Raises as `plan_snapshot` does where one of their files is gone; without `logs` only base files are checked.
