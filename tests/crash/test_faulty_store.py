@@ -9,7 +9,7 @@ import pytest
 
 from lakebed.errors import CommitConflictError, RetryableError
 from lakebed.kernel.files import PutOutcome, Store, open_store
-from lakebed.kernel.files.half_made import STAGING
+from lakebed.kernel.files.unpublished import STAGING
 from lakebed.testing.faults import (
     CRASHES,
     FAILURES,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.kernel.files import PutOutcome, open_store
-from lakebed.kernel.files.half_made import STAGING
+from lakebed.kernel.files.unpublished import STAGING
 
 MOMENTS = ("half", "before", "after")
 VERBS = ("put_if_absent", "write")

@@ -55,5 +55,4 @@ def history(
             for i in instants
         ),
     )
-    kind = "instants" if opened.format == "hudi" else "snapshots"
-    output.log(f"{len(instants)} {kind} of {opened.location} ({opened.format})")
+    output.log(f"{len(instants)} {opened.history_holds} of {opened.location} ({opened.format})")

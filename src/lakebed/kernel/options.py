@@ -1,6 +1,6 @@
-"""Option keys with types and defaults: declared once, parsed in one place, refused by name.
+"""Option keys with their types and defaults, declared once and parsed in one place.
 
-A format's `options.py` declares its keys as `Option`s in an `OptionSet`. Keys match without case, since Spark hands a
+A format's `options.py` declares its keys as `Option`s in an `OptionSet`. Keys match in any case, since Spark passes a
 source its keys in lower case.
 """
 
@@ -18,7 +18,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
-    """One key: how its text is read, its default, and older names. `doc` is one sentence for the reference page."""
+    """One key: how its text is parsed, its default, and its older names.
+
+    `doc` is one sentence for the reference page. `expected` says in errors what the value must be.
+    """
 
     key: str
     parse: Callable[[str], T]
@@ -28,7 +31,7 @@ class Option(Generic[T]):
     aliases: tuple[str, ...] = ()
 
     def read(self, text: str) -> T:
-        """The typed value of a text; OptionError names the key and what was expected."""
+        """Parse a text. OptionError names the key and what was expected."""
         try:
             return self.parse(text if self.parse is str else text.strip())
         except (ValueError, KeyError) as error:
@@ -38,7 +41,7 @@ class Option(Generic[T]):
 
 
 class Options:
-    """The values that a caller gave, typed; a key that was not given answers its default."""
+    """The values that a caller gave, typed. A key that was not given has its default."""
 
     def __init__(self, values: Mapping[str, Any], raw: Mapping[str, str]) -> None:
         self._values, self.raw = dict(values), dict(raw)
@@ -52,7 +55,11 @@ class Options:
 
 
 class OptionSet:
-    """The keys that one place understands. `prefixes` are families whose members are open (`lakebed.storage.`)."""
+    """The keys that one place understands.
+
+    `where` names the place in errors. `prefixes` are families of keys that it accepts without knowing each of them,
+    such as `lakebed.storage.`.
+    """
 
     def __init__(
         self, options: Iterable[Option[Any]], where: str, prefixes: tuple[str, ...] = ("lakebed.storage.",)
@@ -66,17 +73,20 @@ class OptionSet:
         )
 
     def knows(self, key: str) -> bool:
-        """Whether the key, or the family it belongs to, is known."""
+        """Whether the key, or the family that it belongs to, is known."""
         return key.lower() in self._by_key or key.lower().startswith(self.prefixes)
 
     def spelled(self, key: str) -> str:
-        """The key as it is declared; in lower case where it is only of a known family, or unknown."""
+        """The key as it is declared. A key that is not declared comes in lower case."""
         option = self._by_key.get(key.lower())
         return option.key if option is not None else key.lower()
 
     def parse(self, given: Mapping[str, object] | None) -> Options:
-        """Typed values. Raises OptionError for an unknown key, an ill-typed value, or one key given twice with two
-        values; UsageError for what is no mapping of keys to values."""
+        """Parse all values.
+
+        OptionError for an unknown key, a value of the wrong type, and a key that is given twice with different values.
+        UsageError for what is not a mapping of keys to values.
+        """
         values: dict[str, Any] = {}
         texts: dict[str, str] = {}
         for key, text in option_texts(given).items():
@@ -97,34 +107,34 @@ class OptionSet:
 
 
 def option_texts(options: Mapping[str, object] | None) -> dict[str, str]:
-    """Options with each value as text; None is no options.
+    """Options with each value as text. None stands for no options.
 
-    Raises UsageError for what is no mapping with texts as keys, OptionError for a value that is None.
+    UsageError for what is not a mapping with texts as keys, OptionError for a value that is None.
     """
     if options is None:
         return {}
     if not isinstance(options, Mapping):
-        raise UsageError(f"options are a {type(options).__name__}", todo='Give a dict such as {"bucket": 4}')
+        raise UsageError(f"options are a {type(options).__name__}, not a dict", todo='Give one such as {"bucket": 4}')
     for key, value in options.items():
         if not isinstance(key, str):
-            raise UsageError(f"an option's key is a {type(key).__name__}", todo="Keys of options are texts")
+            raise UsageError(f"an option's key is a {type(key).__name__}, not a text", todo="Give keys as texts")
         if value is None:
             raise OptionError(f"option {key!r} is None", key=key, todo="Give it a value, or leave it out")
     return {key: option_text(value) for key, value in options.items()}
 
 
 def option_text(value: object) -> str:
-    """An option's value as text: Python's True is `true`."""
+    """The value of an option as text. Python's True becomes `true`."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def boolean(text: str) -> bool:
-    """`true` or `false`, in any case."""
+    """Parse `true` or `false`, in any case."""
     return {"true": True, "false": False}[text.lower()]
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """A whole number not below `least`."""
+    """A parser of whole numbers of at least `least`."""
 
     def parse(text: str) -> int:
         number = int(text)
@@ -137,7 +147,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """One of some words, in any case; the answer is spelled as declared."""
+    """A parser of one of some words, in any case. It returns the word as it is declared."""
     known = {word.lower(): word for word in words}
 
     def parse(text: str) -> str:
@@ -154,7 +164,7 @@ _SIZES = {
     )
     for word in words.split(" ")
 }  # fmt: skip
-"""The units of Flink's MemorySize, which Paimon's options use; a bare number is bytes."""
+"""The units of Flink's MemorySize, which Paimon's options use. A number without a unit is bytes."""
 _TIMES = {
     word: milliseconds
     for milliseconds, words in (
@@ -167,7 +177,7 @@ _TIMES = {
 
 
 def memory_size(text: str) -> int:
-    """Bytes from `128 mb`, `1g`, `4096`."""
+    """Parse a size such as `128 mb`, `1g` or `4096` into bytes."""
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
     if not match:
         raise ValueError(text)
@@ -175,7 +185,7 @@ def memory_size(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds from `10 ms`, `1 h`, `30s`, `5 min`; a bare number is milliseconds."""
+    """Parse a duration such as `10 ms`, `1 h` or `5 min` into milliseconds. A number without a unit is milliseconds."""
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
     if not match:
         raise ValueError(text)

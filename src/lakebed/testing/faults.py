@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from lakebed.errors import CommitConflictError, LakebedError, RetryableError
 from lakebed.kernel.files import FileInfo, Listing, PutOutcome, Store
-from lakebed.kernel.files.half_made import STAGING
+from lakebed.kernel.files.unpublished import STAGING
 
 S = TypeVar("S")
 

@@ -37,6 +37,7 @@ class HudiTable(Table):
     """A Hudi table, copy-on-write or merge-on-read."""
 
     format: ClassVar[str] = "hudi"
+    history_holds: ClassVar[str] = "instants"
     unknown_to_format: ClassVar[Mapping[str, str]] = {"relocation": "Its paths are relative: open it where it lies"}
 
     def __init__(self, store: Store, options: Mapping[str, str]) -> None:

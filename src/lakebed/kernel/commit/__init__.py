@@ -1,1 +1,1 @@
-"""The retry loop of a commit, its conflict outcomes, and its callbacks."""
+"""What the commits of all formats share: claiming a name, retrying after a lost race, and what runs afterwards."""

@@ -1,7 +1,7 @@
-"""What follows a commit that stands: it may fail, and then it is a note of the result.
+"""Run what follows a published commit. A failure becomes a note of the commit's result, not an error.
 
-An error would tell the caller that nothing was written, and he would write again. So whatever comes after the name was
-claimed (hints, callbacks, expiry, the removal of leftovers) runs through here.
+An error would tell the caller that nothing was written, and they would write again. So everything that comes after the
+name was claimed (hints, callbacks, expiry, the removal of leftovers) runs through here.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from lakebed.errors import first_line
 
 
 def afterwards(what: str, act: Callable[[], object]) -> tuple[str, ...]:
-    """Runs `act`; the note that says how it failed, none when it did not. `what` says what is so when it fails:
-    "old snapshots stay"."""
+    """Run `act`. Returns a note that says how it failed, or nothing.
+
+    `what` describes the consequence of a failure, for example "old snapshots stay".
+    """
     try:
         act()
     except Exception as error:  # noqa: BLE001 - whatever it is, the commit stands
-        return (f"the commit stands, but {what}: {_said(error)}",)
+        return (f"the commit stands, but {what}: {_text(error)}",)
     return ()
 
 
-def _said(error: Exception) -> str:
-    """What an error says; of one that is not ours its kind too."""
+def _text(error: Exception) -> str:
+    """The first line of an error, with the name of its type unless it is a LakebedError."""
     text, kind = first_line(error), type(error).__name__
     return text if type(error).__module__.startswith("lakebed.") or text == kind else f"{kind} {text}"

@@ -1,9 +1,9 @@
-"""What runs after a commit: certainly, at least once, and never in the way of the commit.
+"""Call callbacks after commits: at least once for each commit, and without ever failing the commit.
 
-Each callback has a ledger in the table, `.lakebed/callbacks/NAME`: the newest snapshot it has seen. It is written
-before the first commit that knows the callback, so whatever crashes after that, the next commit or replay calls it
-for every snapshot since. Two writers may call it for one snapshot both: callbacks must be idempotent. A failing one
-stays owed.
+Each callback has a ledger in the table, the file `.lakebed/callbacks/NAME`, which holds the newest snapshot that the
+callback has seen. The ledger is written before the first commit that has the callback. Whatever crashes after that, the
+next commit or replay calls the callback for every snapshot since. Two writers may both call it for one snapshot, so
+callbacks must be idempotent. When a callback fails, the call stays owed, and the next commit makes it again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One commit that stands. `kind` is the format's word in lower case; `partitions` are those that gained files, as
-    name -> text (None for null); file names are paths in the table."""
+    """A published commit, as callbacks see it.
+
+    `kind` is the format's name for the kind of commit, in lower case. `partitions` are those that gained files, as
+    texts by column name (None for null). File names are paths inside the table.
+    """
 
     table: str
     snapshot_id: int
@@ -41,53 +44,56 @@ class Committed:
 
 @runtime_checkable
 class CommitCallback(Protocol):
-    """Called for each snapshot from the first commit that names it on, other writers' snapshots too; possibly twice."""
+    """Called for each snapshot from the first commit that has the callback on, also for those of other writers.
+
+    It may be called twice for a snapshot.
+    """
 
     def call(self, commit: Committed) -> None:
-        """Do what must follow the commit. An error leaves it owed."""
+        """Do what must follow the commit. After an error, the next commit calls again."""
         ...
 
 
 @runtime_checkable
 class TagCallback(Protocol):
-    """Called after a tag is made or deleted, at best once; a crash in between loses it."""
+    """Called after a tag is created or deleted, at most once: a crash in between loses the call."""
 
     def notify_creation(self, tag: str, snapshot_id: int) -> None:
-        """A tag names a snapshot now."""
+        """A tag was created on a snapshot."""
         ...
 
     def notify_deletion(self, tag: str) -> None:
-        """A tag is gone."""
+        """A tag was deleted."""
         ...
 
 
 def load_callbacks(names: str, parameter: Callable[[str], str | None], key: str) -> list[Any]:
-    """The objects that an option names: `package.module:Class`, separated by commas, made with their parameter or
-    without.
+    """The callbacks that an option names: `package.module:Class`, separated by commas.
 
-    OptionError (of `key`) for what cannot be imported or made.
+    Each is created with its parameter, if it has one. OptionError, for the option `key`, when one cannot be imported or
+    created.
     """
-    made: list[Any] = []
+    callbacks: list[Any] = []
     for name in filter(None, (part.strip() for part in names.split(","))):
         module, colon, attribute = name.partition(":")
         try:
             kind = getattr(importlib.import_module(module), attribute)
             given = parameter(name)
-            made.append(kind() if given is None else kind(given))
+            callbacks.append(kind() if given is None else kind(given))
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             expected = f"an importable package.module:Class ({error})" if colon else "package.module:Class"
             raise OptionError.ill_typed(key, name, expected) from error
-    return made
+    return callbacks
 
 
 def checked_callbacks(callbacks: object) -> tuple[CommitCallback, ...]:
-    """The callbacks that a caller hands in, None for none; UsageError for an object without `call(commit)`."""
+    """The callbacks that a caller passes, or None for none. UsageError for an object without `call(commit)`."""
     given = tuple(callbacks) if isinstance(callbacks, Iterable) else () if callbacks is None else (callbacks,)
     for callback in given:
         if not isinstance(callback, CommitCallback):
             raise UsageError(
-                f"{type(callback).__name__} is no commit callback: it has no method `call(commit)`",
-                todo="Give a list of objects as lakebed.callbacks.CommitCallback describes them",
+                f"{type(callback).__name__} is not a commit callback: it has no method `call(commit)`",
+                todo="Give a list of objects that implement lakebed.callbacks.CommitCallback",
             )
     return given
 
@@ -103,29 +109,30 @@ class OwedCallbacks:
         return bool(self._callbacks)
 
     def register(self, newest: int) -> None:
-        """Before a commit: callbacks that the table has not seen begin after snapshot `newest`."""
+        """Call before a commit: start the ledger of callbacks that are new to the table after snapshot `newest`."""
         for name in self._callbacks:
             if self._seen(name) is None:
                 self._store.put_if_absent(_path(name), str(newest).encode())
 
     def call(self, commits_after: Callable[[int], Iterator[Committed]]) -> tuple[str, ...]:
-        """After a commit: call what is owed, oldest first. The notes say which callback failed, and how, and which
-        snapshots expired before it was called for them."""
+        """Call after a commit: make the calls that are owed, oldest first.
+
+        The notes say which callback failed and how, and which snapshots expired before a callback was called for them.
+        """
         notes: list[str] = []
         for name, callback in self._callbacks.items():
             try:
                 seen = self._seen(name) or 0
                 for commit in commits_after(seen):
                     if commit.snapshot_id > seen + 1:
-                        gone = f"snapshots {seen + 1} to {commit.snapshot_id - 1}"
-                        notes.append(f"callback {name} was not called for {gone}, which expired before")
+                        expired = f"snapshots {seen + 1} to {commit.snapshot_id - 1}"
+                        notes.append(f"callback {name} was not called for {expired}, which expired before")
                     callback.call(commit)
                     seen = commit.snapshot_id
                     self._store.write(_path(name), str(seen).encode())
             except Exception as error:  # noqa: BLE001 - a callback may raise anything; the commit stands
                 notes.append(
-                    f"callback {name} failed with {type(error).__name__}: {error}; it is owed, and the next "
-                    f"commit calls it again"
+                    f"callback {name} failed with {type(error).__name__}: {error}; the next commit calls it again"
                 )
         return tuple(notes)
 
@@ -137,15 +144,15 @@ class OwedCallbacks:
 
 def ledgers(store: Store) -> dict[str, int]:
     """The newest snapshot that each callback has seen, by the callback's name."""
-    found: dict[str, int] = {}
+    seen: dict[str, int] = {}
     for info in store.list(_LEDGERS).files:
         with suppress(FileNotFoundError, ValueError):
-            found[info.name] = int(store.read(info.path))
-    return found
+            seen[info.name] = int(store.read(info.path))
+    return seen
 
 
 def call_each(callbacks: Sequence[T], act: Callable[[T], None]) -> tuple[str, ...]:
-    """Best effort: `act` on each callback; the notes say which failed."""
+    """Apply `act` to each callback. The notes say which failed."""
     notes: list[str] = []
     for callback in callbacks:
         try:
@@ -156,7 +163,7 @@ def call_each(callbacks: Sequence[T], act: Callable[[T], None]) -> tuple[str, ..
 
 
 def ledger_name(callback: object) -> str:
-    """The name that a callback is known by in the table: its `name`, else its class."""
+    """The name of a callback's ledger: its attribute `name`, else its class."""
     given = getattr(callback, "name", None)
     kind = type(callback)
     return str(given or f"{kind.__module__}.{kind.__qualname__}").translate(_UNSAFE)

@@ -1,6 +1,7 @@
-"""Storage: list, read, write, and put-if-absent whose outcome is Created, Exists or Unknown.
+"""Storage: list, read and write files, and put a file if its name is free (Created, Exists or Unknown).
 
-`open_store` is the only way to a store. Paths inside a store are relative to the table, with `/`, and never leave it.
+`open_store` is the only way to get a store. Paths inside a store are relative to the table, use `/`, and never leave
+the table.
 """
 
 from lakebed.kernel.files.location import Location, parse_location

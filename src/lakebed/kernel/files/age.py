@@ -1,7 +1,7 @@
-"""How old files are, by the clock that stamps them.
+"""How old files are, by the clock that stamped them.
 
-A file's time is the store's (a server's, or the disk's), and this machine's clock may be off. So before something goes
-for its age the store is asked what time it is: by a file that is made for it, looked at and removed.
+The time of a file is the store's (a server's, or the disk's), and this machine's clock may differ. So before anything
+is deleted for its age, we ask the store for its time: we write a small file, look at its time, and remove it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from lakebed.kernel import clock
 from lakebed.kernel.files.store import Store
 
 PROBE = "lakebed-clock"
-"""The name of the file that is made to see the store's time; one name, so that the next look removes what a crash
+"""The name of the file that shows the store's time. It is always the same, so the next look removes what a crash
 left."""
 _TRIES = 5
 _AGREE_SECONDS = 60.0
 
 
 def store_now(store: Store, folder: str) -> float:
-    """Seconds since 1970 by the store's clock; some stores cut them to whole seconds. Writes a small file into
-    `folder` and removes it."""
+    """Seconds since 1970 by the store's clock; some stores give whole seconds only.
+
+    Writes a small file into `folder` and removes it. RetryableError when the store's time cannot be seen.
+    """
     path = f"{folder}/{PROBE}" if folder else PROBE
     for _ in range(_TRIES):
         store.write(path, b"what time is it?")
-        with suppress(FileNotFoundError):  # another process has just seen the time, and removed it
+        with suppress(FileNotFoundError):  # another process looked at the time too, and removed the file
             time = store.modified(path)
             with suppress(StorageError):
                 store.delete(path)
@@ -35,14 +37,16 @@ def store_now(store: Store, folder: str) -> float:
 
 
 def certain_now(store: Store, folder: str) -> float:
-    """A time that is not ahead of the store's: this machine's clock, or the store's where ours is more than a minute
-    ahead of it. For deciding that something is old enough to go."""
+    """A time that is not ahead of the store's, for deciding what is old enough to be deleted.
+
+    It is this machine's clock, or the store's where ours is more than a minute ahead.
+    """
     here, there = clock.now(), store_now(store, folder)
     return here if here - there <= _AGREE_SECONDS else there
 
 
 def older_than(store: Store, paths: Iterable[str], moment: float) -> list[str]:
-    """Those files that were last written before a time in seconds since 1970; files that are gone are left out."""
+    """The files that were last written before a time in seconds since 1970. Files that are gone are left out."""
     old: list[str] = []
     for path in paths:
         with suppress(FileNotFoundError):

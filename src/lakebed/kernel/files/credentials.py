@@ -1,8 +1,8 @@
-"""How a store is unlocked on any machine, without a secret on the wire.
+"""The credentials of a store, for every machine that opens it, without sending secrets.
 
-Options (all begin with `lakebed.storage.`): `provider` names where credentials come from, `setting.KEY` gives the
-storage client one setting (`setting.aws_endpoint`, `setting.aws_region`, ...), and `ship-secrets` = true lets explicit
-secrets travel to workers. `places` is no matter of credentials: see `places.py`.
+The options all begin with `lakebed.storage.`. `provider` names where credentials come from. `setting.KEY` is a setting
+of the storage client (`setting.aws_endpoint`, `setting.aws_region`, ...). `ship-secrets` = true allows explicit secrets
+to travel to workers. The option `places` has nothing to do with credentials: see `places.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakebed.redaction import keep_secret
 PREFIX = "lakebed.storage."
 _SECRET_WORDS = ("secret", "token", "password", "key", "sas", "service_account", "credential", "private")
 _NO_SECRETS = ("kms_key_id", "bucket_key", "imdsv1", "endpoint", "path", "file")
-"""Names with one of these words are never secret, whatever else is in them."""
+"""A setting whose name has one of these words is never secret."""
 _ENDPOINTS = (
     "aws_endpoint",
     "aws_endpoint_url",
@@ -33,9 +33,13 @@ _ENDPOINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """`provider` is "environment" (the client's own chain: environment variables, instance roles) or
-    `package.module:function`, a function of no arguments that returns the client's keyword arguments (`config`,
-    `credential_provider`, ...)."""
+    """Where a store's client gets its credentials and settings.
+
+    `provider` is "environment" (the client's own chain: environment variables, instance roles), or
+    `package.module:function`: a function without arguments that returns keyword arguments of the client (`config`,
+    `credential_provider`, ...). `plain` and `secret` are settings that the options give. Pickling raises UsageError
+    when there are secrets that may not travel.
+    """
 
     provider: str = "environment"
     plain: Mapping[str, str] = field(default_factory=dict)
@@ -51,36 +55,39 @@ class Credentials:
             raise UsageError(
                 "explicit secrets would travel to other processes in clear",
                 why=f"the options give {', '.join(sorted(self.secret))}",
-                todo=f"Let workers find them themselves ({PREFIX}provider), or allow it with {PREFIX}ship-secrets=true",
+                todo=f"Let workers find them by themselves ({PREFIX}provider), or set {PREFIX}ship-secrets=true",
             )
         return Credentials, (self.provider, dict(self.plain), dict(self.secret), self.ship_secrets)
 
     def settings(self) -> dict[str, Any]:
-        """Keyword arguments of the storage client, made on the machine that uses them."""
-        made: dict[str, Any] = {}
+        """The keyword arguments of the storage client. Call it on the machine that uses them."""
+        arguments: dict[str, Any] = {}
         if self.provider != "environment":
             module, _, name = self.provider.partition(":")
             try:
-                made = dict(getattr(importlib.import_module(module), name)())
+                arguments = dict(getattr(importlib.import_module(module), name)())
             except (ImportError, AttributeError) as error:
                 raise OptionError.ill_typed(
                     f"{PREFIX}provider",
                     self.provider,
                     f"'environment' or an importable package.module:function ({error})",
                 ) from error
-        config = {**made.pop("config", {}), **self.plain, **self.secret}
+        config = {**arguments.pop("config", {}), **self.plain, **self.secret}
         if any(_endpoint(config, name).startswith("http:") for name in _ENDPOINTS):
-            made["client_options"] = {"allow_http": True, **made.get("client_options", {})}
-        return {**made, "config": config} if config else made
+            arguments["client_options"] = {"allow_http": True, **arguments.get("client_options", {})}
+        return {**arguments, "config": config} if config else arguments
 
 
 def _endpoint(config: Mapping[str, Any], name: str) -> str:
-    """An endpoint that the settings or the environment name: one without TLS must be allowed in so many words."""
+    """The endpoint in the settings or the environment. The client wants to be told when it is one without TLS."""
     return str(config.get(name) or os.environ.get(name.upper(), "")).lower()
 
 
 def credentials_from(options: Mapping[str, str]) -> Credentials:
-    """Credentials that the storage options name; options of other families are left alone."""
+    """The credentials that the storage options name. Options of other families are ignored.
+
+    OptionError for an unknown or ill-typed storage option.
+    """
     provider, ship = "environment", False
     plain: dict[str, str] = {}
     secret: dict[str, str] = {}
@@ -105,5 +112,5 @@ def credentials_from(options: Mapping[str, str]) -> Credentials:
 
 
 def is_secret(setting: str) -> bool:
-    """Whether a setting of the storage client unlocks something; in doubt it does."""
+    """Whether a setting of the storage client is a secret. When in doubt, it is."""
     return any(word in setting for word in _SECRET_WORDS) and not any(word in setting for word in _NO_SECRETS)

@@ -1,7 +1,7 @@
-"""Files of a local disk by the descriptor of their folder: a folder is walked down to, and looked at for links out of
-the table, once; each of its files then costs one step.
+"""Read and remove files of a local disk through the descriptor of their folder.
 
-A link in the place of a file is never followed here.
+The path to a folder is resolved, and checked for links out of the table, once. Each of its files then costs one step. A
+link in the place of a file is never followed here.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from lakebed.kernel.files.store import inside
 
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-"""Opening a pipe waits for its writer unless it is told not to."""
+"""Without O_NONBLOCK, opening a pipe waits for its writer."""
 _SMALL = 16 << 10
-"""What a file has at most that is read without asking for its size first."""
+"""A file of up to so many bytes is read without asking for its size first."""
 
 
 class Folders:
-    """Reads and removes files folder by folder; the folder of the last one stays open until the block ends.
+    """Reads and removes files. The folder of the last file stays open until the block ends.
 
-    `find` gives the absolute path of a folder in the store, after the check that it stays inside.
+    `find` returns the absolute path of a folder in the store, and checks that it stays inside.
     """
 
     def __init__(self, find: Callable[[str], str]) -> None:
@@ -42,7 +42,7 @@ class Folders:
         self._close()
 
     def read(self, path: str) -> bytes:
-        """The bytes of a whole file; OSError as the operating system gives it, ELOOP for a link."""
+        """The bytes of a whole file. OSError as the operating system raises it, ELOOP for a link."""
         folder, _, name = path.rpartition("/")
         descriptor = open_file(_plain(name), os.O_NOFOLLOW, self._of(folder))
         try:
@@ -51,7 +51,7 @@ class Folders:
             os.close(descriptor)
 
     def unlink(self, path: str) -> None:
-        """Removes a file, or the link in its place; OSError as the operating system gives it."""
+        """Remove a file, or the link in its place. OSError as the operating system raises it."""
         folder, _, name = path.rpartition("/")
         os.unlink(_plain(name), dir_fd=self._of(folder))
 
@@ -71,12 +71,12 @@ class Folders:
 
 
 def open_file(path: str, flags: int = 0, folder: int | None = None) -> int:
-    """A descriptor to read a regular file by; OSError as the operating system gives it, EINVAL for a pipe, socket or
-    device."""
+    """Open a regular file for reading and return its descriptor. OSError as the operating system raises it, EINVAL for
+    a pipe, socket or device."""
     try:
         descriptor = os.open(path, _FILE | flags, dir_fd=folder)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # what opening a socket says
+        if error.errno == errno.ENXIO:  # the error for a socket
             raise OSError(errno.EINVAL, f"{path} is a socket or device, not a file") from error
         raise
     kind = os.fstat(descriptor).st_mode
@@ -89,12 +89,12 @@ def open_file(path: str, flags: int = 0, folder: int | None = None) -> int:
 
 
 def _plain(name: str) -> str:
-    """A name that is in its folder."""
+    """The name itself, if it does not lead out of its folder."""
     return name if name != ".." and "\0" not in name else inside(name)
 
 
 def _whole(descriptor: int) -> bytes:
-    """A file from its beginning to its end; a small one takes two reads, of which the second sees the end."""
+    """All bytes of a file. A small one takes two reads, the second of which finds the end."""
     data = os.read(descriptor, _SMALL)
     if len(data) < _SMALL and not os.read(descriptor, 1):
         return data

@@ -1,9 +1,9 @@
-"""The local disk.
+"""The store of a folder on the local disk.
 
-A name is published by a hard link and replaced by a rename, both from a staging folder beside the metadata
-(`half_made.py`): a killed put leaves a stray only there, where no engine lists, and a later put sweeps it. Listings are
-the operating system's own. Only regular files are read and written: a pipe or device in a table's folder could keep a
-reader for ever.
+A file is written into a staging folder first (`unpublished.py`). A hard link then publishes it under its name, or a
+rename replaces an older file. So a killed put leaves a stray only in that folder, where no engine lists, and a later
+put removes it. Listings come from the operating system. Only regular files are read and written: a pipe or device in a
+table's folder could block a reader for ever.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ import pyarrow as pa
 
 from lakebed.errors import NotWrittenError, StorageError, UnsupportedError
 from lakebed.kernel.files.folders import Folders, open_file
-from lakebed.kernel.files.half_made import RACES, STAGING, HalfMade, into_folder
 from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, failed, inside
+from lakebed.kernel.files.unpublished import RACES, STAGING, UnpublishedFiles, into_folder
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENAMETOOLONG})
 _REFUSALS = _NO_LINKS | {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EMFILE, errno.ENFILE}
-"""What says for certain that a link was not made."""
+"""Errors that say for certain that a link was not created."""
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG})
 
 
 class LocalStore(Store):
-    """A folder of this machine. Links are followed only while they stay inside it."""
+    """A folder on this machine. Links are followed only while they stay inside it."""
 
     def __init__(self, root: str) -> None:
         self._root = os.path.abspath(root)
         self._real_root = os.path.realpath(self._root)
-        self._half_made = HalfMade(self._root)
+        self._unpublished = UnpublishedFiles(self._root)
 
     def __reduce__(self) -> tuple[type[LocalStore], tuple[str]]:
         return LocalStore, (self._root,)
@@ -58,7 +58,7 @@ class LocalStore(Store):
         return full
 
     def list(self, folder: str = "") -> Listing:
-        """The direct content of a folder; empty when there is no such folder."""
+        """The direct content of a folder. It is empty when there is no such folder."""
         folders: list[str] = []
         files: list[tuple[str, int]] = []
         prefix = f"{folder}/" if folder else ""
@@ -78,7 +78,7 @@ class LocalStore(Store):
         return Listing(tuple(sorted(folders)), tuple(starmap(FileInfo, files)))
 
     def walk(self, folder: str = "") -> Iterator[FileInfo]:
-        """All files below a folder, hidden ones too; a link to a folder above itself is passed over."""
+        """All files below a folder, including hidden ones. A link to a folder above itself is skipped."""
         pending = [folder]
         while pending:
             here = pending.pop()
@@ -89,7 +89,7 @@ class LocalStore(Store):
             pending += [f"{here}/{name}" if here else name for name in listing.folders]
 
     def size(self, path: str) -> int:
-        """Bytes of a file."""
+        """The size of a file in bytes."""
         return self._stat(path)[1].st_size
 
     def modified(self, path: str) -> float:
@@ -108,7 +108,7 @@ class LocalStore(Store):
             raise failed("read", self._root, path, error) from error
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """A memory-mapped Arrow file; an empty file, which cannot be mapped, is an empty buffer."""
+        """A memory-mapped Arrow file. An empty file, which cannot be mapped, is an empty buffer."""
         full, status = self._stat(path)
         try:
             return pa.memory_map(full) if status.st_size else pa.BufferReader(b"")
@@ -119,7 +119,7 @@ class LocalStore(Store):
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
-        """A new data file, removed again when the block fails."""
+        """A new data file, which is removed when the block fails."""
         full = self.local_path(path)
         try:
             os.makedirs(os.path.dirname(full), exist_ok=True)
@@ -138,26 +138,25 @@ class LocalStore(Store):
             raise
 
     def write(self, path: str, data: bytes) -> None:
-        """Put or replace a whole file by a rename."""
+        """Write or replace a whole file by a rename."""
         full = self.local_path(path)
         try:
-            with self._half_made.holding(data) as staged:
+            with self._unpublished.holding(data) as staged:
                 into_folder(full, lambda: staged.replace(full))
         except OSError as error:
             raise failed("write", self._root, path, error) from error
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Claim a name by a hard link, which the file system makes at most once."""
+        """Write a file if its name is free, by a hard link, which the file system creates at most once."""
         full = self.local_path(path)
         linking = False
         try:
-            with self._half_made.holding(data) as staged:
+            with self._unpublished.holding(data) as staged:
                 linking = True
                 try:
                     into_folder(full, lambda: staged.link(full))
-                except (
-                    FileExistsError
-                ):  # over a network file system a link made can be answered so, when its answer got lost
+                except FileExistsError:
+                    # On a network file system, a link that was created can be answered so after a lost reply.
                     return PutOutcome.CREATED if staged.is_file(full) else PutOutcome.EXISTS
                 return PutOutcome.CREATED
         except OSError as error:
@@ -167,13 +166,13 @@ class LocalStore(Store):
             raise failed("write", self._root, path, error, kind, todo) from error
 
     def list_many(self, folders: Sequence[str]) -> Sequence[Listing]:
-        """The content of folders, one after the other: threads make it several times slower."""
+        """The content of several folders, one after the other: threads would make it several times slower."""
         return [self.list(folder) for folder in folders]
 
     def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
-        """The bytes of whole files, one after the other: threads would cost more than the disk takes.
+        """The bytes of whole files, one after the other: threads would cost more than they gain.
 
-        A folder is looked at once for links out of the table, and a file that is a link is looked at by itself.
+        Each folder is checked once for links out of the table. A file that is itself a link is checked separately.
         """
         with Folders(self.local_path) as folders:
             return [self._read_in(folders, path) for path in paths]
@@ -189,15 +188,17 @@ class LocalStore(Store):
             raise failed("read", self._root, path, error) from error
 
     def delete_in_order(self, paths: Iterable[str]) -> None:
-        """Remove files one after the other; the first error ends it. A folder is looked at once for links out of the
+        """Remove files one after the other. The first error ends it. Each folder is checked once for links out of the
         table."""
         with Folders(self.local_path) as folders:
             for path in paths:
                 self._delete_in(folders, path)
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Remove files, one after the other: threads would cost more than the disk takes. The first error is raised
-        after all were tried. A folder is looked at once for links out of the table."""
+        """Remove files, one after the other: threads would cost more than they gain.
+
+        The first error is raised after all were tried. Each folder is checked once for links out of the table.
+        """
         first: StorageError | None = None
         with Folders(self.local_path) as folders:
             for path in paths:
@@ -217,7 +218,7 @@ class LocalStore(Store):
             raise failed("delete", self._root, path, error) from error
 
     def delete(self, path: str) -> None:
-        """Remove a file; a missing one is no error."""
+        """Remove a file. A missing file is not an error."""
         try:
             os.unlink(self.local_path(path))
         except OSError as error:
@@ -226,7 +227,7 @@ class LocalStore(Store):
             raise failed("delete", self._root, path, error) from error
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder and all below it; somebody else may be removing it too."""
+        """Remove a folder and everything below it. Others may be removing it at the same time."""
         full = self.local_path(folder)
         try:
             for _ in range(RACES):
@@ -238,8 +239,8 @@ class LocalStore(Store):
             raise failed("delete", self._root, folder, error) from error
 
     def _stat(self, path: str) -> tuple[str, os.stat_result]:
-        """A regular file's full path and what the system says of it, by one call: a file that another process creates
-        or removes meanwhile is either there or not."""
+        """The full path of a regular file and its status, from one system call: a file that another process creates or
+        removes meanwhile either exists or does not."""
         full = self.local_path(path)
         try:
             status = os.stat(full)
@@ -254,8 +255,8 @@ class LocalStore(Store):
         return full, status
 
     def _meets_link(self, path: str) -> bool:
-        """Whether a name on the way to a file may be a link. Without one the file is where its path says, which is the
-        common case, and no folder above the table need be looked at."""
+        """Whether a name on the way to a file may be a link. Usually none is: then the file is where its path says, and
+        folders above the table need no check."""
         here = self._root
         for name in path.split("/"):
             here = f"{here}/{name}"
@@ -279,7 +280,7 @@ class LocalStore(Store):
 
 @contextmanager
 def _opened(folder: str) -> Iterator[int]:
-    """A folder as a descriptor, by which its files are looked at without walking down to them each time."""
+    """The descriptor of a folder. Its files are looked at through it, without resolving the path each time."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield opened
@@ -288,8 +289,10 @@ def _opened(folder: str) -> Iterator[int]:
 
 
 def _size_of(entry: os.DirEntry[str]) -> int | None:
-    """Bytes of a listed file; None when it was removed meanwhile. A link that leads nowhere is listed, to fail when it
-    is read."""
+    """The size of a listed file in bytes, None when it was removed meanwhile.
+
+    A dangling link is listed with size 0, and fails when it is read.
+    """
     try:
         return entry.stat().st_size if entry.is_file() else 0 if entry.is_symlink() else None
     except FileNotFoundError:
@@ -301,7 +304,7 @@ def _special(path: str) -> OSError:
 
 
 def _refuse_special(path: str) -> None:
-    """OSError for what is there already and is no file."""
+    """Raise OSError when something exists there that is neither a file nor a folder."""
     with suppress(FileNotFoundError):
         kind = os.stat(path).st_mode
         if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):

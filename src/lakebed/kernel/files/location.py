@@ -1,4 +1,4 @@
-"""Where a table lies: a plain path or a URL, in one spelling."""
+"""The location of a table: a plain path or a URL, in one spelling."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ REMOTE_SCHEMES = {
     "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs",
     "abfs": "abfss", "abfss": "abfss", "az": "az", "azure": "az", "http": "http", "https": "https", "memory": "memory",
 }  # fmt: skip
-"""Scheme as written -> the scheme that the storage client knows."""
+"""Schemes as users write them, and the scheme that the storage client knows for each."""
 _HDFS = ("hdfs", "viewfs", "webhdfs")
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """`scheme` is "file" or a remote scheme; `text` the absolute path or the URL, without a trailing slash."""
+    """A location in its one spelling.
+
+    `scheme` is "file" or a remote scheme, `text` the absolute path or the URL, without a trailing slash.
+    """
 
     scheme: str
     text: str
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a path of this machine."""
+        """Whether it is a path on this machine."""
         return self.scheme == "file"
 
 
 def parse_location(location: str | os.PathLike[str]) -> Location:
-    """A path, `file:` URL or remote URL in its one spelling; `s3a:` and `s3n:` are `s3:`.
+    """Bring a path, `file:` URL or remote URL into its one spelling. `s3a:` and `s3n:` become `s3:`.
 
-    Raises UsageError for an empty text, UnsupportedError for a scheme that no store here serves.
+    UsageError for an empty text, UnsupportedError for a scheme that no store serves.
     """
     text = os.fspath(location) if isinstance(location, str | os.PathLike) else None
     if not isinstance(text, str):
@@ -63,7 +66,7 @@ def parse_location(location: str | os.PathLike[str]) -> Location:
 
 
 def _file_url(text: str, rest: str) -> str:
-    """The path of a `file:` URL; only the form with `//` has percent escapes, a `#` or `?` is part of the name."""
+    """The path of a `file:` URL. Only the form with `//` has percent escapes. A `#` or `?` is part of the name."""
     if not rest.startswith("//"):
         return os.path.abspath(rest)
     host, slash, path = rest[2:].partition("/")

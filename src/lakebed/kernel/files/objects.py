@@ -1,4 +1,4 @@
-"""Object stores: S3, GCS, Azure, over one Rust client (obstore)."""
+"""The store of a prefix in an object store (S3, GCS, Azure), over one client in Rust, obstore."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REFUSALS = (PermissionDeniedError, UnauthenticatedError, InvalidPathError)
 
 
 class RemoteStore(Store):
-    """A prefix of a bucket. Pickled as its location and the name of its credential provider."""
+    """A prefix of a bucket. It pickles as its location and the name of its credential provider."""
 
     def __init__(self, location: str, credentials: Credentials) -> None:
         self._location, self._credentials = location, credentials
@@ -49,16 +49,17 @@ class RemoteStore(Store):
     def list(self, folder: str = "") -> Listing:
         """The direct content of a folder."""
         try:
-            found = obstore.list_with_delimiter(self._client, inside(folder) or None)
+            result = obstore.list_with_delimiter(self._client, inside(folder) or None)
         except (BaseError, FileNotFoundError) as error:
             raise self._failed("list", folder, error) from error
-        folders = sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"])
-        # the object `folder/`, which consoles and Hadoop make for an empty folder, comes without its slash
-        files = [FileInfo(meta["path"], meta["size"]) for meta in found["objects"] if meta["path"] != folder]
+        folders = sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in result["common_prefixes"])
+        # Consoles and Hadoop create an object `folder/` for an empty folder. It is listed without its slash.
+        files = [FileInfo(meta["path"], meta["size"]) for meta in result["objects"] if meta["path"] != folder]
         return Listing(tuple(folders), tuple(sorted(files, key=lambda info: info.path)))
 
     def walk(self, folder: str = "") -> Iterator[FileInfo]:
-        """All files below a folder. Empty objects come last: one named like a folder is only that folder's marker."""
+        """All files below a folder. Empty objects come last. One with the name of a folder only marks that folder, and
+        is left out."""
         empty: list[FileInfo] = []
         folders = {folder}
         try:
@@ -76,7 +77,7 @@ class RemoteStore(Store):
         yield from (info for info in empty if info.path not in folders)
 
     def size(self, path: str) -> int:
-        """Bytes of a file."""
+        """The size of a file in bytes."""
         try:
             return obstore.head(self._client, inside(path))["size"]
         except FileNotFoundError as error:
@@ -107,7 +108,7 @@ class RemoteStore(Store):
             raise self._failed("read", path, error) from error
 
     def read_range(self, path: str, start: int, stop: int) -> bytes:
-        """The bytes from `start` to before `stop`, in one request; both must lie inside the file."""
+        """The bytes [start, stop) of a file, in one request. The range must be inside the file."""
         try:
             return bytes(obstore.get_range(self._client, inside(path), start=start, end=stop))
         except FileNotFoundError as error:
@@ -121,9 +122,9 @@ class RemoteStore(Store):
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
-        """A multipart upload: nothing is visible before the block ends well.
+        """A multipart upload: nothing is visible before the block ends without an error.
 
-        The parts of one that failed stay in the bucket, invisible, until the bucket's own rule for them clears them.
+        The parts of a failed upload stay in the bucket, invisible, until the bucket's own lifecycle rule removes them.
         """
         try:
             upload = obstore.open_writer(self._client, inside(path))
@@ -134,41 +135,43 @@ class RemoteStore(Store):
             yield pa.PythonFile(sink, mode="w")  # an upload that is not closed never becomes visible
             upload.close()
         except (BaseError, FileNotFoundError) as error:
-            if isinstance(error, FileNotFoundError) and error is not sink.error:  # it is the caller's own
+            if isinstance(error, FileNotFoundError) and error is not sink.error:  # the caller raised it
                 raise
             raise self._failed("write", path, error) from error
 
     def write(self, path: str, data: bytes) -> None:
-        """Put or replace a whole file."""
+        """Write or replace a whole file."""
         try:
             obstore.put(self._client, inside(path), data)
         except (BaseError, FileNotFoundError) as error:
             raise self._failed("write", path, error) from error
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """A conditional put, whose verdict is read back: `already exists` may speak of our own retried bytes, or of
-        none.
+        """A conditional put. When the store answers `already exists`, we read the file back: it may have our own bytes
+        from a retry, or not exist at all.
 
-        NotWrittenError only where the store refused us (no right, no bucket) and the name is seen to be free.
+        NotWrittenError only when the store refused (no permission, no bucket) and the name is seen to be free.
         """
         try:
             obstore.put(self._client, inside(path), data, mode="create", use_multipart=False)
             return PutOutcome.CREATED
         except (BaseError, FileNotFoundError) as error:
-            verdict = error
+            refusal = error
         try:
             there = bytes(obstore.get(self._client, path).bytes())
         except FileNotFoundError:
-            if isinstance(verdict, (*_REFUSALS, FileNotFoundError)):
-                told = self._failed("write", path, verdict)
-                raise NotWrittenError(told.what, table=told.table, file=path, why=told.why, todo=told.todo) from verdict
+            if isinstance(refusal, (*_REFUSALS, FileNotFoundError)):
+                failure = self._failed("write", path, refusal)
+                raise NotWrittenError(
+                    failure.what, table=failure.table, file=path, why=failure.why, todo=failure.todo
+                ) from refusal
             return PutOutcome.UNKNOWN
         except BaseError:
             return PutOutcome.UNKNOWN
         return PutOutcome.CREATED if there == data else PutOutcome.EXISTS
 
     def delete(self, path: str) -> None:
-        """Remove a file; a missing one is no error."""
+        """Remove a file. A missing file is not an error."""
         try:
             obstore.delete(self._client, inside(path))
         except FileNotFoundError:
@@ -187,7 +190,7 @@ class RemoteStore(Store):
 
 
 def _escaped(url: str) -> str:
-    """The URL as the client reads it: a space, `%` or `#` in a table's path is that character."""
+    """The URL as the client reads it: it percent-encodes a space, `%` or `#` in a table's path."""
     scheme, _, rest = url.partition("://")
     bucket, slash, path = rest.partition("/")
     return f"{scheme}://{bucket}{slash}{quote(path, safe='/=:@+,')}"
@@ -200,7 +203,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 class _RangeFile(io.RawIOBase):
-    """Reads ranges of one object."""
+    """A file that reads ranges of one object."""
 
     def __init__(self, store: RemoteStore, path: str, size: int) -> None:
         super().__init__()
@@ -227,12 +230,12 @@ class _RangeFile(io.RawIOBase):
         return data
 
     def size(self) -> int:
-        """Bytes of the object."""
+        """The size of the object in bytes."""
         return self._size
 
 
 class _Uploading:
-    """What Arrow writes into; closing it does not end the upload, which the store's block does."""
+    """The file that Arrow writes to. Closing it does not end the upload: the store's block does that."""
 
     closed = False
     error: Exception | None = None
@@ -248,7 +251,7 @@ class _Uploading:
             raise
 
     def flush(self) -> None:
-        """Nothing to do: parts are sent as they fill."""
+        """Do nothing: parts are sent as they fill up."""
 
     def close(self) -> None:
         self.closed = True

@@ -1,4 +1,4 @@
-"""From a location to its store."""
+"""Open the store of a location."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakebed.kernel.files.store import Store
 
 
 def open_store(location: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Store:
-    """The store of a path or URL; nothing is read yet. Of `options` only the `lakebed.storage.*` keys count."""
+    """The store of a path or URL. Nothing is read yet. Only the `lakebed.storage.*` keys of `options` matter."""
     place = parse_location(location)
-    credentials = credentials_from(options or {})  # a mistake in them is one for a local table too
+    credentials = credentials_from(options or {})  # a mistake in them is reported for a local table too
     return LocalStore(place.text) if place.is_local else RemoteStore(place.text, credentials)

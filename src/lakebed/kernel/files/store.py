@@ -1,4 +1,4 @@
-"""What every store can do, and the values it answers with."""
+"""The interface of a store, and the values that it returns."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ _THREADS = 16
 
 
 class PutOutcome(StrEnum):
-    """What a put-if-absent did."""
+    """How a put-if-absent ended."""
 
     CREATED = "created"
-    """The name holds our bytes."""
+    """The name has our bytes."""
     EXISTS = "exists"
-    """The name holds somebody else's bytes."""
+    """The name has the bytes of another writer."""
     UNKNOWN = "unknown"
-    """Neither could be seen. The put may be tried again: it is idempotent, since the bytes are unique to the attempt.
-    """
+    """The store did not tell. The put may be tried again: the bytes are unique to the attempt, so it is idempotent."""
 
 
 class FileInfo(NamedTuple):
-    """One file: its path inside the store and its size in bytes. No modification time: copies change it, so nothing may
-    rest on it."""
+    """One file: its path inside the store and its size in bytes.
+
+    It has no modification time. A copy changes that time, so no decision may depend on it.
+    """
 
     path: str
     size: int
@@ -60,8 +61,8 @@ class Listing:
 class Store(ABC):
     """A folder of files, local or remote. Picklable: a worker builds its own client from the location.
 
-    A missing file is `FileNotFoundError`; any other failure is a `StorageError`, `RetryableError` where a second try
-    may heal it.
+    A missing file raises `FileNotFoundError`. Any other failure is a `StorageError`, or a `RetryableError` where a
+    second try may succeed.
     """
 
     @property
@@ -71,39 +72,42 @@ class Store(ABC):
 
     @abstractmethod
     def list(self, folder: str = "") -> Listing:
-        """The direct content of a folder; empty when there is no such folder."""
+        """The direct content of a folder. It is empty when there is no such folder."""
 
     @abstractmethod
     def walk(self, folder: str = "") -> Iterator[FileInfo]:
-        """All files below a folder, in no order; hidden ones too."""
+        """All files below a folder, in no order, including hidden ones."""
 
     @abstractmethod
     def size(self, path: str) -> int:
-        """Bytes of a file."""
+        """The size of a file in bytes."""
 
     @abstractmethod
     def modified(self, path: str) -> float:
-        """When a file was last written, in seconds since 1970: only to spare files of writers at work, for copies
-        change it."""
+        """When a file was last written, in seconds since 1970.
+
+        Use it only to spare the files of writers that are at work: a copy changes the time.
+        """
 
     @abstractmethod
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes of a file, or of a range of it; fewer when it ends before."""
+        """The bytes of a file, or of a range of it. There are fewer when the file ends before the range does."""
 
     @abstractmethod
     def open_input(self, path: str) -> pa.NativeFile:
-        """A random-access Arrow file, for Parquet and ORC."""
+        """A random-access Arrow file, for reading Parquet and ORC."""
 
     @abstractmethod
     def open_output(self, path: str) -> AbstractContextManager[pa.NativeFile]:
-        """A new data file; folders are made. When the block ends with an error the file is removed, if it can be."""
+        """A new data file. Its folders are created. When the block ends with an error, the file is removed if
+        possible."""
 
     @abstractmethod
     def write(self, path: str, data: bytes) -> None:
-        """Put or replace a whole file; a reader sees the old or the new bytes, never a part."""
+        """Write or replace a whole file. A reader sees the old bytes or the new ones, never a part."""
 
     def write_many(self, files: Mapping[str, bytes]) -> None:
-        """Put or replace whole files by their paths, several at a time; the first error is raised after all were
+        """Write or replace whole files, given by path, several at a time. The first error is raised after all were
         tried."""
         if len(files) < 2:
             for path, data in files.items():
@@ -116,21 +120,21 @@ class Store(ABC):
 
     @abstractmethod
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Claim a name. `data` must be unique to this attempt, for a retried put can meet its own bytes.
+        """Write a file if its name is free. `data` must be unique to the attempt: a retried put can meet its own bytes.
 
-        NotWrittenError where the store refused and it is certain that the name does not hold our bytes.
+        NotWrittenError when the store refused, and it is certain that the name does not have our bytes.
         """
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Remove a file; a missing one is no error."""
+        """Remove a file. A missing file is not an error."""
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder and all below it; a missing one is no error, "" is the whole table."""
+        """Remove a folder and everything below it; "" is the whole table. A missing folder is not an error."""
         self.delete_many(info.path for info in self.walk(folder))
 
     def exists(self, path: str) -> bool:
-        """Whether a file of that name is there."""
+        """Whether there is a file of that name."""
         try:
             self.size(path)
         except FileNotFoundError:
@@ -138,47 +142,53 @@ class Store(ABC):
         return True
 
     def list_many(self, folders: Sequence[str]) -> Sequence[Listing]:
-        """The direct content of folders in the order given, several listed at a time."""
+        """The direct content of several folders, in the given order. Several are listed at a time."""
         if len(folders) < 2:
             return [self.list(folder) for folder in folders]
         with ThreadPoolExecutor(min(_THREADS, len(folders))) as pool:
             return [*pool.map(self.list, folders)]
 
     def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
-        """The bytes of whole files in the order of the paths, read several at a time: for small ones, all are held."""
+        """The bytes of whole files, in the order of the paths. Several are read at a time.
+
+        All of them are in memory at once, so this is for small files.
+        """
         if len(paths) < 2:
             return [self.read(path) for path in paths]
         with ThreadPoolExecutor(min(_THREADS, len(paths))) as pool:
             return [*pool.map(self.read, paths)]
 
     def delete_in_order(self, paths: Iterable[str]) -> None:
-        """Remove files one after the other, each only when those before it are gone; the first error ends it."""
+        """Remove files one after the other, each only after the ones before it. The first error ends it."""
         for path in paths:
             self.delete(path)
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Remove files, several at a time; the first error is raised after all were tried."""
+        """Remove files, several at a time. The first error is raised after all were tried."""
         with ThreadPoolExecutor(_THREADS) as pool:
             failures = [future for future in [pool.submit(self.delete, path) for path in paths] if future.exception()]
         if failures:
             failures[0].result()
 
     def local_path(self, path: str) -> str | None:
-        """The path on this machine's disk, None for a remote store: for libraries that read paths only."""
+        """The path on this machine's disk, for libraries that read only from paths. None for a remote store."""
         return None
 
     def url(self, path: str) -> str:
-        """The full name of a file, as the formats' metadata spells it."""
+        """The full location of a file, in the spelling of the formats' metadata."""
         return f"{self.location}/{path}" if path else self.location
 
 
 def inside(path: str) -> str:
-    """The path itself, if it stays inside the store. UnsupportedError for one that leads out of it, whoever gave it: a
-    table's metadata, or the caller in the name of a branch; and for one that no disk can have."""
+    """The path itself, if it stays inside the store.
+
+    UnsupportedError for a path that leads out of the store, whether it comes from a table's metadata or from the caller
+    (in the name of a branch), and for one that no disk can have.
+    """
     try:
         os.fsencode(path)
     except UnicodeEncodeError as error:
-        raise UnsupportedError(f"path {path!r} has no name on disk", why="half a character stands in it") from error
+        raise UnsupportedError(f"path {path!r} has no name on disk", why="it has half of a character") from error
     if path.startswith("/") or ".." in path.split("/") or "\0" in path:
         raise UnsupportedError(
             f"path {path!r} leaves the table", todo="Paths inside a table are relative and have no '..'"
@@ -189,7 +199,8 @@ def inside(path: str) -> str:
 def failed(
     verb: str, location: str, path: str, error: Exception, kind: type[StorageError] = StorageError, todo: str = ""
 ) -> StorageError:
-    """A store's error in our words. The error itself, which is shown as their cause, loses its secrets too."""
+    """The error to raise for a failure of a store. The original error, which is shown as its cause, loses its secrets
+    too."""
     why = first_line(error)
     if not isinstance(error, OSError) or error.errno is None:
         error.args = tuple(redacted(arg) if isinstance(arg, str) else arg for arg in error.args)

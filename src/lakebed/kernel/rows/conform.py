@@ -1,7 +1,7 @@
-"""Making data fit a table: columns matched, cast without loss, nulls refused where the table has none.
+"""Conform rows to a table's schema: match columns by name, cast without loss, refuse nulls where none are allowed.
 
-Everything is done once, on whole columns. A cast that would lose something (a fraction of a second, a digit, a time
-zone) is refused: the caller casts, and so decides.
+This happens once, on whole columns. A cast that would lose something (a fraction of a second, a digit, a time zone) is
+refused: the caller has to cast, and so decides what is lost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KIND_EXTRA = {ROW_KIND_COLUMN: pa.string()}
 
 
 def check_conformable(given: pa.Schema, wanted: pa.Schema, table: str) -> None:
-    """Raise SchemaError when columns of that schema cannot become rows of `wanted`, before any row is there."""
+    """Raise SchemaError when rows of the schema `given` cannot conform to `wanted`. Call it before there are rows."""
     check_input(given, wanted, table=table, extra=_KIND_EXTRA)
     if len(set(given.names)) != len(given.names):
         raise SchemaError("a column is there twice", table=table)
@@ -32,13 +32,13 @@ def check_conformable(given: pa.Schema, wanted: pa.Schema, table: str) -> None:
 def conform(
     data: pa.Table, wanted: pa.Schema, table: str, absent: Callable[[pa.Field, int], pa.Array] | None = None
 ) -> pa.Table:
-    """The columns of `wanted`, in its order and types, one chunk each; columns not given are null, or what `absent`
-    gives for a field and a number of rows.
+    """The rows with the columns of `wanted`, in its order and types, one chunk per column.
 
-    SchemaError for a value that does not fit, naming column and row.
+    Columns that are not given are null, or what `absent` returns for a field and a number of rows. SchemaError, with
+    the column and what is wrong, for a value that does not fit.
     """
     columns = [
-        _fit_column(data.column(field.name), field, table)
+        _conform_column(data.column(field.name), field, table)
         if field.name in data.schema.names
         else (absent(field, len(data)) if absent is not None else pa.nulls(len(data), field.type))
         for field in wanted
@@ -47,7 +47,8 @@ def conform(
 
 
 def check_input(given: pa.Schema, wanted: pa.Schema, *, table: str, extra: Mapping[str, pa.DataType] = {}) -> None:
-    """Raise SchemaError unless each column of `wanted` is given once (or nullable) and no other is, but for `extra`."""
+    """Raise SchemaError unless each column of `wanted` is given once or may be null, and no others but `extra` are
+    given."""
     doubled = sorted({name for name in given.names if given.names.count(name) > 1})
     unknown = [name for name in given.names if name not in wanted.names and name not in extra]
     missing = [field.name for field in wanted if field.name not in given.names and not field.nullable]
@@ -66,11 +67,11 @@ def check_input(given: pa.Schema, wanted: pa.Schema, *, table: str, extra: Mappi
 
 
 def describe_row(columns: Sequence[pa.Array], names: Sequence[str], row: int) -> str:
-    """`id=7, dt='x'`: the key of a row, for errors."""
+    """The key of a row for an error, such as `id=7, dt='x'`."""
     return ", ".join(f"{name}={column[row].as_py()!r}" for name, column in zip(names, columns, strict=True))
 
 
-def _fit_column(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.Array:
+def _conform_column(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.Array:
     given = one_chunk(column)
     if not field.nullable and given.null_count:
         row = int(np.flatnonzero(given.is_null().to_numpy(zero_copy_only=False))[0])
@@ -102,7 +103,7 @@ def _fit_column(column: pa.ChunkedArray, field: pa.Field, table: str) -> pa.Arra
 
 
 def _requires(kind: pa.DataType) -> bool:
-    """Whether a type has parts that may not be null, the keys of maps apart: Arrow makes no map with a null key."""
+    """Whether a type has parts that may not be null. Keys of maps do not count: Arrow makes no map with a null key."""
     if pa.types.is_map(kind):
         return not kind.item_field.nullable or _requires(kind.item_type)
     if _is_list(kind):
@@ -111,8 +112,10 @@ def _requires(kind: pa.DataType) -> bool:
 
 
 def _required_but_null(array: pa.Array, wanted: pa.DataType) -> str | None:
-    """The path of a part of `wanted` that may not be null and is null in some value that is there: Arrow's casts let
-    that pass, and files would be made with other values in its place."""
+    """The path of a part of `wanted` that may not be null, but is null inside a value that is not; None without one.
+
+    Arrow's casts let such a null pass, and files would get some other value in its place.
+    """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     parts: list[tuple[pa.Array, pa.Field]] = []
@@ -217,7 +220,7 @@ def _is_list(kind: pa.DataType) -> Any:
 def _misfit(name: str, given: pa.DataType, wanted: pa.DataType, table: str) -> SchemaError:
     why = ""
     if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted):
-        why = "one is a moment in UTC, the other a wall clock time"
+        why = "one is a moment in UTC, the other a local time without a zone"
     return SchemaError(
         f"column {name!r} is {given}, but the table has {wanted}", table=table, why=why, todo=f"Cast it to {wanted}"
     )

@@ -13,8 +13,8 @@ import pytest
 
 from lakebed.errors import StorageError, UnsupportedError
 from lakebed.kernel.files import PutOutcome, open_store
-from lakebed.kernel.files.half_made import STAGING
 from lakebed.kernel.files.local import LocalStore
+from lakebed.kernel.files.unpublished import STAGING
 
 
 @pytest.fixture

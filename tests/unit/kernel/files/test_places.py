@@ -8,9 +8,9 @@ import pytest
 
 from lakebed.errors import StorageError, UnsupportedError, UsageError
 from lakebed.kernel.files.credentials import credentials_from
-from lakebed.kernel.files.half_made import STAGING
 from lakebed.kernel.files.local import LocalStore
 from lakebed.kernel.files.places import PLACES, Places, named_places
+from lakebed.kernel.files.unpublished import STAGING
 
 
 def test_a_place_is_a_root_and_what_lies_below_it() -> None:

@@ -93,7 +93,7 @@ def test_named_by_import_path(make: Make, tmp_path: Path) -> None:
 
 def test_what_is_no_callback_is_refused_before_a_row_is_written(make: Make) -> None:
     table = make()
-    with pytest.raises(UsageError, match="no commit callback"):
+    with pytest.raises(UsageError, match="not a commit callback"):
         table.writer(callbacks=[object()])
     assert table.history() == []
 

@@ -94,8 +94,9 @@ def change_metadata(
 
 def retry_policy(options: Options) -> RetryPolicy:
     """The table's own rule for retries."""
-    low, high = options[opt.RETRY_MIN_WAIT], options[opt.RETRY_MAX_WAIT]
-    return RetryPolicy(options[opt.RETRIES], low / 1000, high / 1000, options[opt.RETRY_TIMEOUT] / 1000)
+    low, high, timeout = options[opt.RETRY_MIN_WAIT], options[opt.RETRY_MAX_WAIT], options[opt.RETRY_TIMEOUT]
+    keys = (opt.RETRIES.key, opt.RETRY_TIMEOUT.key)
+    return RetryPolicy(options[opt.RETRIES], low / 1000, high / 1000, timeout / 1000, keys)
 
 
 class _Commit:

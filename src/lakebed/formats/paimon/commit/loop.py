@@ -41,6 +41,7 @@ def retry_policy(options: Options) -> RetryPolicy:
         options[opt.COMMIT_MIN_WAIT] / 1000,
         options[opt.COMMIT_MAX_WAIT] / 1000,
         None if timeout is None else timeout / 1000,
+        (opt.COMMIT_MAX_RETRIES.key, opt.COMMIT_TIMEOUT.key),
     )
 
 

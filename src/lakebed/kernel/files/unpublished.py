@@ -1,7 +1,7 @@
-"""Half-made puts of a local store: written whole into a folder of the table's root, then published by their name.
+"""Files of a local store that are complete but not published yet: they wait in a staging folder for their name.
 
-The folder is worked on by its descriptor, and a link in its place is refused: what a table's folder holds must not
-send our files, or the removal of strays, elsewhere.
+The staging folder is in the table's root. It is used through its descriptor, and a link in its place is refused: what a
+table's folder holds must not send our files elsewhere, nor the removal of strays.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from lakebed.errors import UnsupportedError
 R = TypeVar("R")
 
 STAGING = ".lakebed-staging"
-"""The folder of half-made puts, in the table's root; listings leave it out."""
+"""The staging folder, in the table's root. Listings leave it out."""
 RACES = 100
-"""How often a folder may be taken away under our hands before we believe that something else is wrong."""
+"""How often others may remove a folder that we are using before we assume that something else is wrong."""
 _STRAY_SECONDS = 3600
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
-class HalfMade:
-    """The staging folder of the store at `root`, which is made for a put and removed again when it is empty."""
+class UnpublishedFiles:
+    """The staging folder of the store at `root`. It is created for a put, and removed when it is empty."""
 
     def __init__(self, root: str) -> None:
         self._root, self._path = root, os.path.join(root, STAGING)
         self._swept = False
 
     @contextmanager
-    def holding(self, data: bytes) -> Iterator[HalfMadeFile]:
-        """A file with these bytes, safe on disk; gone when the block ends. OSError as the system gives it."""
+    def holding(self, data: bytes) -> Iterator[UnpublishedFile]:
+        """A file with these bytes, synced to disk and removed when the block ends. OSError as the system raises it."""
         descriptor, name = self._filled(data)
         try:
-            yield HalfMadeFile(descriptor, name)
+            yield UnpublishedFile(descriptor, name)
         finally:
             with suppress(OSError):
                 os.unlink(name, dir_fd=descriptor)
@@ -79,29 +79,29 @@ class HalfMade:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise UnsupportedError(
                     f"{STAGING} is a link or a file, not a folder", table=self._root, file=STAGING,
-                    why="files of writes under way go there, and they must not leave the table",
-                    todo="Remove it: a writer makes the folder itself",
+                    why="writers keep unpublished files there, and these must not leave the table",
+                    todo="Remove it: a writer creates the folder itself",
                 ) from error  # fmt: skip
             raise
         return descriptor
 
 
-class HalfMadeFile:
+class UnpublishedFile:
     """One file in the staging folder."""
 
     def __init__(self, folder: int, name: str) -> None:
         self._folder, self._name = folder, name
 
     def link(self, path: str) -> None:
-        """Give it a second name; FileExistsError when that is taken."""
+        """Give the file a second name. FileExistsError when the name is taken."""
         os.link(self._name, path, src_dir_fd=self._folder)
 
     def replace(self, path: str) -> None:
-        """Move it over another file."""
+        """Move the file to a name, replacing what has that name."""
         os.replace(self._name, path, src_dir_fd=self._folder)
 
     def is_file(self, path: str) -> bool:
-        """Whether a path names this very file."""
+        """Whether a path is a name of this file."""
         try:
             ours, there = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False), os.lstat(path)
         except FileNotFoundError:
@@ -110,15 +110,15 @@ class HalfMadeFile:
 
 
 def into_folder(path: str, act: Callable[[], R]) -> R:
-    """Does something in the folder of `path`, which is made where it is not there, and made again when somebody removes
-    it in between."""
+    """Run `act`, which needs the folder of `path`. The folder is created when it is missing, and again when somebody
+    removes it in between."""
     for attempt in range(RACES):
         try:
             return act()
         except FileNotFoundError:
             if attempt == RACES - 1:
                 raise
-        with suppress(FileExistsError):  # gone again between two looks of makedirs, or a file, which the act meets
+        with suppress(FileExistsError):  # removed again while makedirs ran, or a file, for which `act` raises
             os.makedirs(os.path.dirname(path), exist_ok=True)
     raise AssertionError("unreachable")
 
@@ -132,7 +132,7 @@ def _write(name: str, data: bytes, folder: int) -> None:
 
 
 def _sweep(folder: int, ours: str) -> None:
-    """Removes strays of dead puts: files much older than one just written, by the clock of the disk."""
+    """Remove what killed puts left: files more than an hour older than the one just written, by the disk's clock."""
     with suppress(OSError), os.scandir(folder) as entries:
         oldest = os.stat(ours, dir_fd=folder).st_mtime - _STRAY_SECONDS
         for entry in entries:
