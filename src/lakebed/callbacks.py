@@ -1,4 +1,4 @@
-"""What runs after a commit or a tag: the protocols to implement, and callbacks ready to use.
+"""Callbacks that run after a commit or a tag: the protocols to implement, and two ready-made callbacks.
 
     table.writer(callbacks=[RegisterPartitions("partitions.sqlite")])
     lakebed.open(location, {"commit.callbacks": "lakebed.callbacks:RegisterPartitions",
@@ -6,9 +6,9 @@
     lakebed.open(location, {"tag.callbacks": "lakebed.callbacks:PublishIcebergTags",
                             "tag.callback.lakebed.callbacks:PublishIcebergTags.param": "prod:shop.orders"})
 
-A commit callback is certainly called for each snapshot, also after a crash between the commit and the call, and
-possibly twice: it must be idempotent. When it fails the commit stands, its result says so, and the next commit calls
-it again. A tag callback is called at best once.
+A commit callback is called at least once for each snapshot, even after a crash between the commit and the call. It may
+be called twice, so it must be idempotent. If it fails, the commit stands, its result says so, and the next commit calls
+it again. A tag callback is called at most once.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _TAG_PROPERTY = "lakebed.tag."
 
 
 class RegisterPartitions:
-    """Keeps the partitions of tables in a SQL database: one row a (table, partition), made once, with the snapshot that
-    brought it.
+    """Records the partitions of tables in a SQL database.
 
-    `database` is a SQLite file, or a function without arguments that gives a DB-API connection, with `mark` the
-    parameter mark of its SQL (`?` or `%s`). The table is `lakebed_partitions (location, partition, snapshot_id)`, where
-    `partition` is a JSON object of texts, keys in the table's order.
+    There is one row per table and partition, inserted once, with the snapshot that added the partition. `database` is a
+    SQLite file, or a function without arguments that returns a DB-API connection; `mark` is then the placeholder of its
+    SQL (`?` or `%s`). The rows are in the table `lakebed_partitions (location, partition, snapshot_id)`, where
+    `partition` is a JSON object of texts, with its keys in the order of the partition columns.
     """
 
     def __init__(self, database: str | Callable[[], Any], mark: str = "?") -> None:
         self.database, self.mark = database, mark
 
     def call(self, commit: Committed) -> None:
-        """Add the partitions of a commit that are not there yet."""
+        """Insert the partitions of a commit that are not recorded yet."""
         added = (
             "INSERT INTO lakebed_partitions (location, partition, snapshot_id) SELECT ?, ?, ? WHERE NOT EXISTS "
             "(SELECT 1 FROM lakebed_partitions WHERE location = ? AND partition = ?)"
@@ -66,15 +66,15 @@ class RegisterPartitions:
 class PublishIcebergTags:
     """Publishes a table's tags in an Iceberg catalog, through pyiceberg.
 
-    `target` is `CATALOG:NAMESPACE.TABLE`, the catalog by its name in pyiceberg's own configuration. The Iceberg table
-    gets a property `lakebed.tag.NAME` with the snapshot id; where it has a snapshot of that id, as tables have that
-    Paimon keeps Iceberg metadata for, it gets a tag too. Publishing again what is there changes nothing.
+    `target` is `CATALOG:NAMESPACE.TABLE`, with the catalog's name in pyiceberg's own configuration. The Iceberg table
+    gets a property `lakebed.tag.NAME` with the snapshot id. It also gets a tag where it has a snapshot of that id, as
+    it does where Paimon keeps Iceberg metadata for the table. Publishing a tag again changes nothing.
     """
 
     def __init__(self, target: str) -> None:
         self.catalog, colon, self.table = target.partition(":")
         if not colon or "." not in self.table:
-            raise UsageError(f"{target!r} names no Iceberg table", todo="Give CATALOG:NAMESPACE.TABLE")
+            raise UsageError(f"{target!r} is not the name of an Iceberg table", todo="Give CATALOG:NAMESPACE.TABLE")
 
     def notify_creation(self, tag: str, snapshot_id: int) -> None:
         """Publish a tag."""
@@ -89,7 +89,7 @@ class PublishIcebergTags:
                 transaction.set_properties({_TAG_PROPERTY + tag: str(snapshot_id)})
 
     def notify_deletion(self, tag: str) -> None:
-        """Take a tag back."""
+        """Remove a published tag."""
         table = self._load()
         if tag in table.metadata.refs:
             table.manage_snapshots().remove_tag(tag).commit()
@@ -98,5 +98,5 @@ class PublishIcebergTags:
                 transaction.remove_properties(_TAG_PROPERTY + tag)
 
     def _load(self) -> Any:
-        catalogs = import_module("pyiceberg.catalog")  # takes a second to import, which only this class should cost
+        catalogs = import_module("pyiceberg.catalog")  # its import takes a second, which only this class should cost
         return catalogs.load_catalog(self.catalog).load_table(self.table)

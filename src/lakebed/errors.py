@@ -8,7 +8,7 @@ act on them and the command line can print one clear line.
     │   ├── OptionError            an option is unknown, of the wrong type, or out of range
     │   ├── PredicateError         a `where` cannot be parsed, or names a column that the table does not have
     │   └── PipelineFileError      a pipeline file has a mistake; the error has the file and the key
-    ├── TableNotFoundError         there is no such path, or no table at it
+    ├── TableNotFoundError         the path does not exist, or is not a table
     ├── TableExistsError           there is already a table
     ├── NotInHistoryError          the table has no such instant, snapshot or tag
     │   └── DataCleanedError       the table had it, but files that it needs were cleaned up

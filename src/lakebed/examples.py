@@ -1,4 +1,4 @@
-"""Where the examples lie: inside the installed package, or in the checkout that it is installed from."""
+"""The example tables: in the installed package, or in the checkout that it is installed from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXAMPLES = {"orders": "orders_hudi"}
 def example(name: str) -> str:
     """The location of an example table that comes with the package: "orders", a Hudi merge-on-read table.
 
-    UsageError for another name, TableNotFoundError when the installation lacks it.
+    Raises UsageError for an unknown name, TableNotFoundError when the example is not installed.
     """
     if name not in EXAMPLES:
         raise UsageError(f"there is no example {name!r}", todo=f"Examples: {', '.join(EXAMPLES)}")
@@ -21,7 +21,7 @@ def example(name: str) -> str:
 
 
 def example_path(name: str) -> Path:
-    """The path of a file or folder of the examples; TableNotFoundError when the installation lacks it."""
+    """The path of a file or folder of the examples. TableNotFoundError when it is not installed."""
     package = Path(__file__).parent
     places = [package / "_examples" / name, package.parents[1] / "examples" / name]
     for place in places:
@@ -29,6 +29,6 @@ def example_path(name: str) -> Path:
             return place
     raise TableNotFoundError(
         f"the example {name} is not installed",
-        why=f"looked at {', '.join(map(str, places))}",
+        why=f"lakebed looked at {', '.join(map(str, places))}",
         todo="Install lakebed again",
     )

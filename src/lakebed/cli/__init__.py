@@ -1,4 +1,4 @@
-"""The command line: one thin module a command, over the same Python API that users call."""
+"""The command line: one thin module per command, over the Python API that users call."""
 
 from lakebed.cli.app import main
 

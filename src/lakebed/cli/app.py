@@ -1,8 +1,8 @@
-"""The `lakebed` program: commands, and what every command does with output, errors and exit codes.
+"""The `lakebed` program: its commands, and how all of them handle output, errors and exit codes.
 
-Exit code 0 only when the command did what was asked, 2 on wrong use, 1 on failure with one clear line (`--debug` shows
-the traceback), 130 when it was interrupted. With `--json` standard output holds one JSON document and nothing else, on
-failure {"error": {...}}.
+The exit code is 0 only when the command did what was asked, 2 for wrong use, 1 for a failure, which is reported in one
+line (`--debug` shows the traceback), and 130 after an interrupt. With `--json`, standard output holds one JSON document
+and nothing else; after a failure it is {"error": {...}}.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakebed.cli.run import run
 from lakebed.errors import LakebedError, ReadWarning, first_line
 
 INTERRUPTED = 130
-"""What shells say of a program that Ctrl-C ended."""
+"""The exit code that shells use for a program ended by Ctrl-C."""
 
 app = typer.Typer(
     name="lakebed",
@@ -50,20 +50,20 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Show the version and stop."
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
     ),
 ) -> None:
     """Hudi, Paimon and Iceberg tables for PySpark, with pip alone."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the program and leave the process with its exit code."""
+    """Run the program and exit the process with its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     as_json, debug = "--json" in given, "--debug" in given
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", ReadWarning)
-            warnings.showwarning = _warned
+            warnings.showwarning = _log_warning
             code = app(given, standalone_mode=False) or 0
         if code == INTERRUPTED:  # the parser's answer to a KeyboardInterrupt
             code = output.fail("interrupted", code, as_json)
@@ -77,11 +77,11 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if debug and not hasattr(error, "format_message"):
             raise
-        code = _failed(error, as_json)
+        code = _report(error, as_json)
     sys.exit(code)
 
 
-def _warned(
+def _log_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -89,12 +89,12 @@ def _warned(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Say it in one line."""
+    """Log a warning in one line."""
     output.log(f"warning: {message}")
 
 
-def _failed(error: Exception, as_json: bool) -> int:
-    """Say what went wrong, in one line, and give the exit code."""
+def _report(error: Exception, as_json: bool) -> int:
+    """Report an error in one line and return the exit code."""
     if isinstance(error, LakebedError):
         return output.fail(str(error), error.exit_code, as_json, error)
     wrong_use = getattr(error, "format_message", None)  # the parser's own errors: typer hides their class
@@ -103,5 +103,5 @@ def _failed(error: Exception, as_json: bool) -> int:
         see = f". See {context.command_path} --help" if context is not None else ""
         return output.fail(wrong_use().rstrip(".") + see, 2, as_json)
     text, kind = first_line(error), type(error).__name__
-    said = kind if text == kind else f"{kind}: {text}"
-    return output.fail(f"{said}. Run again with --debug for the traceback", 1, as_json)
+    message = kind if text == kind else f"{kind}: {text}"
+    return output.fail(f"{message}. Run again with --debug for the traceback", 1, as_json)

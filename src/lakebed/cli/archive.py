@@ -1,4 +1,4 @@
-"""`lakebed archive TABLE`: moves old instants of a Hudi timeline to the archive, and says what stays and why."""
+"""`lakebed archive TABLE`: move old instants of a Hudi timeline to the archive, and show what stays and why."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from lakebed.model.upkeep import ArchiveResult
 
 def archive(
     table: TableArgument,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be archived and what stays.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be archived and what stays, and change nothing.")
+    ] = False,
     option: OptionOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Move old instants of a Hudi table's active timeline to the archived one."""
+    """Move old instants of a Hudi table from the active timeline to the archive."""
     opened, options = upkeep.opened(table, option)
     result = opened.archive(dry_run=dry_run, options=options)
     if json:
@@ -31,8 +33,8 @@ def archive(
         f"{len(result.archived)} instants {done} the active timeline of {opened.location}, {len(result.kept)} stay"
     )
     if result.dropped:
-        gone = "would be dropped" if dry_run else "were dropped"
-        output.log(f"{len(result.dropped)} archived instants up to {result.dropped[-1]} {gone} from the archive")
+        dropped = "would be dropped" if dry_run else "were dropped"
+        output.log(f"{len(result.dropped)} archived instants up to {result.dropped[-1]} {dropped} from the archive")
     for note in result.notes:
         output.log(note)
 

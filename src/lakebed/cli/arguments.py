@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, in one wording."""
+"""Arguments and options that several commands share, with one help text each."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ TableArgument = Annotated[
 ]
 OptionOption = Annotated[
     list[str] | None,
-    typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the table or format; may be repeated."),
+    typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the table or format. Repeatable."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, nothing else there.")]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
-MasterOption = Annotated[
-    str | None, typer.Option("--master", help="Spark master; an embedded local[*] when not given.")
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document to standard output, and nothing else.")
 ]
-RemoteOption = Annotated[str | None, typer.Option("--remote", help="Spark Connect server, sc://HOST:PORT.")]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+MasterOption = Annotated[str | None, typer.Option("--master", help="Spark master. Default: an embedded local[*].")]
+RemoteOption = Annotated[str | None, typer.Option("--remote", help="Spark Connect server, as sc://HOST:PORT.")]

@@ -1,4 +1,4 @@
-"""Blockers for people: instants that stay for the same reason on one line."""
+"""Blockers as a table: one line for all instants that stay for the same reason."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from lakebed.model.upkeep import Blocker
 
-HEADINGS: Sequence[str] = ("stay", "from", "to", "because", "what frees them")
+HEADINGS: Sequence[str] = ("stay", "from", "to", "because", "what to do")
 
 
 def grouped(blockers: Iterable[Blocker]) -> list[list[object]]:
-    """How many, the first, the last, the reason, the remedy: one row a reason, in the order of the first instants."""
-    found: dict[tuple[str, str], list[str]] = {}
+    """One row per reason, in order of the first instants: the count, the first, the last, the reason, the remedy."""
+    instants: dict[tuple[str, str], list[str]] = {}
     for blocker in blockers:
-        found.setdefault((blocker.reason, blocker.remedy), []).append(blocker.instant)
-    return [[len(times), times[0], times[-1], reason, remedy] for (reason, remedy), times in found.items()]
+        instants.setdefault((blocker.reason, blocker.remedy), []).append(blocker.instant)
+    return [[len(times), times[0], times[-1], reason, remedy] for (reason, remedy), times in instants.items()]

@@ -1,8 +1,8 @@
-"""`lakebed demo`: the main job on the table in examples/, proved by reading both ends.
+"""`lakebed demo`: run the main job on the example table, and prove the result by reading both ends.
 
-A Hudi merge-on-read table of orders, written by Hudi's own Spark bundle, streams commit by commit into a fresh Paimon
-table. Then the rows of the sink are read back and held against a snapshot of the source: their count, and a checksum
-that does not depend on the order of rows.
+A Hudi merge-on-read table of orders, written by Hudi's own Spark bundle, streams commit by commit into a new Paimon
+table. Then the demo reads the sink and compares it with a snapshot of the source: the number of rows, and a checksum
+that does not depend on their order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lakebed.verbs.table import Table
 
 _COLUMNS = ("order_id", "customer", "amount", "status", "ts", "dt")
 _BUCKETS = 4
-_PIPELINE = """# Written by `lakebed demo`. To go on from where it ended: lakebed run {file}
+_PIPELINE = """# Written by `lakebed demo`. To resume where it stopped: lakebed run {file}
 [source]
 table = {source}
 [source.options]
@@ -53,7 +53,7 @@ bucket = "{buckets}"
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Rows and checksum of both ends; equal when both agree."""
+    """The number of rows and the checksum of source and sink."""
 
     source_rows: int
     sink_rows: int
@@ -69,18 +69,16 @@ class Proof:
 def demo(
     to: Annotated[
         Path | None,
-        typer.Option(
-            "--output", metavar="FOLDER", help="Where to put the sink; a new temporary folder when not given."
-        ),
+        typer.Option("--output", metavar="FOLDER", help="Folder for the sink. Default: a new temporary folder."),
     ] = None,
     master: MasterOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Stream a Hudi table of orders into a fresh Paimon table on Spark, and prove that the rows arrived."""
+    """Stream a Hudi table of orders into a new Paimon table on Spark, and prove that all rows arrived."""
     source = lakebed.open(example("orders_hudi"))
     folder = _fresh_folder(to)
-    sink_place = folder / "demo.db" / "orders"
+    sink_folder = folder / "demo.db" / "orders"
     first = source.history()[0].time
     file = folder / "orders.toml"
     file.write_text(
@@ -89,18 +87,18 @@ def demo(
             source=_quoted(source.location),
             start=first,
             columns=", ".join(_COLUMNS),
-            sink=_quoted(str(sink_place)),
+            sink=_quoted(str(sink_folder)),
             buckets=_BUCKETS,
         )
     )
     commits = sum(
         instant.action in ("commit", "deltacommit") and instant.state == "completed" for instant in source.history()
     )
-    checked = import_module("lakebed.spark.pipeline").load(file)
-    result = run_pipeline(checked, master, None, title="starting Spark", total=commits, brief=True)
-    sink = lakebed.open(sink_place)
+    definition = import_module("lakebed.spark.pipeline").load(file)
+    result = run_pipeline(definition, master, None, title="starting Spark", total=commits, brief=True)
+    sink = lakebed.open(sink_folder)
     proof = _prove(source, sink)
-    layout = _layout(sink_place)
+    layout = _layout(sink_folder)
     if json:
         output.emit_json(
             {
@@ -119,14 +117,14 @@ def demo(
             }
         )
     else:
-        _tell(source, sink, result, proof, layout, first)
+        _report(source, sink, result, proof, layout, first)
     if not proof.equal:
         raise CorruptError(
             "the sink does not hold the rows of the source",
             table=sink.location,
             why=f"{proof.sink_rows} rows with checksum {proof.sink_checksum[:12]}, "
             f"expected {proof.source_rows} with {proof.source_checksum[:12]}",
-            todo="This is a defect of lakebed: please report it with the folder named here",
+            todo="This is a bug in lakebed. Please report it, with the folder named here",
         )
 
 
@@ -134,7 +132,9 @@ def _fresh_folder(to: Path | None) -> Path:
     if to is None:
         return Path(tempfile.mkdtemp(prefix="lakebed-demo-"))
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise UsageError(f"--output {to} is not an empty folder", todo="Name a new one: the demo writes a fresh table")
+        raise UsageError(
+            f"--output {to} is not an empty folder", todo="Name a new folder: the demo creates a table in it"
+        )
     to.mkdir(parents=True, exist_ok=True)
     return to.absolute()
 
@@ -146,16 +146,16 @@ def _quoted(text: str) -> str:
 
 
 def _prove(source: Table, sink: Table) -> Proof:
-    ends = [table.read(columns=list(_COLUMNS)).read_all().cast(_wanted(source)) for table in (source, sink)]
+    ends = [table.read(columns=list(_COLUMNS)).read_all().cast(_columns_of(source)) for table in (source, sink)]
     return Proof(ends[0].num_rows, ends[1].num_rows, checksum(ends[0]), checksum(ends[1]))
 
 
-def _wanted(source: Table) -> pa.Schema:
+def _columns_of(source: Table) -> pa.Schema:
     return pa.schema([pa.field(name, source.schema.field(name).type) for name in _COLUMNS])
 
 
 def checksum(rows: pa.Table) -> str:
-    """SHA-256 of the rows as CSV, sorted by all columns: it says nothing of order, batches or files."""
+    """SHA-256 of the rows as CSV, sorted by all columns, so that order, batches and files do not matter."""
     ordered = rows.sort_by([(name, "ascending") for name in rows.column_names])
     sink = io.BytesIO()
     pyarrow.csv.write_csv(ordered, sink)
@@ -163,22 +163,22 @@ def checksum(rows: pa.Table) -> str:
 
 
 def _layout(sink: Path) -> dict[str, int]:
-    """Data files in each bucket folder, by its path in the table."""
-    found: dict[str, int] = {}
+    """The number of data files in each bucket folder, by the folder's path in the table."""
+    counts: dict[str, int] = {}
     for file in sorted(sink.glob("**/bucket-*/data-*")):
         bucket = str(file.parent.relative_to(sink))
-        found[bucket] = found.get(bucket, 0) + 1
-    return found
+        counts[bucket] = counts.get(bucket, 0) + 1
+    return counts
 
 
-def _tell(source: Table, sink: Table, result: Any, proof: Proof, layout: dict[str, int], first: str) -> None:
+def _report(source: Table, sink: Table, result: Any, proof: Proof, layout: dict[str, int], first: str) -> None:
     console = output.stdout()
     console.print("\n[bold]A Hudi merge-on-read table, streamed into a Paimon table[/bold]\n")
     lines: Sequence[tuple[str, object]] = [
         ("source", f"{source.location} ({source.format})"),
         ("sink", f"{sink.location} ({sink.format})"),
         ("changes streamed", result.rows_in),
-        ("commits", f"{result.commits}, one for each commit of the source"),
+        ("commits", f"{result.commits}, one per commit of the source"),
         ("rows", proof.sink_rows),
         ("buckets", f"{len(layout)} in {len({bucket.rpartition('/')[0] for bucket in layout})} partitions"),
         ("files", sum(layout.values())),

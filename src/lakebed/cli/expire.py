@@ -1,4 +1,4 @@
-"""`lakebed expire TABLE`: removes old versions of a table and the files that only they need."""
+"""`lakebed expire TABLE`: remove old versions of a table and the files that only they need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableAr
 def expire(
     table: TableArgument,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would go and what stays, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be removed and what stays, and change nothing.")
     ] = False,
     option: OptionOption = None,
     json: JsonOption = False,
@@ -26,9 +26,11 @@ def expire(
         upkeep.emit(opened, result)
         return
     if result.kept:
-        output.show_table(["stays", "because"], [[one.what, one.reason] for one in result.kept])
+        output.show_table(["stays", "because"], [[kept.what, kept.reason] for kept in result.kept])
     for note in result.notes:
         output.log(note)
     done = "would expire" if dry_run else "expired"
-    gone = "would go" if dry_run else "went"
-    output.log(f"{len(result.expired)} snapshots of {opened.location} {done}; {len(result.deleted_files)} files {gone}")
+    deleted = "would be deleted" if dry_run else "deleted"
+    output.log(
+        f"{len(result.expired)} snapshots of {opened.location} {done}; {len(result.deleted_files)} files {deleted}"
+    )

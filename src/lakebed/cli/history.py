@@ -13,7 +13,7 @@ from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableAr
 
 def history(
     table: TableArgument,
-    archived: Annotated[bool, typer.Option("--archived", help="Those of the archived timeline too (Hudi).")] = False,
+    archived: Annotated[bool, typer.Option("--archived", help="Include the archived timeline (Hudi).")] = False,
     option: OptionOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
@@ -28,14 +28,14 @@ def history(
                 "format": opened.format,
                 "instants": [
                     {
-                        "time": i.time,
-                        "completed": i.completed,
-                        "action": i.action,
-                        "state": i.state,
-                        "archived": i.archived,
-                        "summary": dict(i.summary),
+                        "time": instant.time,
+                        "completed": instant.completed,
+                        "action": instant.action,
+                        "state": instant.state,
+                        "archived": instant.archived,
+                        "summary": dict(instant.summary),
                     }
-                    for i in instants
+                    for instant in instants
                 ],
             }
         )
@@ -45,14 +45,14 @@ def history(
         names,
         (
             [
-                i.time,
-                i.completed or "-",
-                i.action,
-                i.state,
-                *([i.archived] if archived else []),
-                ", ".join(f"{k}={v}" for k, v in i.summary.items()),
+                instant.time,
+                instant.completed or "-",
+                instant.action,
+                instant.state,
+                *([instant.archived] if archived else []),
+                ", ".join(f"{k}={v}" for k, v in instant.summary.items()),
             ]
-            for i in instants
+            for instant in instants
         ),
     )
     output.log(f"{len(instants)} {opened.history_holds} of {opened.location} ({opened.format})")

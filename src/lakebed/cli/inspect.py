@@ -1,4 +1,4 @@
-"""`lakebed inspect TABLE`: a table's health: figures, findings with what to do, and what upkeep cannot take."""
+"""`lakebed inspect TABLE`: show a table's health: figures, findings with what to do, and what blocks its upkeep."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _STYLES = {Health.GOOD: "green", Health.ATTENTION: "yellow", Health.BROKEN: "bol
 def inspect(
     table: TableArgument,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write the report as one page for a browser, too.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write the report as an HTML page.")
     ] = None,
     option: OptionOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Show a table's health: figures, what is wrong, what to do, what holds its upkeep up. Changes nothing.
+    """Show a table's health: figures, problems, what to do, and what blocks its upkeep. Changes nothing.
 
-    Options are the settings of the table's writer, such as hoodie.keep.max.commits, and storage options.
+    --option takes the settings of the table's writer, such as hoodie.keep.max.commits, and storage options.
     """
     opened, settings = upkeep.opened(table, option, also=["branch"])
     report = opened.inspect(settings)
@@ -47,9 +47,7 @@ def _write(file: Path, page: str) -> None:
         file.write_text(page, encoding="utf-8")
     except OSError as error:
         why = error.strerror or str(error)
-        raise UsageError(
-            f"--html {file} cannot be written", why=why, todo="Name a file in a folder that exists"
-        ) from error
+        raise UsageError(f"cannot write --html {file}", why=why, todo="Name a file in a folder that exists") from error
 
 
 def _document(report: TableReport) -> dict[str, Any]:

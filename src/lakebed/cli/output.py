@@ -1,4 +1,4 @@
-"""What commands print: one JSON document, a table for people, a progress bar on a terminal and log lines elsewhere."""
+"""What commands print: one JSON document, or tables for people; and log lines on standard error."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from lakebed.redaction import redacted
 
 
 class Stopped(Exception):
-    """The user interrupted a command; the text says what was done by then."""
+    """The user interrupted a command. The text says what was done until then."""
 
 
 def stdout() -> Console:
-    """The console that answers go to; wide when it is no terminal, so that nothing is cut."""
+    """The console for results. Without a terminal it is wide, so that nothing is cut off."""
     return Console(soft_wrap=True) if sys.stdout.isatty() else Console(width=200, soft_wrap=True, no_color=True)
 
 
 def log(text: str) -> None:
-    """One line on standard error, without secrets."""
+    """Print one line to standard error, without secrets."""
     print(redacted(text), file=sys.stderr, flush=True)
 
 
 def emit_json(document: Any) -> None:
-    """The one JSON document of a command with `--json`."""
+    """Print the JSON document of a command with `--json`."""
     sys.stdout.write(to_json(document, indent=2) + "\n")
 
 
 def to_json(document: Any, indent: int | None = None) -> str:
-    """JSON text of a document; a number that JSON has no word for (NaN, Infinity) becomes text."""
+    """The JSON text of a document. Numbers that JSON cannot write (NaN, Infinity) become text."""
     try:
         return json.dumps(document, default=json_value, ensure_ascii=False, indent=indent, allow_nan=False)
     except ValueError:
@@ -57,7 +57,10 @@ def _finite(value: Any) -> Any:
 
 
 def fail(text: str, code: int, as_json: bool, error: LakebedError | None = None) -> int:
-    """Say on standard error what went wrong, and on standard output too when a JSON document is expected there."""
+    """Report an error on standard error, and with `as_json` also as a JSON document on standard output.
+
+    Returns `code`, the exit code.
+    """
     log(f"error: {text}")
     if as_json:
         fields = {
@@ -78,7 +81,10 @@ def fail(text: str, code: int, as_json: bool, error: LakebedError | None = None)
 
 
 def json_value(value: Any) -> Any:
-    """A value that JSON has no word for: decimals as text, times as ISO 8601, bytes as base64."""
+    """A value that JSON has no type for: decimals as text, times as ISO 8601, bytes as base64.
+
+    Raises TypeError for a value of any other type.
+    """
     if isinstance(value, datetime.datetime):
         return (
             value.isoformat()
@@ -99,7 +105,7 @@ def json_value(value: Any) -> Any:
 
 
 def rows_of(batch: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
-    """Rows for people and JSON, never on a data path; times beyond Python's years become text."""
+    """Rows as dicts, for people and JSON only, never on a data path. Times outside Python's years become text."""
     try:
         return list(batch.to_pylist())
     except (ValueError, OverflowError):
@@ -112,7 +118,7 @@ def rows_of(batch: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
 
 
 def text_of(value: Any) -> str:
-    """One cell of a table for people."""
+    """The text of one table cell."""
     if value is None:
         return "null"
     if isinstance(value, str):
@@ -126,7 +132,7 @@ def text_of(value: Any) -> str:
 
 
 def show_table(names: Sequence[str], rows: Iterable[Sequence[Any]], right: Iterable[str] = ()) -> None:
-    """A table for people: headings, then one line a row."""
+    """Print a table: headings, then one line per row. `right` names the columns aligned to the right."""
     grid = RichTable(box=None, pad_edge=False, header_style="bold")
     for name in names:
         grid.add_column(Text(name), justify="right" if name in set(right) else "left", overflow="fold")
@@ -136,12 +142,12 @@ def show_table(names: Sequence[str], rows: Iterable[Sequence[Any]], right: Itera
 
 
 def parse_options(given: Sequence[str]) -> dict[str, object]:
-    """`--option KEY=VALUE`, repeated, as a mapping; OptionError for a text without `=` or a key given twice."""
+    """The repeated `--option KEY=VALUE` as a mapping. OptionError for a text without `=` or a key given twice."""
     options: dict[str, object] = {}
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise OptionError(f"--option {text!r} is not KEY=VALUE", key=key, todo="For example --option bucket=4")
+            raise OptionError(f"--option {text!r} is not KEY=VALUE", key=key, todo="Example: --option bucket=4")
         if key.strip() in options:
             raise OptionError(f"--option {key.strip()} is given twice", key=key.strip(), todo="Give it once")
         options[key.strip()] = value
@@ -149,17 +155,17 @@ def parse_options(given: Sequence[str]) -> dict[str, object]:
 
 
 def parse_position(text: str | None) -> str | int | None:
-    """An instant, snapshot id, timestamp or tag from the command line; short digits are a snapshot id."""
+    """An instant, snapshot id, timestamp or tag from the command line. Up to 13 digits are a snapshot id."""
     if text is None or not text.strip():
         return None
     return int(text) if text.isdigit() and len(text) < 14 else text
 
 
 def parse_columns(text: str | None) -> list[str] | None:
-    """`a,b,c` as a list; None for all columns."""
+    """`a,b,c` as a list. None means all columns."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise UsageError(f"--columns {text!r} holds an empty name", todo="Separate names by single commas")
+        raise UsageError(f"--columns {text!r} has an empty name", todo="Separate names by single commas")
     return names

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, log lines elsewhere. Always on standard error."""
+"""Progress of long work on standard error: a bar on a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lakebed.cli import output
 
 
 class Step(Protocol):
-    """Told of each piece of work that is done."""
+    """Called after each finished step."""
 
     def __call__(self, text: str) -> None:
-        """`text` says what was done."""
+        """Report a step. `text` says what was done."""
         ...
 
 
 @contextmanager
 def steps(title: str, total: int | None = None) -> Iterator[Step]:
-    """A bar of `total` steps (None: unknown) on a terminal; else one line a step."""
+    """Show a bar of `total` steps (None: unknown) on a terminal, else log one line per step."""
     if not sys.stderr.isatty():
         output.log(title)
         yield output.log

@@ -1,4 +1,4 @@
-"""`lakebed read TABLE`: a snapshot or the changes of a range, to the terminal or into a file."""
+"""`lakebed read TABLE`: print a snapshot or the changes of a range, or write them to a file."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ from lakebed.errors import SchemaError, StorageError, UsageError
 _TERMINAL_ROWS = 20
 
 
+# Each parameter is an argument or option of the command: typer reads them from the signature.
 def read(
     table: TableArgument,
-    columns: Annotated[str | None, typer.Option(help="Columns, separated by commas; all when not given.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns, separated by commas. Default: all.")] = None,
     where: Annotated[
         str | None, typer.Option(help="SQL predicate, such as \"dt = '2024-01-01' and amount > 10\".")
     ] = None,
     as_of: Annotated[
-        str | None, typer.Option(help="Snapshot at an instant, snapshot id, ISO timestamp or tag:NAME.")
+        str | None, typer.Option(help="Read the snapshot at an instant, snapshot id, ISO timestamp or tag:NAME.")
     ] = None,
     after: Annotated[
-        str | None, typer.Option(help="Changes after this position (exclusive); start for the whole history.")
+        str | None, typer.Option(help="Read changes after this position (exclusive). 'start' is the whole history.")
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Changes up to this position (inclusive).")] = None,
+    until: Annotated[str | None, typer.Option(help="Read changes up to this position (inclusive).")] = None,
     limit: Annotated[
-        int | None, typer.Option(min=0, help=f"Rows at most; {_TERMINAL_ROWS} on a terminal, else all.")
+        int | None,
+        typer.Option(min=0, help=f"The most rows. Default: {_TERMINAL_ROWS} in the terminal, all in files and JSON."),
     ] = None,
     to: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Write to a .parquet, .csv or .jsonl file.")
+        Path | None, typer.Option("--output", metavar="FILE", help="Write a .parquet, .csv or .jsonl file.")
     ] = None,
     option: OptionOption = None,
     json: JsonOption = False,
@@ -48,7 +50,7 @@ def read(
 ) -> None:
     """Read rows: a snapshot, or with --after or --until the changes in (after, until]."""
     if as_of is not None and (after is not None or until is not None):
-        raise UsageError("--as-of reads a snapshot, --after and --until read changes", todo="Give one or the other")
+        raise UsageError("--as-of reads a snapshot, but --after and --until read changes", todo="Give one or the other")
     write = _writer_for(to) if to else None
     opened = lakebed.open(table, output.parse_options(option or []))
     names = output.parse_columns(columns)
@@ -102,7 +104,7 @@ Writer = Callable[[pa.RecordBatchReader, Iterator[pa.RecordBatch], Any], int]
 def _to_file(
     reader: pa.RecordBatchReader, to: Path, write: Writer, limit: int | None, location: str, as_json: bool
 ) -> None:
-    """Write beside the target and rename: the file is there whole, or not at all."""
+    """Write beside the target, then rename: the target is complete or not there at all."""
     staged = to.with_name(f".{to.name}.{secrets.token_hex(6)}")
     try:
         with open(staged, "xb") as sink:
@@ -165,7 +167,7 @@ _WRITERS: dict[str, Writer] = {
 
 def _writer_for(to: Path) -> Writer:
     if to.suffix.lower() not in _WRITERS:
-        raise UsageError(f"--output {to} has no known ending", todo="Use .parquet, .csv or .jsonl")
+        raise UsageError(f"--output {to} has an unknown extension", todo="Use .parquet, .csv or .jsonl")
     if not to.parent.is_dir():
-        raise UsageError(f"--output {to}: there is no folder {to.parent}", todo="Make it first")
+        raise UsageError(f"--output {to}: the folder {to.parent} does not exist", todo="Create it first")
     return _WRITERS[to.suffix.lower()]

@@ -1,4 +1,4 @@
-"""A health report as one HTML page: no script, no style sheet or picture from elsewhere, readable without a network."""
+"""A health report as one HTML page that needs no network: no scripts, and no external style sheets or pictures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakebed.model.report import Figure, TableReport
 
 
 def report_page(report: TableReport) -> str:
-    """The page. All text of the table's is escaped."""
+    """The HTML text of the page. All text from the table is escaped."""
     parts = [
         _section(name, _table((), ([key, figure_text(key, value)] for key, value in figures.items())))
         for name, figures in report.figures.items()
@@ -25,14 +25,14 @@ def report_page(report: TableReport) -> str:
         table=escape(report.table),
         format=escape(report.format),
         health=report.health.value,
-        findings=f"<ul>{''.join(findings)}</ul>" if findings else "<p>Nothing to remark.</p>",
+        findings=f"<ul>{''.join(findings)}</ul>" if findings else "<p>No problems found.</p>",
         figures="".join(parts),
-        blockers=_section("what stays, and why", _table(HEADINGS, grouped(report.blockers))) if report.blockers else "",
+        blockers=_section("what stays and why", _table(HEADINGS, grouped(report.blockers))) if report.blockers else "",
     )
 
 
 def figure_text(name: str, value: Figure) -> str:
-    """A figure for people: sizes in the unit that fits, digits in threes, a dash for what is not there."""
+    """The text of a figure: sizes in a fitting unit, digits grouped by thousands, a dash for no value."""
     if value is None or value == "":
         return "-"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""`lakebed run PIPELINE.toml`: source -> SQL -> sink on Spark, streaming, exactly once."""
+"""`lakebed run PIPELINE.toml`: stream a source through SQL into a sink on Spark, exactly once."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _NOISE = (
     "To adjust logging level",
     "Setting Spark log",
 )
-"""What Spark says at every start."""
+"""Lines that Spark prints at every start."""
 
 
 def run(
-    pipeline: Annotated[Path, typer.Argument(metavar="PIPELINE", help="The pipeline file, TOML.", show_default=False)],
+    pipeline: Annotated[Path, typer.Argument(metavar="PIPELINE", help="The pipeline file (TOML).", show_default=False)],
     master: MasterOption = None,
     remote: RemoteOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Run a pipeline: a source that streams, SQL over it, and a sink table. Run again, it goes on where it ended."""
+    """Run a pipeline: stream a source table through SQL into a sink table. Run it again to resume where it stopped."""
     pipelines = import_module("lakebed.spark.pipeline")  # pyspark takes half a second: only commands that need it wait
-    checked = pipelines.load(pipeline)
-    pipelines.check(checked)
-    result = run_pipeline(checked, master, remote, title=f"{pipeline}: starting Spark")
+    definition = pipelines.load(pipeline)
+    pipelines.check(definition)
+    result = run_pipeline(definition, master, remote, title=f"{pipeline}: starting Spark")
     notes = list(dict.fromkeys(note for batch in result.batches for note in batch.notes))
     if json:
         output.emit_json(
             {
                 "pipeline": str(pipeline),
-                "sink": checked.sink,
+                "sink": definition.sink,
                 "rows_in": result.rows_in,
                 "commits": result.commits,
                 "snapshots": list(result.snapshots),
@@ -55,49 +55,50 @@ def run(
             }
         )
         return
-    output.stdout().print(f"{result.rows_in} rows in {result.commits} commits -> {checked.sink}")
+    output.stdout().print(f"{result.rows_in} rows in {result.commits} commits -> {definition.sink}")
     for note in notes:
         output.stdout().print(f"note: {note}")
 
 
 def run_pipeline(
-    checked: Pipeline,
+    definition: Pipeline,
     master: str | None,
     remote: str | None,
     title: str,
     total: int | None = None,
     brief: bool = False,
 ) -> PipelineResult:
-    """Start a session (a `brief` one for little data), run the pipeline in it with progress, stop the session.
+    """Start a Spark session, run the pipeline in it while showing progress, and stop the session.
 
-    Raises output.Stopped when it is interrupted once Spark is there: it says what was done and how to go on.
+    `brief` tunes the session for little data. Raises output.Stopped when it is interrupted after Spark has started; the
+    error says what was done and how to resume.
     """
     pipelines, sessions = import_module("lakebed.spark.pipeline"), import_module("lakebed.spark.session")
     stop = threading.Event()
-    with progress.steps(title, total) as step, _forwarded(stop) as said:
-        spark = sessions.local_session(master=master, remote=remote, brief=brief, apart=said)
+    with progress.steps(title, total) as step, _forwarded(stop) as spark_log:
+        spark = sessions.local_session(master=master, remote=remote, brief=brief, apart=spark_log)
         try:
 
             def on_progress(report: Any) -> None:
-                made = f"-> snapshot {report.instant}" if report.instant else f"({report.outcome})"
-                step(f"batch {report.batch_id}: {report.rows} rows {made}")
+                outcome = f"-> snapshot {report.instant}" if report.instant else f"({report.outcome})"
+                step(f"batch {report.batch_id}: {report.rows} rows {outcome}")
 
             with _set_by_interrupts(stop):
-                result: PipelineResult = pipelines.run(checked, spark, on_progress, stop)
+                result: PipelineResult = pipelines.run(definition, spark, on_progress, stop)
                 return result
         except pipelines.Interrupted as error:
-            done = {0: "nothing was committed", 1: "1 commit stands"}
-            stands = done.get(error.result.commits, f"{error.result.commits} commits stand")
-            raise output.Stopped(f"interrupted: {stands}. To resume: lakebed run {checked.file}") from None
+            singular = {0: "nothing was committed", 1: "1 commit stands"}
+            outcome = singular.get(error.result.commits, f"{error.result.commits} commits stand")
+            raise output.Stopped(f"interrupted: {outcome}. To resume: lakebed run {definition.file}") from None
         finally:
             spark.stop()
 
 
 @contextmanager
 def _set_by_interrupts(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C sets the event; a second one raises KeyboardInterrupt.
+    """Let Ctrl-C set the event; a second Ctrl-C raises KeyboardInterrupt.
 
-    An exception in the middle of a call to the JVM would break the connection, and PySpark's own handler cancels jobs,
+    An exception in the middle of a call to the JVM would break the connection. PySpark's own handler cancels jobs,
     which the query would take for a failure.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -105,7 +106,7 @@ def _set_by_interrupts(stop: threading.Event) -> Iterator[None]:
         return
 
     def interrupted(number: int, frame: FrameType | None) -> None:
-        logging.disable(logging.CRITICAL)  # py4j tells of work that is cancelled
+        logging.disable(logging.CRITICAL)  # py4j logs an error for each cancelled call
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
@@ -119,8 +120,10 @@ def _set_by_interrupts(stop: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def _forwarded(stop: threading.Event) -> Iterator[int]:
-    """A file descriptor whose lines go to standard error, until the event is set: what Spark says of a query that is
-    being stopped is no news."""
+    """A file descriptor whose lines are forwarded to standard error until the event is set.
+
+    After that they are dropped: what Spark logs about a query that is being stopped is of no interest.
+    """
     reading, writing = os.pipe()
 
     def forward() -> None:

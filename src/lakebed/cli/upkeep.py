@@ -1,4 +1,4 @@
-"""What the commands of upkeep share: they open a table by its storage and catalog options and hand all to the verb."""
+"""What the upkeep commands share: opening the table with its storage and catalog options, and printing results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _OPENING = ("lakebed.storage.", "lakebed.catalog.")
 def opened(
     location: str, given: Sequence[str] | None, also: Sequence[str] = ()
 ) -> tuple[lakebed.Table, dict[str, object]]:
-    """The table, and all options of the command line for its verb; of these the keys in `also` only open the table."""
+    """Open a table. Returns it with the options for the verb.
+
+    Storage and catalog options open the table and also go to the verb. The keys in `also` only open the table.
+    """
     options = output.parse_options(given or [])
     opening: dict[str, Any] = {
         key: str(value) for key, value in options.items() if key.startswith(_OPENING) or key in also
@@ -25,5 +28,5 @@ def opened(
 
 
 def emit(table: lakebed.Table, result: RewriteResult | ExpireResult | ArchiveResult) -> None:
-    """The JSON document of a result."""
+    """Print the JSON document of a result."""
     output.emit_json({"table": table.location, "format": table.format, **asdict(result)})

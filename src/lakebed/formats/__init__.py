@@ -1,4 +1,4 @@
-"""The formats, one package each, with the same file names in every one; and the way from a location to its table."""
+"""The formats, one package each with the same file names, and the way from a location to its table."""
 
 from lakebed.formats.opening import create_table, drop_created, format_of, native_source, open_table
 

@@ -1,4 +1,4 @@
-"""Which format lies at a location, and its table."""
+"""Opens and creates tables: detects the format at a location and returns its table."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lakebed.verbs.native_source import NativeSource
 from lakebed.verbs.table import Table
 
 FORMATS: Mapping[str, str] = {"hudi": "HudiTable", "paimon": "PaimonTable", "iceberg": "IcebergTable"}
-"""The formats of this build, each with the class in its `table` module, which is loaded when a table of it is met."""
+"""The formats, each with the class in its `table` module, which is imported when the first table of it is opened."""
 
 
 def format_of(store: Store) -> str | None:
-    """The format of what lies in a store, None for nothing known.
+    """Detect the format of the table in a store. None where there is no known table.
 
-    Hudi by `.hoodie`, Paimon by `schema/schema-N`, Iceberg by `metadata/*.metadata.json`.
+    A Hudi table has `.hoodie`, a Paimon table `schema/schema-N`, an Iceberg table `metadata/*.metadata.json`.
     """
     listing = store.list()
     folders = set(listing.folders)
@@ -42,27 +42,27 @@ _CATALOG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]+:[^/\\:]+\.[^/\\:]+")
 
 
 def is_catalog_name(location: str | os.PathLike[str] | Store) -> bool:
-    """Whether this is `catalog:namespace.table`, an Iceberg table's name, and not a path that looks like one."""
+    """Whether a location is the name `catalog:namespace.table` of an Iceberg table, not a path that looks like one."""
     if not isinstance(location, str) or not _CATALOG_NAME.fullmatch(location):
         return False
     return location.partition(":")[0].lower() not in (*REMOTE_SCHEMES, "file", "hdfs") and not os.path.exists(location)
 
 
 def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, object] | None = {}) -> Table:
-    """The table at a location: a path, a URL, or the name `catalog:namespace.table` of an Iceberg table.
+    """Open the table at a location: a path, a URL, or the name `catalog:namespace.table` of an Iceberg table.
 
-    Raises TableNotFoundError when nothing or no table lies there, UnsupportedError for a format or table version that
-    this build does not read, OptionError for an unknown or ill-typed option.
+    Raises TableNotFoundError when there is no table, UnsupportedError for a format or table version that this build
+    does not read, OptionError for an unknown or ill-typed option.
     """
     texts = option_texts(options)
     if is_catalog_name(location):
         named: Table = _class_of("iceberg").of_catalog(location, texts)  # type: ignore[attr-defined]  # Iceberg's only
         return named
     store = location if isinstance(location, Store) else open_store(location, texts)
-    found = format_of(store)
-    if found is None:
-        raise _nothing_there(store)
-    return _class_of(found)(store, texts)
+    detected = format_of(store)
+    if detected is None:
+        raise _not_a_table(store)
+    return _class_of(detected)(store, texts)
 
 
 def create_table(
@@ -70,10 +70,10 @@ def create_table(
     primary_key: Sequence[str] | str | None = (), partition_by: Sequence[str] | str | None = (),
     options: Mapping[str, object] | None = {},
 ) -> Table:  # fmt: skip
-    """A new, empty table. The arguments mean what the format's own DDL says.
+    """Create an empty table. The arguments mean what they mean in the format's own DDL.
 
-    `schema` is a pyarrow schema, or a dict of column names with pyarrow types or their names ("int64", "string").
-    Raises TableExistsError when a table is there, SchemaError or UsageError for what the format does not allow.
+    `schema` is a pyarrow schema, or a dict of column names to pyarrow types or their names ("int64", "string"). Raises
+    TableExistsError when there is a table already, SchemaError or UsageError for what the format does not allow.
     """
     texts = option_texts(options)
     kind = _class_of(format)
@@ -83,30 +83,33 @@ def create_table(
         named: Table = kind.create_in_catalog(location, columns, keys, partitions, texts)
         return named
     store = location if isinstance(location, Store) else open_store(location, texts)
-    found = format_of(store)
-    if found is not None:
+    detected = format_of(store)
+    if detected is not None:
+        article = "an" if detected == "iceberg" else "a"
         raise TableExistsError(
-            f"an {found} table is there already" if found == "iceberg" else f"a {found} table is there already",
+            f"{article} {detected} table is there already",
             table=store.location,
-            todo="Open it with lakebed.open, or choose another place",
+            todo="Open it with lakebed.open, or choose another location",
         )
     make: Callable[..., Table] | None = getattr(kind, "create", None)
     if make is None:
         raise UnsupportedError(
-            f"lakebed cannot create {format} tables", todo="The support grid of the README says what works"
+            f"lakebed cannot create {format} tables", todo="The support table in the README shows what works"
         )
     return make(store, columns, keys, partitions, texts)
 
 
 def native_source(name: str) -> NativeSource[Any]:
-    """What a format's own Spark source takes and gives; `name` is one of `FORMATS`."""
+    """The description of a format's own Spark source. `name` is one of `FORMATS`."""
     source: NativeSource[Any] = import_module(f"lakebed.formats.{name}.spark").SOURCE
     return source
 
 
 def drop_created(table: Table, files: Sequence[str]) -> None:
-    """Take back a table that was just created and that has no snapshot: its entry in a catalog, and those of its files
-    that were there when it was created."""
+    """Remove a table that was just created and has no snapshot yet.
+
+    This removes its catalog entry, where it has one, and `files`, the files that its creation wrote.
+    """
     leave: Callable[[], None] | None = getattr(table, "leave_catalog", None)
     if leave is not None:
         leave()
@@ -114,7 +117,7 @@ def drop_created(table: Table, files: Sequence[str]) -> None:
 
 
 def _names(given: Sequence[str] | str | None, argument: str) -> tuple[str, ...]:
-    """Names of columns. A single name may come without its list, None is no name."""
+    """Column names from an argument, which may be one name or None. SchemaError for names that are not text."""
     if given is None:
         return ()
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
@@ -131,7 +134,7 @@ def _schema_of(given: pa.Schema | Mapping[str, pa.DataType | str]) -> pa.Schema:
         return given
     if not isinstance(given, Mapping):
         raise SchemaError(
-            f"the schema is a {type(given).__name__}",
+            f"the schema has the type {type(given).__name__}",
             todo='Give a pyarrow.Schema, or a dict such as {"id": "int64", "name": pyarrow.string()}',
         )
     fields = []
@@ -140,7 +143,7 @@ def _schema_of(given: pa.Schema | Mapping[str, pa.DataType | str]) -> pa.Schema:
             fields.append(pa.field(name, kind))
         except (TypeError, ValueError, pa.ArrowException) as error:
             raise SchemaError(
-                f"column {name!r} has no known type", why=first_line(error),
+                f"column {name!r} has an unknown type", why=first_line(error),
                 todo='Give a pyarrow type, or the name of a plain one such as "int64", "string" or "date32"',
             ) from error  # fmt: skip
     return pa.schema(fields)
@@ -149,24 +152,24 @@ def _schema_of(given: pa.Schema | Mapping[str, pa.DataType | str]) -> pa.Schema:
 def _class_of(name: str) -> Callable[[Store, Mapping[str, str]], Table]:
     if isinstance(name, str) and name.lower() in FORMATS:
         module = import_module(f"lakebed.formats.{name.lower()}.table")
-        found: Callable[[Store, Mapping[str, str]], Table] = getattr(module, FORMATS[name.lower()])
-        return found
+        table_class: Callable[[Store, Mapping[str, str]], Table] = getattr(module, FORMATS[name.lower()])
+        return table_class
     given = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
     raise UsageError(f"unknown format {given}", todo=f"Formats: {', '.join(FORMATS)}")
 
 
-def _nothing_there(store: Store) -> TableNotFoundError:
+def _not_a_table(store: Store) -> TableNotFoundError:
     root = store.local_path("")
     if root is not None and not os.path.exists(root):
         return TableNotFoundError(
-            "there is no such path", table=store.location, todo="Check the spelling of the location"
+            "the path does not exist", table=store.location, todo="Check the spelling of the location"
         )
     if root is not None and not os.path.isdir(root):
         return TableNotFoundError(
             "this is a file, not a table", table=store.location, todo="Give the table's root folder"
         )
     return TableNotFoundError(
-        "this is no table", table=store.location,
-        why="there is no .hoodie folder, no schema/schema-N and no metadata/*.metadata.json in it",
-        todo="Give the table's root folder (for Paimon WAREHOUSE/DB.db/TABLE)",
+        "not a Hudi, Paimon or Iceberg table", table=store.location,
+        why="it has no .hoodie folder, no schema/schema-N and no metadata/*.metadata.json",
+        todo="Give the table's root folder (for Paimon: WAREHOUSE/DB.db/TABLE)",
     )  # fmt: skip

@@ -130,7 +130,7 @@ def test_history_lists_archived_instants_on_request(lake: Command, archived: str
     ("arguments", "code", "words"),
     [
         (["read", "{tmp}/nothing"], 1, ["no such path", "nothing"]),
-        (["read", "{tmp}"], 1, ["this is no table", "root folder"]),
+        (["read", "{tmp}"], 1, ["not a Hudi, Paimon or Iceberg table", "root folder"]),
         (["history", "{tmp}/file"], 1, ["this is a file"]),
         (["read", "hdfs://nn/x"], 1, ["HDFS", "Mount it"]),
         (["read", "{mor}", "--option", "read.start-comit=earliest"], 2, ["read.start-comit", "'read.start-commit'"]),
@@ -141,7 +141,7 @@ def test_history_lists_archived_instants_on_request(lake: Command, archived: str
         (["read", "{mor}", "--where", "tss > 1"], 2, ["unknown column 'tss'"]),
         (["read", "{mor}", "--as-of", "1", "--after", "2"], 2, ["one or the other"]),
         (["read", "{mor}", "--output", "{tmp}/rows.xls"], 2, [".parquet, .csv or .jsonl"]),
-        (["read", "{mor}", "--output", "{tmp}/no/rows.csv"], 2, ["there is no folder"]),
+        (["read", "{mor}", "--output", "{tmp}/no/rows.csv"], 2, ["does not exist"]),
         (["read", "{mor}", "--limit", "-1"], 2, ["--limit"]),
         (["read"], 2, ["TABLE", "--help"]),
         (["raed", "{mor}"], 2, ["raed", "read"]),

@@ -101,4 +101,4 @@ def test_expire_says_what_goes_and_then_does_it(
 
 def test_expire_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("expire", str(tmp_path / "nothing")) == 1
-    assert "there is no such path" in capsys.readouterr().err
+    assert "the path does not exist" in capsys.readouterr().err
