@@ -1,10 +1,11 @@
-"""Damage at every place of a small log: it ends, and rows are right or the damage is told."""
+"""Damage at every place of a small log: the read ends, and rows are right or the damage is reported."""
 
 import contextlib
 import json
 import struct
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,15 @@ from lakebed.formats.hudi.codec.delete_rows import OrderingBranch
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, parse_log
 from lakebed.formats.hudi.read.log_reader import parquet_rows
 from lakebed.kernel.scratch import Scratch
-from lakebed.testing.hudi_log import Delete, avro_content, avro_data_block, delete_block, delete_content, rollback_block
+from lakebed.testing.hudi_log import (
+    Delete,
+    avro_content,
+    avro_data_block,
+    delete_block,
+    delete_content,
+    parquet_data_block,
+    rollback_block,
+)
 
 SCRATCH = Scratch()
 SCHEMA = json.dumps(
@@ -33,26 +42,24 @@ BLOCKS = [
     avro_data_block(SCHEMA, [{"k": "d", "n": 4}], "004"),
 ]
 LOG = b"".join(BLOCKS)
+PARQUET_LOG = parquet_data_block(SCHEMA, pa.table({"k": ["e", "ff"], "n": pa.array([5, None], pa.int64())}), "005")
 
 
 def decoded(data):
     """Every block as (kind, headers, rows), and how many ranges are corrupt."""
     scan = parse_log(data)
-    found = []
+    blocks = []
     for block in scan.blocks:
-        if block.kind is BlockKind.AVRO_DATA:
-            rows = decode_blocks([block], None, SCRATCH).to_pylist()
+        if block.is_rollback:
+            rows = []
         elif block.kind is BlockKind.DELETE:
             rows = decode_deletes(block.content, SCRATCH).to_pylist()
         elif block.kind is BlockKind.PARQUET_DATA:
             rows = parquet_rows(block, None).to_pylist()
         else:
-            rows = []
-        found.append((block.kind, dict(block.headers), rows))
-    return found, len(scan.corrupt)
-
-
-WHOLE, _ = decoded(LOG)
+            rows = decode_blocks([block], None, SCRATCH).to_pylist()
+        blocks.append((block.kind, dict(block.headers), rows))
+    return blocks, len(scan.corrupt)
 
 
 @pytest.mark.parametrize("keep", ["head", "tail"])
@@ -86,20 +93,22 @@ def test_a_doubled_stretch_keeps_every_block():
 
 
 @pytest.mark.parametrize("bit", [0, 3, 7])
-def test_a_flipped_bit_is_told_or_stays_inside_a_value(bit):
-    for at in range(len(LOG)):
-        damaged = bytearray(LOG)
+@pytest.mark.parametrize("log", [LOG, PARQUET_LOG], ids=["avro", "parquet"])
+def test_a_flipped_bit_is_reported_or_stays_inside_a_value(log, bit):
+    whole, _ = decoded(log)
+    for at in range(len(log)):
+        damaged = bytearray(log)
         damaged[at] ^= 1 << bit
         try:
-            found, corrupt = decoded(bytes(damaged))
+            blocks, corrupt = decoded(bytes(damaged))
         except (CorruptError, UnsupportedError, SchemaError):
             continue
         if corrupt:
             continue
-        # Nothing was told: then it is the same blocks with as many rows, and at most one text or value is another: of
-        # an ordering value, its branch and the columns of both branches.
-        assert [(kind, len(rows)) for kind, _, rows in found] == [(kind, len(rows)) for kind, _, rows in WHOLE]
-        differing = [change for pair in zip(WHOLE, found, strict=True) for change in _differences(*pair)]
+        # Nothing was reported: then these are the same blocks with as many rows, and at most one text or value differs.
+        # Of an ordering value, its branch and the columns of both branches differ. Parquet pages have checksums.
+        assert [(kind, len(rows)) for kind, _, rows in blocks] == [(kind, len(rows)) for kind, _, rows in whole]
+        differing = [change for pair in zip(whole, blocks, strict=True) for change in _differences(*pair)]
         assert len(differing) <= 3, (at, differing)
 
 
@@ -108,10 +117,10 @@ def _differences(before, after):
     _, other_headers, other_rows = after
     if headers.get(HeaderKey.SCHEMA) != other_headers.get(HeaderKey.SCHEMA):
         return [("schema", "a schema that fits the bytes as well")]
-    found = [(headers.get(key), other_headers.get(key)) for key in {*headers, *other_headers}]
+    values = [(headers.get(key), other_headers.get(key)) for key in {*headers, *other_headers}]
     for row, other in zip(rows, other_rows, strict=True):
-        found += [(row.get(name), other.get(name)) for name in {*row, *other}]
-    return [(was, now) for was, now in found if was != now]
+        values += [(row.get(name), other.get(name)) for name in {*row, *other}]
+    return [(was, now) for was, now in values if was != now]
 
 
 @settings(max_examples=200)
@@ -162,10 +171,10 @@ ORDERINGS = {
 @given(st.data())
 def test_deletes_come_back_typed_whatever_the_mixture(data):
     branches = data.draw(st.lists(st.sampled_from(list(ORDERINGS)), min_size=1, max_size=3, unique=True))
-    one = st.sampled_from(branches).flatmap(
+    delete = st.sampled_from(branches).flatmap(
         lambda branch: st.builds(Delete, st.text(max_size=6), st.text(max_size=3), st.just(branch), ORDERINGS[branch])
     )
-    deletes = data.draw(st.lists(one, max_size=12))
+    deletes = data.draw(st.lists(delete, max_size=12))
     table = decode_deletes(delete_content(deletes), SCRATCH)
     assert table["record_key"].to_pylist() == [delete.record_key for delete in deletes]
     assert table["partition_path"].to_pylist() == [delete.partition_path for delete in deletes]

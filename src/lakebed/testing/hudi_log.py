@@ -67,9 +67,9 @@ def avro_content(schema: str, rows: Rows, content_version: int = 3) -> bytes:
 def parquet_data_block(
     schema: str, table: pa.Table, instant: str, *, headers: Mapping[HeaderKey, str] | None = None
 ) -> bytes:
-    """A PARQUET_DATA block."""
+    """A PARQUET_DATA block. Its pages have checksums, as the Parquet writer of Hudi makes them."""
     sink = io.BytesIO()
-    pq.write_table(table, sink)
+    pq.write_table(table, sink, write_page_checksum=True)
     return write_block(
         BlockKind.PARQUET_DATA,
         {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema, **(headers or {})},
