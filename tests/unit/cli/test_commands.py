@@ -129,7 +129,7 @@ def test_history_lists_archived_instants_on_request(lake: Command, archived: str
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["read", "{tmp}/nothing"], 1, ["no such path", "nothing"]),
+        (["read", "{tmp}/nothing"], 1, ["path does not exist", "nothing"]),
         (["read", "{tmp}"], 1, ["not a Hudi, Paimon or Iceberg table", "root folder"]),
         (["history", "{tmp}/file"], 1, ["this is a file"]),
         (["read", "hdfs://nn/x"], 1, ["HDFS", "Mount it"]),
