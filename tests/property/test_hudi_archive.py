@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakebed.formats.hudi.archive.bounds import Kept, check_given
+from lakebed.formats.hudi.archive.bounds import Bounds, check_given
 from lakebed.formats.hudi.archive.evidence import Evidence
 from lakebed.formats.hudi.archive.plan import plan_archival
 from lakebed.formats.hudi.archive.state_files import ActiveInstant, StateInfo
@@ -78,7 +78,7 @@ def test_a_plan_is_what_the_rules_say_and_names_each_that_stays(
 ) -> None:
     options = check_given({"hoodie.archive.beyond.savepoint": beyond})
     evidence = Evidence(timeline(kinds), layout, merge_on_read=False)
-    plan = plan_archival(evidence, options, Kept(least, least + more))
+    plan = plan_archival(evidence, options, Bounds(least, least + more))
     found = {(i.time, i.action) for i in plan.archived}
     assert found == {(at(n), action) for n, action in model(kinds, layout, least, least + more, beyond)}
     assert {(i.time, i.action) for i in plan.kept} == {(i.time, i.action) for i in evidence.instants} - found

@@ -38,7 +38,7 @@ MANY_SMALL = 10
 _WORKING = datetime.timedelta(hours=1)
 """A pending instant that is older waits for something; a younger one may have a writer at work."""
 _STALE = datetime.timedelta(days=1)
-"""The same for an instant with a heartbeat file. A writer that dies leaves its file behind."""
+"""The age for an instant with a heartbeat file, which outlives its writer if that one dies."""
 _SHOWN = 5
 
 
@@ -306,7 +306,7 @@ def _leftovers(store: Store, instants: Iterable[ActiveInstant]) -> Iterator[Find
         why = f"of instants that are not pending: {', '.join(left[:_SHOWN])}"
         yield Finding(Health.GOOD, f"{len(left)} marker folders are left", why, "The next archival removes them")
     if store.exists(f"{HOODIE}/lock"):
-        why = "a writer or archiver is at work, or died"
+        why = "a writer or archiver is at work, or it died"
         yield Finding(
             Health.GOOD, f"the lock file {HOODIE}/lock is there", why, "If nobody is at work, remove it by hand"
         )

@@ -72,7 +72,7 @@ def take_apart(data: bytes | memoryview) -> Container:
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """What lies around the records of a file that is being written: a header, then the frame of each block.
+    """What surrounds the records of a file that is being written: a header, then the frame of each block.
 
     `codec` is the compression by Avro's name, `level` that of its library (1 to 9 for deflate, 1 to 22 for zstandard;
     null has none). Arrow compresses zstandard, for which fastavro would need one more library.
@@ -135,8 +135,8 @@ def avro_bytes(value: bytes) -> bytes:
 
 
 def read_long(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """The Avro integer at a place, and the place behind it. IndexError where the bytes end before, ValueError where it
-    has more bytes than a long can have."""
+    """The Avro integer at a place, and the place after it. IndexError where the bytes end inside it, ValueError where
+    it has more bytes than a long can have."""
     value = shift = 0
     for _ in range(_MOST_LONG):
         byte = data[at]

@@ -14,9 +14,15 @@ from typing import Any
 from lakebed.kernel.avro.container import avro_bytes, avro_long
 
 _LEAST = {
-    "null": b"", "boolean": b"\0", "int": b"\0", "long": b"\0", "float": bytes(4), "double": bytes(8), "bytes": b"\0",
+    "null": b"",
+    "boolean": b"\0",
+    "int": b"\0",
+    "long": b"\0",
+    "float": bytes(4),
+    "double": bytes(8),
+    "bytes": b"\0",
     "string": b"\0",
-}  # fmt: skip
+}
 """The encoding of null, false, zero and the empty text, by type."""
 _NO_UUID = avro_bytes(b"00000000-0000-0000-0000-000000000000")
 

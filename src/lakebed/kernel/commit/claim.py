@@ -1,7 +1,8 @@
 """Claim a name: put a file only if the name is free, and find out for sure whether it holds our bytes.
 
-A commit of every format ends here, for whoever creates the next file of the table's history has committed. The bytes
-must be unique to the attempt: a put whose answer was lost may have landed, and only the bytes tell whose file it is.
+Every format's commit ends here: the writer that creates the next file of the table's history has committed. The bytes
+must be unique to the attempt, since a put whose answer was lost may have landed, and only the bytes show whose file it
+is.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _WAIT_SECONDS = 0.05
 def claim(store: Store, path: str, data: bytes, wait: Callable[[float], None] = time.sleep) -> PutOutcome:
     """Put `data` under the name `path` if the name is free.
 
-    CREATED: the name holds our bytes. EXISTS: it holds the bytes of another writer. UNKNOWN: the store could not tell,
-    however often it was asked; our bytes may be there or may appear later.
+    CREATED: the name holds our bytes. EXISTS: it holds the bytes of another writer. UNKNOWN: the store gave no
+    answer, however often it was asked; our bytes may be there or may appear later.
 
     A put without a clear answer is followed by a look at the name and, if that shows nothing either, by another put
     after a wait: `wait` is called with 0.1 seconds and twice as many before each further put. Raises NotWrittenError

@@ -44,7 +44,7 @@ _SHOWN: tuple[Option[object], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Bounds:
     """The bounds that are used: archival begins above `most` commits, and `least` of them stay.
 
     Where the cleaner raises both, they are `raised` by so many commits; `reason` says why, and `remedy` how to lower
@@ -81,32 +81,32 @@ def with_properties(given: Options, config: TableConfig) -> Options:
     return merged
 
 
-def kept_bounds(options: Options, instants: Sequence[ActiveInstant], config: TableConfig) -> Kept:
+def effective_bounds(options: Options, instants: Sequence[ActiveInstant], config: TableConfig) -> Bounds:
     """The bounds, raised to what the cleaner retains now."""
     least, most = options[KEEP_MIN], options[KEEP_MAX]
     commits = [instant.time for instant in instants if instant.done and instant.writes]
     retained, pending = _earliest_retained(options, instants, commits, config)
     if retained is None:
-        return Kept(least, most)
+        return Bounds(least, most)
     needed = sum(time > retained for time in commits) + 2
     if needed <= least:
-        return Kept(least, most)
+        return Bounds(least, most)
     policy = options[CLEANER_POLICY]
     reason = f"the cleaner retains everything from {retained} on ({policy}), and one commit before it must stay"
     remedy = _RETAIN_LESS[policy]
     if pending is not None:
         reason = f"{never_ended(pending, config.timezone)}: until it ends {reason}"
         remedy = how_to_end(pending)
-    return Kept(needed, needed + most - least, needed - least, reason, remedy)
+    return Bounds(needed, needed + most - least, needed - least, reason, remedy)
 
 
-def described(options: Options, given: Options, kept: Kept) -> dict[str, str]:
+def described(options: Options, given: Options, bounds: Bounds) -> dict[str, str]:
     """The values that are used, by key, each with where it comes from."""
     settings = {}
-    for option, used in ((KEEP_MIN, kept.least), (KEEP_MAX, kept.most)):
+    for option, used in ((KEEP_MIN, bounds.least), (KEEP_MAX, bounds.most)):
         asked = options[option]
         settings[option.key] = (
-            f"{used}: raised from {asked}, since {kept.reason}"
+            f"{used}: raised from {asked}, since {bounds.reason}"
             if used != asked
             else f"{used}: {_source(option, options, given)}"
         )

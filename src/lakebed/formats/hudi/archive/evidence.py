@@ -19,7 +19,7 @@ from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.options import Options
 
 METADATA_FOLDER = f"{HOODIE}/metadata"
-"""Where a table's metadata table lies, itself a Hudi table."""
+"""The folder of a table's metadata table, which is a Hudi table itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,13 +58,13 @@ def _savepoint_guard(evidence: Evidence, options: Options) -> Guard | None:
     if options[BEYOND_SAVEPOINT]:
         return Guard(
             "a savepoint keeps this instant",
-            "Delete the savepoint when nobody will restore to it (Hudi: call delete_savepoint)",
+            "Delete the savepoint when it is no longer needed for a restore (Hudi: call delete_savepoint)",
             only=frozenset(savepoints),
         )
     return Guard(
         f"the savepoint of {savepoints[0]} holds every commit from there on",
-        f"Delete the savepoint of {savepoints[0]} when nobody will restore to it (Hudi: call delete_savepoint), or set "
-        f"{BEYOND_SAVEPOINT.key}=true",
+        f"Delete the savepoint of {savepoints[0]} when it is no longer needed for a restore (Hudi: call "
+        f"delete_savepoint), or set {BEYOND_SAVEPOINT.key}=true",
         bound=savepoints[0],
     )
 

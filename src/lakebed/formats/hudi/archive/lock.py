@@ -154,7 +154,7 @@ class _Lease:
     """When it ends, by our steady clock."""
 
     def renew(self) -> None:
-        """Write the file, and count the time anew."""
+        """Write the file, from which moment on the lease counts again."""
         began = clock.steady()
         owner = {**_identity(), "seconds": self.seconds, "ends": clock.now() + self.seconds}
         self.store.write(self.path, json.dumps(owner).encode())

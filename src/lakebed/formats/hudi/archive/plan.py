@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lakebed.formats.hudi.archive.bounds import Kept
+from lakebed.formats.hudi.archive.bounds import Bounds
 from lakebed.formats.hudi.archive.evidence import Evidence
 from lakebed.formats.hudi.archive.guards import Guard, guards_of
 from lakebed.formats.hudi.archive.options import KEEP_MAX, LIMIT_INSTANTS, MIN_INSTANTS
@@ -41,8 +41,8 @@ class Plan:
     blockers: tuple[Blocker, ...]
 
 
-def plan_archival(evidence: Evidence, options: Options, kept: Kept, already: frozenset[Key] = frozenset()) -> Plan:
-    """The instants to archive, oldest first, so that `kept.least` commits stay; and why the others stay.
+def plan_archival(evidence: Evidence, options: Options, bounds: Bounds, already: frozenset[Key] = frozenset()) -> Plan:
+    """The instants to archive, oldest first, so that `bounds.least` commits stay; and why the others stay.
 
     `already` are active instants that the archive holds: a run died before it deleted them, so this one deletes them,
     whatever their number.
@@ -50,12 +50,12 @@ def plan_archival(evidence: Evidence, options: Options, kept: Kept, already: fro
     commits = [instant for instant in evidence.instants if instant.done and instant.writes]
     services = [instant for instant in evidence.instants if instant.done and instant.action in _SERVICES]
     guards = guards_of(evidence, options, commits)
-    going, blockers = _counted(commits, guards, kept, already)
+    going, blockers = _counted(commits, guards, bounds, already)
     if evidence.layout < 2:
         held_services = [guard for guard in guards if guard.services]
         archived: list[ActiveInstant] = []
         for action in _SERVICES:
-            gone, held = _counted([i for i in services if i.action == action], held_services, kept, already)
+            gone, held = _counted([i for i in services if i.action == action], held_services, bounds, already)
             archived += gone
             blockers += held
         archived = [*sorted(archived, key=_by_time), *going]
@@ -70,32 +70,32 @@ def plan_archival(evidence: Evidence, options: Options, kept: Kept, already: fro
         archived = sorted([*going, *around], key=_by_time)
         moved = {id(instant) for instant in archived}
         left = [i for i in services if id(i) not in moved]
-        blockers += _left_services(left, border, commits, kept, tuple(blockers))
+        blockers += _left_services(left, border, commits, bounds, tuple(blockers))
     archived, cut = _limited(archived, options)
     blockers += cut
     new = [instant for instant in archived if _key(instant) not in already]
     if 0 < len(new) < options[MIN_INSTANTS]:
         blockers += [_too_few(instant, len(new), options) for instant in new]
         archived = [instant for instant in archived if _key(instant) in already]
-    blockers += _leftovers(evidence, commits, kept)
+    blockers += _leftovers(evidence, commits, bounds)
     gone_keys = {_key(instant) for instant in archived}
     stay = tuple(i for i in evidence.instants if _key(i) not in gone_keys)
     return Plan(tuple(archived), stay, tuple(sorted(blockers, key=lambda blocker: blocker.instant)))
 
 
 def _counted(
-    instants: Sequence[ActiveInstant], guards: Sequence[Guard], kept: Kept, already: frozenset[Key]
+    instants: Sequence[ActiveInstant], guards: Sequence[Guard], bounds: Bounds, already: frozenset[Key]
 ) -> tuple[list[ActiveInstant], list[Blocker]]:
     """Of instants that are counted together, those to archive, and why others beyond the minimum stay."""
-    past = max(len(instants) - kept.least, 0)
-    asked = max(len(instants) - kept.least + kept.raised, 0)
+    past = max(len(instants) - bounds.least, 0)
+    asked = max(len(instants) - bounds.least + bounds.raised, 0)
     free = [instant for instant in instants if not any(guard.holds(instant.time) for guard in guards)]
     ended = [instant for instant in free if _key(instant) in already]
-    if len(instants) <= kept.most:
+    if len(instants) <= bounds.most:
         left = [instant for instant in instants[:asked] if _key(instant) not in already]
-        most = kept.most - kept.raised
+        most = bounds.most - bounds.raised
         if len(instants) > most:
-            return ended, [Blocker(instant.time, kept.reason, kept.remedy) for instant in left]
+            return ended, [Blocker(instant.time, bounds.reason, bounds.remedy) for instant in left]
         return ended, [
             Blocker(
                 instant.time,
@@ -113,19 +113,19 @@ def _counted(
             reasons, remedies = [guard.reason for guard in held], dict.fromkeys(guard.remedy for guard in held)
             blockers.append(Blocker(instant.time, "; and ".join(reasons), "; and ".join(remedies)))
     raised = [instant for instant in instants[past:asked] if instant.time not in gone]
-    return going, [*blockers, *(Blocker(instant.time, kept.reason, kept.remedy) for instant in raised)]
+    return going, [*blockers, *(Blocker(instant.time, bounds.reason, bounds.remedy) for instant in raised)]
 
 
 def _left_services(
     services: Sequence[ActiveInstant],
     border: str,
     commits: Sequence[ActiveInstant],
-    kept: Kept,
+    bounds: Bounds,
     held: Sequence[Blocker],
 ) -> Iterable[Blocker]:
     """Layout 2: why clean and rollback instants stay. They go with the commits around them; `held` are the blockers of
     those."""
-    past = max(len(commits) - kept.least + kept.raised, 0)
+    past = max(len(commits) - bounds.least + bounds.raised, 0)
     limit = commits[past - 1].time if past else ""
     for instant in services:
         if instant.time < border:
@@ -166,9 +166,9 @@ def _too_few(instant: ActiveInstant, count: int, options: Options) -> Blocker:
     )
 
 
-def _leftovers(evidence: Evidence, commits: Sequence[ActiveInstant], kept: Kept) -> Iterable[Blocker]:
+def _leftovers(evidence: Evidence, commits: Sequence[ActiveInstant], bounds: Bounds) -> Iterable[Blocker]:
     """Blockers for pending instants that are older than the commits to keep: these are never archived by themselves."""
-    asked = kept.least - kept.raised
+    asked = bounds.least - bounds.raised
     limit = commits[-asked].time if len(commits) >= asked else ""
     for instant in evidence.instants:
         if instant.done or not instant.time < limit:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from lakebed.errors import CorruptError
-from lakebed.formats.hudi.archive.bounds import check_given, described, kept_bounds, with_properties
+from lakebed.formats.hudi.archive.bounds import check_given, described, effective_bounds, with_properties
 from lakebed.formats.hudi.archive.evidence import METADATA_FOLDER, gather
 from lakebed.formats.hudi.archive.options import KEEP_MAX, KEEP_MIN
 from lakebed.formats.hudi.archive.plan import plan_archival
@@ -100,8 +100,8 @@ def _report(name: str, store: Store, given: Mapping[str, object], storage: Mappi
     asked = check_given(given)
     options = with_properties(asked, config)
     evidence = gather(store, config, options, dict(storage))
-    kept = kept_bounds(options, evidence.instants, config)
-    plan = plan_archival(evidence, options, kept)
+    bounds = effective_bounds(options, evidence.instants, config)
+    plan = plan_archival(evidence, options, bounds)
     legacy = _legacy(store, config)
     return TimelineReport(
         name=name,
@@ -111,7 +111,7 @@ def _report(name: str, store: Store, given: Mapping[str, object], storage: Mappi
         oldest=evidence.instants[0].time if evidence.instants else "",
         due=len(plan.archived),
         blockers=plan.blockers,
-        settings=described(options, asked, kept),
+        settings=described(options, asked, bounds),
         savepoints=_savepoints(store, config, evidence.instants, Scratch(options[SCRATCH_DIR])),
         legacy=legacy,
         legacy_needed=bool(legacy) and config.layout < 2,

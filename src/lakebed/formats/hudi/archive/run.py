@@ -14,7 +14,7 @@ from typing import Any
 
 from lakebed.errors import CommitConflictError, CorruptError
 from lakebed.formats.hudi.archive import merge_v1
-from lakebed.formats.hudi.archive.bounds import Kept, check_given, described, kept_bounds, with_properties
+from lakebed.formats.hudi.archive.bounds import Bounds, check_given, described, effective_bounds, with_properties
 from lakebed.formats.hudi.archive.compact_lsm import clean_up, compact
 from lakebed.formats.hudi.archive.delete import delete_instants, delete_leftovers
 from lakebed.formats.hudi.archive.encode import Encoded, records, rows
@@ -60,8 +60,10 @@ def archive(
     asked = check_given(given)
     run = _Run.of(store, asked, engine, storage)
     if dry_run:
-        kept, plan = run.plan()
-        return _Outcome(kept, plan, plan.archived, retention=run.plan_retention(dry_run=True)).result(run, dry_run=True)
+        bounds, plan = run.plan()
+        return _Outcome(bounds, plan, plan.archived, retention=run.plan_retention(dry_run=True)).result(
+            run, dry_run=True
+        )
     with archiver_lock(store, run.options) as held:
         return run.archive(held)
 
@@ -87,12 +89,12 @@ class _Run:
         return folder_of(self.config.archive_folders)
 
     @looks_again
-    def plan(self) -> tuple[Kept, Plan]:
+    def plan(self) -> tuple[Bounds, Plan]:
         with no_cycles():
             evidence = gather(self.store, self.config, self.options, dict(self.storage))
-            kept = kept_bounds(self.options, evidence.instants, self.config)
+            bounds = effective_bounds(self.options, evidence.instants, self.config)
             already = self.archived_already(evidence.instants)
-            return kept, plan_archival(evidence, self.options, kept, already)
+            return bounds, plan_archival(evidence, self.options, bounds, already)
 
     def archived_already(self, instants: Sequence[ActiveInstant]) -> frozenset[Key]:
         """Active instants that the archive holds: a run wrote them and died before it deleted them. Only what was
@@ -115,7 +117,7 @@ class _Run:
     def archive(self, held: StillHeld) -> ArchiveResult:
         if self.config.layout < 2:
             merge_v1.recover(self.store, self.folder, self.scratch, held)
-        kept, plan = self.plan()
+        bounds, plan = self.plan()
         self._check_empty(plan)
         try:
             archived, left = self._write(plan, held)
@@ -127,7 +129,7 @@ class _Run:
                 todo="Another archiver or a rollback is at work; nothing was deleted. Archive again when it is done",
             ) from error
         delete_instants(self.store, self._all_files(archived), held)
-        outcome = _Outcome(kept, plan, archived, left)
+        outcome = _Outcome(bounds, plan, archived, left)
 
         def retain() -> None:
             nonlocal outcome
@@ -256,7 +258,7 @@ _NOTHING_DROPPED = Retention()
 class _Outcome:
     """What a run decided and did: the bounds, the plan, the instants that it archived, and why others stay."""
 
-    kept: Kept
+    bounds: Bounds
     plan: Plan
     archived: Sequence[ActiveInstant]
     left: Sequence[Blocker] = ()
@@ -277,7 +279,7 @@ class _Outcome:
             archived=tuple(sorted({instant.time for instant in self.archived})),
             kept=tuple(sorted({instant.time for instant in self.stays})),
             blockers=tuple(sorted(blockers, key=lambda blocker: blocker.instant)),
-            settings=described(run.options, run.asked, self.kept),
+            settings=described(run.options, run.asked, self.bounds),
             dry_run=dry_run,
             dropped=tuple(sorted({instant.time for instant in self.retention.dropped})),
             dropped_files=self.retention.files,

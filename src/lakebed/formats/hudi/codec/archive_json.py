@@ -209,7 +209,7 @@ def _map(head: bytes, encode: Encode) -> Encode:
 
 @cache
 def _lengths(head: bytes) -> Sequence[bytes]:
-    """Each small number as Avro bytes, behind a head."""
+    """The Avro bytes of each small number, after a head."""
     return [head + number for number in _ZIGZAG]
 
 
@@ -248,7 +248,11 @@ def _double(head: bytes) -> Encode:
 _SMALL = 1024
 _ZIGZAG = tuple(avro_long(number) for number in range(_SMALL))
 _PLAIN: Mapping[str, Callable[[bytes], Encode]] = {
-    "string": _string, "int": _long, "long": _long, "boolean": _boolean, "double": _double,
-}  # fmt: skip
+    "string": _string,
+    "int": _long,
+    "long": _long,
+    "boolean": _boolean,
+    "double": _double,
+}
 avro_text = _string(b"")
 """The encoder of a text that cannot be null."""
