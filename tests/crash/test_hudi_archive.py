@@ -34,7 +34,7 @@ QUICK = {"lakebed.archive.lock": "none"}
 
 @pytest.fixture(autouse=True)
 def files_of_the_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The timeline is played back and the data files are not: later steps cleaned some that these states name."""
+    """The timeline is played back, but the data files are not: later steps cleaned files that these states name."""
     monkeypatch.setattr("lakebed.formats.hudi.read.plan.check_lost", lambda *_: None)
 
 
@@ -59,7 +59,7 @@ def seen(store: Store) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def archived(store: Store) -> list[tuple[str, ...]]:
-    """Every record that the archive holds, doubled ones too."""
+    """Every record in the archive, duplicates too."""
     config = lakebed.open(store).state().config  # type: ignore[attr-defined]
     folder = config.archive_folders[0]
     if config.layout >= 2:
@@ -71,9 +71,9 @@ def archived(store: Store) -> list[tuple[str, ...]]:
     entries: list[tuple[str, ...]] = []
     for info in store.list(folder).files:
         data = store.read(info.path)
-        found = [(entry.instant, entry.action, entry.state) for entry in parse_archive([data], Scratch()).entries]
-        assert len(found) == sum(record_run(block)[0] for block in parse_log(data).blocks), "doubled in one file"
-        entries += found
+        states = [(entry.instant, entry.action, entry.state) for entry in parse_archive([data], Scratch()).entries]
+        assert len(states) == sum(record_run(block)[0] for block in parse_log(data).blocks), "doubled in one file"
+        entries += states
     return sorted(entries)
 
 
@@ -88,9 +88,9 @@ def runner(options: dict[str, str], more: dict[str, str] = QUICK) -> Callable[[S
 
 
 EVERY_WAY = ("layout 1", "layout 2")
-"""Cases that are failed in every way; the others are killed only."""
+"""Cases that fail in every way; the others are only killed."""
 KILLED = (Kind.CRASH_TORN, Kind.CRASH_AFTER)
-"""A deletion that is torn is one that never began."""
+"""How the others are killed; a torn deletion is one that never began."""
 
 
 @pytest.mark.parametrize("case", CASES)

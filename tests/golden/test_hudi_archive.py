@@ -14,7 +14,7 @@ from tests.golden import compare, expected, names, unpack
 from tests.tables.hudi.replay import Replay, replay_of
 
 REPLAYED = [name for name in names("hudi") if name.startswith("archived_") and name != "archived_upgraded_v9"]
-"""The upgraded table's history before the upgrade was another table's."""
+"""Tables to replay; the upgraded table's history before its upgrade is that of another table."""
 
 
 def play(replay: Replay) -> None:
@@ -38,18 +38,18 @@ def oracle(replay: Replay) -> list[dict[str, Any]]:
 
 def records(archive: Path) -> list[tuple[str, str, str, str, int]]:
     """(instant, action, state, file, block) of every archived state of layout 1."""
-    found = []
+    states = []
     for path in sorted(archive.glob(".commits_.archive.*")):
         data = path.read_bytes()
         scan = parse_log(data)
         assert not scan.corrupt
         for number, block in enumerate(scan.blocks):
             part = data[block.offset : block.offset + block.length]
-            found += [
+            states += [
                 (entry.instant, entry.action, entry.state, path.name, number)
                 for entry in parse_archive([part], Scratch()).entries
             ]
-    return sorted(found)
+    return sorted(states)
 
 
 @pytest.mark.slow

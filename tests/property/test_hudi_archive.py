@@ -19,28 +19,28 @@ KINDS = ("commit", "commit", "commit", "replacecommit", "clean", "rollback", "sa
 def instant(number: int, action: str, state: str = "completed") -> ActiveInstant:
     states = ("requested", "inflight", "completed")
     files = [
-        StateInfo(one, action, f"{number}.{action}.{one}", 1, done_at(number) if one == "completed" else "")
-        for one in states[: states.index(state) + 1]
+        StateInfo(name, action, f"{number}.{action}.{name}", 1, done_at(number) if name == "completed" else "")
+        for name in states[: states.index(state) + 1]
     ]
     return ActiveInstant(at(number), action, tuple(files))
 
 
 def timeline(kinds: list[str]) -> tuple[ActiveInstant, ...]:
-    found = []
+    instants = []
     for number, kind in enumerate(kinds, 1):
         if kind == "savepointed":
-            found += [instant(number, "commit"), instant(number, "savepoint")]
+            instants += [instant(number, "commit"), instant(number, "savepoint")]
         elif kind == "pending":
-            found.append(instant(number, "commit", "inflight"))
+            instants.append(instant(number, "commit", "inflight"))
         elif kind == "stuck clean":
-            found.append(instant(number, "clean", "requested"))
+            instants.append(instant(number, "clean", "requested"))
         else:
-            found.append(instant(number, kind))
-    return tuple(found)
+            instants.append(instant(number, kind))
+    return tuple(instants)
 
 
 def model(kinds: list[str], layout: int, least: int, most: int, beyond: bool) -> set[tuple[int, str]]:
-    """The rules once more, by counting on numbers: which (number, action) leave."""
+    """The rules in a simple form: which (number, action) are archived."""
     commits = [n for n, k in enumerate(kinds, 1) if k in ("commit", "replacecommit", "savepointed")]
     pending = [n for n, k in enumerate(kinds, 1) if k == "pending"]
     saved = [n for n, k in enumerate(kinds, 1) if k == "savepointed"]
@@ -58,11 +58,11 @@ def model(kinds: list[str], layout: int, least: int, most: int, beyond: bool) ->
         gone = {(n, "replacecommit" if n in replacing else "commit") for n in free[: len(commits) - least]}
     newest = max((n for n, _ in gone), default=0)
     for action in ("clean", "rollback"):
-        found = [n for n, k in enumerate(kinds, 1) if k == action]
+        numbers = [n for n, k in enumerate(kinds, 1) if k == action]
         if layout >= 2:
-            gone |= {(n, action) for n in found if n < newest}
-        elif len(found) > most:
-            gone |= {(n, action) for n in found[: len(found) - least]}
+            gone |= {(n, action) for n in numbers if n < newest}
+        elif len(numbers) > most:
+            gone |= {(n, action) for n in numbers[: len(numbers) - least]}
     return gone
 
 
@@ -79,13 +79,13 @@ def test_a_plan_is_what_the_rules_say_and_names_each_that_stays(
     options = check_given({"hoodie.archive.beyond.savepoint": beyond})
     evidence = Evidence(timeline(kinds), layout, merge_on_read=False)
     plan = plan_archival(evidence, options, Bounds(least, least + more))
-    found = {(i.time, i.action) for i in plan.archived}
-    assert found == {(at(n), action) for n, action in model(kinds, layout, least, least + more, beyond)}
-    assert {(i.time, i.action) for i in plan.kept} == {(i.time, i.action) for i in evidence.instants} - found
+    archived = {(i.time, i.action) for i in plan.archived}
+    assert archived == {(at(n), action) for n, action in model(kinds, layout, least, least + more, beyond)}
+    assert {(i.time, i.action) for i in plan.kept} == {(i.time, i.action) for i in evidence.instants} - archived
     commits = [i for i in evidence.instants if i.done and i.writes]
     named = {blocker.instant for blocker in plan.blockers}
-    for one in commits[: max(len(commits) - least, 0)]:
-        assert (one.time, one.action) in found or one.time in named
+    for commit in commits[: max(len(commits) - least, 0)]:
+        assert (commit.time, commit.action) in archived or commit.time in named
     assert all(blocker.reason and blocker.remedy for blocker in plan.blockers)
 
 

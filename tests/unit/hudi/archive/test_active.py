@@ -57,8 +57,8 @@ def test_other_names_are_no_state_files(name: str) -> None:
 def test_every_action_has_its_three_files() -> None:
     for action in ACTIONS:
         names = (f"7.{action}.requested", f"7.{action}.inflight", f"7_8.{action}")
-        found = [parse_state_name(name) for name in names]
-        assert [(one.action, one.state) for one in found if one] == [
+        files = [parse_state_name(name) for name in names]
+        assert [(file.action, file.state) for file in files if file] == [
             (action, "requested"),
             (action, "inflight"),
             (action, "completed"),

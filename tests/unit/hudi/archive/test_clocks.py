@@ -46,7 +46,7 @@ def filled(folder: Path, version: int = 6, runs: int = 4) -> Lake:
 
 
 class Meanwhile(FaultyStore):
-    """Does something once, when a call comes along that a test waits for."""
+    """Does something once, at the first call that a test waits for."""
 
     def __init__(self, real: Store, when: Callable[[str, str], bool], act: Callable[[], Any]) -> None:
         super().__init__(real)
@@ -94,7 +94,7 @@ def test_a_dead_machines_lease_ends_by_the_stores_clock(tmp_path: Path) -> None:
 
 
 def test_a_process_of_this_name_on_another_machine_is_not_taken_for_dead(tmp_path: Path) -> None:
-    """Two containers may have one host name and processes of their own numbering."""
+    """Two containers can have the same host name, and the same process numbers for other processes."""
     lake = filled(tmp_path)
     lease = tmp_path / ".hoodie/.lakebed/archiver-x.json"
     lease.parent.mkdir(exist_ok=True)
@@ -144,7 +144,7 @@ def test_a_lease_is_lost_while_the_machine_sleeps(tmp_path: Path) -> None:
 
 
 def archived_beside(folder: Path, version: int, number: int) -> bool:
-    """One archiver runs to its end at change `number` of another; whether the other makes so many changes."""
+    """Runs one archiver to its end at change `number` of another; whether the other makes that many changes."""
     more = MERGE if version == 6 else {"hoodie__timeline__compaction__batch__size": 3}
     lake = filled(folder, version, runs=3)
     changes = 0
@@ -172,7 +172,7 @@ def archived_beside(folder: Path, version: int, number: int) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [6, 8])
 def test_two_archivers_without_a_lock_lose_no_history(tmp_path: Path, version: int) -> None:
-    """At every single change of one the other runs; whatever each says, every instant is still there."""
+    """The other archiver runs at every single change of one; whatever they report, every instant is still there."""
     number = 1
     while archived_beside(tmp_path / str(number), version, number):
         number += 1
@@ -180,7 +180,7 @@ def test_two_archivers_without_a_lock_lose_no_history(tmp_path: Path, version: i
 
 
 def test_a_merge_is_ended_by_whoever_finds_it(tmp_path: Path) -> None:
-    """Its merged file holds all, so that what was merged goes, and not the merged file."""
+    """The merged file holds everything, so the files that were merged go, and not the merged file."""
     lake = filled(tmp_path)
     store = open_store(tmp_path)
     before = len(archive_files(store, V1))
@@ -281,7 +281,7 @@ def test_who_was_away_for_many_manifests_takes_no_history_back(tmp_path: Path) -
 
 
 def test_states_that_a_listing_missed_go_with_their_instant(tmp_path: Path) -> None:
-    """Left behind they would make an archived commit look pending, and Hudi's next writer would roll it back."""
+    """If they stayed, an archived commit would look pending, and Hudi's next writer would roll it back."""
     lake = Lake(tmp_path)
     lake.commit(*range(1, 9))
     hidden = {f"{at(3)}.commit.requested", f"{at(4)}.inflight"}

@@ -22,7 +22,7 @@ GOLDEN = (
 
 
 def found(report: TableReport, what: str) -> Finding:
-    """The one finding whose text begins so."""
+    """The one finding whose text begins like this."""
     (finding,) = [finding for finding in report.findings if finding.what.startswith(what)]
     return finding
 
@@ -47,7 +47,7 @@ def test_a_well_kept_table_is_good_and_stays_as_it_is(name: str) -> None:
     assert ("metadata table's timeline" in report.figures) == (name == "mor_mdt_v9")
 
 
-def test_savepoints_older_folders_and_both_timelines_are_told() -> None:
+def test_savepoints_older_folders_and_both_timelines_are_reported() -> None:
     report = lakebed.open(unpack("hudi", "archived_savepoint_v6")).inspect()
     assert report.figures["table"]["savepoints"] == 1
     assert "can be restored" in found(report, "savepoint ").what
@@ -78,7 +78,7 @@ def test_both_timelines_and_who_holds_whom(tmp_path: Path) -> None:
     assert report.health is Health.ATTENTION and report.advice[0] == held.remedy
 
 
-def test_what_is_due_is_told_with_the_command(tmp_path: Path) -> None:
+def test_what_is_due_is_reported_with_the_command(tmp_path: Path) -> None:
     lake = Lake(
         tmp_path,
         properties={
@@ -123,7 +123,7 @@ def test_what_a_crash_left_is_broken_and_named(tmp_path: Path, version: int) -> 
     )
 
 
-def test_a_torn_archive_is_broken_and_the_rest_is_told(tmp_path: Path) -> None:
+def test_a_torn_archive_is_broken_and_the_rest_is_reported(tmp_path: Path) -> None:
     lake = Lake(tmp_path, 8)
     lake.commit(*range(1, 6))
     lake.archive(1, 2)
@@ -164,7 +164,7 @@ ONE_OLD_WRITER = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "h
 
 @pytest.mark.parametrize("name", ["archived_v6", "archived_v8"])
 def test_one_old_inflight_is_the_root_of_every_hold(name: str) -> None:
-    """It raises what the cleaner retains, which raises what stays: the report names the instant, not the settings."""
+    """A pending write makes the cleaner retain more, so more stays: the report names the instant, not the settings."""
     folder = unpack("hudi", name)
     oldest = next(i for i in lakebed.open(folder).history() if i.action == "commit")
     pending = str(int(oldest.time) + 1)
@@ -186,7 +186,7 @@ def test_one_old_inflight_is_the_root_of_every_hold(name: str) -> None:
     assert report.health is Health.ATTENTION and any(f"roll {pending} back" in remedy for remedy in report.advice)
 
 
-def test_settings_that_raise_what_stays_are_told_for_each_commit_they_hold(tmp_path: Path) -> None:
+def test_settings_that_raise_what_stays_are_reported_for_each_commit_they_hold(tmp_path: Path) -> None:
     Lake(tmp_path).commit(*range(1, 21))
     asked = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 10}
     result = lakebed.open(tmp_path).archive(dry_run=True, options=asked)
@@ -248,13 +248,13 @@ def test_a_version_file_without_a_number_falls_back_to_the_greatest_whole_manife
     lake.commit(*range(1, 21))
     lake.archive(2, 3)
     history = lake.timeline / "history"
-    known = [instant.time for instant in lakebed.open(tmp_path).history(archived=True)]
+    times_in_history = [instant.time for instant in lakebed.open(tmp_path).history(archived=True)]
     newest = max(int(path.name.partition("_")[2]) for path in history.glob("manifest_*"))
     (history / f"manifest_{newest + 1}").write_text('{"files": [{"fileName": "1_2_0.parquet", "fileLen": 5}]}')
     (history / f"manifest_{newest + 2}").write_text('{"files": [')
     (history / "_version_").write_bytes(content)
     table = lakebed.open(tmp_path)
-    assert [instant.time for instant in table.history(archived=True)] == known
+    assert [instant.time for instant in table.history(archived=True)] == times_in_history
     assert table.inspect().figures["archive"]["files"] == 1
     lake.commit(*range(21, 31))
     lake.archive(2, 3)

@@ -151,7 +151,7 @@ def test_without_a_lock_between_processes_a_lease_is_taken(tmp_path: Path, provi
 
 @pytest.mark.parametrize("version", [6, 8])
 def test_a_writer_beside_the_archiver_loses_nothing(tmp_path: Path, version: int) -> None:
-    """A writer commits, as its steps are, while archiver after archiver runs: each commit is there once at the end."""
+    """A writer commits step by step while archivers run one after another: at the end each commit is there once."""
     lake = Lake(tmp_path, version)
     lake.commit(1, 2, 3)
     last = 60

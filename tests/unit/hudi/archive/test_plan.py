@@ -162,7 +162,7 @@ def test_a_clean_not_by_commits_frees_the_replace_commits_before_it(tmp_path: Pa
 
 @BOTH
 def test_clean_and_rollback_instants(lake: Lake, version: int) -> None:
-    """Layout 1 counts each by itself; layout 2 takes what was requested before the newest commit that goes."""
+    """Layout 1 counts each kind by itself; layout 2 takes those requested before the newest commit that goes."""
     lake.commit(*range(10, 130, 10))
     lake.clean(*range(11, 71, 10))
     lake.rollback(15, 75)

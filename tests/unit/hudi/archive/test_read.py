@@ -28,7 +28,7 @@ def make(folder: Path, version: int, size: int = 0) -> None:
 
 
 def opens(store: FaultyStore) -> Counter[str]:
-    """How often each archive file was read, since the last look."""
+    """How often each archive file was read since the last call."""
     counted = Counter(
         call.path
         for call in store.calls

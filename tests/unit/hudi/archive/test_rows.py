@@ -65,7 +65,7 @@ def test_a_replace_commit_whose_files_are_there_stays_and_no_row_comes_twice(tmp
 
 @BOTH
 def test_files_of_an_inflight_write_stay_invisible_beside_archived_commits(tmp_path: Path, version: int) -> None:
-    """One commit older than the oldest inflight one stays: without it readers take the inflight one's files."""
+    """One commit before the oldest inflight one stays: without it readers would take the inflight one's files."""
     table = table_of(tmp_path, version)
     insert(table, 1, *range(3, 11))
     table.base("torn", 2, [{"id": "uncommitted", "x": "2"}])

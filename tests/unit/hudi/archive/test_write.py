@@ -34,7 +34,7 @@ def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
 
 
 @BOTH
-def test_leftover_service_instants_are_passed_over_and_named(lake: Lake, version: int) -> None:
+def test_leftover_service_instants_are_skipped_and_named(lake: Lake, version: int) -> None:
     lake.commit(*range(1, 11), *range(12, 40))
     lake.pending(11, "rollback")
     lake.put(f"{at(5)}.clean.requested")
@@ -77,7 +77,7 @@ def test_lenient_mode_leaves_an_empty_commit_and_goes_on(lake: Lake, version: in
 
 @BOTH
 def test_lenient_mode_goes_no_further_than_a_commit_that_cannot_be_read(lake: Lake, version: int) -> None:
-    """Behind it readers would take archived commits for uncommitted ones."""
+    """Readers would take archived commits behind it for uncommitted ones."""
     lake.commit(1, 2, 3, *range(5, 31))
     lake.commit(4, data=b"{ torn")
     result = lake.archive(5, 10, hoodie__fail__on__timeline__archiving=False)
@@ -212,7 +212,7 @@ print(len(result.archived), kilobytes() - before)
 @pytest.mark.slow
 @BOTH
 def test_memory_is_bounded_by_bytes_whatever_the_count(lake: Lake, version: int) -> None:
-    """Commits of 20 MB of metadata each, of which a block could take ten, within 100 MB."""
+    """Commits of 20 MB of metadata each, ten per block, are archived within 100 MB of memory."""
     large = commit_metadata(size=20 << 20)
     assert len(large) > 20 << 20
     count = 20

@@ -19,13 +19,12 @@ import struct
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock
 from lakebed.formats.hudi.codec.schema import AvroColumn, WriterSchema, writer_schema
-from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.arrays import Int32s, Int64s
 from lakebed.kernel.avro.decode import decode_run
 from lakebed.kernel.scratch import Scratch
 
@@ -152,7 +151,7 @@ def _decode_piece(
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def _check_frames(following: npt.NDArray[np.signedinteger], piece: list[RecordRun]) -> None:
+def _check_frames(following: Int32s, piece: list[RecordRun]) -> None:
     """CorruptError unless the lengths that were decoded after each record are those in the bytes."""
     lengths = np.empty(len(following), np.int64)
     lengths[0] = int.from_bytes(piece[0][1][:_LENGTH_BYTES], "big", signed=True)
@@ -176,7 +175,7 @@ def _has_lengths(lengths: Int64s, body: memoryview) -> bool:
     return bool((stored.reshape(-1).view(">i4") == lengths).all())
 
 
-def _fixed_ints(column: pa.Array) -> npt.NDArray[np.signedinteger]:
+def _fixed_ints(column: pa.Array) -> Int32s:
     ints = np.frombuffer(column.buffers()[1], ">i4")
     return ints[column.offset : column.offset + len(column)]
 
