@@ -44,6 +44,7 @@ from pyiceberg.types import (
 )
 
 from lakebed.errors import CorruptError, SchemaError
+from lakebed.formats.iceberg.codec.bounds import decoded_bounds
 from lakebed.formats.iceberg.codec.puffin import (
     DELETION_VECTOR,
     Blob,
@@ -54,7 +55,6 @@ from lakebed.formats.iceberg.codec.puffin import (
 )
 from lakebed.formats.iceberg.codec.schema import arrow_type
 from lakebed.formats.iceberg.codec.transforms import hashed, source_bounds, transformed
-from lakebed.formats.iceberg.read.pruning import decoded_bounds
 
 CHANCE = random.Random(7)
 DAY = datetime.date(1970, 1, 1)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read.context import ReadContext
-from lakebed.formats.iceberg.read.matching import carried_over, row_numbers
+from lakebed.formats.iceberg.read.matching import carried_over, row_hashes
 from lakebed.formats.iceberg.read.split import ChangeSplit, Side
 from lakebed.formats.iceberg.read.task import Selection, live_positions, read_task
 from lakebed.kernel.arrays import Bools, Int64s, Objects
@@ -110,7 +110,7 @@ class ChangeReader:
     def _by_value(self, split: ChangeSplit) -> Iterator[pa.RecordBatch]:
         """Rows that are the same before and after were carried over.
 
-        When the split is large, a part of the rows is compared at a time, chosen by a number made of their values. All
+        When the split is large, a part of the rows is compared at a time, chosen by a hash of their values. All
         removed rows come before the first added one.
         """
         parts = 1 + split.size * _EXPANSION // max(self.context.delete_memory, 1)
@@ -131,7 +131,7 @@ class ChangeReader:
         for side in sides:
             for batch in self._rows(side, names, self.predicate):
                 if parts > 1:
-                    in_part = row_numbers(batch) % np.uint64(parts) == part
+                    in_part = row_hashes(batch) % np.uint64(parts) == part
                     batch = batch.filter(pa.array(in_part))
                 batches.append(batch)
         return pa.Table.from_batches(batches, arrow_schema(self.context.columns(names)))

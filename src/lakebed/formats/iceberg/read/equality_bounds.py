@@ -31,9 +31,10 @@ from pyiceberg.types import (
     TimeType,
 )
 
+from lakebed.formats.iceberg.codec.bounds import decoded_bounds, values_of_field
 from lakebed.formats.iceberg.data_files import Content, DeleteFile, FileTask, Metrics
 from lakebed.formats.iceberg.delete_index import DeleteIndex
-from lakebed.formats.iceberg.read.pruning import STATS_USED, decoded_bounds, figures_of
+from lakebed.formats.iceberg.read.pruning import STATS_USED
 from lakebed.kernel.arrays import Bools
 
 _ORDERED = (
@@ -112,9 +113,9 @@ class EqualityBounds:
 
     def _bounds(self, entries: pa.Table, column: int) -> tuple[pa.Array, pa.Array, Bools]:
         kind = self.types[column]
-        nulls = figures_of(entries["null_value_counts"], column)
+        nulls = values_of_field(entries["null_value_counts"], column)
         may_be_null = pc.fill_null(pc.greater(nulls, 0), True).to_numpy(zero_copy_only=False)
-        lower, upper = (figures_of(entries[name], column) for name in ("lower_bounds", "upper_bounds"))
+        lower, upper = (values_of_field(entries[name], column) for name in ("lower_bounds", "upper_bounds"))
         return decoded_bounds(lower, kind), decoded_bounds(upper, kind), may_be_null
 
 

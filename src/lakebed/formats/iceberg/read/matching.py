@@ -20,7 +20,7 @@ _SEEDS = (0x1B873593, 0x52DCE729)
 def carried_over(before: pa.Table, after: pa.Table) -> tuple[Bools, Bools]:
     """Which rows of each table have an equal partner in the other. Both tables have the same schema."""
     left, right = (table.combine_chunks() for table in (before, after))
-    rows, partners = _pairs(row_numbers(left), row_numbers(right))
+    rows, partners = _pairs(row_hashes(left), row_hashes(right))
     same = rows_equal(left.take(pa.array(rows)), right.take(pa.array(partners)))
     masks = np.zeros(len(left), np.bool_), np.zeros(len(right), np.bool_)
     masks[0][rows[same]] = True
@@ -28,7 +28,7 @@ def carried_over(before: pa.Table, after: pa.Table) -> tuple[Bools, Bools]:
     return masks
 
 
-def row_numbers(rows: pa.Table | pa.RecordBatch) -> UInt64s:
+def row_hashes(rows: pa.Table | pa.RecordBatch) -> UInt64s:
     """A hash of each row, equal for equal rows."""
     hashes = np.zeros(len(rows), np.uint64)
     for place, column in enumerate(rows.columns):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import NestedField
 
+from lakebed.formats.iceberg.codec.bounds import plain_type
 from lakebed.formats.iceberg.codec.schema import FILE, LAST_UPDATED, POS, ROW_ID, SPEC_ID, arrow_field
 from lakebed.formats.iceberg.data_files import DataFile, FileTask
 from lakebed.formats.iceberg.files import Files
@@ -32,7 +33,7 @@ from lakebed.formats.iceberg.read.deletes import (
 )
 from lakebed.formats.iceberg.read.formats import BATCH_ROWS, OpenFile, ParquetData, Piece, opened, stated_of
 from lakebed.formats.iceberg.read.key_sets import KeySet
-from lakebed.formats.iceberg.read.pruning import Pruning, plain_type
+from lakebed.formats.iceberg.read.pruning import Pruning
 from lakebed.formats.iceberg.read.split import ByteRange
 from lakebed.kernel.arrays import Bools, Int64s
 from lakebed.kernel.predicates.tree import Node

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.formats.iceberg.codec.bounds import values_of_field
 from lakebed.formats.iceberg.data_files import (
     DELETE_FILE_PATH,
     Content,
@@ -24,7 +25,6 @@ from lakebed.formats.iceberg.data_files import (
     partition_key,
 )
 from lakebed.formats.iceberg.delete_index import DeleteIndex
-from lakebed.formats.iceberg.read.pruning import figures_of
 from lakebed.kernel.arrays import Bools, Int64s, one_chunk
 
 DELETE_COLUMNS = (
@@ -109,7 +109,7 @@ class _DeleteTable:
     def of(cls, entries: pa.Table) -> _DeleteTable:
         equality = entries["content"].to_numpy() == Content.EQUALITY_DELETES
         vectors = pc.equal(entries["file_format"], "PUFFIN").to_numpy() & ~equality
-        low, high = (figures_of(entries[name], DELETE_FILE_PATH) for name in ("lower_bounds", "upper_bounds"))
+        low, high = (values_of_field(entries[name], DELETE_FILE_PATH) for name in ("lower_bounds", "upper_bounds"))
         only = pc.if_else(pc.equal(low, high), low, pa.scalar(None, pa.binary())).cast(pa.string())
         path = one_chunk(pc.coalesce(entries["referenced_data_file"], only))
         return cls(entries, entries["spec_id"][0].as_py(), equality, ~equality & ~vectors, vectors, path)

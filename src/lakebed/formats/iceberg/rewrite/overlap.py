@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import IcebergType
 
-from lakebed.formats.iceberg.read.pruning import decoded_bounds, figures_of
+from lakebed.formats.iceberg.codec.bounds import decoded_bounds, values_of_field
 from lakebed.kernel.arrays import Int32s, Int64s, one_chunk
 
 
@@ -16,7 +16,9 @@ def ranges_of(entries: pa.Table, column: int, kind: IcebergType) -> pa.Table:
 
     `entries` have the columns `lower_bounds` and `upper_bounds`; `column` is a field id.
     """
-    low, high = (decoded_bounds(figures_of(entries[name], column), kind) for name in ("lower_bounds", "upper_bounds"))
+    low, high = (
+        decoded_bounds(values_of_field(entries[name], column), kind) for name in ("lower_bounds", "upper_bounds")
+    )
     return pa.table({"low": low, "high": high})
 
 
