@@ -81,8 +81,8 @@ def test_keys_that_tell_no_value_for_certain(key: str, kind: pa.DataType, unit: 
     generator = KeyGenerator(SIMPLE, avro=avro)
     with pytest.raises(UnsupportedError, match=why):
         _values(key, kind, generator, unit)
-    told = KeyForm(generator).told(pa.array([key]), [pa.field("id", kind)], [unit])
-    assert told["id"].to_pylist() == [None]
+    columns = KeyForm(generator).known_columns(pa.array([key]), [pa.field("id", kind)], [unit])
+    assert columns["id"].to_pylist() == [None]
 
 
 def test_several_fields_come_back_as_rows_have_them() -> None:
@@ -105,4 +105,4 @@ def test_several_fields_come_back_as_rows_have_them() -> None:
 
 def test_a_generator_of_the_users_own_tells_nothing() -> None:
     form = KeyForm(KeyGenerator(GeneratorKind.OTHER, "com.acme.Mine"))
-    assert form.told(pa.array(["x"]), [pa.field("id", pa.string())], ["us"]) == {}
+    assert form.known_columns(pa.array(["x"]), [pa.field("id", pa.string())], ["us"]) == {}

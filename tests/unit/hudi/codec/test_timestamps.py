@@ -12,7 +12,7 @@ import pytest
 import lakebed
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, parse_log
 from lakebed.formats.hudi.codec.schema import arrow_schema
-from lakebed.formats.hudi.codec.timestamps import mended_units, units_of_block
+from lakebed.formats.hudi.codec.timestamps import mislabelled_units, units_of_block
 from lakebed.formats.hudi.merge.rules import MergeRules, with_defaults
 from lakebed.formats.hudi.read.conform import conform
 from lakebed.formats.hudi.read.log_reader import parquet_rows
@@ -52,7 +52,7 @@ def _nested(leaf: Any) -> dict[str, Any]:
 def test_the_tables_schema_says_what_a_files_numbers_are(table: str, stored: pa.DataType, value: Any) -> None:
     schema = _schema(_logical(table))
     batch = pa.record_batch({"t": pa.array([MOMENT, None]).cast(stored)})
-    found = conform(batch, arrow_schema(schema), units=mended_units(schema))
+    found = conform(batch, arrow_schema(schema), units=mislabelled_units(schema))
     assert found.column("t").to_pylist() == [value, None]
 
 
@@ -62,13 +62,13 @@ def test_inside_lists_maps_and_records() -> None:
     written = pa.list_(pa.map_(pa.string(), pa.struct([("u", LABELLED_MICROS)])))
     number = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=MOMENT)
     batch = pa.record_batch({"t": pa.array([[[("a", {"u": number})]]], written)})
-    found = conform(batch, target, units=mended_units(schema))
+    found = conform(batch, target, units=mislabelled_units(schema))
     assert found.column("t").to_pylist() == [[[("a", {"u": READ})]]]
 
 
 @pytest.mark.parametrize(("label", "mended"), [("timestamp-micros", True), ("timestamp-millis", False)])
 def test_a_log_block_is_mended_where_its_own_schema_says_microseconds(label: str, mended: bool) -> None:
-    units = mended_units(_schema(_nested(_logical("timestamp-millis"))))
+    units = mislabelled_units(_schema(_nested(_logical("timestamp-millis"))))
     assert bool(units_of_block(units, _schema(_nested(_logical(label))))) == mended
     renamed = {("new",): "t"}
     assert bool(units_of_block({("new",): "timestamp-millis"}, _schema(_logical(label)), renamed)) == mended

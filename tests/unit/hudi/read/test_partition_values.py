@@ -127,7 +127,7 @@ def test_partition_columns_that_files_leave_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("folder", "fields", "why"),
-    [("2026/01", "n", "'2026/01' is no int32"), ("a/b/c", "n,x", "not one folder for each of n, x")],
+    [("2026/01", "n", "'2026/01' does not fit int32"), ("a/b/c", "n,x", "have one folder for each of n, x")],
 )
 def test_a_path_that_does_not_tell_a_column_left_out_is_refused(
     tmp_path: Path, folder: str, fields: str, why: str

@@ -1,11 +1,11 @@
-"""CDC_DATA blocks: what a write did to each row, by the supplemental logging mode of the table (`HoodieCDCUtils`).
+"""CDC_DATA blocks: what a write did to each row, by the table's supplemental logging mode (`HoodieCDCUtils`).
 
     OP_KEY_ONLY          op, record_key
     DATA_BEFORE          op, record_key, before
     DATA_BEFORE_AFTER    op, ts_ms, before, after
 
 `op` is i, u or d; `ts_ms` holds, despite its name, the instant of the write; `before` and `after` are the rows without
-meta columns, null where there is none. The rows decode as any Avro block does: `avro.decode_blocks`.
+meta columns, null where there is no row. The rows decode as those of any Avro block: `avro.decode_blocks`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakebed.formats.hudi.codec.schema import writer_schema
 
 
 class CdcMode(Enum):
-    """How much of a change is logged; the values are those of `hoodie.table.cdc.supplemental.logging.mode`."""
+    """How much of a change is logged. The values are those of `hoodie.table.cdc.supplemental.logging.mode`."""
 
     OP_KEY_ONLY = "op_key_only"
     DATA_BEFORE = "data_before"
@@ -33,7 +33,10 @@ _FIELDS = {
 
 
 def cdc_mode(block: LogBlock) -> CdcMode:
-    """The mode that a CDC_DATA block was written in, by its own schema; UnsupportedError for any other."""
+    """The mode that a CDC_DATA block was written in, by its own schema.
+
+    Raises UnsupportedError for a block of another kind or with other columns.
+    """
     names = tuple(column.name for column in writer_schema(block.schema).columns)
     for mode, fields in _FIELDS.items():
         if block.kind is BlockKind.CDC_DATA and names == fields:
@@ -41,6 +44,6 @@ def cdc_mode(block: LogBlock) -> CdcMode:
     raise UnsupportedError(
         f"the {block.kind.name} block at offset {block.offset} has columns {', '.join(names)}",
         instant=block.instant_time,
-        why="no mode of change data capture writes these",
+        why="no mode of change data capture writes these columns",
         todo="Read the table without its change log",
     )

@@ -16,8 +16,10 @@ from lakebed.kernel.decoding import decoding
 def decode_parquet_block(block: LogBlock, columns: Sequence[str] | None) -> pa.Table:
     """The rows of a PARQUET_DATA block, in order, with the types that the Parquet file has.
 
-    `columns` None gives all of the block's schema, otherwise those, in the order asked. Raises CorruptError naming the
-    instant and the offset when the content is no Parquet file or lacks a column of the block's schema.
+    `columns` are the columns to read, in their order; None reads all of the block's schema.
+
+    Raises CorruptError, naming the instant and the offset, when the content is no Parquet file or lacks a column of the
+    block's schema.
     """
     if block.kind is not BlockKind.PARQUET_DATA:
         raise UnsupportedError(f"a {block.kind.name} block holds no Parquet file", instant=block.instant_time)
@@ -25,9 +27,12 @@ def decode_parquet_block(block: LogBlock, columns: Sequence[str] | None) -> pa.T
     names = [column.name for column in writer.columns] if columns is None else list(columns)
     with decoding(_what(block), instant=block.instant_time, todo=_TODO):
         table = pq.read_table(
-            pa.BufferReader(pa.py_buffer(block.content)), columns=names, use_threads=False, partitioning=None,
+            pa.BufferReader(pa.py_buffer(block.content)),
+            columns=names,
+            use_threads=False,
+            partitioning=None,
             page_checksum_verification=True,
-        )  # fmt: skip
+        )
     if missing := [name for name in names if name not in table.column_names]:
         raise _corrupt(block, f"it has no column {missing[0]!r}")
     return table.select(names)

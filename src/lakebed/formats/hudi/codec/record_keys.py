@@ -1,4 +1,4 @@
-"""Record keys as text: what a key generator makes of key columns, and the columns out of it again.
+"""Record keys as text: what a key generator makes of key columns, and how to parse the columns from it again.
 
 Tables without meta columns keep no key with a row, but their delete blocks hold keys as text. Which text depends on
 the key generator, the type and the release (Hudi's `KeyGenUtils`, `BuiltinKeyGenerator`,
@@ -15,8 +15,8 @@ the key generator, the type and the release (Hudi's `KeyGenUtils`, `BuiltinKeyGe
     timestamp            the number in the unit of the Avro schema; Flink: milliseconds in any case; with
                          `consistent.logical.timestamp.enabled` a text in the writer's time zone
 
-So a key is brought back to the columns' values, and those to one text here (`row_keys`). What does not tell a value for
-certain is refused.
+So we parse a key to the columns' values, and make one text of these (`row_keys`). A key that does not tell its values
+for certain is refused.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class KeyForm:
     value_only: bool = False
 
     def columns(self, keys: pa.Array, fields: Sequence[pa.Field], units: Sequence[str]) -> pa.RecordBatch:
-        """The key columns out of keys. `units` are "us" or "ms" for each field, what a bare number in it counts.
+        """The key columns, parsed from keys. `units` says what a bare number counts in each field: "us" or "ms".
 
         Raises UnsupportedError for a key that does not tell its values for certain.
         """
@@ -54,16 +54,21 @@ class KeyForm:
         for field, unit, text in zip(fields, units, texts, strict=True):
             plain = _without_placeholders(text) if composite else text
             try:
-                found = self._typed(plain, field.type, unit)
+                values = self._typed(plain, field.type, unit)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise _untold(field, first_line(error)) from error
-            if found.null_count > (pc.sum(pc.equal(text, _NULL)).as_py() or 0 if composite else 0):
-                raise _untold(field, f"{keys[found.is_null().index(True).as_py()].as_py()!r} is a key of another form")
-            arrays.append(found)
+                raise _uncertain(field, first_line(error)) from error
+            if values.null_count > (pc.sum(pc.equal(text, _NULL)).as_py() or 0 if composite else 0):
+                key = keys[values.is_null().index(True).as_py()].as_py()
+                raise _uncertain(field, f"{key!r} is a key of another form")
+            arrays.append(values)
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field.with_nullable(True) for field in fields]))
 
-    def told(self, keys: pa.Array, fields: Sequence[pa.Field], units: Sequence[str]) -> dict[str, pa.Array]:
-        """The key columns out of keys as far as these tell them: null where they do not tell all values."""
+    def known_columns(self, keys: pa.Array, fields: Sequence[pa.Field], units: Sequence[str]) -> dict[str, pa.Array]:
+        """The key columns, parsed from keys as far as these tell their values.
+
+        A column is null where not all keys tell its value. There are no columns for a key generator that lakebed does
+        not know.
+        """
         if not len(keys) or not fields or self.generator.kind is GeneratorKind.OTHER:
             return {}
         columns = {}
@@ -84,8 +89,8 @@ class KeyForm:
             cut = pc.utf8_slice_codeunits(keys, len(prefix))
             return [pc.if_else(pc.starts_with(keys, prefix), cut, keys)]
         pattern = ",".join(f"{_escaped(name)}:(?P<k{place}>.*)" for place, name in enumerate(names))
-        found = pc.extract_regex(keys, f"(?s)^{pattern}$")
-        return [pc.struct_field(found, place) for place in range(len(names))]
+        groups = pc.extract_regex(keys, f"(?s)^{pattern}$")
+        return [pc.struct_field(groups, place) for place in range(len(names))]
 
     def _typed(self, text: pa.Array, kind: pa.DataType, unit: str) -> pa.Array:
         types = pa.types
@@ -106,7 +111,7 @@ class KeyForm:
 
 
 def row_keys(rows: pa.Table | pa.RecordBatch, keys: tuple[str, ...]) -> pa.ChunkedArray:
-    """The record key of each row as one text: the meta column, or where a table keeps none its key columns joined."""
+    """The record key of each row as one text: the meta column, or the joined key columns of a table without one."""
     columns = [rows.column(name) for name in keys]
     if len(columns) == 1:
         column = columns[0] if pa.types.is_string(columns[0].type) else columns[0].cast(pa.string())
@@ -122,7 +127,7 @@ def row_keys(rows: pa.Table | pa.RecordBatch, keys: tuple[str, ...]) -> pa.Chunk
 
 
 def has_key_text(kind: pa.DataType) -> bool:
-    """Whether the values of a type have a text that tells them apart, as record keys need."""
+    """Whether each value of a type has a text of its own, as record keys need."""
     types = pa.types
     return bool(
         types.is_string(kind)
@@ -143,7 +148,7 @@ def _escaped(name: str) -> str:
     return "".join(character if character.isalnum() or character == "_" else f"\\{character}" for character in name)
 
 
-def _untold(field: pa.Field, why: str) -> UnsupportedError:
+def _uncertain(field: pa.Field, why: str) -> UnsupportedError:
     return UnsupportedError(
         f"the keys of a delete block do not tell the values of record key column {field.name!r} ({field.type})",
         why=f"{why}; the table keeps no meta columns (hoodie.populate.meta.fields is false)",

@@ -1,9 +1,9 @@
-"""Timestamps whose files say another unit than the one that they hold.
+"""Timestamps in files that are labelled with a wrong unit, or with none.
 
 Releases before 1.1 wrote columns of Avro type `timestamp-millis` with their milliseconds unchanged and called them
-microseconds, in base files and log blocks alike, and left the label of local timestamps out. Hudi 1.1 mends that on
-read, by the table's schema (`SchemaRepair`, `AvroSchemaRepair`): microseconds of a file are milliseconds where the
-table says so, and a bare long is the local timestamp that the table says it is.
+microseconds, in base files and log blocks alike. They also left out the label of local timestamps. Hudi 1.1 repairs
+that on read, by the table's schema (`SchemaRepair`, `AvroSchemaRepair`): a file's microseconds are milliseconds where
+the table says so, and a bare long is the local timestamp that the table says it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import pyarrow as pa
 from lakebed.formats.hudi.codec.schema import writer_schema
 
 Units = Mapping[tuple[str, ...], str]
-"""The Avro logical types of timestamps by place: column, then field names, `element` and `value`."""
+"""The Avro logical types of timestamps by path: column, then field names; `element` and `value` step into lists and
+maps."""
 
 NO_UNITS: Units = {}
 
@@ -27,13 +28,13 @@ _LOCAL = {"local-timestamp-millis": "ms", "local-timestamp-micros": "us"}
 _LABELLED_MICROS = pa.timestamp("us", "UTC")
 
 
-def mended_units(schema: str) -> Units:
+def mislabelled_units(schema: str) -> Units:
     """The timestamps of a table's Avro schema (JSON text) that files can label wrongly."""
-    return _mended(schema) if schema else NO_UNITS
+    return _mislabelled(schema) if schema else NO_UNITS
 
 
 def stored_as(kind: pa.DataType, unit: str | None) -> pa.DataType:
-    """What values of a file's type really are, where the table's schema calls them `unit`."""
+    """The true type of values that a file says are of type `kind`, where the table's schema calls them `unit`."""
     if unit == _MILLIS and kind == _LABELLED_MICROS:
         return pa.timestamp("ms", "UTC")
     if unit in _LOCAL and kind == pa.int64():
@@ -49,10 +50,10 @@ def bare_unit(kind: pa.DataType, unit: str | None) -> str:
 def units_of_block(
     units: Units, schema: str, renames: Mapping[tuple[str, ...], str | None] = {}, inside: tuple[str, ...] = ()
 ) -> Units:
-    """Of a table's units those that a log block can label wrongly: its decoder brings milliseconds that its own schema
-    calls by their name to microseconds.
+    """Those of a table's units that a log block can label wrongly.
 
-    `inside` is where the table's columns stand in the block's records.
+    Not those that the block's own schema calls milliseconds: its decoder has converted them to microseconds. `inside`
+    is the path of the table's columns in the block's records.
     """
     if not units:
         return units
@@ -65,7 +66,7 @@ def units_of_block(
 
 
 def mislabels(schema: pa.Schema, units: Units) -> bool:
-    """Whether a file of that schema holds a column whose label is wrong, so that its statistics are too."""
+    """Whether a file of that schema has a column whose label is wrong, so that its statistics are wrong too."""
     names = set(schema.names)
     for path, unit in units.items():
         if path[0] in names:
@@ -96,7 +97,7 @@ def _type_at(kind: pa.DataType, path: tuple[str, ...]) -> pa.DataType | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _mended(schema: str) -> Units:
+def _mislabelled(schema: str) -> Units:
     return {path: unit for path, unit in _all_units(schema).items() if unit == _MILLIS or unit in _LOCAL}
 
 
@@ -107,7 +108,7 @@ def _all_units(schema: str) -> Units:
 
 
 def _walk(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The logical types of a type written out in full."""
+    """The logical types in an Avro type that is written out in full, by path."""
     if isinstance(node, list):
         for branch in node:
             yield from _walk(branch, path)

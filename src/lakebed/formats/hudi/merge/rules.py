@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.codec.schema import MISSING, writer_schema
-from lakebed.formats.hudi.codec.timestamps import bare_unit, mended_units
+from lakebed.formats.hudi.codec.timestamps import bare_unit, mislabelled_units
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.kernel.arrays import Bools
 
@@ -92,7 +92,7 @@ def rules_of(config: TableConfig) -> MergeRules:
 
 def with_defaults(rules: MergeRules, schema: str) -> MergeRules:
     """The rules with the defaults that columns have in an Avro schema (JSON text), those of single values alone."""
-    found, units = {}, mended_units(schema)
+    found, units = {}, mislabelled_units(schema)
     for column in writer_schema(schema).columns if schema else ():
         if column.default in (None, MISSING) or column.type is None or not isinstance(column.default, _SINGLE):
             continue

@@ -1,8 +1,8 @@
 """One split of full changes: what each commit did to the rows of a file group, as aligned batches of old and new rows.
 
-A change log in the mode data_before_after is taken as it is. Everything else is told by the slices on both sides of the
-commit: rows of the later one that the commit wrote are new or, where the key was there before, updates; keys that are
-missing in it were deleted.
+A change log in the mode data_before_after is taken as it is. Otherwise the slices on both sides of the commit are
+compared. Rows of the later slice that the commit wrote are updates where the earlier slice has their key, and inserts
+elsewhere; keys that are missing in the later slice were deleted.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ from lakebed.kernel.predicates.where import keep
 from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 
 
-class Changed(NamedTuple):
-    """Rows that one commit changed alike: inserts have no `before`, deletes no `after`; of updates row i of both is one
-    key's. Each has at least one row."""
+class ChangedRows(NamedTuple):
+    """Rows that one commit changed in the same way, at least one.
+
+    Inserts have no `before`, deletes no `after`. For updates row i of both belongs to one key.
+    """
 
     before: pa.RecordBatch | None
     after: pa.RecordBatch | None
@@ -43,47 +45,53 @@ class Changed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """Reads the changes of one split, some columns of them.
+    """Reads the changes of one split in some columns.
 
-    `columns` can hold meta columns: commit time (that of the change), record key and partition path are given, the
-    others are null. `log_keys` are the columns that a record key can be made of where a change log has none; without
-    them change logs are not read.
+    Of the meta columns in `columns`, commit time (that of the change), record key and partition path have values; the
+    others are null. `log_keys` are the columns that make the record key of a change log's rows, which have no meta
+    columns; without `log_keys` change logs are not read.
     """
 
     reader: SliceReader
     columns: tuple[str, ...]
     log_keys: tuple[str, ...]
 
-    def __call__(self, split: HudiSplit) -> Iterator[tuple[FileGroupChange, Changed]]:
-        """The changes of each commit, in their order; of one commit first what left a file group, so that a key that
-        moved is deleted where it was before it is inserted where it went."""
-        for _, same in groupby(split.changes, key=lambda change: change.instant):
-            changes = list(same)
-            if len(changes) == 1:
-                yield from self._of(changes[0])
-            else:
-                yield from self._in_turn(changes)
+    def __call__(self, split: HudiSplit) -> Iterator[tuple[FileGroupChange, ChangedRows]]:
+        """The changes of each commit, in the order of commits.
 
-    def _in_turn(self, changes: Sequence[FileGroupChange]) -> Iterator[tuple[FileGroupChange, Changed]]:
-        """The changes of one commit to several file groups: deletes, then updates and inserts. What came to groups that
-        lost keys too is held meanwhile: rows that the commit wrote there."""
+        Of one commit the deletes come first, so that a key that moved is deleted where it was before it is inserted
+        where it went.
+        """
+        for _, of_commit in groupby(split.changes, key=lambda change: change.instant):
+            changes = list(of_commit)
+            if len(changes) == 1:
+                yield from self._group_changes(changes[0])
+            else:
+                yield from self._deletes_first(changes)
+
+    def _deletes_first(self, changes: Sequence[FileGroupChange]) -> Iterator[tuple[FileGroupChange, ChangedRows]]:
+        """The changes of one commit to several file groups: deletes, then updates and inserts.
+
+        Memory holds the rows that the commit wrote to groups which also lost keys.
+        """
         held = []
         losing = [change for change in changes if change.deletes or change.logs]
         for change in losing:
-            for found in self._of(change):
-                if found[1].after is None:
-                    yield found
+            for group_change, rows in self._group_changes(change):
+                if rows.after is None:
+                    yield group_change, rows
                 else:
-                    held.append(found)
+                    held.append((group_change, rows))
         yield from held
         for change in changes:
             if not (change.deletes or change.logs):
-                yield from self._of(change)
+                yield from self._group_changes(change)
 
-    def _of(self, change: FileGroupChange) -> Iterator[tuple[FileGroupChange, Changed]]:
+    def _group_changes(self, change: FileGroupChange) -> Iterator[tuple[FileGroupChange, ChangedRows]]:
+        """What one commit did to one file group."""
         blocks = self._full_blocks(change)
-        for changed in self._logged(change, blocks) if blocks else self._told(change):
-            yield change, changed
+        for rows in self._logged(change, blocks) if blocks else self._compared(change):
+            yield change, rows
 
     @property
     def schema(self) -> pa.Schema:
@@ -91,7 +99,10 @@ class RowChanges:
         return pa.schema([self.reader.table_schema.field(name).with_nullable(True) for name in self.columns])
 
     def _full_blocks(self, change: FileGroupChange) -> list[LogBlock]:
-        """The blocks of the change logs where they hold all that is wanted."""
+        """The blocks of the commit's change logs, none where they do not hold whole rows.
+
+        Raises DataCleanedError where the slices, which would have to replace the logs, were cleaned.
+        """
         blocks: list[LogBlock] = []
         for path in change.logs if self.log_keys else ():
             with expecting(self.reader.store, path):
@@ -114,7 +125,8 @@ class RowChanges:
             )
         return []
 
-    def _logged(self, change: FileGroupChange, blocks: list[LogBlock]) -> Iterator[Changed]:
+    def _logged(self, change: FileGroupChange, blocks: list[LogBlock]) -> Iterator[ChangedRows]:
+        """The changes that change logs hold."""
         for block in blocks:
             rows = decode_blocks([block], ["op", "before", "after"], self.reader.scratch).combine_chunks()
             renames = self.reader.schemas.renames(change.instant)
@@ -123,83 +135,86 @@ class RowChanges:
                 for op, has_before, has_after in (("d", True, False), ("u", True, True), ("i", False, True)):
                     mine = batch.filter(pc.equal(batch.column("op"), op))
                     if mine.num_rows:
-                        yield Changed(
+                        yield ChangedRows(
                             self._image(change, mine.column("before"), units) if has_before else None,
                             self._image(change, mine.column("after"), units) if has_after else None,
                         )
 
     def _image(self, change: FileGroupChange, rows: pa.StructArray, units: Units) -> pa.RecordBatch:
-        """The rows of one side of a change log, whose records are written with one schema on both."""
+        """The rows before or the rows after, which a change log writes with one schema."""
         wanted = [name for name in dict.fromkeys([*self.columns, *self.log_keys]) if name not in META_COLUMNS]
         fields = [self.reader.table_schema.field(name).with_nullable(True) for name in wanted]
         flat = pa.RecordBatch.from_arrays(rows.flatten(), schema=pa.schema(list(rows.type)))
         target = pa.schema(fields)
         constants = self.reader.partitions.constants(change.partition, target)
-        found = conform_to_table(flat, target, constants, self.reader.schemas.renames(change.instant), units)
-        return self._finished(change, found, row_keys(found, self.log_keys).combine_chunks())
+        conformed = conform_to_table(flat, target, constants, self.reader.schemas.renames(change.instant), units)
+        return self._finished(change, conformed, row_keys(conformed, self.log_keys).combine_chunks())
 
-    def _told(self, change: FileGroupChange) -> Iterator[Changed]:
-        """The changes as the slices tell them."""
+    def _compared(self, change: FileGroupChange) -> Iterator[ChangedRows]:
+        """The changes between the slices on both sides of the commit."""
         new: list[pa.RecordBatch] = []
-        there: list[pa.Array] = []
-        back = [self.reader.merged_log(change.before)] if change.may_reappear and change.before else []
-        for batch in self._rows(change, change.after, every=change.deletes or bool(back)):
+        alive: list[pa.Array] = []
+        hiding = [self.reader.merged_log(change.before)] if change.may_reappear and change.before else []
+        for batch in self._rows(change, change.after, every=change.deletes or bool(hiding)):
             if change.deletes:
-                there += row_keys(batch, self.reader.keys).chunks
-            mine = batch
+                alive += row_keys(batch, self.reader.keys).chunks
+            rows = batch
             if change.instant:
-                mine = batch.filter(self._brought(change, batch, back))
-            if mine.num_rows and change.before is None:
-                yield Changed(None, self._of_slice(change, mine))
-            elif mine.num_rows:
-                new.append(mine)
+                rows = batch.filter(self._changed_by(change, batch, hiding))
+            if rows.num_rows and change.before is None:
+                yield ChangedRows(None, self._of_slice(change, rows))
+            elif rows.num_rows:
+                new.append(rows)
         if change.before is None or not (new or change.deletes):
             return
-        yield from self._held_against(change, change.before, new, there)
+        yield from self._compared_with(change, change.before, new, alive)
 
-    def _brought(self, change: FileGroupChange, batch: pa.RecordBatch, back: list[MergedLog]) -> pa.Array:
-        """Which rows the commit wrote, or brought back."""
+    def _changed_by(self, change: FileGroupChange, batch: pa.RecordBatch, hiding: list[MergedLog]) -> pa.Array:
+        """Which rows the commit wrote, or brought back from under the logs `hiding`."""
         written = pc.equal(batch.column(COMMIT_TIME), change.instant)
-        return pc.or_(written, pa.array(self.reader.reappeared(batch, back))) if back else written
+        return pc.or_(written, pa.array(self.reader.reappeared(batch, hiding))) if hiding else written
 
-    def _held_against(
-        self, change: FileGroupChange, before: SlicePaths, new: list[pa.RecordBatch], there: list[pa.Array]
-    ) -> Iterator[Changed]:
-        """Deletes and updates in the order of the slice before, then what is new."""
+    def _compared_with(
+        self, change: FileGroupChange, before: SlicePaths, new: list[pa.RecordBatch], alive: list[pa.Array]
+    ) -> Iterator[ChangedRows]:
+        """Deletes and updates in the order of the slice before, then inserts.
+
+        `new` are the rows of the later slice that the commit wrote, `alive` all of its keys where the commit deletes.
+        """
         rows = pa.Table.from_batches(new).combine_chunks().to_batches()[0] if new else None
         keys = row_keys(rows, self.reader.keys).combine_chunks() if rows is not None else pa.array([], pa.string())
-        alive = pa.concat_arrays(there) if there else pa.array([], pa.string())
-        seen = np.zeros(len(keys), bool)
+        alive_keys = pa.concat_arrays(alive) if alive else pa.array([], pa.string())
+        updated = np.zeros(len(keys), bool)
         for batch in self._rows(change, before, every=True):
             old = row_keys(batch, self.reader.keys).combine_chunks()
             if change.deletes:
-                gone = batch.filter(pc.invert(pc.is_in(old, value_set=alive)))
+                gone = batch.filter(pc.invert(pc.is_in(old, value_set=alive_keys)))
                 if gone.num_rows:
-                    yield Changed(self._of_slice(change, gone), None)
-            place = pc.index_in(old, value_set=keys)
-            hit = batch.filter(place.is_valid())
-            if rows is not None and hit.num_rows:
-                found = place.drop_null()
-                seen[found.to_numpy()] = True
-                yield Changed(self._of_slice(change, hit), self._of_slice(change, rows.take(found)))
-        if rows is not None and not seen.all():
-            yield Changed(None, self._of_slice(change, rows.filter(pa.array(~seen))))
+                    yield ChangedRows(self._of_slice(change, gone), None)
+            matches = pc.index_in(old, value_set=keys)
+            replaced = batch.filter(matches.is_valid())
+            if rows is not None and replaced.num_rows:
+                matching = matches.drop_null()
+                updated[matching.to_numpy()] = True
+                yield ChangedRows(self._of_slice(change, replaced), self._of_slice(change, rows.take(matching)))
+        if rows is not None and not updated.all():
+            yield ChangedRows(None, self._of_slice(change, rows.filter(pa.array(~updated))))
 
     def _rows(self, change: FileGroupChange, paths: SlicePaths | None, every: bool) -> Iterator[pa.RecordBatch]:
-        """The rows of a slice: all of them, or at least those that the commit wrote."""
+        """The rows of a slice: with `every` all of them, else at least those that the commit wrote."""
         if paths is None:
             return
         fixed = (*self.reader.keys, *(self.reader.rules.ordering if change.may_reappear else ()))
-        given = (COMMIT_TIME, *fixed, *(name for name in self.columns if name not in META_COLUMNS))
+        columns = (COMMIT_TIME, *fixed, *(name for name in self.columns if name not in META_COLUMNS))
         narrow = None if every or not change.instant else written_by(change.instant)
-        only = None if paths is not change.after or not change.instant else frozenset([change.instant])
-        yield from self.reader.open(paths, tuple(dict.fromkeys(given)), narrow=narrow, instants=only).rows()
+        instants = None if paths is not change.after or not change.instant else frozenset([change.instant])
+        yield from self.reader.open(paths, tuple(dict.fromkeys(columns)), narrow=narrow, instants=instants).rows()
 
     def _of_slice(self, change: FileGroupChange, rows: pa.RecordBatch) -> pa.RecordBatch:
         return self._finished(change, rows, row_keys(rows, self.reader.keys).combine_chunks())
 
     def _finished(self, change: FileGroupChange, rows: pa.RecordBatch, keys: pa.Array) -> pa.RecordBatch:
-        """The columns, with the meta columns of a change."""
+        """The rows in the columns of `schema`, with the meta columns of the change."""
         count, text = rows.num_rows, pa.string()
         commit = pa.repeat(pa.scalar(change.instant, text), count) if change.instant else rows.column(COMMIT_TIME)
         meta = {COMMIT_TIME: commit, RECORD_KEY: keys, PARTITION_PATH: pa.repeat(pa.scalar(change.partition), count)}
@@ -212,14 +227,14 @@ class RowChanges:
 
 @dataclass(frozen=True, slots=True)
 class FullChangesTask:
-    """The changes of a split as rows with their kind: an update is -U, then +U."""
+    """Reads the changes of a split as rows with their row kind. An update is -U, then +U."""
 
     changes: RowChanges
     schema: pa.Schema
     predicate: Node | None
 
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
-        """The rows of each commit, in the order of commits; the predicate is asked of each row."""
+        """The rows of each commit, in the order of commits. The predicate filters each row on its own."""
         for _, changed in self.changes(split):
             if changed.before is None:
                 yield from self._out(changed.after, RowKind.INSERT)
@@ -228,11 +243,11 @@ class FullChangesTask:
             else:
                 both = pa.Table.from_batches([changed.before, changed.after])
                 count = changed.before.num_rows
-                turns = np.stack([np.arange(count), np.arange(count) + count], axis=1).reshape(-1)
+                alternating = np.stack([np.arange(count), np.arange(count) + count], axis=1).reshape(-1)
                 kinds = pa.array([RowKind.UPDATE_BEFORE.short, RowKind.UPDATE_AFTER.short]).take(
                     pa.array(np.tile([0, 1], count))
                 )
-                yield from self._with_kinds(both.take(pa.array(turns)).combine_chunks().to_batches()[0], kinds)
+                yield from self._with_kinds(both.take(pa.array(alternating)).combine_chunks().to_batches()[0], kinds)
 
     def _out(self, rows: pa.RecordBatch, kind: RowKind) -> Iterator[pa.RecordBatch]:
         yield from self._with_kinds(rows, pa.repeat(pa.scalar(kind.short), rows.num_rows))

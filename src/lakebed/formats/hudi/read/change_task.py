@@ -1,4 +1,4 @@
-"""One split of a range of changes: rows of the range with their kind, then the deletes."""
+"""One split of net changes: the rows of the range as +I, then the deletes as -D."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from lakebed.model.rowkind import ROW_KIND_COLUMN, RowKind
 class ChangesTask:
     """Reads one split of changes.
 
-    `schema` is that of the batches, row kind last; `decoded` the columns asked for and those of the predicate;
-    `commits` the instants of the range, None for all; `record_keys` the key generator's fields, which the record key's
-    text is parsed back into for deletes.
+    `schema` is that of the batches, row kind last. `decoded` are the columns asked for and those of the predicate.
+    `commits` are the instants of the range, None for all. `record_keys` are the key generator's fields: deletes get
+    their values from the text of the record key, which has the form `key_form`.
     """
 
     reader: SliceReader
@@ -39,8 +39,8 @@ class ChangesTask:
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
         """The split's rows as +I, then its deletes as -D."""
         comparing = bool(split.before) or len(split.slices) > 1
-        back = [self.reader.merged_log(paths) for paths in split.hiding]
-        keyed = comparing or len(back) > 0
+        hiding = [self.reader.merged_log(paths) for paths in split.hiding]
+        keyed = comparing or len(hiding) > 0
         alive: list[pa.Array] = []
         deletes: list[pa.RecordBatch] = []
         for paths in split.slices:
@@ -49,12 +49,12 @@ class ChangesTask:
             for batch in opened.rows():
                 if comparing:
                     alive += row_keys(batch, self.reader.keys).chunks
-                yield from self._out(self._in_range(batch, back), RowKind.INSERT)
+                yield from self._out(self._in_range(batch, hiding), RowKind.INSERT)
             keys, instants, ordering = opened.deleted()
             within = self._within(instants)
             deletes.append(self.deleted(paths.partition, keys.filter(within), [o.filter(within) for o in ordering]))
         if split.before:
-            deletes.append(self._missing(split, alive, deletes))
+            deletes.append(self._folded(split, alive, deletes))
         for batch in deletes:
             if comparing:
                 batch = batch.filter(pc.invert(pc.is_in(batch.column(RECORD_KEY), value_set=_joined(alive))))
@@ -65,7 +65,7 @@ class ChangesTask:
         return tuple(dict.fromkeys([*self.decoded, *extra]))
 
     def _narrow(self) -> Node | None:
-        """True of no row that the range has not; for statistics, which know no sets."""
+        """A predicate for statistics, which know no sets: it is true at least of the range's rows."""
         if not self.commits:
             return None
         written = Column((COMMIT_TIME,))
@@ -79,49 +79,48 @@ class ChangesTask:
             return pc.is_valid(instants)
         return pc.is_in(instants, value_set=pa.array(sorted(self.commits), pa.string()))
 
-    def _in_range(self, batch: pa.RecordBatch, back: list[MergedLog]) -> pa.RecordBatch:
-        """The rows that the range wrote, and those that it brought back: the logs `back` from before it had hidden
-        them."""
+    def _in_range(self, batch: pa.RecordBatch, hiding: list[MergedLog]) -> pa.RecordBatch:
+        """The rows that the range wrote, and those that it brought back from under the earlier logs `hiding`."""
         if self.commits is None:
             return batch
         within = self._within(batch.column(COMMIT_TIME))
-        if back:
-            within = pc.or_(within, pa.array(self.reader.reappeared(batch, back)))
+        if hiding:
+            within = pc.or_(within, pa.array(self.reader.reappeared(batch, hiding)))
         return batch if pc.all(within).as_py() else batch.filter(within)
 
-    def _missing(self, split: HudiSplit, alive: list[pa.Array], known: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """Deletes that no log holds: keys from before that are neither alive nor among the known deletes."""
-        there = _joined([*alive, *(batch.column(RECORD_KEY) for batch in known)])
-        lost: list[pa.Array] = []
+    def _folded(self, split: HudiSplit, alive: list[pa.Array], deletes: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """Deletes that no log holds: keys from before that are neither alive nor among the deletes of logs."""
+        accounted_for = _joined([*alive, *(batch.column(RECORD_KEY) for batch in deletes)])
+        missing: list[pa.Array] = []
         for paths in split.before:
             for batch in self.reader.open(paths, self.reader.keys).rows():
                 keys = row_keys(batch, self.reader.keys).combine_chunks()
-                lost.append(keys.filter(pc.invert(pc.is_in(keys, value_set=there))))
-        gone = pc.unique(pa.concat_arrays(lost)) if lost else pa.array([], pa.string())
-        return self.deleted(split.before[0].partition, gone, ())
+                missing.append(keys.filter(pc.invert(pc.is_in(keys, value_set=accounted_for))))
+        keys = pc.unique(pa.concat_arrays(missing)) if missing else pa.array([], pa.string())
+        return self.deleted(split.before[0].partition, keys, ())
 
     def deleted(self, partition: str, keys: pa.Array, ordering: Sequence[pa.Array]) -> pa.RecordBatch:
-        """Rows with nothing but what is known of a delete: key, partition and ordering columns."""
-        given: dict[str, pa.Array] = dict(zip(self.reader.rules.ordering, ordering, strict=False))
+        """Rows that hold only what is known of a delete: key, partition and ordering columns."""
+        values: dict[str, pa.Array] = dict(zip(self.reader.rules.ordering, ordering, strict=False))
         for name, value in self.reader.partitions.values(partition, self.reader.table_schema).items():
-            given[name] = pa.repeat(value, len(keys))
-        given |= self._key_columns(keys)
-        given[RECORD_KEY] = keys
-        given[PARTITION_PATH] = pa.repeat(pa.scalar(partition), len(keys))
+            values[name] = pa.repeat(value, len(keys))
+        values |= self._key_columns(keys)
+        values[RECORD_KEY] = keys
+        values[PARTITION_PATH] = pa.repeat(pa.scalar(partition), len(keys))
         names = [*dict.fromkeys([*self.decoded, RECORD_KEY])]
         fields = [self.reader.table_schema.field(name) for name in names]
         return pa.RecordBatch.from_arrays(
-            [given.get(field.name, pa.nulls(len(keys), field.type)) for field in fields],
+            [values.get(field.name, pa.nulls(len(keys), field.type)) for field in fields],
             schema=pa.schema([field.with_nullable(True) for field in fields]),
         )
 
     def _key_columns(self, keys: pa.Array) -> dict[str, pa.Array]:
-        """The key generator's fields out of record keys, as far as these tell them."""
+        """The key generator's fields, parsed from record keys, as far as the text tells them."""
         schema, units = self.reader.table_schema, self.reader.schemas.units
         if not all(name in schema.names for name in self.record_keys):
             return {}
         fields = [schema.field(name) for name in self.record_keys]
-        return self.key_form.told(keys, fields, [bare_unit(f.type, units.get((f.name,))) for f in fields])
+        return self.key_form.known_columns(keys, fields, [bare_unit(f.type, units.get((f.name,))) for f in fields])
 
     def _out(self, batch: pa.RecordBatch, kind: RowKind) -> Iterator[pa.RecordBatch]:
         yield from self.out(batch, pa.repeat(pa.scalar(kind.short), batch.num_rows))

@@ -1,8 +1,8 @@
 """Whether the files of a state are still there.
 
-The cleaner keeps what the newest state and some older ones need; a state from before them has file groups whose base or
-log files are gone. What was there is known from the cleans in the timeline, and from the metadata of commits that are
-read anyway. Of the newest state nothing may be gone: a file that a commit names and that it needs was lost.
+The cleaner keeps what the newest state and some older ones need. A state from before them has file groups whose base or
+log files are gone. The cleans in the timeline, and the metadata of commits that are read anyway, tell which files there
+were. Of the newest state no file may be gone: one that a commit names and that the state needs was lost.
 """
 
 from __future__ import annotations
@@ -21,24 +21,30 @@ from lakebed.formats.hudi.timeline.active import View
 
 @dataclass(frozen=True)
 class Completeness:
-    """Looks for files that a view needs and that are gone."""
+    """Detects files that a view needs and that are gone."""
 
     state: TableState
     view: View
 
     def check(
-        self, partition: str, group: FileGroup, found: FileSlice | None, stats: Iterable[tuple[str, WriteStat]] = ()
+        self,
+        partition: str,
+        group: FileGroup,
+        file_slice: FileSlice | None,
+        stats: Iterable[tuple[str, WriteStat]] = (),
     ) -> None:
-        """Raise DataCleanedError when the group's slice in the view is not whole. `stats` are files that commits of the
-        view wrote to the group, by instant."""
-        base = found.base.instant if found and found.base else ""
-        there = {log.name for log in group.logs}
+        """Raise DataCleanedError when the group's slice in the view is not whole.
+
+        `stats` are files that commits of the view wrote to the group: (instant, file).
+        """
+        base = file_slice.base.instant if file_slice and file_slice.base else ""
+        listed = {log.name for log in group.logs}
         for time, stat in stats:
             if not stat.is_log:
                 if time > base:
                     raise self.error(stat.path)
                 continue
-            for name in {stat.name, *stat.logs} - there:
+            for name in {stat.name, *stat.logs} - listed:
                 if self._in_slice(name, base):
                     raise self.error(_path(partition, name))
         for name in self.state.deleted_files(partition, group.file_id, self.view.bound):
@@ -46,26 +52,26 @@ class Completeness:
             if parsed is not None:
                 gone = parsed[1].instant > base and self.view.order(parsed[1].instant) is not None
             else:
-                gone = name not in there and self._in_slice(name, base)
+                gone = name not in listed and self._in_slice(name, base)
             if gone:
                 raise self.error(_path(partition, name))
 
-    def vanished(self, partition: str, there: Iterable[str]) -> set[str]:
-        """File groups of a partition of which cleans removed every file."""
-        return set(self.state.cleaned_groups(self.view.bound).get(partition, ())) - set(there)
+    def vanished(self, partition: str, listed: Iterable[str]) -> set[str]:
+        """File groups of a partition of which cleans removed every file; `listed` are those that still have files."""
+        return set(self.state.cleaned_groups(self.view.bound).get(partition, ())) - set(listed)
 
-    def is_older(self, found: FileSlice, stats: Iterable[tuple[str, WriteStat]]) -> bool:
-        """Whether a newer base file of the view than that of the slice is known to have been there."""
-        base = found.base.instant if found.base else ""
+    def is_older(self, file_slice: FileSlice, stats: Iterable[tuple[str, WriteStat]]) -> bool:
+        """Whether the view once had a newer base file than the slice has."""
+        base = file_slice.base.instant if file_slice.base else ""
         names = {
-            *self.state.deleted_files(found.partition, found.file_id, self.view.bound),
+            *self.state.deleted_files(file_slice.partition, file_slice.file_id, self.view.bound),
             *(stat.name for _, stat in stats),
         }
         instants = {parsed[1].instant for name in names if (parsed := parse_base_name(name)) is not None}
         return any(instant > base and self.view.order(instant) is not None for instant in instants)
 
     def error(self, path: str, instant: str = "") -> DataCleanedError:
-        """The error for a file, or a file group, that is gone."""
+        """The error for a file or file group that is gone."""
         earliest = self.state.earliest_readable()
         return DataCleanedError(
             "files that this read needs were cleaned",
@@ -78,25 +84,25 @@ class Completeness:
             todo=f"Read from {earliest or 'a later instant'} on; in changes {FALLBACK.key} = full-scan gives the rest",
         )
 
-    def lacks(self, found: FileSlice | None, time: str, stat: WriteStat, logs: bool) -> bool:
-        """Whether a file that a commit of the view wrote belongs to its group's slice and is not in it; log files where
-        they are asked for."""
-        base = found.base.instant if found and found.base else ""
+    def lacks(self, file_slice: FileSlice | None, time: str, stat: WriteStat, logs: bool) -> bool:
+        """Whether a file that a commit of the view wrote belongs to its group's slice and is not in it.
+
+        Without `logs` this is false of log files.
+        """
+        base = file_slice.base.instant if file_slice and file_slice.base else ""
         if not stat.is_log:
             return time > base
-        name = stat.name
-        return (
-            logs and not any(log.name == name for log in (found.logs if found else ())) and self._in_slice(name, base)
-        )
+        names = [log.name for log in file_slice.logs] if file_slice else []
+        return logs and stat.name not in names and self._in_slice(stat.name, base)
 
     def _in_slice(self, name: str, base: str) -> bool:
-        """Whether a log file belongs to the slice of the view that starts at a base instant."""
+        """Whether a log file belongs to the slice of the view that starts at the base instant `base`."""
         parsed = parse_log_name(name)
         if parsed is None or parsed[1].cdc:
             return False
         instant = parsed[1].instant
-        known = instant in self.view.timeline.by_time
-        if (known or not base) and self.view.is_second_copy(instant):
+        is_active = instant in self.view.timeline.by_time
+        if (is_active or not base) and self.view.is_second_copy(instant):
             return False
         if not self.state.config.completion_times:
             return instant >= base and not (self.view.bound and instant > self.view.bound)
@@ -114,28 +120,28 @@ def check_lost(
 ) -> None:
     """Raise when a file is gone that a commit of the active timeline wrote and that its slice in the view needs.
 
-    `slices` are all of those `partitions` in the view, whose commits wrote and replaced `written`; `logs` False asks
-    for base files alone. What archived commits wrote is not known here. Raises CorruptError, of an older state
-    DataCleanedError.
+    `slices` are all slices of `partitions` in the view. `written` is what the view's commits wrote and replaced.
+    Without `logs` only base files are checked. Files that archived commits wrote are not checked. Raises CorruptError
+    for the newest state, DataCleanedError for an older one.
     """
     names = [s.base.name for s in slices if s.base is not None]
     names += [log.name for s in slices for log in s.logs]
-    there = frozenset(names)
-    if len(there) < len(names):  # file ids with a fixed ending: partitions can hold files of one name
-        there = frozenset()
+    present = frozenset(names)
+    if len(present) < len(names):  # file ids with a fixed ending: partitions can hold files of one name
+        present = frozenset()
     commits, start = state.commits(view), state.timeline.start
-    # Before the start lie islands of savepoints: archived commits can have replaced what they wrote.
-    suspect = [time for time in commits if time >= start and not written.by_instant.get(time, there) <= there]
+    # Before the start lie commits that savepoints kept: archived commits can have replaced what they wrote.
+    suspect = [time for time in commits if time >= start and not written.by_instant.get(time, present) <= present]
     if not suspect:
         return
     complete, wanted = Completeness(state, view), set(partitions)
-    found = {(s.partition, s.file_id): s for s in slices}
+    by_group = {(s.partition, s.file_id): s for s in slices}
     for time in reversed(suspect):
         for stat in commits[time].stats:
             key = stat.partition, stat.file_id
             if stat.partition not in wanted or stat.file_id in written.replaced.get(stat.partition, ()):
                 continue
-            if complete.lacks(found.get(key), time, stat, logs):
+            if complete.lacks(by_group.get(key), time, stat, logs):
                 raise complete.error(stat.path, time) if view.bound else _lost(state, stat.path, time)
 
 

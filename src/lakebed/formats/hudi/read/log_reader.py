@@ -16,7 +16,7 @@ from lakebed.formats.hudi.codec.log import BlockKind, LogBlock
 from lakebed.formats.hudi.codec.parquet_block import decode_parquet_block
 from lakebed.formats.hudi.codec.record_keys import KeyForm, row_keys
 from lakebed.formats.hudi.codec.schema import writer_schema
-from lakebed.formats.hudi.codec.timestamps import bare_unit, mended_units, units_of_block
+from lakebed.formats.hudi.codec.timestamps import bare_unit, mislabelled_units, units_of_block
 from lakebed.formats.hudi.layout import COMMIT_TIME
 from lakebed.formats.hudi.merge.log_entries import LogDeletes, LogEntries, LogRows
 from lakebed.formats.hudi.merge.rules import MergeRules
@@ -148,7 +148,7 @@ def parquet_rows(block: LogBlock, columns: Sequence[str] | None) -> pa.Table:
     writer = writer_schema(block.schema)
     wanted = writer.columns if columns is None else tuple(writer.column(name) for name in columns)
     target = pa.schema([column.field() for column in wanted])
-    return conform_table(decode_parquet_block(block, target.names), target, units=mended_units(block.schema))
+    return conform_table(decode_parquet_block(block, target.names), target, units=mislabelled_units(block.schema))
 
 
 def _row_count(block: LogBlock) -> int:

@@ -1,7 +1,7 @@
-"""Partitions: which there are, the values that a path stands for, and which ones a predicate rules out.
+"""The partitions of a table: their files, the column values that their paths hold, and pruning by a predicate.
 
 A folder is a partition when it holds `.hoodie_partition_metadata` (Hudi's `FSUtils.getAllPartitionPaths`), or when a
-commit names it. Each folder is listed once: the listing that finds out what it is also gives its files.
+commit names it. Each folder is listed once: the listing that shows what the folder is also gives its files.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _PRUNABLE = (pa.types.is_string, pa.types.is_integer, pa.types.is_date, pa.types
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumns:
-    """How the partition columns of a table stand in its paths.
+    """How the paths of a table hold its partition columns.
 
-    `dropped` says that data files leave them out, so that the path is all there is; `plain` that a path holds their own
-    text for certain. `url_encoded` is None where the table does not say.
+    `dropped` says that data files leave the columns out, so that only the path has them. `plain` says that a path
+    certainly holds a column's own text. `url_encoded` is None where the table does not say.
     """
 
     fields: tuple[str, ...]
@@ -40,7 +40,7 @@ class PartitionColumns:
 
     @classmethod
     def of(cls, config: TableConfig, table: str) -> PartitionColumns:
-        """Those of a table."""
+        """From the configuration of a table at the location `table`."""
         return cls(
             config.partition_fields,
             config.hive_style,
@@ -51,41 +51,38 @@ class PartitionColumns:
         )
 
     def values(self, partition: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
-        """The typed values of a partition's columns as far as its path tells them for certain.
+        """The typed values of a partition's columns, as far as its path tells them for certain.
 
-        A path that another text could have made tells nothing: the null folder of old releases, a value that looks like
-        a Hive-style folder, an escape where the table does not say whether paths are encoded.
+        A folder name that two texts could have made tells nothing: the null folder of old releases, a value that looks
+        like a Hive-style folder, an escape where the table does not say whether paths are encoded.
         """
         if not self.plain and not self.dropped:
             return {}
-        found: dict[str, pa.Scalar] = {}
+        values: dict[str, pa.Scalar] = {}
         for name, text in zip(self.fields, self._texts(partition) or (), strict=False):
             if name not in schema.names or not (self.dropped or self._is_certain(name, text, partition)):
                 continue
             try:
-                found[name] = pa.scalar(text, pa.string()).cast(schema.field(name).type)
+                values[name] = pa.scalar(text, pa.string()).cast(schema.field(name).type)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                 continue
-        return found
+        return values
 
     def constants(self, partition: str, wanted: pa.Schema) -> Mapping[str, pa.Scalar]:
-        """The values of wanted columns to put into rows whose files leave the partition columns out, {} where files
-        hold them.
+        """The values of wanted columns that data files leave out, {} where the files hold the partition columns.
 
         Raises UnsupportedError where the path does not tell a value or its text does not fit the column.
         """
         lacking = [name for name in self.fields if self.dropped and name in wanted.names]
-        found = self.values(partition, wanted) if lacking else {}
+        values = self.values(partition, wanted) if lacking else {}
         for name in lacking:
-            if name not in found:
+            if name not in values:
                 texts = self._texts(partition)
-                why = (
-                    f"it has not one folder for each of {', '.join(self.fields)}"
-                    if texts is None
-                    else f"{texts[self.fields.index(name)]!r} is no {wanted.field(name).type}, the type of {name}"
-                )
-                raise self._untold(partition, why)
-        return found
+                if texts is None:
+                    raise self._refused(partition, f"it does not have one folder for each of {', '.join(self.fields)}")
+                kind, text = wanted.field(name).type, texts[self.fields.index(name)]
+                raise self._refused(partition, f"{text!r} does not fit {kind}, the type of {name}")
+        return values
 
     def _texts(self, partition: str) -> tuple[str | None, ...] | None:
         return partition_values(partition, self.fields, bool(self.url_encoded)) if self.fields else None
@@ -95,7 +92,7 @@ class PartitionColumns:
             return False
         return self.hive_style or f"{name}=" not in partition
 
-    def _untold(self, partition: str, why: str) -> UnsupportedError:
+    def _refused(self, partition: str, why: str) -> UnsupportedError:
         return UnsupportedError(
             "a partition's path does not tell the values of its columns",
             table=self.table,
@@ -132,24 +129,24 @@ class PartitionColumns:
 
 def list_partitions(store: Store, named: Collection[str]) -> dict[str, tuple[FileInfo, ...]]:
     """The files of each partition. `named` are partitions that commits name."""
-    found: dict[str, tuple[FileInfo, ...]] = {}
+    files: dict[str, tuple[FileInfo, ...]] = {}
     pending = [""]
     while pending:
         listings = store.list_many(pending)
         below: list[str] = []
         for folder, listing in zip(pending, listings, strict=True):
             if _is_partition(listing) or folder in named:
-                found[folder] = listing.files
+                files[folder] = listing.files
                 continue
             below += [
                 f"{folder}/{name}" if folder else name for name in listing.folders if folder or not name.startswith(".")
             ]
         pending = below
-    return found
+    return files
 
 
 def list_named(store: Store, partitions: Collection[str]) -> dict[str, tuple[FileInfo, ...]]:
-    """The files of some partitions, one listing each; a partition that is gone has none."""
+    """The files of some partitions, one listing each. A partition that is gone has none."""
     paths = sorted(partitions)
     return dict(zip(paths, (listing.files for listing in store.list_many(paths)), strict=True))
 

@@ -19,7 +19,7 @@ from lakebed.formats.hudi.codec.internal_schema import (
 )
 from lakebed.formats.hudi.codec.metadata import CleanMetadata, CommitMetadata, parse_hashing_nodes
 from lakebed.formats.hudi.codec.schema import arrow_schema
-from lakebed.formats.hudi.codec.timestamps import mended_units
+from lakebed.formats.hudi.codec.timestamps import mislabelled_units
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import (
     HASHING_METADATA,
@@ -162,7 +162,7 @@ class TableState:
         recorded = (commits[entry.time].extra.get("latest_schema", "") for entry in reversed(view.entries))
         wanted = parse_internal_schema(next(filter(None, recorded), ""))
         files = [info for info in self.store.list(f"{HOODIE}/.schema").files if info.name.endswith(".schemacommit")]
-        units = mended_units(self.avro_schema(view))
+        units = mislabelled_units(self.avro_schema(view))
         if not files:
             return SchemaHistory(wanted, units=units)
         written = parse_schema_history(self.store.read(max(files, key=lambda info: info.name).path).decode())
