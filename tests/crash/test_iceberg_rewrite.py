@@ -55,7 +55,7 @@ def observe(store: Store) -> tuple[list[int], list[str]]:
 
 
 def rewrite(**more: Any) -> Callable[[Store], None]:
-    """What a job runs that is started again: a second rewrite finds nothing to do."""
+    """Rewrite as a job that is started again does: a second rewrite finds nothing to do."""
 
     def operation(store: Store) -> None:
         options = {"min-input-files": 2, "remove-dangling-deletes": True, **more}
@@ -96,7 +96,7 @@ def test_position_deletes_are_the_old_or_the_new(copies: Callable[[], Store]) ->
 
 
 def test_rows_stay_when_commits_of_partial_progress_fail(copies: Callable[[], Store]) -> None:
-    """Some groups may be committed and others not; no row is lost or doubled, and another run does the rest."""
+    """Some groups may be committed and others not. No row is lost or doubled, and another run does the rest."""
     operation = rewrite(**{"partial-progress.enabled": True})
     before, _ = observe(copies())
     for point in crash_points(operation, copies, (Kind.CRASH_AFTER,)):

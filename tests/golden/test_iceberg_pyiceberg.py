@@ -1,4 +1,4 @@
-"""pyiceberg, an outside reader, gives the same rows of the golden tables as lakebed, where it can read them at all."""
+"""pyiceberg reads the same rows from the golden tables as lakebed, where it can read them at all."""
 
 from collections import Counter
 from pathlib import Path

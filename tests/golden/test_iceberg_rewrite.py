@@ -138,7 +138,7 @@ def test_a_branch_is_rewritten_alone(tmp_path: Path) -> None:
 
 
 def test_variants_stay_variants(tmp_path: Path) -> None:
-    """pyiceberg opens no catalog's table with variants: the table gets the names of a path table."""
+    """pyiceberg cannot open a catalog's table with variants, so the table gets the file names of a hadoop table."""
     folder = unpack("iceberg", "variant_v3", into=tmp_path)
     for number, path in enumerate(sorted((folder / "metadata").glob("*.metadata.json")), 1):
         path.rename(folder / "metadata" / f"v{number}.metadata.json")

@@ -17,7 +17,7 @@ DATA = pa.table({"k": [1, 2, 3], "reg": ["us", "eu", "eu"], "n": [1, 2, 3]}, sch
 
 
 def forgotten(folder: Path, by: list[str], schemas: bool = True, specs: bool = False) -> Any:
-    """A table partitioned once by columns that are dropped since, with neither schema nor spec of that time."""
+    """A table that was partitioned by columns that are dropped now, without the schema and the spec of that time."""
     table: Any = lakebed.create(folder, "iceberg", ROWS, partition_by=by)
     table.write(DATA)
     lake = Lake.at(str(folder))

@@ -1,4 +1,4 @@
-"""Expiring snapshots and removing orphan files: what goes, what stays and why, and that no live file ever goes."""
+"""Expiring snapshots and removing orphan files: what is removed, what stays and why, and no live file is lost."""
 
 import json
 import os
@@ -92,7 +92,7 @@ def test_named_snapshots_go(tmp_path: Path) -> None:
 
 
 def evolved(table: IcebergTable) -> None:
-    """A second schema and a second spec, each with rows, and a third schema that nothing was written with."""
+    """A second schema and a second spec, each with rows, and a third schema without rows."""
 
     def column(id: int) -> Any:
         return {"id": id, "name": f"c{id}", "required": False, "type": "long"}
@@ -116,7 +116,7 @@ def rows_of(table: IcebergTable, id: int) -> pa.Table:
 
 
 def edit(table: IcebergTable, change: Any) -> None:
-    """The next metadata file of a path table, changed by hand."""
+    """Write the next metadata file of a hadoop table, changed by hand."""
     base = table.operations.load()
     document = json.loads(json.dumps(base.metadata.document))
     change(document)

@@ -1,4 +1,4 @@
-"""Incremental reads of appends: what snapshots in a range added, whatever became of it."""
+"""Incremental reads of appends: the rows that snapshots in a range added, even if they were removed since."""
 
 import pickle
 from pathlib import Path
@@ -23,7 +23,7 @@ def added(lake: Lake, start: int, end: int | None = None, where: str | None = No
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """Append 0-4, 5-9, delete of 5, append 10-14, a rewrite of all, append 15-19."""
+    """Appends 0-4 and 5-9, deletes 5, appends 10-14, rewrites all files, appends 15-19."""
     made = Lake(tmp_path / "t", SCHEMA)
     made.append([{"id": n} for n in range(5)])
     made.append([{"id": n} for n in range(5, 10)])
@@ -66,7 +66,7 @@ def test_ranges_that_cannot_be(lake: Lake) -> None:
 
 
 def test_a_plan_that_is_pinned_ends_where_it_was_made(lake: Lake) -> None:
-    """As Spark's source plans: as of the newest instant, perhaps again once another commit is there."""
+    """Spark's source plans as of the newest instant, and may plan again after another commit."""
     ids = [int(instant.time) for instant in lake.table.history()]
     table = lakebed.open(lake.folder, {"start-snapshot-id": str(ids[3])})
     pin = table.newest()

@@ -1,4 +1,4 @@
-"""Transforms, deletion vectors and Puffin files, bounds: held to pyiceberg and to the specification's own examples."""
+"""Transforms, deletion vectors, Puffin files and bounds, checked against pyiceberg and the specification's examples."""
 
 import datetime
 import random
@@ -116,7 +116,7 @@ def test_what_a_partition_says_of_its_rows_is_true(transform: Transform[Any, Any
 @pytest.mark.parametrize("width", [3, 10, 16, 2**31 - 1])
 @pytest.mark.parametrize(("kind", "bits"), [(IntegerType(), 32), (LongType(), 64), (LongType(), 32)], ids=str)
 def test_truncated_numbers_that_wrap_round_are_not_ruled_out(kind: PrimitiveType, bits: int, width: int) -> None:
-    """The smallest become the greatest, as in the reference engine, also of an int that is a long by now."""
+    """The smallest numbers become the greatest, as in the reference engine, even for an int that is a long now."""
     end = 2 ** (bits - 1)
     rows = pa.array([-end, -end + 1, -end + width, -5, 0, 5, end - width, end - 2, end - 1], f"int{bits}")
     cut = transformed(TruncateTransform(width), rows, kind).cast(arrow_type(kind))

@@ -1,4 +1,4 @@
-"""Deletes as they apply: by sequence, partition, path and field id; in bounded memory."""
+"""Which deletes apply, by sequence number, partition, path and field id, in bounded memory."""
 
 import tracemalloc
 from pathlib import Path
@@ -120,7 +120,7 @@ def test_keys_are_found_by_id_after_renames_and_drops(tmp_path: Path) -> None:
 
 
 def test_a_key_widened_between_deletes_and_reads(tmp_path: Path) -> None:
-    """What a read kept of a delete file has the type that the column had then."""
+    """The cached keys of a delete file have the type that the column had at the time."""
     lake = Lake(tmp_path / "t", Schema(NestedField(1, "id", IntegerType())))
     lake.append([{"id": n} for n in range(4)])
     lake.delete_equal([{"id": 0}])

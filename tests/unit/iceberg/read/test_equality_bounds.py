@@ -1,4 +1,4 @@
-"""Equality deletes that the bounds of a data file rule out are not read for it; rows are the same."""
+"""Equality deletes that bounds rule out for a data file are not read for it, and the rows are the same."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def counts(made: Lake) -> dict[int, int]:
-    """How many deletes each data file has, in the order of their commits."""
+    """How many deletes each data file has, in the order of the commits."""
     ordered = sorted(made.tasks, key=lambda task: task.data.sequence_number or 0)
     return {place: len(task.deletes) for place, task in enumerate(ordered)}
 

@@ -1,4 +1,4 @@
-"""What is ruled out is not opened, and no row is ever lost: files are counted as they are opened."""
+"""Files that are ruled out are not opened, and no row is lost. Files are counted as they are opened."""
 
 import datetime
 from collections.abc import Iterator
@@ -101,7 +101,7 @@ def test_files_are_ruled_out_and_no_row_is_lost(lake: Lake, predicate: Any, most
 
 @pytest.mark.slow
 def test_partitions_alone_rule_out_manifests_and_files(tmp_path: Path) -> None:
-    """Without any metrics, by the partition's values; a manifest whose summary rules it out is not read."""
+    """Partition values rule files out without any metrics, and a manifest that its summary rules out is not read."""
     off = {"write.metadata.metrics.default": "none", "commit.manifest-merge.enabled": "false"}
     lake = Lake(tmp_path / "t", SCHEMA, partition_by=[("id", "bucket[8]"), ("day", "day")], properties=off)
     for number in range(0, 40, 4):

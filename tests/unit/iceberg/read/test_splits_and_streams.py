@@ -1,4 +1,4 @@
-"""Large files in several splits, changes compared part by part, and what streams do when branches move."""
+"""Large files in several splits, changes compared in parts, and streams whose branch moves."""
 
 from collections import Counter
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_splits_are_the_whole_file_and_positions_stay_right(tmp_path: Path, vers
 
 
 def test_lineage_columns_of_files_count_first(tmp_path: Path) -> None:
-    """What a rewrite wrote into a file is not inherited again; what it left null is."""
+    """Row lineage that a rewrite wrote into a file is not inherited again; where it wrote null, it is."""
     lake = Lake(tmp_path / "t", SCHEMA, version=3)
     lake.append(rows(1, 2))
     lake.append(rows(3))
@@ -85,7 +85,7 @@ def test_lineage_columns_of_files_count_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("memory", ["1 kb", "64 mb"])
 @pytest.mark.parametrize("version", [2, 3])
 def test_copy_on_write_carries_rows_over(tmp_path: Path, version: int, memory: str) -> None:
-    """Repeated rows count as often as they are there; compared in parts, removed rows still come first."""
+    """Repeated rows count as often as they occur. Removed rows come first even when rows are compared in parts."""
     lake = Lake(tmp_path / "t", SCHEMA, version=version)
     (old,) = lake.append([*rows(*range(500)), *rows(1, 1, 1)])
     kept = [*rows(*range(2, 500)), *rows(1, 1), *rows(0, name="new")]

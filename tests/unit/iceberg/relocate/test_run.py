@@ -1,4 +1,4 @@
-"""A moved or copied Iceberg table that is given the place where it lies: nothing is left of the old one."""
+"""A moved or copied Iceberg table that is relocated: its metadata has no path of the old place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletes counted in whole columns are those that the index of delete files gives to each data file."""
+"""Deletes counted in whole columns are as many as the delete index returns for each data file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def data(number: int, sequence: int, spec: int) -> DataFile:
 
 
 def entries_of(files: list[DataFile]) -> list[pa.Table]:
-    """A table a spec."""
+    """One table per spec."""
     kinds = {0: UNPARTITIONED, 1: PARTITION}
     return [
         pa.concat_tables([added_entries([f], kinds[spec], 1, f.sequence_number) for f in files if f.spec_id == spec])

@@ -31,7 +31,7 @@ ROOM = 60
 
 
 def some(number: int) -> pa.Table:
-    """Text that costs much memory and little disk."""
+    """Text that takes much memory and little disk."""
     ids = np.arange(number * EACH, (number + 1) * EACH)
     keys = np.random.default_rng(number).integers(0, 1 << 40, EACH)
     texts = pa.array(["x" * 95 + str(n) for n in range(100)]).take(pa.array(keys % 100))
@@ -55,7 +55,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 
 def peak(table: Path, threads: int, options: dict[str, Any]) -> int:
-    """MiB that a rewrite takes."""
+    """The peak memory of a rewrite, in MiB."""
     module = "tests.tables.iceberg.memory"
     command = [sys.executable, "-m", module, str(table), str(threads), json.dumps(options)]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""How deep ranges lie over each other, against a count of every place."""
+"""How deeply ranges overlap, compared with a count at every point."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakebed.formats.iceberg.rewrite.overlap import overlap_depths
 
 
 def counted(ranges: list[tuple[int, int]]) -> list[int]:
-    """The depth at the middle of each unit and at each point range, of a brute force."""
+    """The depth at the middle of each unit and at each point range, by brute force."""
     found = []
     for low, high in ranges:
         places = [low] if low == high else [at + 0.5 for at in range(low, high)]

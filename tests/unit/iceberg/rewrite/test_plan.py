@@ -1,4 +1,4 @@
-"""Which files a rewrite takes, how many files they become, and what is said about those it leaves alone."""
+"""Which files a rewrite takes, how many files they become, and why others are left alone."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_no_group_whose_output_would_equal_its_input() -> None:
 @pytest.mark.parametrize("count", [2, 5, 7, 60, 613])
 @pytest.mark.parametrize("size", [3, 40, 74, 94, 181, 1000])
 def test_a_second_run_plans_nothing(count: int, size: int) -> None:
-    """Whatever the sizes that the first run makes."""
+    """A second run plans nothing, whatever the sizes of the files that the first run wrote."""
     for sizes in (FileSizes.around(100), FileSizes.around(100, 95), FileSizes.around(100, 0, 101)):
         first = plan_groups(files([size] * count), PlanRules(sizes))
         for group in first.groups:

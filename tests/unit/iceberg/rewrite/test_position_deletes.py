@@ -1,4 +1,4 @@
-"""Rewriting position delete files: rows stay, files become few, and what deletes nothing is dropped."""
+"""Rewriting position delete files: rows of the table stay, files become few, and useless rows are dropped."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ BY_PART = [("part", "identity")]
 
 
 def lake(folder: Path, deletes: int = 6, **how: Any) -> Lake:
-    """Two partitions of two data files; each data file of the first has so many delete files."""
+    """Two partitions of two data files; each data file of the first has this many delete files."""
     made = Lake(folder, SCHEMA, partition_by=BY_PART, **how)
     for part in "ab":
         made.append([{"id": n, "part": part} for n in range(20)], (part,), files=2)

@@ -1,4 +1,4 @@
-"""One large group sorted by several tasks: the same order, files as even, nothing left behind."""
+"""One large group sorted by several tasks: the same order, files of the same sizes, and nothing left behind."""
 
 import threading
 from collections.abc import Iterator

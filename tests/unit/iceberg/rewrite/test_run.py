@@ -70,7 +70,7 @@ def test_files_a_partition_do_not_depend_on_parallelism(tmp_path: Path, threads:
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2, 8])
 def test_a_partition_of_five_targets_becomes_five_files_of_about_that_size(tmp_path: Path, threads: int) -> None:
-    """The target is bytes on disk, at any parallelism, however well rows compress."""
+    """Files have the target size on disk at any parallelism, however well rows compress."""
     made = lake(tmp_path, properties={"write.parquet.compression-codec": "zstd"})
     random = np.random.default_rng(0)
     for start in range(0, 400_000, 20_000):
@@ -366,7 +366,7 @@ def test_files_that_hold_their_lineage_are_joined(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_dead_equality_deletes_go_without_a_rewrite(tmp_path: Path) -> None:
-    """A delete is dead when no live file of its partition is older."""
+    """A delete is dangling when no live file of its partition is older."""
     made = lake(tmp_path, **BY_PART)
     made.append(some(0, 2, "q"), ("q",))  # 1
     made.append(some(10, 2, "p"), ("p",))  # 2
@@ -482,7 +482,7 @@ def test_what_another_writer_may_do_meanwhile(
     starting: bool,
     version: int,
 ) -> None:
-    """As the reference engine has it: appends and rewrites of other files never conflict, deletes of rows of replaced
+    """As in the reference engine: appends and rewrites of other files never conflict, deletes of rows of replaced
     files always do, but equality deletes only when the new files are newer than they."""
     made = lake(tmp_path, version=version)
     for number in range(3):
@@ -668,7 +668,7 @@ def test_no_more_groups_at_a_time_than_allowed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_repartition_has_one_file_a_partition_and_few_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of two hundred partitions in one group: writers are open one after the other."""
+    """Rows of two hundred partitions in one group: only one writer is open at a time."""
     made = Lake(tmp_path / "table", SCHEMA, partition_by=[("x", "identity")])
     document = dict(made.table.metadata.document)
     spec = {"spec-id": 1, "fields": [{"source-id": 2, "field-id": 1001, "transform": "identity", "name": "part"}]}
@@ -687,7 +687,7 @@ def test_a_repartition_has_one_file_a_partition_and_few_open(tmp_path: Path, mon
 
 
 class Elsewhere(LocalEngine):
-    """Runs tasks as another process would: everything is pickled there and back."""
+    """Runs tasks as another process would: tasks and results are pickled."""
 
     def map(self, fn: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
         for task in tasks:

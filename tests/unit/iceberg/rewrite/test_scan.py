@@ -1,4 +1,4 @@
-"""What a plan keeps of each file, and the chosen files read once more."""
+"""What a plan keeps per file, and the chosen files, which are read again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANIFEST_SIZE = {"commit.manifest.target-size-bytes": "1", "commit.manifest-merg
 
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    """Six manifests of two files, each a run of its own, of three partitions in turn; one file has deletes."""
+    """Six manifests of two files each, of three partitions in turn, each a run of its own; one file has deletes."""
     monkeypatch.setattr(manifests, "_PIECE_BYTES", 1)
     made = Lake(tmp_path / "table", SCHEMA, properties=MANIFEST_SIZE, **BY_PART)
     for number in range(6):

@@ -1,4 +1,4 @@
-"""Files of older partition specs, rewritten into the current one, whatever that is: what a dry run promises is done."""
+"""Files of older partition specs, rewritten into the current one: the run does what its dry run promised."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ Spec = Sequence[tuple[str, int, str]]
 
 
 def evolved(folder: Path, old: str, spec: Spec, version: str, drop: Sequence[int] = ()) -> Any:
-    """A table with files of the spec `old`, whose spec is now another one, and some of whose columns are gone."""
+    """A table with files of the spec `old` that has another spec now and has lost some columns."""
     table: Any = lakebed.create(
         folder, "iceberg", ROWS, partition_by=[old] if old else [], options={"format-version": version}
     )
