@@ -26,7 +26,7 @@ SLOW_PROMISES = {
     "test_both_ends_are_exact",
     "test_columns_and_where",
     "test_a_batch_planned_again_is_the_same",
-    "test_it_goes_on_from_each_position_in_another_process",
+    "test_it_resumes_from_each_position_in_another_process",
 }
 """Tests of the public conformance suites, which carry no marker of ours."""
 

@@ -51,6 +51,10 @@ def is_catalog_name(location: str | os.PathLike[str] | Store) -> bool:
 def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, object] | None = {}) -> Table:
     """Open the table at a location: a path, a URL, or the name `catalog:namespace.table` of an Iceberg table.
 
+        table = lakebed.open("s3://bucket/orders", {"branch": "audit"})
+
+    The format is detected. `options` are the format's own, and the `lakebed.storage.*` keys of the storage client.
+
     Raises TableNotFoundError when there is no table, UnsupportedError for a format or table version that this build
     does not read, OptionError for an unknown or ill-typed option.
     """
@@ -66,11 +70,23 @@ def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, o
 
 
 def create_table(
-    location: str | os.PathLike[str] | Store, format: str, schema: pa.Schema | Mapping[str, pa.DataType | str],
-    primary_key: Sequence[str] | str | None = (), partition_by: Sequence[str] | str | None = (),
+    location: str | os.PathLike[str] | Store,
+    format: str,
+    schema: pa.Schema | Mapping[str, pa.DataType | str],
+    primary_key: Sequence[str] | str | None = (),
+    partition_by: Sequence[str] | str | None = (),
     options: Mapping[str, object] | None = {},
-) -> Table:  # fmt: skip
+) -> Table:
     """Create an empty table. The arguments mean what they mean in the format's own DDL.
+
+        lakebed.create(
+            "s3://bucket/shop.db/orders",
+            "paimon",
+            {"id": "int64", "dt": "string", "amount": "float64"},
+            primary_key=["dt", "id"],
+            partition_by=["dt"],
+            options={"bucket": 4},
+        )
 
     `schema` is a pyarrow schema, or a dict of column names to pyarrow types or their names ("int64", "string"). Raises
     TableExistsError when there is a table already, SchemaError or UsageError for what the format does not allow.
@@ -143,9 +159,10 @@ def _schema_of(given: pa.Schema | Mapping[str, pa.DataType | str]) -> pa.Schema:
             fields.append(pa.field(name, kind))
         except (TypeError, ValueError, pa.ArrowException) as error:
             raise SchemaError(
-                f"column {name!r} has an unknown type", why=first_line(error),
+                f"column {name!r} has an unknown type",
+                why=first_line(error),
                 todo='Give a pyarrow type, or the name of a plain one such as "int64", "string" or "date32"',
-            ) from error  # fmt: skip
+            ) from error
     return pa.schema(fields)
 
 
@@ -169,7 +186,8 @@ def _not_a_table(store: Store) -> TableNotFoundError:
             "this is a file, not a table", table=store.location, todo="Give the table's root folder"
         )
     return TableNotFoundError(
-        "not a Hudi, Paimon or Iceberg table", table=store.location,
+        "not a Hudi, Paimon or Iceberg table",
+        table=store.location,
         why="it has no .hoodie folder, no schema/schema-N and no metadata/*.metadata.json",
         todo="Give the table's root folder (for Paimon: WAREHOUSE/DB.db/TABLE)",
-    )  # fmt: skip
+    )

@@ -40,10 +40,12 @@ def looks_again(act: Callable[P, T]) -> Callable[P, T]:
                 if isinstance(error, LakebedError):
                     raise
                 raise RetryableError(
-                    "a file of the table is gone", file=str(error.filename or ""), why=str(error),
+                    "a file of the table is gone",
+                    file=str(error.filename or ""),
+                    why=str(error),
                     todo="Another process removed it while the table was read, or it is lost. Try again. If it stays "
                     "missing, restore the file from a copy",
-                ) from error  # fmt: skip
+                ) from error
         raise AssertionError("unreachable")
 
     return looking

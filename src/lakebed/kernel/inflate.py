@@ -37,9 +37,10 @@ def inflated(data: bytes | memoryview, codec: str, most: int = INFLATED_BYTES) -
 def too_large(most: int) -> UnsupportedError:
     """The error for data that holds more than its bound."""
     return UnsupportedError(
-        f"compressed bytes hold more than {most >> 20} MiB", why="lakebed decompresses no more of one block or file",
+        f"compressed bytes hold more than {most >> 20} MiB",
+        why="lakebed decompresses no more of one block or file",
         todo="If the file is genuine, configure its writer to make smaller blocks",
-    )  # fmt: skip
+    )
 
 
 def _null(data: bytes | memoryview, most: int) -> bytes | memoryview:

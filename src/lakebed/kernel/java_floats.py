@@ -1,8 +1,9 @@
-"""Floating point numbers as Java writes them, which names folders and makes texts in tables of Java engines.
+"""Floating point numbers as Java writes them: in names of folders, and as texts, in tables of Java engines.
 
-Rules: Java's `Double.toString` and `Float.toString`. Since release 19 they give the fewest digits that tell a number
-from its neighbours, two at least, and of those the nearest. Earlier releases end their digit by digit search by other
-rules and often give one digit more or another last one; they are still what most engines run on.
+Rules: Java's `Double.toString` and `Float.toString`. Since release 19 they give the fewest digits that distinguish a
+number from its neighbours, at least two, and among these the digits nearest to the number. Earlier releases, on which
+most engines still run, end their search digit by digit by other rules. They often give one digit more, or a different
+last digit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _PARTS = r"^(?P<sign>-?)(?P<whole>\d+)(?:\.(?P<fraction>\d+))?(?:e\+?(?P<exponen
 
 
 def java_texts(column: pa.Array) -> pa.Array:
-    """A column of float32 or float64 as texts of Java 19 and later; null stays null."""
+    """A column of float32 or float64 as texts of Java 19 and later. Null stays null."""
     texts = _two_digits_at_least(column, column.cast(pa.string()))
     parts = pc.extract_regex(texts, _PARTS)
     sign, whole, fraction, exponent = (
@@ -41,13 +42,13 @@ def java_texts(column: pa.Array) -> pa.Array:
 
 
 def _two_digits_at_least(column: pa.Array, texts: pa.Array) -> pa.Array:
-    """Texts where the tiniest numbers, which one digit tells apart, have the nearest two digits."""
+    """Give the tiniest numbers, which one digit would distinguish, their nearest two digits."""
     tiny = pc.and_(
         pc.less(pc.abs(column), 1e-320 if pa.types.is_float64(column.type) else 1e-43), pc.not_equal(column, 0)
     )
     if not pc.any(tiny).as_py():
         return texts
-    few = {value: f"{value:.1e}" for value in pc.unique(column.filter(tiny)).to_pylist()}  # some 2,000 numbers at most
+    few = {value: f"{value:.1e}" for value in pc.unique(column.filter(tiny)).to_pylist()}  # at most about 2,000 numbers
     single = pa.array(list(few), column.type)
     better = pa.array(list(few.values())).take(pc.index_in(column, single))
     shortest = pc.match_substring_regex(texts, r"^-?\de")
@@ -57,7 +58,7 @@ def _two_digits_at_least(column: pa.Array, texts: pa.Array) -> pa.Array:
 
 
 def early_java_text(value: float, single: bool) -> str:
-    """One number as Java's releases before 19 write it; `single` for a float32."""
+    """One number as Java's releases before 19 write it. `single` says that it is a float32."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -74,7 +75,7 @@ def early_java_text(value: float, single: bool) -> str:
 
 
 def _early_digits(value: float, single: bool) -> tuple[str, int]:
-    """The digits of a positive number, and how many of them stand before the point (which may lie outside)."""
+    """The digits of a positive number, and how many of them are before the point, which may be outside the digits."""
     fraction, exponent, precision = _split(value, single)
     if exponent <= 62 and value == int(value):
         return _whole_digits(int(value), exponent, precision)
@@ -82,14 +83,14 @@ def _early_digits(value: float, single: bool) -> tuple[str, int]:
     below = max(0, bits - exponent - 1)  # binary digits after the point
     scaled = math.ldexp(fraction, 1 - bits)
     power = math.floor((scaled - 1.5) * 0.289529654 + 0.176091259 + exponent * 0.301029995663981)
-    # the number is over / under, and neighbours lie half / under away, all scaled by 10**power
+    # the number is over / under, and its neighbours are half / under away, all scaled by 10**power
     over_5, under_5 = max(0, -power), max(0, power)
     over_2, under_2 = over_5 + below + exponent, under_5 + below
     half_2 = over_2 - precision
     over_2 -= bits - 1
     common = min(over_2, under_2)
     over_2, under_2, half_2 = over_2 - common, under_2 - common, half_2 - common
-    if bits == 1:  # the next lower neighbour of a power of two is nearer
+    if bits == 1:  # the lower neighbour of a power of two is nearer
         half_2 -= 1
     if half_2 < 0:
         over_2, under_2, half_2 = over_2 - half_2, under_2 - half_2, 0
@@ -99,7 +100,7 @@ def _early_digits(value: float, single: bool) -> tuple[str, int]:
 
 
 def _split(value: float, single: bool) -> tuple[int, int, int]:
-    """The odd part of a number, the power of two of its first bit, and how many bits its type gives it."""
+    """The odd part of a number, the exponent of its highest bit, and how many bits its type has for it."""
     mantissa, exponent = math.frexp(value)
     precision, least = (24, -126) if single else (53, -1022)
     fraction = int(math.ldexp(mantissa, 53))
@@ -108,7 +109,7 @@ def _split(value: float, single: bool) -> tuple[int, int, int]:
 
 
 def _whole_digits(number: int, exponent: int, precision: int) -> tuple[str, int]:
-    """Of a whole number that 63 bits hold: its own digits, but for the last ones that its type cannot tell."""
+    """The digits of a whole number of at most 63 bits, without the last ones that its type cannot represent."""
     beyond = exponent - precision - 1
     unknown = int(beyond * math.log10(2)) if exponent > precision and beyond > 1 else 0
     if unknown:
@@ -119,12 +120,12 @@ def _whole_digits(number: int, exponent: int, precision: int) -> tuple[str, int]
 
 
 def _bits_of_power(exponent: int) -> int:
-    """The bits of 5**exponent, as a bound where they are many."""
+    """The number of bits in 5**exponent; an upper bound where there are many."""
     return (5**exponent).bit_length() if 0 < exponent < 27 else 3 * exponent
 
 
 def _search(over: int, under: int, half: int, power: int, size: int) -> tuple[str, int]:
-    """Digit by digit, until what was left out is less than half the way to a neighbour."""
+    """Find digits until the remainder is less than half the distance to a neighbour."""
     word = 32 if size < 32 else 64 if size < 64 else 0
     tens, digits = under * 10, ""
 
@@ -142,7 +143,7 @@ def _search(over: int, under: int, half: int, power: int, size: int) -> tuple[st
         power -= 1
     else:
         digits = str(digit)
-    if power < -3 or power >= 8:  # the form with an exponent has two digits at least
+    if power < -3 or power >= 8:  # the form with an exponent has at least two digits
         low = high = False
     while not low and not high:
         digit, low, high = step()
@@ -157,5 +158,5 @@ def _search(over: int, under: int, half: int, power: int, size: int) -> tuple[st
 
 
 def _wrapped(number: int, word: int) -> int:
-    """A number as it overflows in a signed word of so many bits; 0 bits hold every one."""
+    """A number after overflow in a signed word of `word` bits; 0 stands for no limit."""
     return (number + (1 << word - 1)) % (1 << word) - (1 << word - 1) if word else number

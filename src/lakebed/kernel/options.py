@@ -93,8 +93,8 @@ class OptionSet:
             option = self._by_key.get(key.lower())
             if option is None:
                 if not key.lower().startswith(self.prefixes):
-                    known = (name for o in self.options for name in (o.key, *o.aliases))
-                    raise OptionError.unknown(key, known, where=self.where)
+                    names = (name for o in self.options for name in (o.key, *o.aliases))
+                    raise OptionError.unknown(key, names, where=self.where)
             else:
                 typed = option.read(text)
                 if values.get(option.key, typed) != typed:
@@ -148,10 +148,10 @@ def at_least(least: int) -> Callable[[str], int]:
 
 def one_of(*words: str) -> Callable[[str], str]:
     """A parser of one of some words, in any case. It returns the word as it is declared."""
-    known = {word.lower(): word for word in words}
+    declared = {word.lower(): word for word in words}
 
     def parse(text: str) -> str:
-        return known[text.lower()]
+        return declared[text.lower()]
 
     _EXPECTED[parse] = f"one of {', '.join(words)}"
     return parse

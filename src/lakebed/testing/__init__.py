@@ -1,6 +1,7 @@
-"""What a test of lakebed, or of a program on it, can build on. Public.
+"""Public tools for testing lakebed, and programs that use it.
 
-`faults` is a store that fails on command and the check that every crash leaves the old or the new state; `strategies`
-makes Arrow data for hypothesis; `conformance` holds one suite a verb, to be subclassed by each format.
-`faults` needs nothing beyond lakebed, `strategies` needs hypothesis and `conformance` needs pytest.
+`faults` has a store that fails on command, and the check that a crash at any point leaves the old or the new state.
+`strategies` makes Arrow data for hypothesis. `conformance` has one test suite per verb, which each format subclasses.
+`hudi_log` writes blocks of Hudi log files. `faults` needs nothing but lakebed, `strategies` needs hypothesis, and
+`conformance` needs pytest.
 """

@@ -3,8 +3,8 @@
     store = FaultyStore(open_store(path), Fault(3, Kind.CRASH_AFTER))   # the third change of the store is its last
     check_crash_safety(make_store, operation, observe)                  # every change, every way to fail
 
-A `Crash` stands for kill -9: it is no Exception, and every later call of the same store raises it again, so that no
-`except` and no `finally` of the code under test can tidy up what a killed process would have left behind.
+A `Crash` stands for kill -9. It is not an Exception, and every later call of the same store raises it again. So no
+`except` and no `finally` of the code under test can clean up what a killed process would have left behind.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from lakebed.kernel.files.unpublished import STAGING
 S = TypeVar("S")
 
 CHANGES = frozenset({"open_output", "close_output", "write", "put_if_absent", "delete", "delete_folder"})
-"""The calls that change a store; the end of an `open_output` block counts apart, as `close_output`."""
+"""The calls that change a store. The end of an `open_output` block counts separately, as `close_output`."""
 READS = frozenset({"list", "walk", "size", "read", "open_input"})
-"""The calls that do not."""
+"""The calls that do not change a store."""
 
 
 class Crash(BaseException):
@@ -37,7 +37,7 @@ class Crash(BaseException):
 
 
 class Kind(StrEnum):
-    """How a call fails. BEFORE: without its effect. AFTER: with it. TORN: with a part of it, where a store can."""
+    """How a call fails: BEFORE its effect, AFTER it, or TORN, with a part of it where a store allows that."""
 
     ERROR_BEFORE = "error before"
     ERROR_AFTER = "error after"
@@ -50,18 +50,18 @@ class Kind(StrEnum):
     UNKNOWN_AFTER = "unknown after"
     """`put_if_absent` answers UNKNOWN and stored the bytes."""
     EXISTS = "exists"
-    """`put_if_absent` finds the name taken: the fault's `rival` was faster."""
+    """`put_if_absent` finds the name taken, since the fault's `rival` was faster."""
 
 
 CRASHES = (Kind.CRASH_BEFORE, Kind.CRASH_TORN, Kind.CRASH_AFTER)
-"""The ways to be killed."""
+"""All ways to be killed."""
 FAILURES = (*CRASHES, Kind.ERROR_BEFORE, Kind.ERROR_TORN, Kind.ERROR_AFTER, Kind.UNKNOWN_BEFORE, Kind.UNKNOWN_AFTER)
-"""Every way to fail that needs no rival."""
+"""All ways to fail that need no rival."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a store: the method, or `close_output`, and the path in the store."""
+    """One call of a store: the name of the method, or `close_output`, and the path in the store."""
 
     verb: str
     path: str
@@ -69,21 +69,20 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Fails the call number `at` (from 1) among those of the given `verbs`, once."""
+    """Fails one call: number `at`, counted from 1, among the calls of the given `verbs`."""
 
     at: int
     kind: Kind
     verbs: frozenset[str] = CHANGES
     rival: Callable[[Store], None] | None = None
-    """With EXISTS: what somebody else does to the real store just before, such as a commit. Without it the answer is a
-    lie."""
+    """For EXISTS: what another writer does to the real store just before, such as a commit. Without it, the store
+    answers EXISTS although the name is free."""
 
 
 class FaultyStore(Store):
-    """Passes every call to a real store, keeps a record, and fails where it was told to.
+    """Passes every call to a real store, records it, and fails where a fault says so.
 
-    Whole data files are held in memory until their block ends. What code reads or writes through `local_path` is not
-    seen.
+    Whole data files are kept in memory until their block ends. Reads and writes through `local_path` are not seen.
     """
 
     def __init__(self, real: Store, *faults: Fault) -> None:
@@ -94,12 +93,12 @@ class FaultyStore(Store):
 
     @property
     def location(self) -> str:
-        """The real store's."""
+        """The location of the real store."""
         return self.real.location
 
     @property
     def changes(self) -> list[Call]:
-        """The calls so far that change the store, in order."""
+        """The calls so far that changed the store, in order."""
         return [call for call in self.calls if call.verb in CHANGES]
 
     def list(self, folder: str = "") -> Listing:
@@ -107,7 +106,7 @@ class FaultyStore(Store):
         return self._reading("list", folder, lambda: self.real.list(folder))
 
     def walk(self, folder: str = "") -> Iterator[FileInfo]:
-        """Counted as one read when it begins."""
+        """Counted as one read, when it begins."""
         return iter(self._reading("walk", folder, lambda: [*self.real.walk(folder)]))
 
     def size(self, path: str) -> int:
@@ -123,16 +122,17 @@ class FaultyStore(Store):
         return self._reading("read", path, lambda: self.real.read(path, start, length))
 
     def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
-        """Each file counts; they are read one after the other, so that the same run gives the same calls."""
+        """Each file counts as a read. They are read one after the other, so that each run makes the same calls."""
         return [self.read(path) for path in paths]
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """Counted as a read when it opens."""
+        """Counted as a read, when the file is opened."""
         return self._reading("open_input", path, lambda: self.real.open_input(path))
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
-        """Two changes: the opening, which may leave an empty file, and the end, which may leave a part of the bytes."""
+        """Counted as two changes: the opening, which may leave an empty file, and the end, which may leave a part of
+        the bytes."""
         tears = self._tears
         self._changing("open_output", path, _nothing, lambda: self._whole(path, b"") if tears else None)
         sink = pa.BufferOutputStream()
@@ -151,11 +151,11 @@ class FaultyStore(Store):
         )
 
     def write(self, path: str, data: bytes) -> None:
-        """A change that no store tears; on a local disk a torn one leaves a stray in the staging folder."""
+        """Counted as a change. No store tears it; on a local disk, a torn one leaves a stray in the staging folder."""
         self._changing("write", path, lambda: self.real.write(path, data), lambda: self._stray(data))
 
     def write_many(self, files: Mapping[str, bytes]) -> None:
-        """Each file counts; they are written one after the other, so that the same run gives the same calls."""
+        """Each file counts as a change. They are written one after the other, so that each run makes the same calls."""
         failures: list[Exception] = []
         for path, data in files.items():
             try:
@@ -166,21 +166,21 @@ class FaultyStore(Store):
             raise failures[0]
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """A change that no store tears; on a local disk a torn one leaves a stray in the staging folder."""
+        """Counted as a change. No store tears it; on a local disk, a torn one leaves a stray in the staging folder."""
         return self._changing(
             "put_if_absent", path, lambda: self.real.put_if_absent(path, data), lambda: self._stray(data)
         )
 
     def delete(self, path: str) -> None:
-        """A change that no store tears."""
+        """Counted as a change. No store tears it."""
         self._changing("delete", path, lambda: self.real.delete(path), _nothing)
 
     def delete_folder(self, folder: str) -> None:
-        """A change; torn, every second file is gone."""
+        """Counted as a change. A torn one removes every second file."""
         self._changing("delete_folder", folder, lambda: self.real.delete_folder(folder), lambda: self._thin_out(folder))
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Each file counts; they go one after the other, so that the same run gives the same calls."""
+        """Each file counts as a change. They are removed one after the other, so that each run makes the same calls."""
         failures: list[Exception] = []
         for path in paths:
             try:
@@ -191,7 +191,7 @@ class FaultyStore(Store):
             raise failures[0]
 
     def local_path(self, path: str) -> str | None:
-        """The real store's; not counted."""
+        """The path in the real store. Not counted."""
         self._alive()
         return self.real.local_path(path)
 
@@ -205,7 +205,7 @@ class FaultyStore(Store):
             raise Crash("the process is dead")
 
     def _fault(self, call: Call) -> Fault | None:
-        """Records a call and says how it shall fail."""
+        """Record a call. Returns the fault that it shall fail with, if any."""
         with self._lock:
             self._alive()
             self.calls.append(call)
@@ -282,14 +282,14 @@ def _half(sink: pa.BufferOutputStream) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class CrashPoint:
-    """One failed run: where and how it failed, the store that it left behind (the real one), and how the run ended."""
+    """One failed run: where and how it failed, the real store as it left it, and the error that it ended with."""
 
     at: int
     call: Call
     kind: Kind
     store: Store
     error: BaseException | None
-    """None when the run got over the failure by itself."""
+    """None when the run recovered from the failure by itself."""
 
     def __str__(self) -> str:
         return f"{self.kind} at change {self.at}, {self.call.verb} {self.call.path}"
@@ -298,10 +298,10 @@ class CrashPoint:
 def crash_points(
     run: Callable[[Store], Any], make_store: Callable[[], Store], kinds: Collection[Kind] = FAILURES
 ) -> Iterator[CrashPoint]:
-    """Runs once to see which changes `run` makes, then again from a fresh store for each of them and each way to fail.
+    """Run once to see which changes `run` makes, then again from a fresh store for each change and each way to fail.
 
-    A run that ends with another error than a Crash or a LakebedError raises it. Faults count changes; when a failing
-    run takes another way than the first one (it retries, say), its later changes are not failed as well.
+    An error of a run that is neither a Crash nor a LakebedError is raised. Faults count changes. Changes that only a
+    failing run makes, for example a retry, do not fail in turn.
     """
     counting = FaultyStore(make_store())
     run(counting)
@@ -324,14 +324,16 @@ def check_crash_safety(
     observe: Callable[[Store], S],
     kinds: Collection[Kind] = FAILURES,
 ) -> int:
-    """Asserts that a failure at any change leaves the old state or the new one, and that doing it again ends in the
-    new.
+    """Assert that a failure at any change leaves the old state or the new one, and that a second run then reaches the
+    new one.
 
-    `make_store` gives a store in the old state, a fresh one each time. `operation` opens the table that it is given and
-    changes it; it is what a restarted job would run, so it must say the same commit user and identifier each time.
-    `observe` reads all that matters with fresh eyes: rows, and the number of commits, so that a commit made twice
-    shows. A run that ends well must have reached the new state, one that reports a conflict must have left the old.
-    Returns the number of failures tried; raises AssertionError that names the first one that went wrong.
+    `make_store` returns a fresh store in the old state each time. `operation` opens the table in a store and changes
+    it. It is what a restarted job would run, so it must use the same commit user and identifier each time. `observe`
+    reads everything that matters, without anything kept from before: rows, and the number of commits, so that a commit
+    that was made twice shows. A run that ends without an error must have reached the new state, and one that reports a
+    conflict must have left the old one.
+
+    Returns the number of failures tried. The AssertionError names the first one that went wrong.
     """
     old = observe(make_store())
     reached = make_store()

@@ -1,4 +1,4 @@
-"""A writer of Hudi log blocks for tests: real blocks, and whatever a test wants to be wrong with them.
+"""Write blocks of Hudi log files for tests: correct ones, and ones with any fault that a test wants.
 
     write_block(BlockKind.AVRO_DATA, {HeaderKey.INSTANT_TIME: "001"}, content)     any block
     avro_data_block(schema, rows, "001")                                           rows as dicts or an Arrow table
@@ -6,7 +6,7 @@
     delete_block([Delete("k1", "p", OrderingBranch.LONG, 5)], "002")
     rollback_block("003", target="002")
 
-The bytes are those of Hudi 0.14 and later (content version 3). A log file is such blocks one behind another.
+The bytes are those of Hudi 0.14 and later (content version 3). A log file is a sequence of such blocks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Rows: TypeAlias = pa.Table | Iterable[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """One deleted key; the default is what the delete operation writes: natural order."""
+    """One deleted key. By default its ordering value is what the delete operation writes: natural order."""
 
     record_key: str
     partition_path: str = ""
@@ -49,7 +49,7 @@ def avro_data_block(
     kind: BlockKind = BlockKind.AVRO_DATA,
     content_version: int = 3,
 ) -> bytes:
-    """An AVRO_DATA (or CDC_DATA) block; `headers` are added to the instant and the schema."""
+    """An AVRO_DATA (or CDC_DATA) block. `headers` are added to those of the instant and the schema."""
     return write_block(
         kind,
         {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema, **(headers or {})},
@@ -100,7 +100,7 @@ def delete_content(deletes: Sequence[Delete]) -> bytes:
 
 
 def rollback_block(instant: str, target: str) -> bytes:
-    """A COMMAND block by which `instant` takes back what `target` wrote."""
+    """A COMMAND block with which `instant` rolls back what `target` wrote."""
     return write_block(
         BlockKind.COMMAND,
         {

@@ -1,7 +1,7 @@
-"""Arrow data for hypothesis: schemas, tables, row kinds and ways to cut them into batches.
+"""Arrow data for hypothesis: schemas, tables, row kinds, and ways to cut tables into batches.
 
-The types are those that Hudi, Paimon and Iceberg share, in the Arrow types in which lakebed's readers give them. Every
-draw shrinks towards few columns, few rows and plain values.
+The types are those that Hudi, Paimon and Iceberg share, in the form in which lakebed reads them. Every example shrinks
+towards few columns, few rows and plain values.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ FLAT_TYPES: tuple[pa.DataType, ...] = (
     pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.binary(),
     pa.decimal128(1, 0), pa.decimal128(10, 2), pa.decimal128(38, 18),
 )  # fmt: skip
-"""Types without children. Hudi and Iceberg have no 8 and 16 bit integers, so those are not here."""
+"""Types without children. Hudi and Iceberg have no 8-bit and 16-bit integers, so these are left out."""
 KEY_TYPES: tuple[pa.DataType, ...] = (
     pa.int32(), pa.int64(), pa.string(), pa.date32(), pa.timestamp("us"), pa.decimal128(10, 2),
 )  # fmt: skip
-"""Types that every format takes for a key."""
+"""Types that every format accepts for a key."""
 
 _DAYS = st.dates(datetime.date(1, 1, 1), datetime.date(9999, 12, 31))
 _TIMES = st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999))
 
 
 def types(depth: int = 2) -> st.SearchStrategy[pa.DataType]:
-    """A type; lists, maps and structs are nested at most `depth` deep, not at all for 0."""
+    """A type. Lists, maps and structs are nested at most `depth` deep; 0 gives types without children only."""
     flat = st.sampled_from(FLAT_TYPES)
     if depth <= 0:
         return flat
@@ -44,14 +44,15 @@ def types(depth: int = 2) -> st.SearchStrategy[pa.DataType]:
 
 
 def values(kind: pa.DataType, nullable: bool = True) -> st.SearchStrategy[Any]:
-    """A Python value of that type, None too where it may be null. No float is NaN."""
+    """A Python value of a type. It may be None where `nullable`. Floats are never NaN."""
     value = _values(kind)
     return st.one_of(st.none(), value) if nullable else value
 
 
 @st.composite
 def schemas(draw: st.DrawFn, min_columns: int = 1, max_columns: int = 6, depth: int = 2, keys: int = 0) -> pa.Schema:
-    """A schema of columns `c0`, `c1`, ...; before them `keys` columns `k0`, ... of key types that may not be null."""
+    """A schema of columns `c0`, `c1`, ... Before them come `keys` columns `k0`, ... of key types, which may not be
+    null."""
     key_fields = [pa.field(f"k{n}", draw(st.sampled_from(KEY_TYPES)), nullable=False) for n in range(keys)]
     kinds = draw(st.lists(types(depth), min_size=min_columns, max_size=max_columns))
     return pa.schema([*key_fields, *(pa.field(f"c{n}", kind) for n, kind in enumerate(kinds))])
@@ -64,7 +65,7 @@ def tables(
     min_rows: int = 0,
     max_rows: int = 20,
 ) -> pa.Table:
-    """A table of that schema, of any for None. Rows may repeat."""
+    """A table of a schema; None stands for any schema. Rows may repeat."""
     chosen = draw(schemas()) if schema is None else schema if isinstance(schema, pa.Schema) else draw(schema)
     rows = draw(st.integers(min_rows, max_rows))
     columns = [
@@ -77,7 +78,7 @@ def tables(
 def row_kind_tables(
     draw: st.DrawFn, schema: pa.Schema, min_rows: int = 0, max_rows: int = 20, kinds: tuple[str, ...] = SHORT_NAMES
 ) -> pa.Table:
-    """A table of that schema with the column `_row_kind` at its end."""
+    """A table of a schema, with the column `_row_kind` added at the end."""
     table = draw(tables(schema, min_rows, max_rows))
     names = draw(st.lists(st.sampled_from(kinds), min_size=table.num_rows, max_size=table.num_rows))
     return table.append_column(ROW_KIND_FIELD, pa.array(names, pa.string()))
@@ -85,7 +86,7 @@ def row_kind_tables(
 
 @st.composite
 def chunkings(draw: st.DrawFn, table: pa.Table, max_batches: int = 5) -> list[pa.RecordBatch]:
-    """The rows of a table in order, cut anywhere; batches may be empty, and may be slices of larger arrays."""
+    """The rows of a table in order, cut anywhere. Batches may be empty, and may be slices of larger arrays."""
     cuts = sorted(draw(st.lists(st.integers(0, table.num_rows), max_size=max_batches - 1)))
     whole = table.combine_chunks()
     batches: list[pa.RecordBatch] = []
@@ -100,7 +101,7 @@ def _values(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return st.fixed_dictionaries({field.name: values(field.type) for field in kind})
     if pa.types.is_map(kind):
         pairs = st.dictionaries(values(kind.key_type, False), values(kind.item_type), max_size=3)
-        return pairs.map(lambda found: list(found.items()))
+        return pairs.map(lambda entries: list(entries.items()))
     if pa.types.is_list(kind):
         return st.lists(values(kind.value_type), max_size=3)
     if pa.types.is_integer(kind):

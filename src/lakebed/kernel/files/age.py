@@ -41,8 +41,8 @@ def certain_now(store: Store, folder: str) -> float:
 
     It is this machine's clock, or the store's where ours is more than a minute ahead.
     """
-    here, there = clock.now(), store_now(store, folder)
-    return here if here - there <= _AGREE_SECONDS else there
+    ours, stores = clock.now(), store_now(store, folder)
+    return ours if ours - stores <= _AGREE_SECONDS else stores
 
 
 def older_than(store: Store, paths: Iterable[str], moment: float) -> list[str]:

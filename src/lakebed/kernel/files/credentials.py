@@ -106,8 +106,8 @@ def credentials_from(options: Mapping[str, str]) -> Credentials:
             setting = name.removeprefix("setting.")
             (secret if is_secret(setting) else plain)[setting] = value
         else:
-            known = [f"{PREFIX}provider", f"{PREFIX}ship-secrets", PLACES, f"{PREFIX}setting.KEY"]
-            raise OptionError.unknown(key, known)
+            keys = [f"{PREFIX}provider", f"{PREFIX}ship-secrets", PLACES, f"{PREFIX}setting.KEY"]
+            raise OptionError.unknown(key, keys)
     return Credentials(provider, plain, secret, ship)
 
 

@@ -52,9 +52,11 @@ class LocalStore(Store):
         real = os.path.realpath(full) if not path or self._meets_link(path) else ""
         if real and real != self._real_root and not real.startswith(self._real_root + os.sep):
             raise UnsupportedError(
-                f"{path} is a link out of the table", table=self._root, file=path,
+                f"{path} is a link out of the table",
+                table=self._root,
+                file=path,
                 todo="Copy the files into the table's folder, or open the folder that the link names",
-            )  # fmt: skip
+            )
         return full
 
     def list(self, folder: str = "") -> Listing:

@@ -51,9 +51,10 @@ def parse_location(location: str | os.PathLike[str]) -> Location:
         return Location("file", _file_url(text, rest))
     if scheme in _HDFS:
         raise UnsupportedError(
-            f"location {text!r} is on HDFS", why="lakebed has no client for it",
+            f"location {text!r} is on HDFS",
+            why="lakebed has no client for it",
             todo="Mount it (hdfs-fuse, NFS gateway) and give the local path, or copy the table to an object store",
-        )  # fmt: skip
+        )
     if scheme not in REMOTE_SCHEMES:
         raise UnsupportedError(
             f"location {text!r} has the unknown scheme {scheme!r}",

@@ -158,7 +158,7 @@ class RemoteStore(Store):
         except (BaseError, FileNotFoundError) as error:
             refusal = error
         try:
-            there = bytes(obstore.get(self._client, path).bytes())
+            stored = bytes(obstore.get(self._client, path).bytes())
         except FileNotFoundError:
             if isinstance(refusal, (*_REFUSALS, FileNotFoundError)):
                 failure = self._failed("write", path, refusal)
@@ -168,7 +168,7 @@ class RemoteStore(Store):
             return PutOutcome.UNKNOWN
         except BaseError:
             return PutOutcome.UNKNOWN
-        return PutOutcome.CREATED if there == data else PutOutcome.EXISTS
+        return PutOutcome.CREATED if stored == data else PutOutcome.EXISTS
 
     def delete(self, path: str) -> None:
         """Remove a file. A missing file is not an error."""

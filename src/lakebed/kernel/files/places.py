@@ -32,10 +32,12 @@ class Places:
     def refused(self, location: str) -> UnsupportedError:
         """The error for a location outside the roots. The location has not been touched."""
         return UnsupportedError(
-            "the table names a place outside its own folder", table=self.table, file=location,
+            "the table names a place outside its own folder",
+            table=self.table,
+            file=location,
             why="a table's metadata cannot widen what lakebed reads, lists, writes or deletes",
             todo=f"If you trust the table, name the folder in the option {PLACES!r}",
-        )  # fmt: skip
+        )
 
 
 def is_below(location: str, root: str) -> bool:

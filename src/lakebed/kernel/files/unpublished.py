@@ -78,10 +78,12 @@ class UnpublishedFiles:
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise UnsupportedError(
-                    f"{STAGING} is a link or a file, not a folder", table=self._root, file=STAGING,
+                    f"{STAGING} is a link or a file, not a folder",
+                    table=self._root,
+                    file=STAGING,
                     why="writers keep unpublished files there, and these must not leave the table",
                     todo="Remove it: a writer creates the folder itself",
-                ) from error  # fmt: skip
+                ) from error
             raise
         return descriptor
 
@@ -103,10 +105,10 @@ class UnpublishedFile:
     def is_file(self, path: str) -> bool:
         """Whether a path is a name of this file."""
         try:
-            ours, there = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False), os.lstat(path)
+            ours, named = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False), os.lstat(path)
         except FileNotFoundError:
             return False
-        return os.path.samestat(ours, there)
+        return os.path.samestat(ours, named)
 
 
 def into_folder(path: str, act: Callable[[], R]) -> R:

@@ -69,9 +69,10 @@ class RowKindRule:
             row = int(np.flatnonzero(places.is_null().to_numpy(zero_copy_only=False))[0])
             columns = [one_chunk(data.column(k)) for k in key if k in data.schema.names]
             raise SchemaError(
-                f"row kind {column[row].as_py()!r} in column {name!r}", table=table,
+                f"row kind {column[row].as_py()!r} in column {name!r}",
+                table=table,
                 why=f"row {row}{' has ' + describe_row(columns, key, row) if columns else ''}",
                 todo=f"Row kinds are {', '.join(SHORT_NAMES)}, I, U and D, in any case, and never null",
-            )  # fmt: skip
+            )
         codes: Int8s = _CODES[places.to_numpy()]
         return codes

@@ -79,11 +79,11 @@ class FileMaker(Protocol[M]):
         """Write one file with the rows of a run."""
         ...
 
-    def size(self, made: M) -> int:
+    def size(self, file: M) -> int:
         """The real size of a file, in bytes."""
         ...
 
-    def remove(self, made: Sequence[M]) -> None:
+    def remove(self, files: Sequence[M]) -> None:
         """Delete files."""
         ...
 
@@ -102,9 +102,13 @@ class Splitter(Protocol):
 
 
 def finalize(
-    buckets: StagedBuckets, maker: FileMaker[M], engine: Engine, target: int, greatest: int,
+    buckets: StagedBuckets,
+    maker: FileMaker[M],
+    engine: Engine,
+    target: int,
+    greatest: int,
     splitter: Splitter | None = None,
-) -> list[M]:  # fmt: skip
+) -> list[M]:
     """Write what is staged, and return the files. Those of a bucket are in the order of its rows, or of its ranges.
 
     Little data is written in this process, whatever the engine. On failure, all files that are known are removed. The
@@ -128,7 +132,7 @@ class _Work(Generic[M]):
     target: int
     greatest: int
     splitter: Splitter | None
-    made: list[M] = field(default_factory=list)
+    written: list[M] = field(default_factory=list)
     restaged: list[str] = field(default_factory=list)
 
     def run(self) -> list[M]:
@@ -145,10 +149,10 @@ class _Work(Generic[M]):
         finally:
             if self.restaged:
                 self.maker.place.delete_many(self.restaged)
-        return [one for at in sorted(files) for one in files[at]]
+        return [file for at in sorted(files) for file in files[at]]
 
     def give_up(self) -> None:
-        self.maker.remove(self.made)
+        self.maker.remove(self.written)
 
     def _measured(self) -> dict[int, FileSize]:
         """The estimated file sizes of the buckets that may need more than one file."""
@@ -171,30 +175,30 @@ class _Work(Generic[M]):
 
     def _write(self, counts: dict[int, int], sizes: dict[int, FileSize]) -> dict[int, list[M]]:
         runs = self._runs(counts, sizes)
-        jobs = [(at, run) for at, found in runs.items() for run in found if run.rows]
+        jobs = [(at, run) for at, of_bucket in runs.items() for run in of_bucket if run.rows]
         weights = [run.rows * self.buckets.sizes[at] / self.buckets.rows[at] for at, run in jobs]
         shares = share_out(weights, self.engine.parallelism * _TASKS_PER_SLOT)
         tasks = [[(self.buckets.buckets[jobs[item][0]], jobs[item][1]) for item in share] for share in shares]
-        made: dict[int, M] = {}
-        for share, done in zip(shares, self.engine.map(_Make(self.maker, self.made), tasks), strict=True):
-            self.made += done
-            made |= dict(zip(share, done, strict=True))
-        found: dict[int, list[M]] = {at: [] for at in counts}
-        for item, (at, _) in enumerate(jobs):
-            found[at].append(made[item])
-        return found
+        file_of_job: dict[int, M] = {}
+        for share, files in zip(shares, self.engine.map(_Make(self.maker, self.written), tasks), strict=True):
+            self.written += files
+            file_of_job |= dict(zip(share, files, strict=True))
+        files_of_buckets: dict[int, list[M]] = {at: [] for at in counts}
+        for job, (at, _) in enumerate(jobs):
+            files_of_buckets[at].append(file_of_job[job])
+        return files_of_buckets
 
     def _runs(self, counts: dict[int, int], sizes: dict[int, FileSize]) -> dict[int, list[Run]]:
         ranged = {at: count for at, count in counts.items() if count > 1} if self.splitter is not None else {}
-        found: dict[int, list[Run]] = {}
+        runs: dict[int, list[Run]] = {}
         if ranged and self.splitter is not None:
-            found, paths = self.splitter.split(self.buckets, ranged, sizes, self.engine)
+            runs, paths = self.splitter.split(self.buckets, ranged, sizes, self.engine)
             self.restaged += paths
         for at, count in counts.items():
             if at not in ranged:
                 cuts = even_cuts(int(self.buckets.rows[at]), count).tolist()
-                found[at] = [self.buckets.run(at, start, end) for start, end in itertools.pairwise(cuts)]
-        return found
+                runs[at] = [self.buckets.run(at, start, end) for start, end in itertools.pairwise(cuts)]
+        return runs
 
     def _wrong(self, counts: dict[int, int], files: dict[int, list[M]], sizes: dict[int, FileSize]) -> dict[int, int]:
         """The buckets that have too many or too few files, with the right number now that their bytes are known.
@@ -234,12 +238,12 @@ class _Make(Generic[M]):
     log: list[M]
 
     def __call__(self, task: Sequence[tuple[Hashable, Run]]) -> list[M]:
-        made: list[M] = []
+        files: list[M] = []
         try:
             for bucket, run in task:
-                made.append(self.maker.make(bucket, run))
-                self.log.append(made[-1])
+                files.append(self.maker.make(bucket, run))
+                self.log.append(files[-1])
         except BaseException:
-            self.maker.remove(made)
+            self.maker.remove(files)
             raise
-        return made
+        return files

@@ -39,14 +39,14 @@ class RangeSplitter:
             cuts = even_cuts(int(buckets.rows[at]), min(count, engine.parallelism)).tolist()
             for start, end in itertools.pairwise(cuts):
                 tasks.append(_Part(at, bounds, start, buckets.run(at, start, end)))
-        staged = [one for one in engine.map(self._stage, tasks) if one is not None]
+        staged = [task for task in engine.map(self._stage, tasks) if task is not None]
         again = StagedBuckets(staged, self.schema)
-        found: dict[int, list[Run]] = {}
+        runs: dict[int, list[Run]] = {}
         places = {bucket: number for number, bucket in enumerate(again.buckets)}
         for at, count in counts.items():
             numbers = [places[at, part] for part in range(count) if (at, part) in places]
-            found[at] = [again.run(number, 0, int(again.rows[number])) for number in numbers]
-        return found, again.paths
+            runs[at] = [again.run(number, 0, int(again.rows[number])) for number in numbers]
+        return runs, again.paths
 
     def _stage(self, part: _Part) -> Staged | None:
         seen = part.first

@@ -1,13 +1,13 @@
-"""What each verb promises, as one pytest suite a verb, the same for every format. Needs pytest.
+"""What each verb promises, as one pytest suite per verb, the same for every format.
 
-A format subclasses a suite in a test module and gives its fixtures; each test then runs on its tables:
+A format subclasses a suite in a test module and provides its fixtures. Each test then runs on the format's tables:
 
     class TestRead(ReadConformance):
         @pytest.fixture
         def table(self): return lakebed.open(...)
 
-The suites hold a table against itself (a predicate against a filter of all rows, changes against snapshots); that all
-rows are the right ones is for golden tables and outside readers to say.
+The suites compare a table with itself: a predicate with a filter of all rows, changes with snapshots. Whether the rows
+are the right ones is tested elsewhere, with golden tables and other engines.
 """
 
 from lakebed.testing.conformance.changes import ChangesConformance
@@ -18,6 +18,13 @@ from lakebed.testing.conformance.stream import StreamConformance
 from lakebed.testing.conformance.write import WRITE_SCHEMA, WriteConformance, write_rows
 
 __all__ = [
-    "WRITE_SCHEMA", "ChangesConformance", "LacksConformance", "ReadConformance", "StreamConformance",
-    "WriteConformance", "bag", "replay", "write_rows",
-]  # fmt: skip
+    "WRITE_SCHEMA",
+    "ChangesConformance",
+    "LacksConformance",
+    "ReadConformance",
+    "StreamConformance",
+    "WriteConformance",
+    "bag",
+    "replay",
+    "write_rows",
+]

@@ -1,6 +1,6 @@
 """What `changes` promises."""
 
-# ruff: noqa: D102 - the name of a test says what it promises
+# ruff: noqa: D102 - the names of the tests say what they promise
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakebed.verbs.table import Table
 
 
 class ChangesConformance:
-    """`changes`, held against the snapshots before and after. Fixtures: `table`, `key`, `moments`, `bookkeeping`."""
+    """`changes`, compared with the snapshots before and after. Fixtures: `table`, `key`, `moments`, `bookkeeping`."""
 
     @pytest.fixture
     def table(self) -> Table:
@@ -27,17 +27,17 @@ class ChangesConformance:
 
     @pytest.fixture
     def key(self) -> tuple[str, ...]:
-        """The columns that say which row is which."""
+        """The columns that identify a row."""
         raise NotImplementedError
 
     @pytest.fixture
     def moments(self, table: Table) -> list[Instant]:
-        """Two or more instants in the order in which ranges count them, all of them readable."""
+        """Two or more readable instants, in the order in which ranges count them."""
         return [instant for instant in table.history() if instant.state == "completed"]
 
     @pytest.fixture
     def bookkeeping(self) -> tuple[str, ...]:
-        """Columns of the format's own in which a changed row and a row of the snapshot may differ."""
+        """The format's own columns in which a changed row and the row of the snapshot may differ."""
         return ()
 
     def test_a_row_kind_is_last(self, table: Table) -> None:
@@ -53,8 +53,8 @@ class ChangesConformance:
             changes = table.changes(after=after, until=until).read_all().to_pylist()
             before = table.read(as_of=after).read_all().to_pylist()
             wanted = table.read(as_of=until).read_all().to_pylist()
-            found = replay(before, changes, key, bookkeeping)
-            assert found == replay(wanted, [], key, bookkeeping), f"({after.time}, {until.time}]"
+            replayed = replay(before, changes, key, bookkeeping)
+            assert replayed == replay(wanted, [], key, bookkeeping), f"({after.time}, {until.time}]"
 
     def test_all_changes_are_the_snapshot(
         self, table: Table, key: tuple[str, ...], bookkeeping: tuple[str, ...]
@@ -72,9 +72,9 @@ class ChangesConformance:
         whole = table.changes().read_all()
         name = table.schema.names[-1]
         predicate = some_predicate(whole, name)
-        found = table.changes(columns=[name], where=predicate).read_all()
-        assert found.column_names == [name, ROW_KIND_COLUMN]
-        assert bag(found) == bag(whole.filter(predicate).select([name, ROW_KIND_COLUMN]))
+        changes = table.changes(columns=[name], where=predicate).read_all()
+        assert changes.column_names == [name, ROW_KIND_COLUMN]
+        assert bag(changes) == bag(whole.filter(predicate).select([name, ROW_KIND_COLUMN]))
 
     def test_tasks_travel(self, table: Table) -> None:
         plan = pickle.loads(pickle.dumps(table.plan_changes()))

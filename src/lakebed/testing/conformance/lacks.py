@@ -1,6 +1,6 @@
-"""How a verb that a format has not is refused."""
+"""How a verb is refused that a format does not serve."""
 
-# ruff: noqa: D102 - the name of a test says what it promises
+# ruff: noqa: D102 - the names of the tests say what they promise
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lakebed.verbs.table import Table
 
 
 class LacksConformance:
-    """What a format has not, or lakebed has not yet for it, is refused in one clear line.
+    """A verb that a format does not have, or that lakebed does not serve for it yet, is refused in one clear line.
 
-    Fixtures: `table`, and `lacking`, which are calls that must be refused.
+    Fixtures: `table`, and `lacking`, the calls that must be refused.
     """
 
     @pytest.fixture

@@ -1,6 +1,6 @@
 """What `read`, `schema` and `history` promise."""
 
-# ruff: noqa: D102 - the name of a test says what it promises
+# ruff: noqa: D102 - the names of the tests say what they promise
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class ReadConformance:
         last = whole.column_names[-1]
         predicates = [some_predicate(whole, name) for name in whole.column_names]
         for predicate in (*predicates, pc.field(last).is_null(), ~pc.field(last).is_null(), ~predicates[-1]):
-            found = table.read(columns=[last], where=predicate).read_all()
-            assert bag(found) == bag(whole.filter(predicate).select([last])), f"{predicate}"
+            rows = table.read(columns=[last], where=predicate).read_all()
+            assert bag(rows) == bag(whole.filter(predicate).select([last])), f"{predicate}"
 
     def test_where_is_sql_too(self, table: Table) -> None:
         whole = table.read().read_all()
@@ -69,8 +69,8 @@ class ReadConformance:
             if isinstance(value, bool) or not isinstance(value, int | str):
                 continue
             text = str(value) if isinstance(value, int) else "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-            found = table.read(where=f"`{field.name}` = {text} and not `{field.name}` is null").read_all()
-            assert bag(found) == bag(whole.filter(pc.field(field.name) == value)) and found.num_rows
+            rows = table.read(where=f"`{field.name}` = {text} and not `{field.name}` is null").read_all()
+            assert bag(rows) == bag(whole.filter(pc.field(field.name) == value)) and rows.num_rows
             tried += 1
         assert tried
 
@@ -100,7 +100,7 @@ class ReadConformance:
 
     @pytest.fixture
     def order(self) -> Callable[[Instant], Any]:
-        """What history is in the order of; a format whose names do not grow says so."""
+        """The key by which history is sorted. A format overrides it when the names of its instants do not ascend."""
         return lambda instant: (len(instant.time), instant.time)
 
     def test_history_is_in_order(self, table: Table, order: Callable[[Instant], Any]) -> None:

@@ -1,4 +1,4 @@
-"""Rows held against rows: as bags, as a state that changes lead to, and predicates that keep some of them."""
+"""Compare rows: as bags, and as the state that changes lead to. And predicates that keep some of the rows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Rows = list[dict[str, Any]]
 
 
 def bag(data: pa.Table | pa.RecordBatchReader) -> list[str]:
-    """Rows in an order of their own, so that equal bags of rows are equal lists."""
+    """The rows in a fixed order, so that equal bags of rows are equal lists."""
     table = data.read_all() if isinstance(data, pa.RecordBatchReader) else data
     return sorted(repr(sorted(row.items())) for row in table.to_pylist())
 
 
-def replay(rows: Rows, changes: Rows, key: Sequence[str], without: Sequence[str] = ()) -> dict[tuple[Any, ...], Any]:
-    """Rows by key after changes were laid over them in their order; columns in `without` are left out."""
+def replay(rows: Rows, changes: Rows, key: Sequence[str], excluding: Sequence[str] = ()) -> dict[tuple[Any, ...], Any]:
+    """Apply changes to rows, in order, and return the rows by key, without the columns in `excluding`."""
     state = {}
     for row in [*rows, *changes]:
-        row = {name: value for name, value in row.items() if name not in without}
+        row = {name: value for name, value in row.items() if name not in excluding}
         kind = row.pop(ROW_KIND_COLUMN, "+I")
         where = tuple(row[name] for name in key)
         if kind in ("+I", "+U"):
@@ -34,7 +34,7 @@ def replay(rows: Rows, changes: Rows, key: Sequence[str], without: Sequence[str]
 
 
 def some_predicate(rows: pa.Table, name: str) -> pc.Expression:
-    """A predicate on that column which keeps some rows where it can be compared at all."""
+    """A predicate on a column that keeps some of the rows. It keeps all rows where values cannot be compared."""
     kind = rows.schema.field(name).type
     values = [value for value in rows[name].to_pylist() if value is not None]
     if not values or pa.types.is_nested(kind):

@@ -1,6 +1,6 @@
 """What `stream` promises."""
 
-# ruff: noqa: D102 - the name of a test says what it promises
+# ruff: noqa: D102 - the names of the tests say what they promise
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class StreamConformance:
 
     @pytest.fixture
     def key(self) -> tuple[str, ...]:
-        """The columns that say which row is which."""
+        """The columns that identify a row."""
         raise NotImplementedError
 
     @pytest.fixture
     def bookkeeping(self) -> tuple[str, ...]:
-        """Columns of the format's own in which a changed row and a row of the snapshot may differ."""
+        """The format's own columns in which a changed row and the row of the snapshot may differ."""
         return ()
 
     def test_all_batches_are_the_snapshot(
@@ -42,7 +42,7 @@ class StreamConformance:
             changes = [row for _, batch in _batches(table.stream(), None, limits) for row in batch.to_pylist()]
             assert replay([], changes, key, bookkeeping) == rows, f"{limits}"
 
-    def test_one_commit_a_batch_is_more_than_one_batch(self, table: Table) -> None:
+    def test_one_commit_per_batch_is_more_than_one_batch(self, table: Table) -> None:
         assert len(_batches(table.stream(), None, Limits(commits=1))) > 1
 
     def test_it_stands_still_when_nothing_is_new(self, table: Table) -> None:
@@ -51,7 +51,7 @@ class StreamConformance:
         assert stream.latest(end, Limits()) == end == table.stream().latest(end, Limits(commits=1))
         assert list(drain(stream, end)) == []
 
-    def test_it_goes_on_from_each_position_in_another_process(self, table: Table) -> None:
+    def test_it_resumes_from_each_position_in_another_process(self, table: Table) -> None:
         batches = _batches(table.stream(), None, Limits(commits=1))
         for number, (position, _) in enumerate(batches):
             rest = _batches(table.stream(), position, Limits(commits=1))

@@ -1,6 +1,6 @@
 """What `write` and `writer` promise."""
 
-# ruff: noqa: D102 - the name of a test says what it promises
+# ruff: noqa: D102 - the names of the tests say what they promise
 
 from __future__ import annotations
 
@@ -21,25 +21,29 @@ from lakebed.verbs.table import Table
 
 WRITE_SCHEMA = pa.schema(
     [
-        pa.field("dt", pa.string(), nullable=False), pa.field("id", pa.int64(), nullable=False),
-        ("text", pa.string()), ("price", pa.decimal128(10, 2)), ("real", pa.float64()), ("at", pa.timestamp("us")),
+        pa.field("dt", pa.string(), nullable=False),
+        pa.field("id", pa.int64(), nullable=False),
+        ("text", pa.string()),
+        ("price", pa.decimal128(10, 2)),
+        ("real", pa.float64()),
+        ("at", pa.timestamp("us")),
     ]
-)  # fmt: skip
+)
 """The columns of the table that `WriteConformance` writes to; its key is (dt, id)."""
 
 
 class WriteConformance:
-    """`write` and `writer` of a table with the primary key (dt, id), held against a dict.
+    """`write` and `writer` of a table with the primary key (dt, id), compared with a dict.
 
-    Fixture: `make`, which gives a new, empty table of `WRITE_SCHEMA`, and the same table opened anew when called again.
+    Fixture: `make`. Its first call creates an empty table of `WRITE_SCHEMA`; each later call opens that table again.
     """
 
     append_replaces = True
-    """Whether an append of a key that is there replaces its row, as it does where tables have primary keys."""
+    """Whether appending a key that exists replaces its row, as it does in formats whose tables have primary keys."""
 
     @pytest.fixture
     def make(self) -> Callable[[], Table]:
-        """Opens the table, which is created by the first call."""
+        """Opens the table. The first call creates it."""
         raise NotImplementedError
 
     def test_rows_come_back(self, make: Callable[[], Table]) -> None:
@@ -69,7 +73,7 @@ class WriteConformance:
         make().write(write_rows([3, 4], text="new"), mode="overwrite")
         assert bag(make().read()) == bag(write_rows([3, 4], text="new"))
 
-    def test_readers_and_batches_are_taken_too(self, make: Callable[[], Table]) -> None:
+    def test_readers_and_batches_are_accepted(self, make: Callable[[], Table]) -> None:
         make().write(write_rows([1, 2]).to_reader(max_chunksize=1))
         make().write(write_rows([3]).to_batches()[0])
         assert bag(make().read()) == bag(write_rows([1, 2, 3]))
@@ -86,8 +90,8 @@ class WriteConformance:
         def attempt(user: str, ids: list[int]) -> int:
             writer = make().writer(commit_user=user)
             writer.write(write_rows(ids))
-            done: int = writer.filter_and_commit({7: writer.prepare_commit()})
-            return done
+            commits: int = writer.filter_and_commit({7: writer.prepare_commit()})
+            return commits
 
         assert [attempt("job", [1]), attempt("job", [2]), attempt("other", [3])] == [1, 0, 1]
         assert bag(make().read()) == bag(write_rows([1, 3])) and len(make().history()) == 2
@@ -130,7 +134,7 @@ class WriteConformance:
 
 
 def write_rows(ids: Sequence[int], text: str = "old") -> pa.Table:
-    """Rows of `WRITE_SCHEMA`, the key of each made from a number; all of partition `even` or `odd`."""
+    """Rows of `WRITE_SCHEMA`, one per number, which gives its key. The partition is `even` or `odd`."""
     numbers = pa.array(ids, pa.int64())
     columns = [
         pa.array(["odd" if number % 2 else "even" for number in ids], pa.string()),

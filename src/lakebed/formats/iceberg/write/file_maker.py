@@ -60,13 +60,13 @@ class IcebergFileMaker:
             raise
         return file
 
-    def size(self, made: DataFile) -> int:
+    def size(self, file: DataFile) -> int:
         """The bytes of a file."""
-        return made.size
+        return file.size
 
-    def remove(self, made: Sequence[DataFile]) -> None:
+    def remove(self, files: Sequence[DataFile]) -> None:
         """Delete files."""
-        self.target.files.delete_many([file.path for file in made])
+        self.target.files.delete_many([file.path for file in files])
 
     def _batches(self, run: Run) -> Iterator[pa.RecordBatch]:
         if self.sorter:

@@ -85,13 +85,13 @@ class PaimonFileMaker:
             raise
         return StagedFile(folder, meta)
 
-    def size(self, made: StagedFile) -> int:
+    def size(self, file: StagedFile) -> int:
         """The bytes of a file."""
-        return made.meta.file_size
+        return file.meta.file_size
 
-    def remove(self, made: Sequence[StagedFile]) -> None:
+    def remove(self, files: Sequence[StagedFile]) -> None:
         """Delete files."""
-        self.files.store.delete_many([f"{file.folder.path}/{file.meta.file_name}" for file in made])
+        self.files.store.delete_many([f"{file.folder.path}/{file.meta.file_name}" for file in files])
 
     def _pieces(self, run: Run) -> Iterator[pa.Table]:
         """The rows as row groups hold them."""
