@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -274,19 +275,14 @@ def _shown(value: pa.Scalar) -> str:
     """A constant, nearly as SQL writes it."""
     if not value.is_valid:
         return "null"
-    try:
-        plain = value.as_py()
-    except ValueError:  # nanoseconds, which Python's types do not hold
-        return f"'{value.cast(pa.string())}'"
+    if pa.types.is_timestamp(value.type) or pa.types.is_time(value.type):
+        return f"'{value.cast(pa.string())}'"  # Python's types hold no nanoseconds
+    plain = value.as_py()
     if isinstance(plain, bytes):
         return f"X'{plain.hex()}'"
     if isinstance(plain, bool):
         return str(plain).lower()
-    return repr(plain) if isinstance(plain, int | float) else f"{plain}" if _is_decimal(value) else f"'{plain}'"
-
-
-def _is_decimal(value: pa.Scalar) -> bool:
-    return bool(pa.types.is_decimal(value.type))
+    return str(plain) if isinstance(plain, int | float | Decimal) else f"'{plain}'"
 
 
 def _more(count: int) -> str:
