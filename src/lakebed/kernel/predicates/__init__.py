@@ -1,1 +1,1 @@
-"""Predicates: `where` as text or a pyarrow expression, and what statistics say of it."""
+"""Predicates: `where` as SQL text or a pyarrow expression, the tree that both become, and what statistics say of it."""

@@ -1,12 +1,13 @@
-"""A constant of a `where` in the type of the column that it is compared with, so that the comparison is exact.
+"""The constants of a SQL `where`, each in the type of the column that it is compared with, so that comparisons are exact.
 
 The rule is SQL's: a constant that the column's type cannot hold (300 against a tinyint, 1.255 against a decimal(10, 2))
-still compares by its value, it is neither rounded nor refused. What Spark would settle by a cast that hides mistakes
-(a number against a text) is refused.
+still compares by its value. It is neither rounded nor refused. Where Spark would insert a cast that hides mistakes (a
+number against a text), we refuse.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal, InvalidOperation
 
@@ -21,7 +22,8 @@ _DECIMAL128_DIGITS, _DECIMAL256_DIGITS = 38, 76
 
 
 def typed(text: str, quoted: bool, kind: pa.DataType | None) -> pa.Scalar:
-    """The scalar that a constant written as `text` is against a column of type `kind` (None: against another constant).
+    """The value of a constant written as `text`, for a comparison with a column of type `kind` (None: with another
+    constant). `quoted` says whether it stood in quotes.
 
     Its type is `kind` where that holds the value exactly, else a wider one. Raises ValueError (ArrowInvalid is one) for
     what cannot be compared.
@@ -46,18 +48,21 @@ def typed(text: str, quoted: bool, kind: pa.DataType | None) -> pa.Scalar:
 
 
 def of_hex(digits: str) -> pa.Scalar:
-    """The bytes that `X'...'` means; Spark puts a 0 before an odd number of digits. ValueError for other letters."""
+    """The bytes that `X'...'` means. An odd number of digits gets a 0 in front, as in Spark. ValueError for a digit that is
+    not hexadecimal."""
     return pa.scalar(bytes.fromhex("0" * (len(digits) % 2) + digits))
 
 
-def both_zeros(values: list[pa.Scalar]) -> list[pa.Scalar]:
-    """The same floats, each zero with both signs: they are equal, but not where values are looked up in a list."""
+def equal_floats(values: list[pa.Scalar]) -> list[pa.Scalar]:
+    """The floats that equal one of `values`. Arrow looks values up in a list by their bits, so each zero is there with
+    both signs, and NaN, which equals nothing, is left out."""
     zeros = [pa.scalar(zero, value.type) for value in values if value.as_py() == 0 for zero in (0.0, -0.0)]
-    return [*(value for value in values if value.as_py() != 0), *zeros]
+    others = [value for value in values if value.as_py() != 0 and not math.isnan(value.as_py())]
+    return [*others, *zeros]
 
 
 def exactly(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
-    """The value in that very type; None when the type has no such value, so that no row can equal it."""
+    """The value in exactly that type. None when the type has no such value, so that no row can equal it."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     try:
@@ -70,9 +75,9 @@ def _number(text: str, kind: pa.DataType) -> pa.Scalar:
     try:
         number = Decimal(text.strip())
     except InvalidOperation as error:
-        raise ValueError(f"{text!r} is no number") from error
+        raise ValueError(f"{text!r} is not a number") from error
     if not number.is_finite():
-        raise ValueError(f"{text!r} is no number")
+        raise ValueError(f"{text!r} is not a number")
     if pa.types.is_decimal(kind):
         return _decimal(number, kind.precision - kind.scale, kind.scale)
     if number != number.to_integral_value():
@@ -87,8 +92,8 @@ def _number(text: str, kind: pa.DataType) -> pa.Scalar:
 
 
 def _decimal(number: Decimal, whole: int, scale: int) -> pa.Scalar:
-    """A decimal just wide enough; of 256 bits where it and a column with `whole` digits before the point share no 128
-    bits."""
+    """The narrowest decimal. It has 256 bits where no decimal of 128 bits holds both it and a column with `whole` digits
+    before the point and `scale` after it."""
     _, digits, power = number.as_tuple()  # not normalize(), which rounds to the precision of the decimal context
     exponent = int(power)
     own_scale = max(0, -exponent)
@@ -102,14 +107,14 @@ def _decimal(number: Decimal, whole: int, scale: int) -> pa.Scalar:
 
 
 def _time(text: str, kind: pa.DataType) -> pa.Scalar:
-    """A time of day, its fraction kept whole, to nanoseconds."""
+    """A time of day with its whole fraction, to nanoseconds."""
     moment = _timestamp(f"1970-01-01 {text.strip()}", pa.timestamp(kind.unit))
     unit = moment.type.unit
     return pa.scalar(moment.value, pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit))
 
 
 def _timestamp(text: str, kind: pa.TimestampType) -> pa.Scalar:
-    """Text without a zone is UTC against a column with one; its fraction is kept whole, to nanoseconds."""
+    """A timestamp with its whole fraction, to nanoseconds. Text without a zone is UTC against a column with one."""
     text = text.strip()
     clock = text[10:]
     zone = _ZONE.search(clock)

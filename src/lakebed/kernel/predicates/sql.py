@@ -15,7 +15,7 @@ import pyarrow as pa
 from sqlglot import expressions as sql
 
 from lakebed.errors import PredicateError, first_line
-from lakebed.kernel.predicates.literals import both_zeros, exactly, of_hex, typed
+from lakebed.kernel.predicates.literals import equal_floats, exactly, of_hex, typed
 from lakebed.kernel.predicates.sql_parse import parsed, quoting_hint
 from lakebed.kernel.predicates.tree import (
     FALSE,
@@ -216,7 +216,7 @@ class _Translation:
         has_null = not all(item.is_valid for item in listed)
         members = [exact for item in listed if item.is_valid and (exact := exactly(item, kind)) is not None]
         if pa.types.is_floating(kind):
-            members = both_zeros(members)
+            members = equal_floats(members)
         values = pa.array(members, kind.value_type if pa.types.is_dictionary(kind) else kind)
         is_in = Call("is_in", (value,), ValueSet(values))
         unknown = any_of(is_null(value), negated(is_in)) if has_null else is_null(value)
@@ -257,7 +257,7 @@ class _Translation:
         try:
             return of_hex(str(node.this))
         except ValueError as error:
-            raise self._error(f"{node.sql(dialect='spark')} has other letters than hexadecimal digits") from error
+            raise self._error(f"{node.sql(dialect='spark')} has digits that are not hexadecimal") from error
 
     def _cast(self, node: sql.Expr, kind: pa.DataType | None) -> pa.Scalar:
         """`DATE '...'`, `TIMESTAMP '...'` and CAST of a constant."""

@@ -143,6 +143,12 @@ def kept(where: object) -> list[int]:
         ("zero = 0", [0, 1]),
         ("zero in (0, 5)", [0, 1]),
         ("zero not in (0)", [3]),
+        # NaN equals nothing, in a list too
+        ("real = 'NaN'", []),
+        ("real in ('NaN', 0.1)", [0]),
+        ("real not in ('NaN')", [0, 1, 3]),
+        ("real <> 'NaN'", [0, 1, 3]),
+        ('isnan("real") or is_nan(real)', [1]),
         # times of day
         ("clock = '00:00:00'", [0]),
         ("clock > '12:00'", [1, 3]),
