@@ -1,4 +1,5 @@
-"""The constants of a SQL `where`, each in the type of the column that it is compared with, so that comparisons are exact.
+"""The constants of a SQL `where`, each in the type of the column that it is compared with, so that comparisons are
+exact.
 
 The rule is SQL's: a constant that the column's type cannot hold (300 against a tinyint, 1.255 against a decimal(10, 2))
 still compares by its value. It is neither rounded nor refused. Where Spark would insert a cast that hides mistakes (a
@@ -48,8 +49,8 @@ def typed(text: str, quoted: bool, kind: pa.DataType | None) -> pa.Scalar:
 
 
 def of_hex(digits: str) -> pa.Scalar:
-    """The bytes that `X'...'` means. An odd number of digits gets a 0 in front, as in Spark. ValueError for a digit that is
-    not hexadecimal."""
+    """The bytes that `X'...'` means. An odd number of digits gets a 0 in front, as in Spark. ValueError for a digit
+    that is not hexadecimal."""
     return pa.scalar(bytes.fromhex("0" * (len(digits) % 2) + digits))
 
 
@@ -92,8 +93,8 @@ def _number(text: str, kind: pa.DataType) -> pa.Scalar:
 
 
 def _decimal(number: Decimal, whole: int, scale: int) -> pa.Scalar:
-    """The narrowest decimal. It has 256 bits where no decimal of 128 bits holds both it and a column with `whole` digits
-    before the point and `scale` after it."""
+    """The narrowest decimal. It has 256 bits where no decimal of 128 bits holds both it and a column with `whole`
+    digits before the point and `scale` after it."""
     _, digits, power = number.as_tuple()  # not normalize(), which rounds to the precision of the decimal context
     exponent = int(power)
     own_scale = max(0, -exponent)
