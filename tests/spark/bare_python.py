@@ -1,4 +1,4 @@
-"""An interpreter that has what every worker of PySpark has: no lakebed, and no wheel that only lakebed needs."""
+"""A Python with the packages that every PySpark worker has: no lakebed, and no wheel that only lakebed needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HAS = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "dateutil", "pytz", "tzd
 
 
 def bare_python(folder: Path) -> Path:
-    """Make one in a folder, by links to the packages of this interpreter; gives its program."""
+    """Make one in a folder, with links to the packages of this interpreter. Returns its executable."""
     venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
     (packages,) = folder.glob("lib/python*/site-packages")
     for name in HAS:

@@ -1,5 +1,5 @@
-"""A standalone cluster of two workers on this machine, each of a host of its own: Spark starts no second copy of a task
-on the host that runs the first."""
+"""A standalone cluster of two workers on this machine. Each has its own host name, since Spark starts no second copy of
+a task on the host that runs the first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATIENCE = 120
 
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
-    """The URL of a cluster, for as long as the block runs. Logs and work folders lie in `folder`."""
+    """Run a cluster during the block and yield its URL. Its logs and work folders are in `folder`."""
     started: list[subprocess.Popen[bytes]] = []
     try:
         master = ("Master", "--host", HOSTS[0], "--port", "0", "--webui-port", "0")
@@ -63,7 +63,7 @@ def _start(log: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
 
 
 def _said(log: Path, process: subprocess.Popen[bytes], pattern: str) -> str:
-    """What a process says in its log, once it says it."""
+    """Wait until a process has written a certain line to its log, and return it."""
     until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
         text = log.read_text(errors="replace")

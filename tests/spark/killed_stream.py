@@ -1,4 +1,4 @@
-"""A process of its own that streams a table into another and is killed after one of its commits.
+"""A separate process that streams a table into another one, and is killed after one of its commits.
 
     python -m tests.spark.killed_stream SOURCE SINK CHECKPOINT BATCH
 

@@ -1,9 +1,9 @@
-"""A driver of its own on a cluster whose Python is bare: what a user does there. It prints what it saw as JSON.
+"""A separate driver on a cluster whose workers lack lakebed. It does what a user does, and prints its results as JSON.
 
     python -m tests.spark.on_cluster MASTER PYTHON HUDI FOLDER
 
-First nothing is shipped, then lakebed is. Tasks are run a second time while the first copy is slow, and one executor
-is killed in the middle of a write.
+At first nothing is shipped, then lakebed is. Spark runs a task a second time while its first copy is slow, and one
+executor is killed in the middle of a write.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _session(master: str, python: str) -> SparkSession:
 
 
 def _bare(spark: SparkSession, hudi: str, place: Path) -> dict[str, str]:
-    """What each face says where lakebed is missing: type and text of the error."""
+    """The type and text of the error that each way to use lakebed raises when the workers lack it."""
     table = _iceberg(place / "never")
     lakebed.spark.register(spark)
 
@@ -89,7 +89,7 @@ def _bare(spark: SparkSession, hudi: str, place: Path) -> dict[str, str]:
         query = rows.writeStream.format("noop").option("checkpointLocation", str(place / "no")).start()
         query.awaitTermination()
 
-    faces: dict[str, Callable[[], object]] = {
+    calls: dict[str, Callable[[], object]] = {
         "read": lambda: lakebed.spark.read(spark, hudi, options={"read.tasks": 1}).count(),
         "load": lambda: spark.read.format("lakebed").load(hudi),
         "sql": lambda: spark.sql(f"create temporary view missing using lakebed options (path '{hudi}')"),
@@ -98,16 +98,16 @@ def _bare(spark: SparkSession, hudi: str, place: Path) -> dict[str, str]:
         "engine": lambda: list(lakebed.spark.SparkEngine(spark).map(_twice, [1])),
         "stream": stream,
     }
-    said = {}
-    for name, face in faces.items():
+    errors = {}
+    for name, call in calls.items():
         try:
-            face()
-            said[name] = "no error"
+            call()
+            errors[name] = "no error"
         except RuntimeMissingError as error:
-            said[name] = str(error)
+            errors[name] = str(error)
         except Exception as error:  # seen by the test
-            said[name] = f"{type(error).__name__}: {error}"
-    return said
+            errors[name] = f"{type(error).__name__}: {error}"
+    return errors
 
 
 def _read(spark: SparkSession, hudi: str, place: Path) -> bool:
@@ -118,7 +118,7 @@ def _read(spark: SparkSession, hudi: str, place: Path) -> bool:
 
 
 def _write(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
-    """One task is so slow that it gets a twin, which wins; what the loser staged must go."""
+    """One task is so slow that Spark starts a second copy, which wins. What the first copy staged must be removed."""
     table = _iceberg(place / "written")
     rows = _rows(spark, ROWS, 4).mapInArrow(_Slow(str(place / "staged")), "id long, text string")
     lakebed.spark.write(rows, table.location, options={"lakebed.write.buffer-bytes": "64kb"})
@@ -132,7 +132,7 @@ def _write(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
 
 
 def _write_by_format(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
-    """An executor dies in the middle of it."""
+    """An executor dies in the middle of the write."""
     table = _iceberg(place / "saved")
     rows = _rows(spark, 4000, 4).mapInArrow(_Deadly(str(place / "died")), "id long, text string")
     rows.write.format("lakebed").mode("append").save(table.location)
@@ -174,7 +174,7 @@ def _rewrite(spark: SparkSession, hudi: str, place: Path) -> dict[str, object]:
 
 
 class _Slow:
-    """Rows of a partition as they are, but for the first copy of the last one: it gives its rows and does not end."""
+    """Passes the rows of a partition on. The first copy of the last task yields its rows and then does not end."""
 
     def __init__(self, mark: str) -> None:
         self._mark = mark

@@ -1,8 +1,8 @@
-"""A process of its own with a Spark Connect server inside: register, read, stream, write; prints what it saw as JSON.
+"""A separate process with a Spark Connect server: register, read, stream and write. It prints its results as JSON.
 
     python -m tests.spark.over_connect HUDI FOLDER
 
-A session is classic or Connect for a whole process, hence the process.
+All sessions of a process are classic, or all are Connect. Hence the separate process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the tests of this folder compare and create."""
+"""The tables that the tests of this folder create, and how they compare rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def orders(folder: Path, bucket: int = 4, keyed: bool = True) -> Table:
 
 
 def as_bag(data: pa.Table | pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> list[str]:
-    """Rows in the form that Spark has them, sorted, as texts: maps and nulls do not sort by themselves."""
+    """Rows in Spark's form, as sorted texts, since maps and nulls cannot be compared."""
     table = data.read_all() if isinstance(data, pa.RecordBatchReader) else data
     assert isinstance(table, pa.Table)
     wire = wire_schema(table.schema)

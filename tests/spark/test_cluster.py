@@ -1,5 +1,5 @@
-"""On a real cluster, two workers whose Python lacks lakebed: it is told, it is shipped, and rows are right although a
-task has a twin and an executor dies."""
+"""A real cluster of two workers whose Python lacks lakebed: the error says so, lakebed is shipped, and the rows are
+right although Spark runs a task twice and an executor dies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
-    """What a driver saw there."""
+    """The results of a driver on that cluster."""
     folder = tmp_path_factory.mktemp("cluster")
     python = bare_python(folder / "bare")
     table = unpack("hudi", "mor_v8")

@@ -1,4 +1,4 @@
-"""Over Spark Connect everything is as in a classic session, and no private handle of the JVM is needed for it."""
+"""Over Spark Connect everything works as in a classic session, and no private handle of the JVM is needed."""
 
 from __future__ import annotations
 

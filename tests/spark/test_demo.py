@@ -1,4 +1,4 @@
-"""`lakebed demo` and `lakebed run`, as a user starts them: a program of their own."""
+"""`lakebed demo` and `lakebed run` as users start them: as separate programs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_demo_moves_every_order_and_can_go_on(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_stops_the_demo_in_one_line(tmp_path: Path) -> None:
-    """A terminal sends it to the whole group of processes: the JVM and its Python workers must not hear it."""
+    """A terminal sends Ctrl-C to the whole process group. The JVM and its Python workers must not receive it."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
     command = [sys.executable, "-m", "lakebed.cli", "demo", "--output", "shop"]
     said = tmp_path / "said"

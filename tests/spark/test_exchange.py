@@ -1,4 +1,4 @@
-"""Every Arrow type goes to Spark and comes back, in a running session."""
+"""Every Arrow type survives the way to a running Spark session and back."""
 
 from __future__ import annotations
 

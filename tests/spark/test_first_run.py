@@ -1,4 +1,4 @@
-"""A pipeline that fails or is stopped: what stays does not spoil the next try, and a run that was stopped says so."""
+"""A pipeline that fails or is stopped leaves nothing that disturbs the next try, and a stopped run says so."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KEY = 'primary_key = ["order_id"]'
 
 @pytest.mark.parametrize("format", ["paimon", "iceberg"])
 def test_a_first_run_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path, format: str) -> None:
-    """Without a key the sink cannot take deletes; with one it can, at the same place."""
+    """Without a key the sink cannot take deletes. With a key it can, at the same location."""
     with pytest.raises(LakebedError):
         pipeline.run(file_of(tmp_path, format=format), spark)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.toml"] or not any((tmp_path / "out.db").iterdir())

@@ -1,4 +1,4 @@
-"""Iceberg tables rewritten as tasks of a Spark session: as many files a partition at any parallelism."""
+"""Iceberg tables rewritten by tasks of a Spark session: as many files per partition at any parallelism."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TARGET = 100_000
 
 
 def lake(folder: Path) -> Lake:
-    """Four files in each of three partitions, rows deleted from the first of each; the same bytes at each call."""
+    """Three partitions of four files, with rows deleted from the first file of each. Each call makes the same bytes."""
     made = Lake(folder, SCHEMA, partition_by=[("region", "identity")])
     random = np.random.default_rng(7)
     for region, count in WEIGHTS.items():

@@ -1,4 +1,4 @@
-"""Iceberg tables written from Spark: files follow bytes at any number of tasks, changes by key, streams once."""
+"""Iceberg tables written from Spark: files by size at any number of tasks, changes by key, streams exactly once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def orders(folder: Path, version: int = 2, **options: object) -> IcebergTable:
 
 
 def some_orders(spark: SparkSession, count: int, partitions: int) -> DataFrame:
-    """Nine in ten rows lie in one partition."""
+    """Nine in ten rows are in one partition."""
     spark.range(0, count, 1, partitions).createOrReplaceTempView("numbers")
     return spark.sql(
         "select id, if(pmod(xxhash64(id), 10) = 0, concat('d', pmod(id, 3)), 'd') as dt, "
@@ -52,7 +52,7 @@ def some_orders(spark: SparkSession, count: int, partitions: int) -> DataFrame:
 
 
 def check_sizes(table: IcebergTable) -> dict[str, int]:
-    """The number of files of each partition, which must suit its bytes."""
+    """Check that each partition has a right number of files for its bytes, and return the numbers."""
     metadata = table.metadata
     sizes: dict[str, list[int]] = defaultdict(list)
     for task in scan_tasks(table.operations.files, metadata, metadata.head()):
@@ -106,7 +106,7 @@ def test_changes_by_key(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_column_that_is_not_given_takes_its_default(tmp_path: Path) -> None:
-    """What Spark's tasks take of a DataFrame without the column; no session is needed for it."""
+    """How Spark's tasks convert a DataFrame that lacks the column. This needs no session."""
     columns = [
         NestedField(1, "id", LongType(), required=True),
         NestedField(2, "d", IntegerType(), required=False, initial_default=5, write_default=6),
@@ -142,7 +142,7 @@ def test_killed_between_the_two_commits_each_row_comes_once(spark: SparkSession,
 
 
 def run_to_end(frame: DataFrame, sink: str, checkpoint: str) -> None:
-    """All batches there are."""
+    """Stream everything that is there."""
 
     def run() -> None:
         lakebed.spark.write_stream(frame, sink, checkpoint, trigger={"availableNow": True}).awaitTermination()

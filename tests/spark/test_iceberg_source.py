@@ -1,5 +1,5 @@
-"""Iceberg tables in Spark: every way to read gives what `table.read` gives; streams by lakebed's and by Iceberg's own
-rules."""
+"""Iceberg tables in Spark: every way to read gives what `table.read` gives. Streams follow lakebed's rules or Iceberg's
+own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_projection_filter_and_time_travel(spark: SparkSession, source: str) -> 
 
 
 def test_the_head_of_main_is_read_with_the_schema_of_now(spark: SparkSession) -> None:
-    """Its newest snapshot belongs to another branch; actions that plan again read the same."""
+    """The table's newest snapshot is on another branch. Actions that plan again read the same rows."""
     for name in ("branches_tags", "wap_rollback", "column_defaults_v3"):
         folder = str(unpack("iceberg", name))
         frame = spark.read.format("iceberg").load(folder)
@@ -70,7 +70,7 @@ def test_a_stream_of_changes(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_stream_by_icebergs_own_rules(spark: SparkSession, tmp_path: Path) -> None:
-    """The rows of appends from the oldest snapshot on; deletes and overwrites are passed over only where told so."""
+    """The rows of all appends, from the oldest snapshot on. Only options make it skip deletes and overwrites."""
     folder = str(unpack("iceberg", "pos_deletes"))
     skip = {"streaming-skip-delete-snapshots": "true", "streaming-skip-overwrite-snapshots": "true"}
     rows = _streamed(spark, "iceberg", folder, skip, tmp_path)
@@ -94,7 +94,7 @@ def _parent(instant: Any) -> int | None:
 def _streamed(
     spark: SparkSession, source: str, folder: str, options: dict[str, str], place: Path
 ) -> list[dict[str, Any]]:
-    """All rows of a stream, batch after batch."""
+    """All rows of a stream, batch by batch."""
     batches: list[tuple[int, list[dict[str, Any]]]] = []
 
     def keep(frame: Any, number: int) -> None:

@@ -1,5 +1,7 @@
-"""Spark writes Paimon tables without buckets: files of a partition by its bytes at any parallelism, in batch, through
-the DataFrame writer and in streaming; the input is computed once."""
+"""Spark writes Paimon tables without buckets, in batch, through the DataFrame writer and in streams.
+
+The bytes of a partition decide its number of files at any parallelism, and the input is computed once.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ ORDERS_SQL = """
 
 @pytest.fixture
 def on_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little data is written by tasks of the session too, as much data is."""
+    """Little data is written by tasks of the session too, as otherwise only much data is."""
     monkeypatch.setattr(finalize, "HERE_BYTES", 0)
 
 
@@ -42,7 +44,7 @@ def some_orders(spark: SparkSession, count: int, partitions: int) -> DataFrame:
 
 
 def counts(table: lakebed.Table) -> dict[str, int]:
-    """The files of each partition, which keep the rule; nothing that waited is left."""
+    """The number of files of each partition. Checks that it is right and that nothing staged is left."""
     sizes: dict[str, list[int]] = defaultdict(list)
     for path in Path(table.location).glob("dt=*/bucket-0/data-*"):
         sizes[path.parent.parent.name].append(path.stat().st_size)
@@ -89,7 +91,7 @@ def test_a_stream_keeps_the_rule_in_each_batch(spark: SparkSession, tmp_path: Pa
 
 @pytest.mark.usefixtures("on_tasks")
 def test_the_input_is_computed_once(spark: SparkSession, tmp_path: Path) -> None:
-    """So that an input which is another one the second time is safe."""
+    """So an input that would be different the second time is safe."""
     seen = str(tmp_path / "seen")
 
     def noted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,5 +1,5 @@
-"""Paimon tables in Spark: every way to read gives what `table.read` gives, and what Spark writes into dynamic buckets
-and append tables is whole."""
+"""Paimon tables in Spark: every way to read gives what `table.read` gives, and writes to dynamic buckets and append
+tables lose and double no row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_snapshot(spark: SparkSession, name: str) -> None:
 
 @pytest.mark.parametrize("source", ["lakebed", "paimon"])
 def test_projection_filter_and_time_travel(spark: SparkSession, source: str) -> None:
-    """The snapshot that an option names counts, not the newest."""
+    """A snapshot that an option names is read instead of the newest one."""
     folder = str(unpack("paimon", "pk_fixed"))
     reader = spark.read.format(source).option("scan.snapshot-id", "1")
     found = reader.load(folder).where("id < 20").select("id", "dt")
@@ -36,8 +36,11 @@ def test_projection_filter_and_time_travel(spark: SparkSession, source: str) -> 
 
 @pytest.mark.parametrize("parallelism", [4, 3])
 def test_dynamic_buckets(spark: SparkSession, tmp_path: Path, parallelism: int) -> None:
-    """Overlapping writes of many tasks: one row a key, and each key in one bucket. With as many tasks as before there
-    is one file a bucket and commit; with others several tasks may share a bucket, never a key."""
+    """Overlapping writes of many tasks: there is one row per key, and each key is in one bucket.
+
+    With the same number of tasks as before there is one file per bucket and commit. With another number, several tasks
+    may share a bucket, but never a key.
+    """
     options = {"bucket": "-1", "dynamic-bucket.target-row-num": "40"}
     table = lakebed.create(tmp_path / "t", "paimon", ORDERS, ["dt", "id"], ["dt"], options)
     for start, end, tasks in ((0, 300, 4), (150, 400, parallelism)):

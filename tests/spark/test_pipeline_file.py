@@ -1,4 +1,4 @@
-"""A pipeline file with a mistake says which file, which key, and what was expected; nothing is opened."""
+"""A mistake in a pipeline file is reported with the file, the key and what was expected, before anything is opened."""
 
 from __future__ import annotations
 

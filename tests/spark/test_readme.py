@@ -1,4 +1,4 @@
-"""Every block of the README and of docs/*.md, run as it is printed: each page in an empty folder with the examples."""
+"""Every block of the README and of docs/*.md runs as it is printed, each page in an empty folder with the examples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder that has the examples, as a clone's root has them."""
+    """An empty working folder with the examples, as in the root of a clone."""
     (tmp_path / "examples").symlink_to(example_path("orders_hudi").parent)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -34,7 +34,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_blocks_say_what_they_are(page: Path) -> None:
-    """Text is for what nobody can run: a picture, or a command with words to fill in."""
+    """Blocks marked `text` are those that nobody can run: a picture, or a command with placeholders."""
     for language, text in blocks(page):
         assert language in ("python", "toml", "sh", "text"), text
         assert language != "text" or not text.startswith(("import ", "table = ", "./run"))
@@ -75,7 +75,7 @@ def test_pipelines_run(spark: SparkSession, here: Path, page: str, text: str) ->
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 def test_commands_are_there(page: Path) -> None:
-    """Lines for a shell name commands that exist. The demo and the tests are run by other tests, and by themselves."""
+    """The commands in shell blocks exist. Other tests run the demo."""
     ours = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     runs = set(re.findall(r"^do_(\w+)\(\)", (ROOT / "run").read_text(), re.MULTILINE))
     for language, text in blocks(page):

@@ -1,4 +1,4 @@
-"""What is shipped, where workers find it, and how errors of workers read. No session is needed for it."""
+"""What `ship` packs, where workers find it, and what the errors of workers say. These tests need no session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_version_is_that_of_the_project() -> None:
 
 
 def test_no_module_asks_how_lakebed_was_installed() -> None:
-    """A shipped lakebed is no installation. `ship` itself asks, on the driver."""
+    """A shipped lakebed is not an installed package. Only `ship` itself asks, on the driver."""
     for file in Path(lakebed.__file__).parent.rglob("*.py"):
         assert "importlib.metadata" not in file.read_text() or file.name == "ship.py", file
 
@@ -51,8 +51,8 @@ def test_extras_go_along_when_they_are_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["executor", "session", "driver", "planner"])
 def test_the_shipped_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """Spark's names for the folder of files: "." on an executor, absolute on the driver, one below it where a stream is
-    planned."""
+    """Spark names the folder of files "." on an executor and by its absolute path on the driver. Where a stream is
+    planned, it names a folder below it."""
     (tmp_path / worker.SHIPPED_FOLDER).mkdir()
     roots = {"executor": ".", "session": "./5f0c", "driver": str(tmp_path), "planner": str(tmp_path / "streaming_job")}
     monkeypatch.chdir(tmp_path)
@@ -85,7 +85,7 @@ TRACE = "From the Python worker:\nTraceback (most recent call last):\n  File x, 
     ],
 )
 def test_what_a_worker_said_is_the_error(buried: str, kind: type[LakebedError], text: str) -> None:
-    """... and still one of Spark, for callers that expect one."""
+    """The error is still one of Spark's too, for callers that expect one."""
     convert = failures._translating(lambda error: error)
     for spark_kind in (PythonException, AnalysisException):
         error = convert(spark_kind(TRACE.format(buried)))

@@ -1,5 +1,5 @@
-"""The sink on Spark: rows are routed, each bucket gets one file a commit at any parallelism, and what does not fit is
-refused."""
+"""The sink on Spark: rows are routed, each bucket gets one file per commit at any parallelism, and rows that do not fit
+are refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def data_files(folder: Path) -> list[str]:
 
 @pytest.fixture
 def small_files_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files stay as tasks wrote them, so that they show where rows went."""
+    """Files stay as the tasks wrote them, so that they show where rows went."""
     monkeypatch.setattr(
         "lakebed.formats.paimon.write.sink.merge_small_files",
         lambda files, messages, engine: Prepared(tuple(messages)),
@@ -57,7 +57,7 @@ def test_each_bucket_gets_one_file_a_commit(spark: SparkSession, tmp_path: Path,
 
 @pytest.mark.usefixtures("small_files_stay")
 def test_keys_of_every_kind_are_routed(spark: SparkSession, tmp_path: Path) -> None:
-    """Whatever Spark makes of a key's type on its way to Python, all rows of a bucket meet in one task."""
+    """Whatever Spark turns a key's type into on its way to Python, all rows of a bucket are in one task."""
     spark.range(0, 400, 1, 3).createOrReplaceTempView("numbers")
     frame = spark.sql("""
         select timestamp_seconds(id) as `a.b`, cast(timestamp_seconds(id) as timestamp_ntz) as n,
@@ -141,7 +141,7 @@ def test_a_bucket_gets_as_many_files_as_its_bytes_fill(spark: SparkSession, tmp_
 
 
 def test_the_dataframe_writer_commits_without_routing(spark: SparkSession, tmp_path: Path) -> None:
-    """Each task writes a file of every bucket; before the commit those of a bucket become one."""
+    """Each task writes a file for every bucket. Before the commit, the files of a bucket become one."""
     table = orders(tmp_path / "t")
     some_orders(spark, 50).write.format("lakebed").mode("append").save(str(tmp_path / "t"))
     assert len(table.history()) == 1
@@ -170,7 +170,7 @@ def test_what_the_dataframe_writer_leaves_is_said_in_the_log(
 
 @pytest.mark.parametrize("face", ["write", "format"])
 def test_appends_without_buckets_become_few_files(spark: SparkSession, tmp_path: Path, face: str) -> None:
-    """As many tasks write as Spark has partitions of the data; what they leave small is brought together."""
+    """As many tasks write as the DataFrame has partitions. Small files are merged."""
     table = orders(tmp_path / "t", keyed=False)
     frame = some_orders(spark, 1000, 12)
     if face == "write":
@@ -260,7 +260,7 @@ def test_a_worker_that_lacks_a_module_says_so_in_one_line(spark: SparkSession) -
 
 
 class _Absent:
-    """Unpickles only where its module is."""
+    """Can be unpickled only where its module exists."""
 
     def __call__(self, task: int) -> int:
         return task

@@ -1,5 +1,4 @@
-"""What Spark reads is what `Table.read` and `Table.changes` read: by function, by format, by SQL, in batch and in
-streams."""
+"""Spark reads what `Table.read` and `Table.changes` read: by function, format and SQL, in batch and in streams."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from tests.spark.tables import as_bag
 
 
 def streamed(frame: DataFrame, checkpoint: Path, name: str) -> list[tuple[int, int]]:
-    """Run a stream over what is there into the memory table `name`: (batch id, rows) of each batch that had any."""
+    """Stream what is there into the memory table `name`. Returns (batch id, rows) of each batch that has rows."""
     writer = frame.writeStream.format("memory").queryName(name).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
@@ -83,7 +82,7 @@ def test_pushed_filters_change_no_row(spark: SparkSession, hudi: Path) -> None:
 
 
 def test_a_dataframe_keeps_its_snapshot(spark: SparkSession, hudi: Path, tmp_path: Path) -> None:
-    """The table is taken back to an older state between two actions: both see what was there at load."""
+    """The table goes back to an older state between two actions. Both read what was there at load."""
     copy = shutil.copytree(hudi, tmp_path / "table")
     loaded, fast = spark.read.format("lakebed").load(str(copy)), lakebed.spark.read(spark, str(copy))
     count = loaded.count()

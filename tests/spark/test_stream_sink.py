@@ -1,4 +1,4 @@
-"""The streaming sink commits each batch exactly once, whatever dies when; pipelines run on it."""
+"""The streaming sink commits each batch exactly once, whatever dies at any moment. Pipelines run on it."""
 
 from __future__ import annotations
 

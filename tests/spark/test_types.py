@@ -1,4 +1,4 @@
-"""Arrow and Spark schemas are exact images of each other, and whole columns are brought from one form to the other."""
+"""Arrow and Spark schemas convert exactly to each other, and so do whole columns."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ EVERY_TYPE = {
 
 
 def batch_of_every_type(rows: int = 4) -> pa.RecordBatch:
-    """One column a type, each with its values, then nulls."""
+    """One column per type, each with some values and then nulls."""
     arrays = {name: _array(values + [None] * (rows - len(values)), kind) for name, (kind, values) in EVERY_TYPE.items()}
     return pa.RecordBatch.from_pydict(arrays)
 

@@ -1,4 +1,4 @@
-"""A pipeline's upkeep runs after so many commits, also over restarts, and a failing run ends nothing."""
+"""A pipeline's maintenance runs after so many commits, also over restarts, and a failure does not end the stream."""
 
 from __future__ import annotations
 
