@@ -15,6 +15,7 @@ import numpy as np
 from lakebed.errors import LakebedError
 from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, FileTask
 from lakebed.formats.iceberg.rewrite.join import may_join
+from lakebed.formats.iceberg.rewrite.packing import even_runs
 from lakebed.formats.iceberg.rewrite.plan import PlannedGroup
 from lakebed.formats.iceberg.rewrite.ranges import LEAST_BYTES, in_ranges
 from lakebed.formats.iceberg.rewrite.scan import ChosenFiles
@@ -28,7 +29,6 @@ from lakebed.formats.iceberg.rewrite.task import (
     check_rows,
 )
 from lakebed.kernel.engine import Engine
-from lakebed.kernel.packing import even_runs
 
 _LEAST_OUTPUTS = 4
 """How many files a task has at least when a group is split."""

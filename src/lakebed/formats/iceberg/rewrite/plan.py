@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.iceberg.rewrite.options import PlanRules
+from lakebed.formats.iceberg.rewrite.packing import next_fit
 from lakebed.kernel.arrays import Bools, Int64s
-from lakebed.kernel.packing import next_fit
 from lakebed.model.upkeep import RewriteGroup, Skipped
 
 PLAN_SCHEMA = pa.schema(

@@ -30,6 +30,7 @@ from lakebed.formats.iceberg.read.plan import BySpec, kept_manifests, unpartitio
 from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
 from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.rewrite import options as opt
+from lakebed.formats.iceberg.rewrite.packing import next_fit
 from lakebed.formats.iceberg.rewrite.plan import PLAN_SCHEMA, Plan, PlannedGroup, plan_groups
 from lakebed.formats.iceberg.rewrite.position_delete_task import (
     PositionDeleteRunner,
@@ -41,7 +42,6 @@ from lakebed.formats.iceberg.write.options import GRANULARITY
 from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options, OptionSet
-from lakebed.kernel.packing import next_fit
 from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.upkeep import RewriteResult, Skipped
 

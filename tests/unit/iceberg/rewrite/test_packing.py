@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.kernel.packing import even_runs, next_fit
+from lakebed.formats.iceberg.rewrite.packing import even_runs, next_fit
 
 _ITEMS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=60)
 
