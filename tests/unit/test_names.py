@@ -57,3 +57,16 @@ def test_every_name_that_two_formats_share_is_in_the_table() -> None:
 
 def test_no_job_is_named_twice() -> None:
     assert len({job for job, _, _ in ROWS}) == len({name for _, name, _ in ROWS}) == len(ROWS) > 30
+
+
+def test_every_file_that_the_page_names_is_there() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    root = Path(__file__).parents[2]
+    paths = {
+        path.relative_to(root).as_posix()
+        for folder in ("src", "tests", "bench")
+        for path in root.glob(f"{folder}/**/*.py")
+    }
+    table_rows = "".join(line for line in text.splitlines() if not re.match(r"\|[^|]*\| `[\w/.]+` \|", line))
+    names = set(re.findall(r"`(?:formats/\*/)?([\w/]+\.py)\b", table_rows))
+    assert {name for name in names if not any(f"/{path}".endswith(f"/{name}") for path in paths)} == set()
