@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import fastavro
-import pyarrow as pa
 import pytest
 
 from lakebed.errors import CorruptError, LakebedError, UnsupportedError
 from lakebed.kernel import inflate
 from lakebed.kernel.avro.container import Container, avro_long, header, take_apart
-from lakebed.kernel.avro.decode import decode_blocks
-from lakebed.kernel.avro.schema import check_schema, named, plain_fields
+from lakebed.kernel.avro.decode import decode_blocks, read_batches
+from lakebed.kernel.avro.schema import check_schema, plain_fields
 from lakebed.kernel.scratch import Scratch
 
 SYNC = b"0123456789abcdef"
@@ -44,13 +43,8 @@ def written(rows: Sequence[dict[str, Any]], codec: str = "null", schema: Any = S
 
 
 def decoded(container: Container, wanted: Sequence[int] = range(5)) -> list[dict[str, Any]]:
-    schema = container.schema
-    found: list[dict[str, Any]] = []
-    for batch in decode_blocks([container], plain_fields(schema), wanted, 100, Scratch()):
-        columns = [named(batch.column(n), schema["fields"][place]["type"]) for n, place in enumerate(wanted)]
-        names = [schema["fields"][place]["name"] for place in wanted]
-        found += pa.RecordBatch.from_arrays(columns, names=names).to_pylist()
-    return found
+    batches = read_batches(container, wanted, 100, Scratch())
+    return [row for batch in batches for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
