@@ -60,7 +60,7 @@ def test_schema_file_is_what_the_jvm_writes(tmp_path: Path) -> None:
         ({"primary_key": ["no"]}, SchemaError, "unknown column 'no'"),
         ({"primary_key": ["id", "id"]}, SchemaError, "twice"),
         ({"primary_key": ["t"]}, SchemaError, "nested"),
-        ({"primary_key": ["dt"], "partition_by": ["dt"]}, SchemaError, "partition columns only"),
+        ({"primary_key": ["dt"], "partition_by": ["dt"]}, SchemaError, "only partition columns"),
         ({"partition_by": ["bucket(8, id)"]}, SchemaError, "not by transforms"),
         (
             {"primary_key": ["id"], "partition_by": ["dt"], "options": {"bucket": "4"}},
@@ -78,13 +78,17 @@ def test_schema_file_is_what_the_jvm_writes(tmp_path: Path) -> None:
         ({"options": {"merge-engine": "partial"}}, OptionError, "partial-update"),
         ({"options": {"merge-engine": "first-row"}}, OptionError, "primary key"),
         ({"primary_key": ["id"], "options": {"sequence.field": "nope"}}, OptionError, "no column 'nope'"),
-        ({"primary_key": ["id"], "options": {"rowkind.field": "id"}}, OptionError, "no text"),
+        ({"primary_key": ["id"], "options": {"rowkind.field": "id"}}, OptionError, "not a text"),
         (
             {"primary_key": ["id"], "options": {"merge-engine": "first-row", "sequence.field": "v"}},
             OptionError,
             "first row to arrive",
         ),
-        ({"primary_key": ["id"], "options": {"fields.nope.aggregate-function": "sum"}}, OptionError, "names no column"),
+        (
+            {"primary_key": ["id"], "options": {"fields.nope.aggregate-function": "sum"}},
+            OptionError,
+            "the table does not have",
+        ),
     ],
 )
 def test_refused(tmp_path: Path, how: dict[str, Any], error: type[LakebedError], words: str) -> None:

@@ -41,13 +41,13 @@ def test_rows_that_wait(make: Make) -> None:
     table = make(bucket="-2")
     table.write(rows(("a", 1, "v", 1), ("a", 2, "v", 1)))
     report = table.inspect()
-    assert found(report, "2 rows in 1 partitions lie in postponed buckets") == "table.rewrite()"
+    assert found(report, "2 rows in 1 partitions are in postponed buckets") == "table.rewrite()"
     assert (report.figures["files"]["postponed rows"], report.health) == (2, Health.ATTENTION)
     table.rewrite()
     assert table.inspect().health is Health.GOOD
     hidden = make(merge__engine="first-row")
     hidden.write(rows(("a", 1, "v", 1)))
-    assert "Paimon" in found(hidden.inspect(), "1 rows lie in 1 files of level 0")
+    assert "Paimon" in found(hidden.inspect(), "1 rows are in 1 files of level 0")
 
 
 def test_many_runs_and_many_small_files(make: Make) -> None:
@@ -56,7 +56,7 @@ def test_many_runs_and_many_small_files(make: Make) -> None:
         assert table.inspect().health is Health.GOOD
         table.write(rows(("a", number, "v", 1)))
         appended.write(rows(("a", number, "v", 1)))
-    assert found(table.inspect(), "5 sorted runs or more, dt=a/bucket-0 has 5")
+    assert found(table.inspect(), "5 sorted runs or more; dt=a/bucket-0 has 5")
     assert found(appended.inspect(), "5 small files in 1 buckets")
 
 
@@ -102,7 +102,7 @@ def test_what_is_broken(make: Make) -> None:
     table = make()
     table.write(rows(("a", 1, "v", 1)))
     (stray := Path(table.location) / "snapshot" / "snapshot-2#1").write_text("half")
-    assert "no writer is at work" in found(table.inspect(), "foreign files")
+    assert "no writer is running" in found(table.inspect(), "foreign files")
     stray.unlink()
     for file in Path(table.location).rglob("data-*"):
         file.unlink()

@@ -72,7 +72,7 @@ def test_files_elsewhere_are_refused(make: Make, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(manifests, "manifest_from_bytes", moved)
     for act in (lambda: table.read().read_all(), lambda: table.write(rows(("a", 1, "v", 2)), "overwrite")):
-        with pytest.raises(UnsupportedError, match="lies outside the table"):
+        with pytest.raises(UnsupportedError, match="is outside the table"):
             act()
 
 

@@ -1,1 +1,1 @@
-"""Apache Paimon: schemas, snapshots, manifests, buckets, sorted runs."""
+"""Apache Paimon tables: schemas, snapshots, manifests, buckets and sorted runs."""

@@ -1,4 +1,4 @@
-"""A new table's definition: what Paimon allows, checked before anything is written.
+"""A new table's definition: its schema, checked against what Paimon allows before anything is written.
 
 Rules: Paimon's SchemaValidation and Schema.Builder.
 """
@@ -31,15 +31,15 @@ from lakebed.kernel.predicates.where import find_column
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 
 _RESERVED = (SEQUENCE_NUMBER, VALUE_KIND, "_LEVEL", "_ROW_ID", "rowkind", ROW_KIND_COLUMN)
-_OF_FIELDS = (
+_FIELD_OPTIONS = (
     "aggregate-function", "ignore-retract", "sequence-group", "distinct", "list-agg-delimiter", "nested-key",
     "count-limit", "default-aggregate-function", "default-value",
 )  # fmt: skip
-"""What options `fields.NAME.…` may end with."""
+"""The endings of the options `fields.NAME.…`."""
 
 
 class BucketMode(StrEnum):
-    """How rows of a table come to their bucket."""
+    """How a table assigns rows to buckets."""
 
     HASH_FIXED = "HASH_FIXED"
     HASH_DYNAMIC = "HASH_DYNAMIC"
@@ -49,7 +49,7 @@ class BucketMode(StrEnum):
 
 
 def bucket_mode(schema: TableSchema, options: Options) -> BucketMode:
-    """The mode of a table, from `bucket` and the keys."""
+    """The bucket mode of a table, from its option `bucket` and its keys."""
     buckets = options[opt.BUCKET]
     if buckets == -2:
         return BucketMode.POSTPONE_MODE
@@ -64,10 +64,10 @@ def bucket_mode(schema: TableSchema, options: Options) -> BucketMode:
 def new_schema(
     schema: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], options: Mapping[str, str], table: str
 ) -> TableSchema:
-    """Version 0 of a new table's schema.
+    """Build version 0 of a new table's schema.
 
-    Raises SchemaError for columns and keys that Paimon does not allow, OptionError for options that are unknown or do
-    not fit.
+    Raises SchemaError for columns and keys that Paimon does not allow, OptionError for options that are unknown or
+    conflict with the keys or with each other, UnsupportedError for options that lakebed does not support.
     """
     stored = opt.stored_options(options)
     for key, argument in (("primary-key", "primary_key"), ("partition", "partition_by")):
@@ -81,27 +81,20 @@ def new_schema(
     primary = _columns(primary_key, schema, "primary_key", table)
     partition = _columns(partition_by, schema, "partition_by", table)
     fields = tuple(replace(f, type=f.type.required()) if f.name in primary else f for f in fields)
-    made = TableSchema(
-        0,
-        fields,
-        next(counter) - 1,
-        partition,
-        primary,
-        _spelled(stored, schema, table),
-        time_millis=clock.now_ms(),
-    )
-    for field in made.fields:
+    spelled = _spelled(stored, schema, table)
+    definition = TableSchema(0, fields, next(counter) - 1, partition, primary, spelled, time_millis=clock.now_ms())
+    for field in definition.fields:
         arrow_type(field.type)
-    _check_keys(made, table)
-    parsed = opt.table_options(made.options)
+    _check_keys(definition, table)
+    parsed = opt.table_options(definition.options)
     for use in Use:
         refuse_options(parsed, use, table)
-    check_options(made, parsed, table)
-    return made
+    check_options(definition, parsed, table)
+    return definition
 
 
 def check_options(schema: TableSchema, options: Options, table: str) -> None:
-    """Raise OptionError or SchemaError when options and keys of a schema do not go together."""
+    """Raise OptionError when the options of a schema conflict with its columns, its keys or each other."""
     _check_bucket(schema, options, table)
     _check_engine(schema, options, table)
     for key in (opt.SEQUENCE_FIELD, opt.ROWKIND_FIELD):
@@ -110,7 +103,7 @@ def check_options(schema: TableSchema, options: Options, table: str) -> None:
                 raise opt.refuse(key, options[key], f"the table has no column {name!r}")
     kind_column = options[opt.ROWKIND_FIELD]
     if kind_column and schema.field(kind_column).type.root not in ("VARCHAR", "CHAR"):
-        raise opt.refuse(opt.ROWKIND_FIELD, kind_column, "the column is no text")
+        raise opt.refuse(opt.ROWKIND_FIELD, kind_column, "the column is not a text")
 
 
 def _check_columns(schema: pa.Schema, table: str) -> None:
@@ -121,19 +114,19 @@ def _check_columns(schema: pa.Schema, table: str) -> None:
         if not name:
             raise SchemaError("a column has no name", table=table)
         if name in _RESERVED or name.startswith(KEY_PREFIX):
-            raise SchemaError(f"column {name!r} has a name that Paimon keeps for itself", table=table, todo="Rename it")
+            raise SchemaError(f"column {name!r} has a name that Paimon reserves", table=table, todo="Rename it")
         if name in seen:
-            raise SchemaError(f"column {name!r} is there twice", table=table, todo="Rename one")
+            raise SchemaError(f"two columns have the name {name!r}", table=table, todo="Rename one of them")
         seen.add(name)
 
 
 def _columns(names: Sequence[str], schema: pa.Schema, what: str, table: str) -> tuple[str, ...]:
     if isinstance(names, str):
         raise SchemaError(f"{what} is the text {names!r}", table=table, todo="Give a list of column names")
-    found: list[str] = []
+    columns: list[str] = []
     for name in names:
-        known = find_column(name, schema.names)
-        if known is None:
+        column = find_column(name, schema.names)
+        if column is None:
             why = "Paimon partitions by columns, not by transforms of them" if "(" in name else ""
             raise SchemaError(
                 f"{what} names the unknown column {name!r}",
@@ -141,33 +134,33 @@ def _columns(names: Sequence[str], schema: pa.Schema, what: str, table: str) -> 
                 why=why,
                 todo=f"Columns: {', '.join(schema.names)}",
             )
-        if known in found:
-            raise SchemaError(f"{what} names {known!r} twice", table=table)
-        found.append(known)
-    return tuple(found)
+        if column in columns:
+            raise SchemaError(f"{what} names {column!r} twice", table=table)
+        columns.append(column)
+    return tuple(columns)
 
 
 def _spelled(options: dict[str, str], schema: pa.Schema, table: str) -> dict[str, str]:
-    """Column names inside keys (`fields.NAME.…`) in the schema's spelling, since Spark lowers keys."""
-    made: dict[str, str] = {}
+    """Options with the column names inside keys (`fields.NAME.…`) in the schema's case, since Spark lowers keys."""
+    spelled: dict[str, str] = {}
     for key, value in options.items():
         parts = key.split(".")
-        if parts[0].lower() == "fields" and parts[-1].lower() not in _OF_FIELDS:
+        if parts[0].lower() == "fields" and parts[-1].lower() not in _FIELD_OPTIONS:
             raise OptionError.unknown(
-                key, (".".join((*parts[:-1], word)) for word in _OF_FIELDS), where="Paimon tables"
+                key, (".".join((*parts[:-1], ending)) for ending in _FIELD_OPTIONS), where="Paimon tables"
             )
         if parts[0].lower() == "fields" and len(parts) == 3:
-            known = [find_column(name, schema.names) for name in parts[1].split(",")]
-            if None in known:
+            columns = [find_column(name, schema.names) for name in parts[1].split(",")]
+            if None in columns:
                 raise OptionError(
-                    f"option {key!r} names no column of the table",
+                    f"option {key!r} names a column that the table does not have",
                     key=key,
                     table=table,
                     todo=f"Columns: {', '.join(schema.names)}",
                 )
-            key = f"fields.{','.join(str(name) for name in known)}.{parts[2]}"
-        made[key] = value
-    return made
+            key = f"fields.{','.join(str(name) for name in columns)}.{parts[2]}"
+        spelled[key] = value
+    return spelled
 
 
 def _check_keys(schema: TableSchema, table: str) -> None:
@@ -175,12 +168,14 @@ def _check_keys(schema: TableSchema, table: str) -> None:
         for field in schema.project(names):
             if field.type.is_nested:
                 raise SchemaError(
-                    f"{what} column {field.name!r} is nested: {field.type}", table=table, todo="Use plain columns"
+                    f"{what} column {field.name!r} is nested: {field.type}",
+                    table=table,
+                    todo="Use columns that are not nested",
                 )
     if schema.primary_keys and not schema.trimmed_primary_keys:
         raise SchemaError(
-            "the primary key consists of partition columns only", table=table,
-            todo="Add the columns that tell rows of one partition apart",
+            "the primary key has only partition columns", table=table,
+            todo="Add the columns that identify a row within its partition",
         )  # fmt: skip
 
 
@@ -193,14 +188,14 @@ def _check_bucket(schema: TableSchema, options: Options, table: str) -> None:
             f"option 'bucket' is {buckets}, but the primary key lacks the partition columns {', '.join(outside)}",
             key="bucket",
             table=table,
-            why="a row may then move from one partition to another, which a fixed bucket cannot follow",
+            why="a row could move to another partition, which a table with fixed buckets does not support",
             todo="Add the partition columns to the primary key, or use bucket=-1 (cross-partition updates)",
         )
     if buckets == -2 and not schema.primary_keys:
         raise opt.refuse(opt.BUCKET, buckets, "postponed buckets need a primary key")
     if given_key and buckets < 0:
         raise opt.refuse(
-            opt.BUCKET_KEY, options[opt.BUCKET_KEY], f"bucket is {buckets}: give a fixed number of buckets"
+            opt.BUCKET_KEY, options[opt.BUCKET_KEY], f"it needs a fixed number of buckets, and bucket is {buckets}"
         )
     if buckets > 0 and not schema.primary_keys and not given_key:
         raise opt.refuse(opt.BUCKET, buckets, "a table without a primary key needs bucket-key for fixed buckets")
@@ -214,7 +209,7 @@ def _check_bucket(schema: TableSchema, options: Options, table: str) -> None:
     if options[opt.BUCKET_FUNCTION] == "mod":
         keys: tuple[DataField, ...] = schema.project(schema.bucket_keys)
         if len(keys) != 1 or keys[0].type.root not in ("INT", "BIGINT"):
-            raise opt.refuse(opt.BUCKET_FUNCTION, "mod", "it takes exactly one bucket key, INT or BIGINT")
+            raise opt.refuse(opt.BUCKET_FUNCTION, "mod", "it needs exactly one bucket key, of type INT or BIGINT")
 
 
 def _check_engine(schema: TableSchema, options: Options, table: str) -> None:
@@ -226,18 +221,20 @@ def _check_engine(schema: TableSchema, options: Options, table: str) -> None:
             raise opt.refuse(opt.CHANGELOG_PRODUCER, producer, "only tables with a primary key have a changelog")
         return
     if options[opt.ROW_TRACKING]:
-        raise opt.refuse(opt.ROW_TRACKING, "true", "only tables without a primary key track rows")
+        raise opt.refuse(opt.ROW_TRACKING, "true", "row tracking needs a table without a primary key")
     if engine == "first-row":
         if producer not in ("none", "lookup"):
-            raise opt.refuse(opt.CHANGELOG_PRODUCER, producer, "first-row goes with none or lookup only")
+            raise opt.refuse(opt.CHANGELOG_PRODUCER, producer, "first-row allows only none or lookup")
         if options[opt.SEQUENCE_FIELD]:
-            raise opt.refuse(opt.SEQUENCE_FIELD, options[opt.SEQUENCE_FIELD], "first-row takes the first row to arrive")
+            raise opt.refuse(opt.SEQUENCE_FIELD, options[opt.SEQUENCE_FIELD], "first-row keeps the first row to arrive")
     if options[opt.SEQUENCE_FIELD] and bucket_mode(schema, options) is BucketMode.KEY_DYNAMIC:
-        raise opt.refuse(opt.SEQUENCE_FIELD, options[opt.SEQUENCE_FIELD], "it does not go with cross-partition updates")
+        raise opt.refuse(
+            opt.SEQUENCE_FIELD, options[opt.SEQUENCE_FIELD], "it cannot be combined with cross-partition updates"
+        )
 
 
 def refuse_unserved(schema: TableSchema, options: Options, use: Use, table: str) -> None:
-    """Raise UnsupportedError for properties of a table that lakebed's reads, or its writes, do not honour."""
+    """Raise UnsupportedError for options and column types that lakebed does not support in this use of the table."""
     refuse_options(options, use, table)
     for field in schema.fields:
         arrow_type(field.type)

@@ -1,7 +1,7 @@
-"""The health of a Paimon table: what is in it, what readers do not see or pay for, what holds upkeep back.
+"""The health of a Paimon table: its figures, rows that readers do not see, what slows reads, and what blocks upkeep.
 
-Only metadata and listings are read. Thresholds are Paimon's own: `num-sorted-run.compaction-trigger` runs of a bucket,
-`compaction.min.file-num` files below seven tenths of the target size.
+This reads only metadata and listings. The thresholds are Paimon's own: `num-sorted-run.compaction-trigger` sorted runs
+in a bucket, and `compaction.min.file-num` files below seven tenths of the target size.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
 
 _NAMED = 5
-"""How many names a finding lists."""
+"""The most names that a finding lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The live files of one bucket; `folder` is its path in the table."""
+    """The live files of one bucket. `folder` is its path in the table."""
 
     folder: str
     number: int
@@ -45,14 +45,14 @@ class Bucket:
 
     @property
     def sorted_runs(self) -> int:
-        """How many runs a read merges: each file of level 0, and each level above it."""
+        """How to_compact sorted runs a read merges: each file of level 0, and each higher level that has files."""
         levels = [entry.file.level for entry in self.entries]
         return levels.count(0) + len({level for level in levels if level > 0})
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What was seen at one moment."""
+    """The state of a table at one moment, as `inspect` read it."""
 
     history: History
     schema: TableSchema
@@ -66,10 +66,14 @@ class Inspection:
     strays: tuple[str, ...]
 
     def report(self) -> TableReport:
-        """The report."""
+        """The report on this state."""
         findings = (
-            *self._missing(), *self._invisible(), *self._small(), *self._runs(), *self._upkeep(),
-        )  # fmt: skip
+            *self._missing(),
+            *self._invisible(),
+            *self._small(),
+            *self._runs(),
+            *self._upkeep(),
+        )
         blockers = tuple(Blocker(str(hold.first), hold.reason, hold.remedy) for hold in self.holds if hold.remedy)
         return TableReport(self.history.store.location, "paimon", self._figures(), findings, blockers)
 
@@ -130,93 +134,103 @@ class Inspection:
     # ---- findings ----
 
     def _missing(self) -> Iterator[Finding]:
-        gone: list[str] = []
+        missing: list[str] = []
         for bucket in self.buckets:
-            there = {info.name for info in self.history.store.list(bucket.folder).files}
+            listed = {info.name for info in self.history.store.list(bucket.folder).files}
             names = [entry.file.file_name for entry in bucket.entries]
-            gone += [f"{bucket.folder}/{name}" for name in names if name not in there]
-        if gone:
+            missing += [f"{bucket.folder}/{name}" for name in names if name not in listed]
+        if missing:
             yield Finding(
-                Health.BROKEN, f"{len(gone)} data files of the newest snapshot are missing: {_some(gone)}",
-                "reads of their buckets fail", "Restore them, or roll the table back to a snapshot that has its files",
-            )  # fmt: skip
+                Health.BROKEN,
+                f"{len(missing)} data files of the newest snapshot are missing: {_name_first(missing)}",
+                "reads of their buckets fail",
+                "Restore them, or roll the table back to a snapshot whose files are all there",
+            )
         if self.strays:
             yield Finding(
-                Health.ATTENTION, f"{len(self.strays)} foreign files lie among the metadata: {_some(self.strays)}",
+                Health.ATTENTION,
+                f"{len(self.strays)} foreign files are among the metadata: {_name_first(self.strays)}",
                 "a writer that was killed left them, and Paimon's own engine fails on some of them",
-                "Remove them once no writer is at work",
-            )  # fmt: skip
+                "Remove them while no writer is running",
+            )
 
     def _invisible(self) -> Iterator[Finding]:
         waiting = [bucket for bucket in self.buckets if bucket.number == POSTPONE_BUCKET]
         if waiting:
             rows = sum(entry.file.row_count for bucket in waiting for entry in bucket.entries)
             yield Finding(
-                Health.ATTENTION, f"{rows} rows in {len(waiting)} partitions lie in postponed buckets",
-                "batch reads do not see them before a compaction", "table.rewrite()",
-            )  # fmt: skip
+                Health.ATTENTION,
+                f"{rows} rows in {len(waiting)} partitions are in postponed buckets",
+                "batch reads do not see them until a compaction",
+                "table.rewrite()",
+            )
         if skips_level_0(self.schema, self.options) and not shows_level_0(self.options):
             entries = [e for bucket in self.buckets for e in bucket.entries if e.file.level == 0 and e.bucket >= 0]
             if entries:
                 yield Finding(
-                    Health.ATTENTION, f"{sum(e.file.row_count for e in entries)} rows lie in {len(entries)} files of "
-                    "level 0",
+                    Health.ATTENTION,
+                    f"{sum(e.file.row_count for e in entries)} rows are in {len(entries)} files of level 0",
                     "batch reads of tables with deletion vectors or merge-engine first-row do not see them",
                     "Compact with Paimon's own engine",
-                )  # fmt: skip
+                )
 
     def _runs(self) -> Iterator[Finding]:
         if not self.schema.primary_keys:
             return
         trigger = self.options[opt.COMPACTION_TRIGGER]
-        many = [b for b in self.buckets if b.number != POSTPONE_BUCKET and b.sorted_runs >= trigger]
-        if many:
-            worst = max(many, key=lambda bucket: bucket.sorted_runs)
+        to_compact = [b for b in self.buckets if b.number != POSTPONE_BUCKET and b.sorted_runs >= trigger]
+        if to_compact:
+            worst = max(to_compact, key=lambda bucket: bucket.sorted_runs)
             yield Finding(
                 Health.ATTENTION,
-                f"{len(many)} buckets have {trigger} sorted runs or more, {worst.folder} has {worst.sorted_runs}",
+                f"{len(to_compact)} buckets have {trigger} sorted runs or more; {worst.folder} has {worst.sorted_runs}",
                 f"each read merges them ({opt.COMPACTION_TRIGGER.key})",
-                "Compact with Paimon's own engine, which lakebed does not do for sorted runs yet",
-            )  # fmt: skip
+                "Compact with Paimon's own engine: lakebed cannot compact sorted runs yet",
+            )
 
     def _small(self) -> Iterator[Finding]:
         if self.schema.primary_keys:
             return
         least = self.options[opt.COMPACTION_MIN_FILES]
-        many = [bucket for bucket in self.buckets if sum(map(self._is_small, bucket.entries)) >= least]
-        if many:
-            files = sum(self._is_small(entry) for bucket in many for entry in bucket.entries)
+        with_small_files = [bucket for bucket in self.buckets if sum(map(self._is_small, bucket.entries)) >= least]
+        if with_small_files:
+            files = sum(self._is_small(entry) for bucket in with_small_files for entry in bucket.entries)
             yield Finding(
-                Health.ATTENTION, f"{files} small files in {len(many)} buckets",
-                f"each read opens them; {least} in a bucket are worth a compaction ({opt.COMPACTION_MIN_FILES.key})",
-                "Compact with Paimon's own engine, which lakebed does not do for append tables yet",
-            )  # fmt: skip
+                Health.ATTENTION,
+                f"{files} small files in {len(with_small_files)} buckets",
+                f"each read opens them; {least} in a bucket justify a compaction ({opt.COMPACTION_MIN_FILES.key})",
+                "Compact with Paimon's own engine: lakebed cannot compact append tables yet",
+            )
 
     def _upkeep(self) -> Iterator[Finding]:
         if self.expirable:
             yield Finding(
-                Health.ATTENTION, f"{self.expirable} snapshots may expire", "they and files that only they need are "
-                "kept until the next commit that is not write-only",
+                Health.ATTENTION,
+                f"{self.expirable} snapshots may expire",
+                "they and files that only they need stay until the next commit that is not write-only",
                 "table.expire()",
-            )  # fmt: skip
+            )
         newest = self.latest.id if self.latest else 0
         for name, seen in ledgers(self.history.store).items():
             if seen < newest:
                 yield Finding(
-                    Health.ATTENTION, f"callback {name} was not called for the snapshots after {seen}",
+                    Health.ATTENTION,
+                    f"callback {name} was not called for the snapshots after {seen}",
                     "its calls failed, or the writer died before them; other writers' commits do not call it",
-                    f"Commit with the callback, or remove .lakebed/callbacks/{name} when it is no longer in use",
-                )  # fmt: skip
-        left = interrupted_expiries(self.history.store)
-        if left:
+                    f"Commit with the callback, or remove .lakebed/callbacks/{name} if it is no longer in use",
+                )
+        interrupted = interrupted_expiries(self.history.store)
+        if interrupted:
             yield Finding(
-                Health.ATTENTION, f"{len(left)} expiries died half way", "files that nothing needs are left of them",
+                Health.ATTENTION,
+                f"{len(interrupted)} expiries did not finish",
+                "they left files that nothing needs",
                 "table.expire()",
-            )  # fmt: skip
+            )
 
 
 def inspect(history: History, options: Options) -> TableReport:
-    """The report of a branch of a table; a table whose metadata cannot be read has one finding that says so."""
+    """Report on one branch of a table. For a table whose metadata cannot be read, the one finding says so."""
     schema = history.latest_schema()
 
     @looks_again
@@ -226,19 +240,28 @@ def inspect(history: History, options: Options) -> TableReport:
         return latest, live, indexes, RetentionPlanner(history, options).plan(clock.now_ms()), consumers(history)
 
     try:
-        latest, live, indexes, retention, known = look()
+        latest, live, indexes, retention, consumer_positions = look()
     except (CorruptError, DataCleanedError) as error:
         what, why = f"the newest snapshot cannot be read: {error.what} {error.file}".strip(), error.why
         return TableReport(
-            history.store.location, "paimon", {},
+            history.store.location,
+            "paimon",
+            {},
             (Finding(Health.BROKEN, what, why, error.todo or "Roll the table back to an older snapshot"),),
-        )  # fmt: skip
+        )
     buckets = tuple(_buckets(live, PartitionFolders.of(history.store, schema, options)))
     return Inspection(
-        history, schema, options, latest, buckets, tuple(indexes),
-        retention.holds if retention else (), retention.end - retention.earliest if retention else 0, known,
+        history,
+        schema,
+        options,
+        latest,
+        buckets,
+        tuple(indexes),
+        retention.holds if retention else (),
+        retention.end - retention.earliest if retention else 0,
+        consumer_positions,
         tuple(_strays(history)),
-    ).report()  # fmt: skip
+    ).report()
 
 
 def _buckets(live: Sequence[ManifestEntry], folders: PartitionFolders) -> Iterator[Bucket]:
@@ -250,7 +273,7 @@ def _buckets(live: Sequence[ManifestEntry], folders: PartitionFolders) -> Iterat
 
 
 def _strays(history: History) -> Iterator[str]:
-    """Files in the folders of snapshots, schemas and tags that are none."""
+    """Foreign files in the folders of snapshots, schemas and tags."""
     for kind in ("snapshot", "schema", "tag"):
         for info in history.store.list(f"{branch_prefix(history.branch)}{kind}").files:
             prefix, _, rest = info.name.partition("-")
@@ -259,6 +282,6 @@ def _strays(history: History) -> Iterator[str]:
                 yield info.path
 
 
-def _some(names: Sequence[str]) -> str:
+def _name_first(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(sorted(names)[:_NAMED]) + more

@@ -1,7 +1,7 @@
-"""Names and paths of a Paimon table: what a file is called and where it lies.
+"""Names and paths of a Paimon table's files.
 
 Rules: Paimon's FileStorePathFactory and PartitionPathUtils. A branch has its own schemas, snapshots and tags under
-`branch/branch-NAME`; data, manifests and index files are the main table's.
+`branch/branch-NAME`. Data files, manifests and index files are in the folders of the main table.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import uuid
 MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
 OWN_FOLDER = ".lakebed"
-"""What lakebed keeps in a table beside Paimon's own files; engines do not look into it."""
+"""The folder of lakebed's own files in a table. Paimon's engines ignore it."""
 STAGING_FOLDER = f"{OWN_FOLDER}/staging"
-"""Where rows of writes under way wait. lakebed's own; Paimon's engines pass it over."""
+"""The folder where running writes stage their rows. Paimon's engines ignore it."""
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
 
 
 def branch_prefix(branch: str) -> str:
-    """The folder of a branch's own metadata, with its slash; "" for the main branch."""
+    """The folder of a branch's metadata, with a slash at the end. "" for the main branch."""
     return "" if branch in ("", MAIN_BRANCH) else f"branch/branch-{branch}/"
 
 
@@ -55,12 +55,12 @@ def statistics_path(name: str) -> str:
 
 
 def bucket_folder(partition_folder: str, bucket: int) -> str:
-    """The folder of a bucket; `partition_folder` is "" or ends with a slash."""
+    """The folder of a bucket. `partition_folder` is "" or ends with a slash."""
     return f"{partition_folder}bucket-{'postpone' if bucket == POSTPONE_BUCKET else bucket}"
 
 
 def partition_level(name: str, text: str) -> str:
-    """`k=v/`: the folder of one partition column's value."""
+    """The folder of one partition column's value: `k=v/`."""
     return f"{_escape(name)}={_escape(text)}/"
 
 
@@ -69,18 +69,18 @@ def _escape(text: str) -> str:
 
 
 class NameFactory:
-    """New file names of one writer or committer: one random part, and a number that counts up."""
+    """New file names of one writer or committer: one random part and a running number."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix, self._random, self._numbers = prefix, str(uuid.uuid4()), itertools.count()
 
     def __call__(self, suffix: str = "") -> str:
         """The next name."""
-        # next() of a count is safe beside other threads
+        # next() on a count is safe in several threads
         return f"{self._prefix}{self._random}-{next(self._numbers)}{suffix}"
 
     def under(self, prefix: str) -> NameFactory:
-        """The same numbers under another prefix."""
-        made = NameFactory(prefix)
-        made._random, made._numbers = self._random, self._numbers
-        return made
+        """Names with another prefix that share the random part and the numbers."""
+        names = NameFactory(prefix)
+        names._random, names._numbers = self._random, self._numbers
+        return names

@@ -1,6 +1,6 @@
-"""The options of a Paimon table: keys, types and defaults as Paimon's CoreOptions (up to its newest release) has them.
+"""The options of a Paimon table, with the keys, types and defaults of Paimon's CoreOptions (up to its newest release).
 
-A table keeps its options as text in its schema files; options given to `open` or `write` lie over them for that call.
+A table stores its options as text in its schema files. Options given to `open` or `write` override them for that call.
 """
 
 from __future__ import annotations
@@ -272,8 +272,8 @@ READ_TASKS = _optional("read.tasks", at_least(1), "Threads that read in this pro
 OPTIONS = OptionSet(
     [
         *(value for value in list(vars().values()) if isinstance(value, Option)),
-        *(_text(key, "Kept for Paimon.") for key in TUNING),
-        *(Option(one.key, str, "", "Refused.", aliases=one.aliases) for one in UNSERVED),
+        *(_text(key, "Stored for Paimon's engines, without effect in lakebed.") for key in TUNING),
+        *(Option(unserved.key, str, "", "Refused.", aliases=unserved.aliases) for unserved in UNSERVED),
     ],
     "Paimon tables",
     (
@@ -294,50 +294,56 @@ CALL_ONLY = (
     "lakebed.storage.", SCRATCH_DIR.key, "read.tasks", "branch", "path", "overwrite.partition", COMMIT_CALLBACKS.key,
     TAG_CALLBACKS.key, "commit.callback.", "tag.callback.",
 )  # fmt: skip
-"""Keys that say how to reach a table or what to run here. They are no property of it: what its schema says of them does
-not count, for whoever can write a table shall not choose where this process writes and what it runs."""
+"""Keys that say how to reach a table, or what to run in this process. Only the caller may give them.
+
+lakebed ignores them in a table's schema: whoever can write a table must not choose where this process writes or what it
+runs."""
 
 
 def table_options(stored: Mapping[str, str], given: Mapping[str, str] = {}) -> Options:
-    """The options that hold: those of the schema, and over them those of the caller.
+    """The options of a call: those of the table's schema, overridden by those of the caller.
 
-    A stored key that nobody knows is left alone, since a newer Paimon may have put it there, and so is one that only
-    the caller may give; OptionError for a given one.
+    Unknown keys of the schema are ignored, since a newer Paimon may have stored them, and so are keys that only the
+    caller may give. Raises OptionError for an unknown key of the caller.
     """
     OPTIONS.parse(given)
     over = {OPTIONS.spelled(key) for key in given}
-    known = {
+    from_schema = {
         key: value
         for key, value in stored.items()
         if OPTIONS.knows(key) and OPTIONS.spelled(key) not in over and not key.lower().startswith(CALL_ONLY)
     }
-    return OPTIONS.parse({**known, **given})
+    return OPTIONS.parse({**from_schema, **given})
 
 
 def refuse_stored_callbacks(stored: Mapping[str, str], given: Iterable[str], key: str, table: str) -> None:
-    """UnsupportedError for a table whose schema names callbacks (`key`), where the caller does not say which to call:
-    its own engine would run them, and lakebed runs nothing that a table names."""
+    """Raise UnsupportedError for a table whose schema names callbacks (`key`) unless the caller says which to call.
+
+    Paimon's own engine would run them, but lakebed runs nothing that a table names.
+    """
     named = next((value for name, value in stored.items() if name.lower() == key and value.strip()), "")
     if named and key not in (name.lower() for name in given):
         raise UnsupportedError(
-            f"the table wants {named} to be called", table=table,
+            f"the table asks for the callback {named}", table=table,
             why=f"its option {key} says so, and lakebed runs nothing that a table names",
-            todo=f"Name what to call in the option {key} of this call or of open; an empty one calls nothing",
+            todo=f"Name the callbacks in the option {key} of this call or of open. An empty value calls none",
         )  # fmt: skip
 
 
 def stored_options(given: Mapping[str, str]) -> dict[str, str]:
-    """The options of a new table as its schema keeps them: keys in Paimon's spelling. OptionError as
-    `OptionSet.parse`."""
+    """The options of a new table as its schema stores them, with keys in Paimon's spelling.
+
+    Raises OptionError as `OptionSet.parse` does.
+    """
     parsed = OPTIONS.parse(given)
     return {key: value for key, value in parsed.raw.items() if not key.lower().startswith(CALL_ONLY)}
 
 
 def refuse(key: Option[Any], value: object, why: str) -> OptionError:
-    """The error for an option whose value does not go with the table."""
+    """The error for an option whose value conflicts with the table."""
     return OptionError(f"option {key.key!r} is {value!r}", key=key.key, why=why)
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Column names of an option, separated by commas."""
+    """The column names in an option, separated by commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())

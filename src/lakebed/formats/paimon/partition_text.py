@@ -1,8 +1,8 @@
-"""Partition values as Paimon's engines write them in folder names.
+"""The texts of partition values in folder names, as Paimon's engines write them.
 
-Rules: Paimon's InternalRowPartitionComputer. With `partition.legacy-name` (the default) a value is Java's `toString` of
-the internal value, so a date is a number of days; without it, it is a cast to a text by DateTimeUtils. Java's own
-texts of floating point numbers changed with release 19, so such a value can have two.
+Rules: Paimon's InternalRowPartitionComputer. With `partition.legacy-name` (the default) the text is Java's `toString`
+of the internal value, so a date is a number of days. Without it, the value is cast to text by DateTimeUtils. Java 19
+changed the texts of floating point numbers, so such a value can have two.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from lakebed.formats.paimon.codec.types import DataType, arrow_type, timestamp_u
 from lakebed.kernel.java_floats import early_java_text, java_texts
 
 _BLANK = "".join(char for char in map(chr, range(0x3001)) if (char.isspace() and char not in "\x85\xa0\u2007\u202f"))
-"""What Java's `Character.isWhitespace` counts: no-break spaces are not among them."""
+"""The characters that Java's `Character.isWhitespace` accepts. No-break spaces are not among them."""
 
 
 def is_blank(text: str) -> bool:
-    """Whether Java sees only white space in a text."""
+    """Whether a text has only white space, by Java's rules."""
     return not text.strip(_BLANK)
 
 
 def spellings(value: Any, kind: DataType, legacy: bool = True) -> tuple[str, ...]:
-    """The texts that engines write for a plain value that is not null: that of Java 19 and later (and of pypaimon)
-    first, then that of earlier releases where it differs.
+    """The texts that engines write for a plain value that is not null.
 
+    The text of Java 19 and later (and of pypaimon) comes first, then that of earlier releases where it differs. Raises
     UnsupportedError for bytes under legacy names, for which Java writes the address of an object.
     """
     if kind.root in ("FLOAT", "DOUBLE"):
@@ -37,7 +37,7 @@ def spellings(value: Any, kind: DataType, legacy: bool = True) -> tuple[str, ...
 
 
 def cast_text(value: Any, kind: DataType) -> str:
-    """A plain value as Paimon's cast to a text gives it."""
+    """The text of a plain value by Paimon's cast to text."""
     return spellings(value, kind, legacy=False)[0]
 
 
@@ -57,8 +57,8 @@ def _text(value: Any, kind: DataType, legacy: bool) -> str:
             if legacy:
                 raise UnsupportedError(
                     f"a partition column has the type {kind}",
-                    why="with partition.legacy-name=true Java names its folders by addresses of objects, which no "
-                    "reader can find again",
+                    why="with partition.legacy-name=true Java puts the addresses of objects into folder names, and no "
+                    "reader can find such a folder again",
                     todo="Create the table with partition.legacy-name=false",
                 )
             return bytes(value).decode("utf-8", "replace")
@@ -71,7 +71,7 @@ def _date(days: int) -> str:
 
 
 def _time(millis: int, precision: int) -> str:
-    """The time of a day: of its milliseconds as many digits as the precision has, without zeros at the end but one."""
+    """The time of a day. Milliseconds have up to `precision` digits, and no trailing zeros but a single 0."""
     seconds, fraction = divmod(millis % 86_400_000, 1000)
     return _clock(seconds) + _cut((f"{fraction:03d}".rstrip("0") or "0")[:precision])
 
@@ -99,8 +99,8 @@ def _clock(seconds: int) -> str:
 
 
 def _civil(days: int) -> tuple[int, int, int]:
-    """Year (0 and less before year 1), month and day of a day since 1970 in the Gregorian calendar without bounds."""
-    # years that begin in March, eras of 400 years
+    """Year, month and day of days since 1970, in the Gregorian calendar without bounds. Year 0 is before year 1."""
+    # counts years that begin in March, in eras of 400 years
     era, day = divmod(days + 719_468, 146_097)
     year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
     day -= 365 * year + year // 4 - year // 100
@@ -120,6 +120,6 @@ def _iso_year(year: int) -> str:
 
 
 def _four_digits(year: int) -> str:
-    """The last four digits of a year as DateTimeUtils writes them: those of a negative year fall below the digit 0."""
+    """The last four digits of a year as DateTimeUtils writes them. A negative year gives characters below "0"."""
     sign = 1 if year >= 0 else -1
     return "".join(chr(ord("0") + sign * (abs(year) // scale % 10)) for scale in (1000, 100, 10, 1))

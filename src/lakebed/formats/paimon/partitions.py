@@ -1,7 +1,7 @@
-"""Where the partitions of a table lie.
+"""The folders of a table's partitions.
 
-Rules: Paimon's FileStorePathFactory. Manifests name no folder: it follows from the partition's values. Where Java's
-releases write a value in two ways, what lies in the table says which it is.
+Rules: Paimon's FileStorePathFactory. Manifests do not name folders: a folder follows from the partition's values. Where
+Java's releases write a value in two ways, the folder that has files is the one.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from lakebed.kernel.options import Options
 
 @dataclass(slots=True)
 class PartitionFolders:
-    """Finds the folder of each partition: `k1=v1/k2=v2/`, "" for a table without partitions.
+    """Finds the folder of each partition, `k1=v1/k2=v2/`. It is "" for a table without partitions.
 
-    Null, empty and blank texts all go to the default name, so two partitions can share a folder.
+    Null, empty and blank texts all have the default name, so two partitions can share a folder.
     """
 
     store: Store
     fields: tuple[DataField, ...]
     default: str
     legacy: bool
-    _known: dict[bytes, str] = field(default_factory=dict)
+    _folders: dict[bytes, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, store: Store, schema: TableSchema, options: Options) -> PartitionFolders:
@@ -42,11 +42,11 @@ class PartitionFolders:
         return cls(store, fields, options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME])
 
     def of_row(self, partition: bytes) -> str:
-        """The folder of a partition as manifests and messages hold it. UnsupportedError as `of_values`."""
-        if partition not in self._known:
+        """The folder of a partition, given as its bytes in manifests. Raises UnsupportedError as `of_values` does."""
+        if partition not in self._folders:
             values = decode_row(without_arity(partition), [item.type for item in self.fields])
-            self._known[partition] = self.of_values(values)
-        return self._known[partition]
+            self._folders[partition] = self.of_values(values)
+        return self._folders[partition]
 
     def of_values(self, values: Sequence[Any]) -> str:
         """The folder of a partition's plain values.
@@ -64,9 +64,9 @@ class PartitionFolders:
         held = [folder for folder in folders if self._holds_files(folder)]
         if len(held) > 1:
             raise UnsupportedError(
-                f"the files of one partition lie in {' and in '.join(held)}",
+                f"the files of one partition are in {' and in '.join(held)}",
                 table=self.store.location,
-                why="engines on Java before and after release 19 wrote to it, and each sees only its own folder",
+                why="engines on Java before and since release 19 wrote to it, and each sees only its own folder",
                 todo="Move the files of one folder into the other",
             )
         return (held or folders)[0]

@@ -1,7 +1,7 @@
 """What is committed, as of when: the schemas, snapshots and tags of one branch of a table.
 
-Rules: Paimon's SnapshotManager, SchemaManager and TagManager. `LATEST` and `EARLIEST` are hints; the snapshot files
-are the truth.
+Rules: Paimon's SnapshotManager, SchemaManager and TagManager. `LATEST` and `EARLIEST` are only hints; what counts are
+the snapshot files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakebed.model.instant import Instant
 
 LATEST, EARLIEST = "LATEST", "EARLIEST"
 _PROBES = 16
-"""Snapshots looked for beyond a stale hint before the folder is listed."""
+"""The most snapshots to look for after a stale hint before the folder is listed."""
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -30,8 +30,10 @@ Position = str | int | Instant | None
 
 
 class History:
-    """The schemas, snapshots and tags of a branch. Schemas are kept once read, since they never change; the rest is
-    read anew."""
+    """The schemas, snapshots and tags of a branch.
+
+    Schemas never change, so they are kept once read. Everything else is read again by each call.
+    """
 
     def __init__(self, store: Store, branch: str = MAIN_BRANCH) -> None:
         self.store, self.branch = store, branch
@@ -40,7 +42,7 @@ class History:
     # ---- schemas ----
 
     def schema(self, schema_id: int) -> TableSchema:
-        """One version of the schema. CorruptError when its file is missing."""
+        """One version of the schema. Raises CorruptError when its file is missing."""
         if schema_id not in self._schemas:
             path = schema_path(self.branch, schema_id)
             try:
@@ -55,7 +57,7 @@ class History:
         return self._numbers("schema", "schema-")
 
     def latest_schema(self) -> TableSchema:
-        """The newest schema; TableNotFoundError when there is none, as for a branch that is not there."""
+        """The newest schema. Raises TableNotFoundError when there is none, as for a branch that does not exist."""
         ids = self.schema_ids()
         if not ids:
             where = "" if self.branch == MAIN_BRANCH else f" branch {self.branch!r} of this"
@@ -74,9 +76,9 @@ class History:
     # ---- snapshots ----
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
-        """One snapshot; NotInHistoryError when it is not there."""
-        found = self.find(snapshot_id)
-        if found is None:
+        """One snapshot. Raises NotInHistoryError when it is not in the history."""
+        snapshot = self.find(snapshot_id)
+        if snapshot is None:
             ids = self.snapshot_ids()
             span = f"Snapshots: {ids[0]} to {ids[-1]}" if ids else "The table has no snapshot yet"
             raise NotInHistoryError(
@@ -85,10 +87,10 @@ class History:
                 instant=str(snapshot_id),
                 todo=span,
             )
-        return found
+        return snapshot
 
     def find(self, snapshot_id: int) -> Snapshot | None:
-        """One snapshot, None when there is no such file."""
+        """One snapshot, None when it is not there."""
         path = snapshot_path(self.branch, snapshot_id)
         try:
             data = self.store.read(path)
@@ -102,7 +104,10 @@ class History:
         return self._numbers("snapshot", "snapshot-")
 
     def latest_id(self) -> int | None:
-        """The newest snapshot's id, None for a table without one. The hint is believed only when nothing follows it."""
+        """The id of the newest snapshot, None for a table without one.
+
+        The hint is trusted only when a snapshot of that id exists and the next one does not.
+        """
         hint = self._hint(LATEST)
         if hint is not None and self._has(hint):
             for following in range(hint + 1, hint + 1 + _PROBES):
@@ -112,16 +117,16 @@ class History:
         return ids[-1] if ids else None
 
     def latest(self) -> Snapshot | None:
-        """The newest snapshot."""
+        """The newest snapshot, None for a table without one."""
         for _ in range(LOOKS):
             newest = self.latest_id()
-            found = self.find(newest) if newest is not None else None
-            if newest is None or found is not None:
-                return found  # else it was expired or rolled back in between
+            snapshot = self.find(newest) if newest is not None else None
+            if newest is None or snapshot is not None:
+                return snapshot  # otherwise it expired or was rolled back in between
         raise self._expiring()
 
     def earliest_id(self) -> int | None:
-        """The oldest snapshot's id."""
+        """The id of the oldest snapshot, None for a table without one."""
         hint = self._hint(EARLIEST)
         if hint is not None and self._has(hint):
             return hint
@@ -129,53 +134,54 @@ class History:
         return ids[0] if ids else None
 
     def snapshots(self) -> list[Snapshot]:
-        """All snapshots, oldest first; one that expires meanwhile is left out."""
+        """All snapshots, oldest first. A snapshot that expires during the call is left out."""
         for _ in range(LOOKS):
             ids = self.snapshot_ids()
-            found = [snapshot for snapshot in map(self.find, ids) if snapshot is not None]
-            if not ids or (found and found[-1].id == ids[-1]):
-                return found  # else there are newer ones, for the newest never expires
+            snapshots = [snapshot for snapshot in map(self.find, ids) if snapshot is not None]
+            if not ids or (snapshots and snapshots[-1].id == ids[-1]):
+                return snapshots  # otherwise there are newer ones, since the newest never expires
         raise self._expiring()
 
     def backwards(self, until: int = 0) -> Iterator[Snapshot]:
-        """Those snapshots with an id above `until` that are there, newest first."""
+        """The existing snapshots with an id above `until`, newest first."""
         for snapshot_id in range(self.latest_id() or 0, until, -1):
-            found = self.find(snapshot_id)
-            if found is None:  # expired; whether older ones are there only a listing tells
+            snapshot = self.find(snapshot_id)
+            if snapshot is None:  # it expired, and only a listing shows whether older ones exist
                 older = [number for number in self.snapshot_ids() if until < number < snapshot_id]
                 yield from filter(None, map(self.find, reversed(older)))
                 return
-            yield found
+            yield snapshot
 
     def since(self, after: int) -> Iterator[Snapshot]:
-        """Every snapshot with an id above `after`, newest first, for who must have seen them all.
+        """Every snapshot with an id above `after`, newest first, without gaps.
 
-        Raises NotInHistoryError when one of them is gone, or when the newest is older than `after`: the table was
+        Raises NotInHistoryError when one of them is gone, or when the newest is older than `after`, since the table was
         rolled back.
         """
         newest = self.latest_id() or 0
         for snapshot_id in range(newest, after, -1):
-            found = self.find(snapshot_id)
-            if found is None:
+            snapshot = self.find(snapshot_id)
+            if snapshot is None:
                 raise NotInHistoryError(
                     f"snapshot {snapshot_id} is not in the history", table=self.store.location,
                     instant=str(snapshot_id), why="it has expired, or the table was rolled back",
                 )  # fmt: skip
-            yield found
+            yield snapshot
         if newest < after:
             raise NotInHistoryError(
                 f"snapshot {after} is not in the history", table=self.store.location, instant=str(after),
-                why=f"the newest is {newest}: the table was rolled back",
+                why=f"the newest is {newest}, so the table was rolled back",
             )  # fmt: skip
 
     def latest_of_user(self, user: str, until: int = 0) -> Snapshot | None:
         """The newest snapshot of a commit user with an id above `until`."""
-        return next((found for found in self.backwards(until) if found.commit_user == user), None)
+        return next((snapshot for snapshot in self.backwards(until) if snapshot.commit_user == user), None)
 
     def at(self, position: Position) -> Snapshot | None:
-        """The snapshot that a position means: None is the newest one (None for an empty table).
+        """The snapshot at a position. The position None is the newest snapshot; None is returned for an empty table.
 
-        A time means the newest snapshot that is not younger. Raises NotInHistoryError.
+        A time means the newest snapshot that was made at or before it. Raises NotInHistoryError when there is no such
+        snapshot.
         """
         if position is None:
             return self.latest()
@@ -188,37 +194,39 @@ class History:
         return self.snapshot(int(position))
 
     def at_time(self, millis: int) -> Snapshot:
-        """The newest snapshot made at or before a time in milliseconds since 1970; NotInHistoryError when all are
-        younger."""
+        """The newest snapshot made at or before a time in milliseconds since 1970.
+
+        Raises NotInHistoryError when all are newer.
+        """
         for _ in range(LOOKS):
             ids = self.snapshot_ids()
-            known: dict[int, Snapshot] = {}
+            visited: dict[int, Snapshot] = {}
             low, high = 0, len(ids)
             while low < high:  # times grow with ids
                 middle = (low + high) // 2
-                found = self.find(ids[middle])
-                if found is None:
+                snapshot = self.find(ids[middle])
+                if snapshot is None:
                     break
-                known[middle] = found
-                low, high = (middle + 1, high) if found.time_millis <= millis else (low, middle)
+                visited[middle] = snapshot
+                low, high = (middle + 1, high) if snapshot.time_millis <= millis else (low, middle)
             if low < high:
-                continue  # one expired meanwhile
+                continue  # a snapshot expired meanwhile
             if low:
-                return known[low - 1]
-            oldest = f"The oldest is {iso_time(known[0].time_millis)}" if ids else "The table has no snapshot yet"
+                return visited[low - 1]
+            oldest = f"The oldest is {iso_time(visited[0].time_millis)}" if ids else "The table has no snapshot yet"
             raise NotInHistoryError(
                 "no snapshot is that old", table=self.store.location, instant=str(millis), todo=oldest
             )
         raise self._expiring()
 
     def at_text(self, moment: str) -> Snapshot:
-        """As `at_time`, for an ISO timestamp, in UTC unless it says otherwise."""
+        """As `at_time`, for an ISO timestamp. It is in UTC unless it has an offset."""
         return self.at_time(milliseconds(moment, self.store.location))
 
     # ---- tags ----
 
     def tag(self, name: str) -> Snapshot:
-        """The snapshot that a tag holds; NotInHistoryError when there is no such tag."""
+        """The snapshot that a tag names. Raises NotInHistoryError when there is no such tag."""
         path = tag_path(self.branch, name)
         try:
             with decoding("a tag cannot be read", table=self.store.location, file=path):
@@ -251,17 +259,17 @@ class History:
 
     def _expiring(self) -> RetryableError:
         return RetryableError(
-            "snapshots expire faster than they can be read", table=self.store.location, todo="Try again"
+            "snapshots expire faster than lakebed can read them", table=self.store.location, todo="Try again"
         )
 
 
 def iso_time(millis: int) -> str:
-    """ISO 8601 in UTC for milliseconds since 1970."""
+    """Milliseconds since 1970 as an ISO 8601 time in UTC."""
     return datetime.datetime.fromtimestamp(millis / 1000, datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def instant_of(snapshot: Snapshot) -> Instant:
-    """A snapshot as a point of history."""
+    """A snapshot as an instant of the table's history."""
     summary = {
         "commit_user": snapshot.commit_user,
         "commit_identifier": str(snapshot.commit_identifier),
@@ -284,12 +292,15 @@ def instant_of(snapshot: Snapshot) -> Instant:
 
 
 def milliseconds(text: str, table: str) -> int:
-    """Milliseconds since 1970 of an ISO time, in UTC unless it says otherwise; NotInHistoryError for another text."""
+    """An ISO time as milliseconds since 1970. It is in UTC unless it has an offset.
+
+    Raises NotInHistoryError for any other text.
+    """
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError as error:
         raise NotInHistoryError(
-            f"{text!r} names no snapshot", table=table, todo="Give a snapshot id, an ISO timestamp or tag:NAME"
+            f"{text!r} does not name a snapshot", table=table, todo="Give a snapshot id, an ISO timestamp or tag:NAME"
         ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)

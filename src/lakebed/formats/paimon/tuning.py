@@ -1,7 +1,8 @@
-"""Options of Paimon that lakebed keeps for Paimon's engines without acting on them.
+"""Options of Paimon that lakebed stores for Paimon's engines but does not act on.
 
-Source: Paimon's CoreOptions of the newest release, pypaimon's CoreOptions, and keys of earlier releases. They tune, or
-steer upkeep, streams, catalogs and indexes of Paimon's own engines; none changes which rows are seen or written.
+Source: Paimon's CoreOptions of the newest release, pypaimon's CoreOptions, and keys of earlier releases. These options
+tune Paimon's own engines, or control their upkeep, streams, catalogs and indexes. None changes which rows are read or
+written.
 """
 
 TUNING: tuple[str, ...] = (

@@ -1,8 +1,8 @@
-"""Options of Paimon that change which rows are seen or written, and that lakebed does not serve.
+"""Options of Paimon that change which rows are read or written, and that lakebed does not support.
 
-Rules: Paimon's CoreOptions (the newest release), AbstractDataTableScan and the writers. Such an option is refused by
-its name before a row is read or written, whether the caller gave it or the table's schema holds it. Options that change
-no row are kept and do nothing (`tuning.py`).
+Rules: Paimon's CoreOptions (the newest release), AbstractDataTableScan and the writers. lakebed refuses such an option
+by name before it reads or writes a row, whether the caller gave the option or the table's schema has it. Options that
+change no rows are stored without effect (`tuning.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lakebed.kernel.options import Options
 
 
 class Use(StrEnum):
-    """What is about to be done with a table."""
+    """What a table is about to be used for."""
 
     READ = "read"
     WRITE = "write"
@@ -23,7 +23,10 @@ class Use(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """An option that is refused unless its value is one of `harmless` (in lower case); `uses` are what it changes."""
+    """An option that is refused unless its value is one of `harmless` (lower case).
+
+    `what` says what the option asks for. `uses` are the uses of a table that it changes.
+    """
 
     key: str
     what: str
@@ -80,19 +83,19 @@ UNSERVED = (
     Unserved("pk-full-text.index.columns", "indexes beside the rows", uses=_WRITE),
     Unserved("metadata.iceberg.storage", "Iceberg metadata with each commit", ("", "disabled"), _WRITE),
 )
-"""Each key once; `paimon_options.txt` of the tests goes through all keys of Paimon."""
+"""Each key once. `paimon_options.txt` of the tests lists all keys of Paimon."""
 
 ENCRYPTION = ("parquet.crypto.", "parquet.encryption.", "orc.encrypt", "orc.mask", "orc.key.provider")
-"""How keys begin that make file formats encrypt."""
+"""Prefixes of keys that make file formats encrypt."""
 
 
 def refuse_options(options: Options, use: Use, table: str) -> None:
-    """Raise UnsupportedError for an option whose value asks for what lakebed does not serve."""
+    """Raise UnsupportedError for an option whose value asks for something that lakebed does not support in this use."""
     values = {key.lower(): value for key, value in options.raw.items()}
-    for one in UNSERVED:
-        value = values.get(one.key, "")
-        if use in one.uses and value.strip().lower() not in one.harmless:
-            raise _refusal(one.key, value, one.what, table)
+    for option in UNSERVED:
+        value = values.get(option.key, "")
+        if use in option.uses and value.strip().lower() not in option.harmless:
+            raise _refusal(option.key, value, option.what, table)
     for key, value in values.items():
         if key.startswith(ENCRYPTION) and value:
             raise _refusal(key, value, "encrypted files", table)
@@ -100,7 +103,7 @@ def refuse_options(options: Options, use: Use, table: str) -> None:
 
 def _refusal(key: str, value: str, what: str, table: str) -> UnsupportedError:
     return UnsupportedError(
-        f"option {key!r} is {value!r}, and lakebed does not serve {what}",
+        f"option {key!r} is {value!r}, and lakebed does not support {what}",
         table=table,
-        todo="Leave the option out if you gave it; if it is the table's own, use Paimon's own engine",
+        todo="Leave the option out if you gave it. If the table has it, use Paimon's own engine",
     )

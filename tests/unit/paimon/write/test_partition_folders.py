@@ -87,7 +87,7 @@ def test_two_folders_of_one_partition_are_told(tmp_path: Path) -> None:
     (path / SINCE_19 / "bucket-0").mkdir(parents=True)  # empty folders count for nothing
     assert keys(table) == [1]
     (path / SINCE_19 / "bucket-0" / "data-x-0.parquet").write_bytes(b"")
-    with pytest.raises(UnsupportedError, match="Java before and after release 19"):
+    with pytest.raises(UnsupportedError, match="Java before and since release 19"):
         table.read()
 
 
