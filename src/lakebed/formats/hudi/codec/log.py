@@ -12,9 +12,9 @@ The frame is that of Hudi's log format version 1 (`HoodieLogFormat`, `HoodieLogF
     int64     reverse pointer: the block's length without these last 8 bytes, that is S + 6
 
 A writer may die half way, and another may append after it, so a file can hold torn blocks, doubled markers and foreign
-bytes. A block counts when its size, its reverse pointer and all lengths inside agree; whatever lies between two such
-blocks is a corrupt range, reported and skipped up to the next marker. Hudi also asks that the next marker follow a
-block at once; here a block that is whole by its own lengths is kept whatever follows it.
+bytes. A block counts when its size, its reverse pointer and all lengths inside agree. Whatever lies between two such
+blocks is a corrupt range, reported and skipped up to the next marker. Hudi also requires that the next marker follows a
+block at once. Here a block that is whole by its own lengths is kept, whatever follows it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOG_FORMAT_VERSION = 1
 
 
 class BlockKind(IntEnum):
-    """What a block holds; the numbers are those on disk (`HoodieLogBlockType`)."""
+    """What a block holds. The numbers are those on disk (`HoodieLogBlockType`)."""
 
     COMMAND = 0
     DELETE = 1
@@ -45,7 +45,7 @@ class BlockKind(IntEnum):
 
 
 class HeaderKey(IntEnum):
-    """What a header says; the numbers are those on disk (`HeaderMetadataType`)."""
+    """What a header says. The numbers are those on disk (`HeaderMetadataType`)."""
 
     INSTANT_TIME = 0
     TARGET_INSTANT_TIME = 1
@@ -62,8 +62,8 @@ class HeaderKey(IntEnum):
 class LogBlock:
     """One whole block.
 
-    `content` is a slice of the parsed bytes, not a copy. `offset` and `length` are bytes in the file, marker and
-    reverse pointer included.
+    `content` is a slice of the parsed bytes, not a copy. `offset` and `length` are bytes in the file and include the
+    marker and the reverse pointer.
     """
 
     kind: BlockKind
@@ -74,17 +74,17 @@ class LogBlock:
 
     @property
     def instant_time(self) -> str:
-        """The instant that wrote the block; empty where the block names none (archive files)."""
+        """The instant that wrote the block, "" where the block names none (archive files)."""
         return self.headers.get(HeaderKey.INSTANT_TIME, "")
 
     @property
     def target_instant_time(self) -> str:
-        """The instant that a rollback undoes; empty for other blocks."""
+        """The instant that a rollback block undoes, "" for other blocks."""
         return self.headers.get(HeaderKey.TARGET_INSTANT_TIME, "")
 
     @property
     def schema(self) -> str:
-        """The writer's Avro schema as JSON text; CorruptError when the block has none."""
+        """The writer's Avro schema as JSON text. Raises CorruptError when the block has none."""
         try:
             return self.headers[HeaderKey.SCHEMA]
         except KeyError:
@@ -94,12 +94,12 @@ class LogBlock:
 
     @property
     def is_partial(self) -> bool:
-        """Whether the rows hold only the meta columns and those that changed."""
+        """Whether the rows hold only the meta columns and the columns that changed."""
         return self.headers.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
 
     @property
     def compacted_instants(self) -> tuple[str, ...]:
-        """The instants whose blocks this one replaces (log compaction); empty otherwise."""
+        """The instants whose blocks this one replaces (log compaction)."""
         text = self.headers.get(HeaderKey.COMPACTED_BLOCK_TIMES, "")
         return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -111,10 +111,10 @@ class LogBlock:
 
 @dataclass(frozen=True, slots=True)
 class CorruptRange:
-    """Bytes that are no block: where, how many, and what was wrong with the first of them.
+    """Bytes that are not a block: where, how many, and what was wrong with the first of them.
 
-    `framed` says that size and reverse pointer agreed and only the inside did not: such a block was written whole and
-    damaged later, where a torn write leaves no frame.
+    `framed` says that size and reverse pointer agreed and only the inside did not. Such a block was written whole and
+    damaged later: a torn write leaves no frame.
     """
 
     offset: int
@@ -125,17 +125,17 @@ class CorruptRange:
 
 @dataclass(frozen=True, slots=True)
 class LogScan:
-    """What one log file holds, in the order of the file. Neighbouring bad bytes make one range."""
+    """The content of one log file, in the order of the file. Adjacent bad bytes make one range."""
 
     blocks: tuple[LogBlock, ...]
     corrupt: tuple[CorruptRange, ...]
 
 
 def parse_log(data: bytes | bytearray | memoryview) -> LogScan:
-    """All blocks of a log file, and the ranges that are none.
+    """All blocks of a log file, and the ranges of bytes that are not blocks.
 
-    Takes time linear in the file's length, whatever its bytes are. Raises UnsupportedError for a whole block of an
-    unknown log format version, kind, header or command: skipping it could hide rows.
+    The time is linear in the file's length, whatever its bytes are. Raises UnsupportedError for a whole block of an
+    unknown log format version, kind, header or command, since skipping it could hide rows.
     """
     view = memoryview(data).cast("B")
     blocks: list[LogBlock] = []
@@ -155,7 +155,7 @@ def parse_log(data: bytes | bytearray | memoryview) -> LogScan:
 
 
 class _NoBlock(Exception):
-    """The bytes at a place are no block; `length` when all its lengths agree and it is known where it ends."""
+    """The bytes at an offset are not a block. `length` is set when all lengths agree, so that the end is known."""
 
     def __init__(self, reason: str, framed: bool = False, length: int = 0) -> None:
         super().__init__(reason)
@@ -169,22 +169,22 @@ _KEY_LENGTH = struct.Struct(">ii")
 _SIZE_AT = len(MAGIC)
 _BODY_AT = _SIZE_AT + _SIZE.size
 _LEAST_SIZE = _VERSION_KIND_COUNT.size + _SIZE.size + _INT.size + _SIZE.size
-# Looks ahead and takes nothing: markers can share their # when one of them was torn.
+# A lookahead: two markers can share a # when one of them was torn.
 _FIND_MAGIC = re.compile(b"(?=%s)" % re.escape(MAGIC))
 
 
 def _next_frame(view: memoryview, start: int) -> int:
-    """The next marker whose size and reverse pointer agree; the file's end when there is none."""
+    """The offset of the next marker whose size and reverse pointer agree, the file's end when there is none."""
     length = len(view)
-    for found in _FIND_MAGIC.finditer(view, start):
-        body = found.start() + _BODY_AT
+    for marker in _FIND_MAGIC.finditer(view, start):
+        body = marker.start() + _BODY_AT
         if body + _LEAST_SIZE > length:
             break
-        (size,) = _SIZE.unpack_from(view, found.start() + _SIZE_AT)
+        (size,) = _SIZE.unpack_from(view, marker.start() + _SIZE_AT)
         if _LEAST_SIZE <= size <= length - body:
             (pointer,) = _SIZE.unpack_from(view, body + size - _SIZE.size)
             if pointer == size + _SIZE_AT:
-                return found.start()
+                return marker.start()
     return length
 
 
@@ -244,18 +244,18 @@ def _refuse_unknown(version: int, kind: int, at: int) -> None:
     if version != LOG_FORMAT_VERSION:
         raise UnsupportedError(
             f"the log block at offset {at} has log format version {version}",
-            why=f"only version {LOG_FORMAT_VERSION} is known (0 is that of Hudi before 0.4)",
+            why=f"lakebed knows version {LOG_FORMAT_VERSION} only (0 is that of Hudi before 0.4)",
             todo="Compact the table with the Hudi release that wrote it, then read it again",
         )
     if kind not in BlockKind.__members__.values():
         raise UnsupportedError(
             f"the log block at offset {at} is of unknown kind {kind}",
-            why=f"known are {', '.join(f'{known.value} {known.name}' for known in BlockKind)}",
+            why=f"the kinds are {', '.join(f'{known.value} {known.name}' for known in BlockKind)}",
             todo="Compact the table with the Hudi release that wrote it, then read it again",
         )
 
 
-# A block has each header once at most. The bound keeps hostile counts from making the scan quadratic.
+# A block has each header at most once. The bound keeps hostile counts from making the scan quadratic.
 _MOST_TEXTS = 64
 
 
@@ -284,7 +284,7 @@ def _known_headers(headers: dict[int, str], at: int) -> Mapping[HeaderKey, str]:
         unknown = sorted(set(headers) - set(HeaderKey))
         raise UnsupportedError(
             f"the log block at offset {at} has a header of unknown kind {unknown[0]}",
-            why="a newer Hudi may have written it, and what it says could change which rows count",
+            why="a newer Hudi may have written it, and it could change which rows count",
             todo="Compact the table with the Hudi release that wrote it, then read it again",
         ) from None
 
@@ -298,7 +298,7 @@ def _check_meaning(block: LogBlock) -> None:
             raise UnsupportedError(
                 f"the command block at offset {block.offset} has command {command!r}",
                 instant=block.instant_time,
-                why=f"only {_ROLLBACK} (rollback) is known",
+                why=f"lakebed knows only {_ROLLBACK} (rollback)",
                 todo="Compact the table with the Hudi release that wrote it, then read it again",
             )
         if not block.target_instant_time:

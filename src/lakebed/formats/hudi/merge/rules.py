@@ -1,8 +1,8 @@
-"""By which rules a table merges the versions of a row: what its properties say.
+"""The rules by which a table merges the versions of a row, from its properties.
 
-From table version 8 on the merge mode decides, with the partial update mode and properties that version 9 adds; before
-that, and where the mode is custom, the payload class. The classes that Hudi ships mean what its upgrade to version 9
-(`EightToNineUpgradeHandler`) turns them into. Any other payload, merger or mode is refused by its name.
+From table version 8 on the merge mode decides, with the partial update mode and the properties that version 9 adds.
+Before that, and where the mode is custom, the payload class decides. The classes that Hudi ships mean what its upgrade
+to version 9 (`EightToNineUpgradeHandler`) turns them into. Any other payload, merger or mode is refused by name.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _SINGLE = (bool, int, float, str)
 
 @dataclass(frozen=True, slots=True)
 class MergeRules:
-    """How versions of a row are merged. `ordering` is empty under commit-time ordering.
+    """How versions of a row are merged. `ordering` names the ordering columns; it is empty under commit-time ordering.
 
-    A value in a newer version keeps the older one where `keep_defaults` is set and the value is its column's default
-    (that of `defaults`, null where the column is not named there), or where it is the text `unavailable`. A row that
-    holds the text `marker` in `marker_column` is a delete. With `sequences` the ordering column holds the text of two
-    whole numbers with a dot between. `refused` names a payload class, merger or mode that lakebed does not know: such a
-    table can only be read without merging.
+    A value in a newer version is a gap, and keeps the older value, where `keep_defaults` is set and the value is its
+    column's default (that of `defaults`, null for a column that is not named there), or where it is the text
+    `unavailable`. A row that holds the text `marker` in `marker_column` is a delete. With `sequences` the ordering
+    column holds the text of two whole numbers with a dot between. `refused` names a payload class, merger or mode that
+    lakebed does not know: such a table can only be read without merging.
     """
 
     ordering: tuple[str, ...] = ()
@@ -56,26 +56,26 @@ class MergeRules:
         return self.keep_defaults or bool(self.unavailable)
 
     def gaps(self, name: str, column: pa.Array | pa.ChunkedArray) -> Bools | None:
-        """Which values of a column keep what an older version holds, None where none can."""
+        """Which values of a column are gaps, that is keep what an older version holds; None where there are none."""
         if name.startswith("_hoodie_") or name in self.ordering:
             return None
         if self.keep_defaults:
             default = self.defaults.get(name)
-            found = column.is_null() if default is None else pc.equal(column, default)
+            kept = column.is_null() if default is None else pc.equal(column, default)
         elif self.unavailable and _is_text(column.type):
-            found = pc.equal(column, pa.scalar(self.unavailable).cast(column.type))
+            kept = pc.equal(column, pa.scalar(self.unavailable).cast(column.type))
         else:
             return None
-        gaps: Bools = np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False))
+        gaps: Bools = np.asarray(pc.fill_null(kept, False).to_numpy(zero_copy_only=False))
         return gaps if gaps.any() else None
 
     def comparable(self, ordering: Sequence[pa.Array]) -> list[pa.Array]:
-        """Ordering values, a column each, in a form whose order is theirs."""
+        """Ordering values, one array per ordering column, in a form that sorts as they do."""
         return [_sequence(column) for column in ordering] if self.sequences else list(ordering)
 
 
 def rules_of(config: TableConfig) -> MergeRules:
-    """The rules that the table's properties ask for."""
+    """The rules that a table's properties ask for."""
     properties = config.properties
     mode = properties.get("hoodie.record.merge.mode", "").upper()
     if config.version >= 8 and mode in ("EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"):
@@ -91,17 +91,17 @@ def rules_of(config: TableConfig) -> MergeRules:
 
 
 def with_defaults(rules: MergeRules, schema: str) -> MergeRules:
-    """The rules with the defaults that columns have in an Avro schema (JSON text), those of single values alone."""
-    found, units = {}, mislabelled_units(schema)
+    """The rules with the defaults of columns in an Avro schema (JSON text), only of columns with single values."""
+    defaults, units = {}, mislabelled_units(schema)
     for column in writer_schema(schema).columns if schema else ():
         if column.default in (None, MISSING) or column.type is None or not isinstance(column.default, _SINGLE):
             continue
         try:
             unit = bare_unit(column.type, units.get((column.name,)))
-            found[column.name] = _default(column.default, column.type, unit)
+            defaults[column.name] = _default(column.default, column.type, unit)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ValueError):
-            continue  # a decimal's bytes, days out of range: no row can hold the like
-    return replace(rules, defaults=found)
+            continue  # a decimal's bytes, days out of range: no row can hold such a value
+    return replace(rules, defaults=defaults)
 
 
 def known_rules(rules: MergeRules) -> MergeRules:
@@ -110,7 +110,7 @@ def known_rules(rules: MergeRules) -> MergeRules:
 
 
 def check_known(rules: MergeRules, table: str) -> None:
-    """Raise UnsupportedError, naming it, when the table merges by something that lakebed does not know."""
+    """Raise UnsupportedError, naming what decides, when lakebed does not know how the table merges rows."""
     if rules.refused:
         raise UnsupportedError(
             f"the table merges rows by {rules.refused}",
@@ -122,7 +122,7 @@ def check_known(rules: MergeRules, table: str) -> None:
 
 def _by_mode(rules: MergeRules, properties: Mapping[str, str]) -> MergeRules:
     match properties.get("hoodie.table.partial.update.mode", "").upper():
-        case "" | "NONE" | "KEEP_VALUES":  # log blocks say themselves which columns they bring
+        case "" | "NONE" | "KEEP_VALUES":  # each log block says which columns it brings
             return rules
         case "IGNORE_DEFAULTS":
             return replace(rules, keep_defaults=True)
@@ -170,7 +170,7 @@ def _default(value: str | float, kind: pa.DataType, unit: str) -> pa.Scalar:
 
 
 def _sequence(column: pa.Array) -> pa.Array:
-    """Texts like 12.345 padded so that they compare as the two numbers do; null for any other text."""
+    """Texts such as 12.345, padded so that they sort as the two numbers do; null for any other text."""
     pairs = pc.if_else(pc.match_substring_regex(column, r"^\d+\.\d+$"), column, pa.scalar(None, column.type))
     parts = pc.split_pattern(pairs, ".", max_splits=1)
     padded = [pc.utf8_lpad(pc.list_element(parts, place), 20, "0") for place in (0, 1)]

@@ -1,9 +1,9 @@
-"""Full changes in the shape of Hudi's Spark source (`hoodie.datasource.query.incremental.format=cdc`): the columns op,
-ts_ms, before and after, the rows as JSON text.
+"""Full changes in the columns of Hudi's Spark source (`hoodie.datasource.query.incremental.format=cdc`): op, ts_ms,
+before and after, the rows as JSON text.
 
-Hudi's own texts differ by where it found a row: one out of a change log is Avro's text without meta columns, one out of
+Hudi's own texts depend on where it found a row: a row from a change log is Avro's text without meta columns, a row from
 a data file has them. Here every row is one JSON object of the user's columns, nulls included. Dates, times and
-timestamps are ISO 8601 text, decimals numbers, binary is base64, NaN and infinities are text.
+timestamps are ISO 8601 text, decimals are numbers, binary is base64, NaN and infinities are text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ row."""
 
 @dataclass(frozen=True, slots=True)
 class CdcRows:
-    """The changes of a split in those columns, one row a change."""
+    """Reads the changes of a split in these columns, one row per change."""
 
     changes: RowChanges
     schema: pa.Schema
@@ -37,15 +37,15 @@ class CdcRows:
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
         """The rows of each commit, in the order of commits."""
         for _, changed in self.changes(split):
-            one = changed.after if changed.after is not None else changed.before
-            assert one is not None
+            rows = changed.after if changed.after is not None else changed.before
+            assert rows is not None
             op = "i" if changed.before is None else "d" if changed.after is None else "u"
             batch = pa.RecordBatch.from_arrays(
                 [
-                    pa.repeat(pa.scalar(op), one.num_rows),
-                    one.column(COMMIT_TIME),
-                    self._texts(changed.before, one.num_rows),
-                    self._texts(changed.after, one.num_rows),
+                    pa.repeat(pa.scalar(op), rows.num_rows),
+                    rows.column(COMMIT_TIME),
+                    self._texts(changed.before, rows.num_rows),
+                    self._texts(changed.after, rows.num_rows),
                 ],
                 schema=CDC_SCHEMA,
             )
@@ -62,12 +62,12 @@ class CdcRows:
 
 
 def json_texts(values: pa.Array) -> pa.Array:
-    """Each value as JSON text, the text null for null."""
+    """Each value as JSON text; null becomes the text `null`."""
     return pc.fill_null(_texts(values), "null")
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """JSON text, null for null."""
+    """Each value as JSON text; null stays null."""
     kind = values.type
     if pa.types.is_struct(kind):
         parts = [
@@ -94,7 +94,7 @@ def _texts(values: pa.Array) -> pa.Array:
 
 
 def _joined(values: pa.Array, texts: pa.Array) -> pa.Array:
-    """The elements' texts of each list or map in one, between commas."""
+    """For each list or map the texts of its elements as one text, with commas between."""
     if not len(values):
         return pa.array([], pa.string())
     lists = pa.ListArray.from_arrays(values.offsets.cast(pa.int32()), texts)
@@ -125,7 +125,10 @@ def _quoted(texts: pa.Array) -> pa.Array:
 
 
 def _base64(values: pa.Array) -> pa.Array:
-    """Binary as base64 text. Neither Arrow nor numpy has a kernel for it, so each distinct value is encoded once."""
+    """Binary values as base64 text.
+
+    Neither Arrow nor numpy has a kernel for this, so each distinct value is encoded once in Python.
+    """
     encoded = values.dictionary_encode()
     words = [base64.b64encode(value).decode() for value in encoded.dictionary.to_pylist()]
     return _quoted(pa.DictionaryArray.from_arrays(encoded.indices, pa.array(words, pa.string())).cast(pa.string()))

@@ -1,16 +1,16 @@
-"""Rows of an older schema brought to the one wanted.
+"""Rows conformed to a schema: columns matched, types converted.
 
-Columns match by name, or by what Hudi's schema history says (`internal_schema.renames`). What one type may become is
-`SchemaChangeUtils`' table, and how it does so is the readers' way:
+Columns match by name, or by what Hudi's schema history says (`internal_schema.renames`). Which type may become which is
+the table of `SchemaChangeUtils`, and values are converted as Hudi's readers do:
 
     int -> long, float, double, decimal, string     long -> float, double, decimal, string
     float -> double, decimal                        double -> decimal
     decimal -> a wider decimal, string              date -> string
     string -> date, decimal, binary                 binary -> string
-    anything                                        the same in another unit or with a zone: timestamps and times
+    timestamps, times                               the same in another unit or with a zone
 
-A float becomes a double by way of its text, so that 1.1 stays 1.1, as Hudi rewrites it. A float or double never becomes
-a string here: Java writes such text in a form of its own.
+A float becomes a double through its text, so that 1.1 stays 1.1, as Hudi rewrites it. A float or double never becomes a
+string here, since Java writes such text in its own form.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from lakebed.formats.hudi.codec.timestamps import NO_UNITS, Units, stored_as
 def conform(
     batch: pa.RecordBatch, target: pa.Schema, renames: Renames | None = None, units: Units = NO_UNITS
 ) -> pa.RecordBatch:
-    """The batch with exactly the columns and types of `target`, in its order; columns the batch lacks are null.
+    """The batch with exactly the columns and types of `target`, in its order. Columns that the batch lacks are null.
 
-    `units` are the timestamps of the target that the batch can label wrongly (`timestamps.py`).
-    Raises SchemaError naming the column and both types where a type cannot become the other or a value does not fit,
-    and where a column is missing that may not be null.
+    `units` are the timestamps of the target that the batch can label wrongly (`timestamps.py`). Raises SchemaError,
+    naming the column and both types, where one type cannot become the other or a value does not fit, and where a column
+    is missing that may not be null.
     """
     if not renames and not units and batch.schema.equals(target):
         return batch
@@ -92,7 +92,7 @@ def conform_table(
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """How the source differs from what its field names and types say."""
+    """How the source's field names and types differ from the target's."""
 
     renames: Renames
     units: Units
@@ -134,12 +134,12 @@ def _convert(source: pa.Array, target: pa.DataType, path: Path, written: _Writte
     if pa.types.is_null(kind):
         return pa.nulls(len(source), target)
     try:
-        found = _primitive(source, target)
+        converted = _primitive(source, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise _impossible(path, kind, target, str(error)) from error
-    if found is None:
-        raise _impossible(path, kind, target, "Hudi does not let the one become the other")
-    return found
+    if converted is None:
+        raise _impossible(path, kind, target, "Hudi does not let the first become the second")
+    return converted
 
 
 def _impossible(path: Path, kind: pa.DataType, target: pa.DataType, why: str) -> SchemaError:
@@ -179,7 +179,7 @@ def _list(source: Any, target: pa.ListType, path: Path, written: _Written) -> pa
 
 
 def _map(source: pa.MapArray, target: pa.MapType, path: Path, written: _Written) -> pa.Array:
-    # A map cannot be flattened in its own right: seen as a list of entries it can, slices and nulls included.
+    # Arrow cannot flatten a map. Seen as a list of entries it can be flattened, slices and nulls included.
     whole = pa.StructArray.from_arrays(
         [source.keys, source.items], fields=[source.type.key_field, source.type.item_field]
     )
@@ -205,7 +205,7 @@ def _mask(source: pa.Array) -> pa.BooleanArray | None:
 
 
 def _primitive(source: pa.Array, target: pa.DataType) -> pa.Array | None:
-    """The values as another type; None where Hudi knows no such change."""
+    """The values as another type, None where Hudi allows no such change."""
     kind, types = source.type, pa.types
     if types.is_timestamp(kind) and types.is_timestamp(target):
         return source.cast(target, safe=kind.unit != "ns")
@@ -234,7 +234,7 @@ def _from_integer(source: pa.Array, target: pa.DataType) -> pa.Array | None:
     if types.is_integer(target):
         return source.cast(target) if source.type.bit_width <= target.bit_width else None
     if types.is_floating(target):
-        # A long that a float cannot hold is rounded, as Java does.
+        # A long that a float cannot hold is rounded, as in Java.
         return source.cast(target, safe=False)
     if types.is_decimal(target):
         return source.cast(pa.decimal128(38, target.scale)).cast(target)
@@ -248,7 +248,7 @@ def _from_floating(source: pa.Array, target: pa.DataType) -> pa.Array | None:
             return None
         return source.cast(pa.string()).cast(target)
     if types.is_decimal(target):
-        # Half to even, as `BigDecimal.setScale` is called there: from the text and not from the binary value.
+        # Half to even, from the text and not from the binary value, as Hudi calls `BigDecimal.setScale`.
         exact = source.cast(pa.string()).cast(pa.float64())
         return pc.round(exact, ndigits=target.scale, round_mode="half_to_even").cast(target)
     return None

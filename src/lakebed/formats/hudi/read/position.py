@@ -1,7 +1,7 @@
 """The position of a Hudi stream: how far it has read, and which commits it has seen.
 
-It holds how far was read, in what ranges count in, which writers were under way then, and which commits before it were
-seen. So a commit that completes late is known when it shows up, and one that was seen is missed when it is gone.
+It holds the order up to which the stream has read, the writers that were under way then, and the commits that were
+seen before it. So the stream notices a commit that completes late, and one that was seen and is gone.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _SEEN = 100
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """How far a stream has read: everything up to `until` (in what ranges count in, "" for nothing yet) but the
-    instants in `pending`, and those after `floor` that are not in `seen`.
+    """How far a stream has read: everything up to the order `until` ("": nothing yet), except two kinds of instants.
 
-    `seen` holds the newest completed instants up to `until`, so that one that shows up later among them is known.
+    The stream has not read the instants in `pending`, nor those after `floor` that are not in `seen`. `seen` holds the
+    newest completed instants up to `until`, so that one which appears among them later is noticed.
     """
 
     until: str
@@ -33,18 +33,18 @@ class StreamPosition:
 
     @classmethod
     def of(cls, state: TableState, until: str, left: Iterable[str] = ()) -> StreamPosition:
-        """The position up to a time as the timeline is now; `left` are completed instants that were not read."""
+        """The position up to an order as the timeline is now. `left` are completed instants that were not read."""
         if not until:
             return cls("")
         left = set(left)
         timeline = state.timeline
         under_way = {entry.time for entry in timeline.pending if entry.time <= until}
         done = sorted(e.time for e in timeline.commits if timeline.order(e) <= until and e.time not in left)
-        dropped = done[-_SEEN - 1] if len(done) > _SEEN else ""
-        if not dropped and timeline.start and not state.archived.is_empty:
-            dropped = just_before(timeline.start)
+        floor = done[-_SEEN - 1] if len(done) > _SEEN else ""
+        if not floor and timeline.start and not state.archived.is_empty:
+            floor = just_before(timeline.start)
         late = {time for time in left if time <= until}
-        return cls(until, tuple(sorted(under_way | late)), tuple(done[-_SEEN:]), dropped)
+        return cls(until, tuple(sorted(under_way | late)), tuple(done[-_SEEN:]), floor)
 
     def has(self, time: str, order: str) -> bool:
         """Whether a completed instant was read."""
@@ -54,15 +54,14 @@ class StreamPosition:
 
     @property
     def oldest_unread(self) -> str:
-        """A time, in instants, before which all was read."""
+        """An instant time before which everything was read."""
         return min([self.until, *map(just_before, self.pending), *([self.floor] if self.seen else [])])
 
     def vanished(self, state: TableState) -> tuple[str, ...]:
-        """Commits that were seen and that the table's history does not hold any more, oldest first: a rollback or a
-        restore took them back.
+        """Commits that were seen and that a rollback or a restore took out of the table's history, oldest first.
 
-        What is older than the timeline's start was archived, unless a restore came after it. The archive is asked only
-        where that is in doubt; an archival under way has removed some instants before others.
+        Commits older than the timeline's start were archived, unless a restore came after them. The archive is read
+        only where that is in doubt: an archival under way removes some instants before others.
         """
         timeline = state.timeline
         done = {entry.time for entry in timeline.commits}
@@ -72,27 +71,27 @@ class StreamPosition:
             return ()
         try:
             archived = {commit.time for commit in state.archived.commits(just_before(doubtful[0]), "")}
-        except NotInHistoryError:  # the archive's own history was dropped: it did hold what is older than the start
+        except NotInHistoryError:  # the archive's history was dropped: it held what is older than the start
             archived = {time for time in doubtful if time < timeline.start}
         return tuple(time for time in doubtful if time not in archived)
 
     def text(self) -> str:
-        """As a stream's owner stores it."""
-        found = {"version": _VERSION, "until": self.until, "pending": list(self.pending)}
-        return json.dumps({**found, "seen": list(self.seen), "floor": self.floor})
+        """The position as JSON text, for the stream's owner to store."""
+        fields = {"version": _VERSION, "until": self.until, "pending": list(self.pending)}
+        return json.dumps({**fields, "seen": list(self.seen), "floor": self.floor})
 
     @classmethod
     def parse(cls, text: str) -> StreamPosition:
-        """From such a text; UsageError for any other."""
+        """The position from its text. Raises UsageError for any other text."""
         try:
-            found = json.loads(text)
-            if found["version"] != _VERSION:
-                raise ValueError(f"its version is {found['version']}")
-            pending, seen = (tuple(map(str, found.get(name, ()))) for name in ("pending", "seen"))
-            return cls(str(found["until"]), pending, seen, str(found.get("floor", "")))
+            fields = json.loads(text)
+            if fields["version"] != _VERSION:
+                raise ValueError(f"its version is {fields['version']}")
+            pending, seen = (tuple(map(str, fields.get(name, ()))) for name in ("pending", "seen"))
+            return cls(str(fields["until"]), pending, seen, str(fields.get("floor", "")))
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
-                f"{text!r} is no position of a Hudi stream",
+                f"{text!r} is not a position of a Hudi stream",
                 why=str(error),
                 todo="Start the stream with a new checkpoint",
             ) from error
