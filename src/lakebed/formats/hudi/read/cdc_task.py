@@ -74,15 +74,15 @@ class RowChanges:
 
         Memory holds the rows that the commit wrote to groups which also lost keys.
         """
-        held = []
+        deferred = []
         losing = [change for change in changes if change.deletes or change.logs]
         for change in losing:
             for group_change, rows in self._group_changes(change):
                 if rows.after is None:
                     yield group_change, rows
                 else:
-                    held.append((group_change, rows))
-        yield from held
+                    deferred.append((group_change, rows))
+        yield from deferred
         for change in changes:
             if not (change.deletes or change.logs):
                 yield from self._group_changes(change)
@@ -133,11 +133,11 @@ class RowChanges:
             units = units_of_block(self.reader.schemas.units, block.schema, renames, ("after",))
             for batch in rows.to_batches():
                 for op, has_before, has_after in (("d", True, False), ("u", True, True), ("i", False, True)):
-                    mine = batch.filter(pc.equal(batch.column("op"), op))
-                    if mine.num_rows:
+                    changed = batch.filter(pc.equal(batch.column("op"), op))
+                    if changed.num_rows:
                         yield ChangedRows(
-                            self._image(change, mine.column("before"), units) if has_before else None,
-                            self._image(change, mine.column("after"), units) if has_after else None,
+                            self._image(change, changed.column("before"), units) if has_before else None,
+                            self._image(change, changed.column("after"), units) if has_after else None,
                         )
 
     def _image(self, change: FileGroupChange, rows: pa.StructArray, units: Units) -> pa.RecordBatch:
