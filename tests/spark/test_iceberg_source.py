@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 import lakebed
 import lakebed.spark
 from lakebed.model.rowkind import ROW_KIND_COLUMN
+from lakebed.spark.source import STREAMING_OPTION, load
+from lakebed.verbs.stream import Limits
 from tests.conformance.test_iceberg import main_only
 from tests.golden import unpack
 from tests.spark.tables import as_bag
@@ -84,6 +86,17 @@ def test_a_stream_by_icebergs_own_rules(spark: SparkSession, tmp_path: Path) -> 
     assert sorted(row["id"] for row in rows) == sorted(row["id"] for row in appended)
     with pytest.raises(Exception, match="streaming-skip-delete-snapshots"):
         _streamed(spark, "iceberg", folder, {}, tmp_path / "refused")
+
+
+@pytest.mark.parametrize("source", ["lakebed", "iceberg"])
+def test_a_bound_of_a_batch_does_not_hide_what_is_there(source: str) -> None:
+    """Spark applies the bound. A run that takes what is there now must learn of all of it."""
+    folder = str(unpack("iceberg", "pos_deletes"))
+    first, *_, newest = main_only(lakebed.open(folder))
+    options = {"path": folder, "read.start-commit": first.time, "read.commits.limit": "1", STREAMING_OPTION: "true"}
+    loaded = load(options, source, 2)
+    reader = loaded.stream(loaded.spark_schema()).reader
+    assert newest.time in reader.latest(reader.initial(), Limits())
 
 
 def _parent(instant: Any) -> int | None:
