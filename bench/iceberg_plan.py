@@ -39,7 +39,8 @@ import lakebed
 from lakebed.formats.iceberg.codec.manifest import ADDED, COLUMNS, STATS, entry_schema
 from lakebed.formats.iceberg.codec.partition_type import partition_type
 from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
-from lakebed.formats.iceberg.manifests import scan
+from lakebed.formats.iceberg.commit.options import CommitOptions
+from lakebed.formats.iceberg.manifests import manifests_of, read_entries
 from lakebed.formats.iceberg.table import IcebergTable
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -109,8 +110,10 @@ def write(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any]]:
             return Produced("append", manifests, counts)
 
         commit_snapshot(table.operations, produce)
-        commit_snapshot(table.operations, lambda attempt: Produced("append", [*attempt.existing] * 2), "twice")
-        commit_snapshot(table.operations, lambda attempt: with_deletes(attempt, files), "deletes")
+        commit_snapshot(
+            table.operations, lambda attempt: Produced("append", [*attempt.existing] * 2), CommitOptions("twice")
+        )
+        commit_snapshot(table.operations, lambda attempt: with_deletes(attempt, files), CommitOptions("deletes"))
         size = sum(f.stat().st_size for f in (path / "metadata").iterdir())
         return {"manifest_mb": size >> 20, "manifests": len(list((path / "metadata").glob("*-m*.avro")))}
 
@@ -193,9 +196,12 @@ def scanning(path: Path, files: int, columns: int) -> Callable[[], dict[str, Any
     def work() -> dict[str, Any]:
         table = opened(path)
         metadata = table.metadata
-        found = scan(table.operations.files, metadata, metadata.head())
-        assert len(found.data[0]) == files
-        return {"files": files, "result_mb": found.data[0].nbytes >> 20}
+        head = metadata.head()
+        assert head is not None
+        manifests = manifests_of(table.operations.files, metadata, head)
+        entries = read_entries(table.operations.files, metadata, [m for m in manifests if m.content == 0])
+        assert len(entries) == files
+        return {"files": files, "result_mb": entries.nbytes >> 20}
 
     return work
 

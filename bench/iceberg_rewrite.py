@@ -56,10 +56,10 @@ from pyiceberg.types import (
 
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.codec.transforms import transformed
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.files import open_store
+from tests.tables.iceberg import commits
 from tests.tables.iceberg.lake import Lake
 
 RESULTS = Path(__file__).parent / "results" / "iceberg_rewrite.json"
@@ -148,7 +148,7 @@ def make(folder: Path, count: int, tasks: int) -> None:
             for number in (0, 1):
                 some = data.filter(pa.array((regions == region) & (buckets == number)))
                 made += lake.write(some, (region, number))
-    kinds.append(lake.table.operations, made)
+    commits.append(lake.table.operations, made)
     shutil.copytree(folder / "table" / "metadata", folder / "metadata-plain")
     random = np.random.default_rng(1)
     lake.delete_positions({one.path: np.flatnonzero(random.random(one.record_count) < 0.05).tolist() for one in made})

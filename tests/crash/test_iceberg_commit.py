@@ -13,12 +13,12 @@ import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError, LakebedError, TableExistsError, TableNotFoundError
-from lakebed.formats.iceberg.commit import kinds as publish
 from lakebed.formats.iceberg.data_files import DataFile, data_files
-from lakebed.formats.iceberg.manifests import scan
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.kernel.files import Store, open_store
 from lakebed.testing.faults import FAILURES, Crash, Fault, FaultyStore, Kind, check_crash_safety, crash_points
+from tests.tables.iceberg import commits
+from tests.tables.iceberg.commits import scan
 from tests.tables.iceberg.small import SCHEMA, create, data_file, ids
 
 
@@ -51,11 +51,11 @@ def once(commit: Callable[[IcebergTable, DataFile], None], rows: list[int]) -> C
 
 
 def append(table: IcebergTable, file: DataFile) -> None:
-    publish.append(table.operations, [file])
+    commits.append(table.operations, [file])
 
 
 def overwrite(table: IcebergTable, file: DataFile) -> None:
-    publish.overwrite(table.operations, [file], [(0, ("a",))])
+    commits.overwrite(table.operations, [file], [(0, ("a",))])
 
 
 def rewrite(store: Store) -> None:
@@ -63,7 +63,7 @@ def rewrite(store: Store) -> None:
     if table.history()[-1].action != "replace":
         head = table.metadata.head()
         old = [file for file in live(table) if file.partition == ("a",)]
-        publish.replace(table.operations, head and head.snapshot_id, old, [data_file(table, [1, 2, 3])])
+        commits.replace(table.operations, head and head.snapshot_id, old, [data_file(table, [1, 2, 3])])
 
 
 def expire(store: Store) -> None:
@@ -77,8 +77,8 @@ def copies(tmp_path: Path) -> Iterator[Callable[[], Store]]:
     number = itertools.count()
     original, place = tmp_path / "original", tmp_path / "t"
     table = create(place, **{"commit.manifest.min-count-to-merge": "3"})
-    publish.append(table.operations, [data_file(table, [1, 2])])
-    publish.append(table.operations, [data_file(table, [3]), data_file(table, [4], "b")])
+    commits.append(table.operations, [data_file(table, [1, 2])])
+    commits.append(table.operations, [data_file(table, [3]), data_file(table, [4], "b")])
     shutil.copytree(place, original)
 
     def make() -> Store:
@@ -146,18 +146,18 @@ def test_what_a_failed_commit_wrote_is_removed(copies: Callable[[], Store], tmp_
 def test_a_rival_at_the_same_version_is_met_by_a_retry(copies: Callable[[], Store]) -> None:
     def rival(store: Store) -> None:
         table = opened(store)
-        publish.append(table.operations, [data_file(table, [100])])
+        commits.append(table.operations, [data_file(table, [100])])
 
     real = copies()
     probe = FaultyStore(real)
     table = opened(probe)
-    publish.append(table.operations, [data_file(table, [7])])
+    commits.append(table.operations, [data_file(table, [7])])
     puts = [call.verb for call in probe.changes]
     at = puts.index("put_if_absent") + 1
     real = copies()
     faulty = FaultyStore(real, Fault(at, Kind.EXISTS, rival=rival))
     table = opened(faulty)
-    publish.append(table.operations, [data_file(table, [7])])
+    commits.append(table.operations, [data_file(table, [7])])
     assert ids(opened(real)) == [1, 2, 3, 4, 7, 100]
 
 

@@ -11,7 +11,7 @@ from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.catalog.table import CatalogTable, HadoopTable, Loaded, parse_identifier
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import read_entries, read_manifest_list
+from lakebed.formats.iceberg.manifests import ALL_COLUMNS, read_entries, read_manifest_list
 from lakebed.formats.iceberg.snapshot import history
 from lakebed.kernel.files import open_store
 from tests.golden import expected, names, unpack
@@ -60,7 +60,7 @@ def live(files: Files, metadata: TableMetadata, snapshot: Snapshot | None, **opt
     found = []
     for spec_id in {m.spec_id for m in manifests}:
         of_spec = [m for m in manifests if m.spec_id == spec_id]
-        found += read_entries(files, metadata, of_spec, stats=True, **options).to_pylist()
+        found += read_entries(files, metadata, of_spec, ALL_COLUMNS, **options).to_pylist()
     return found
 
 

@@ -10,19 +10,20 @@ import pytest
 from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.catalog.table import HadoopTable
 from lakebed.formats.iceberg.data_files import DataFile, FileTask, data_files
-from lakebed.formats.iceberg.manifests import scan
+from lakebed.formats.iceberg.manifests import ALL_COLUMNS
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.task import read_task
 from lakebed.formats.iceberg.write.files import RollingWriter, WriteTarget
 from lakebed.kernel.files import open_store
 from tests.golden import expected, names, unpack
+from tests.tables.iceberg.commits import scan
 
 
 def opened(name: str, place: Path) -> tuple[HadoopTable, Any, list[DataFile]]:
     folder = unpack("iceberg", name)
     operations = HadoopTable(open_store(folder), named=[str(folder.with_name("raw")), str(place)])
     metadata = operations.load().metadata
-    found = scan(operations.files, metadata, metadata.head(), stats=True)
+    found = scan(operations.files, metadata, metadata.head(), ALL_COLUMNS)
     return operations, metadata, [file for entries in found.data.values() for file in data_files(entries)]
 
 

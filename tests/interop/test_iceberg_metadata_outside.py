@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import lakebed
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.data_files import DataFile, data_files
-from lakebed.formats.iceberg.manifests import scan
 from lakebed.formats.iceberg.table import IcebergTable
 from tests.interop.iceberg_ask import spark_sql
+from tests.tables.iceberg import commits
+from tests.tables.iceberg.commits import scan
 from tests.tables.iceberg.small import create, data_file, equality_deletes, ids, position_deletes
 
 pytestmark = pytest.mark.timeout(1800)
@@ -48,19 +48,19 @@ def write(folder: Path, place: str, version: int) -> None:
     """Every kind of commit, with merges of manifests."""
     path, options = location(folder, place, version)
     table = create(path, version, **options, **{"commit.manifest.min-count-to-merge": "3"})
-    kinds.append(table.operations, [data_file(table, [1, 2, 3]), data_file(table, [4, 5], "b")])
-    kinds.append(table.operations, [data_file(table, [6])])
-    kinds.append(table.operations, [data_file(table, [7], "c"), data_file(table, [8], "b/%é")])
+    commits.append(table.operations, [data_file(table, [1, 2, 3]), data_file(table, [4, 5], "b")])
+    commits.append(table.operations, [data_file(table, [6])])
+    commits.append(table.operations, [data_file(table, [7], "c"), data_file(table, [8], "b/%é")])
     table.tag("three")
     if version > 1:
         first = next(f for f in live(table) if f.record_count == 3)
         if version == 2:
-            kinds.row_delta(table.operations, [], [position_deletes(table, first, [1])])  # 2
-        kinds.row_delta(table.operations, [data_file(table, [9])], [equality_deletes(table, [6])])
+            commits.row_delta(table.operations, [], [position_deletes(table, first, [1])])  # 2
+        commits.row_delta(table.operations, [data_file(table, [9])], [equality_deletes(table, [6])])
         head = table.metadata.head()
         of_b = [f for f in live(table) if f.partition == ("b",)]
-        kinds.replace(table.operations, head and head.snapshot_id, of_b, [data_file(table, [4, 5], "b")])
-    kinds.overwrite(table.operations, [data_file(table, [70], "c")], [(0, ("c",))], dynamic=True)
+        commits.replace(table.operations, head and head.snapshot_id, of_b, [data_file(table, [4, 5], "b")])
+    commits.overwrite(table.operations, [data_file(table, [70], "c")], [(0, ("c",))], dynamic=True)
 
 
 def queries(table: str) -> list[str]:
@@ -125,7 +125,7 @@ def test_spark_goes_on_and_lakebed_after_it(told: Any, place: str, version: int)
     assert [row[0] for row in answers[f"{name(place, version)} written"][-1]] == expected
     table = opened(folder, place, version)
     assert ids(table) == expected
-    kinds.append(table.operations, [data_file(table, [200])])
+    commits.append(table.operations, [data_file(table, [200])])
     assert ids(table) == [*expected, 200]
     if version == 3:
         lineage = answers[f"{name(place, version)} lineage"][0]

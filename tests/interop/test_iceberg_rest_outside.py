@@ -17,10 +17,10 @@ import lakebed
 from lakebed.errors import TableExistsError, TableNotFoundError
 from lakebed.formats.iceberg.catalog.table import LostRaceError
 from lakebed.formats.iceberg.codec.updates import ref_is
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.table import IcebergTable
 from tests.interop.iceberg_ask import spark_sql
 from tests.interop.iceberg_rest_server import rest_server
+from tests.tables.iceberg import commits
 from tests.tables.iceberg.small import SCHEMA, create, data_file, ids
 from tests.tables.iceberg.steps import made, rows, story
 
@@ -103,7 +103,7 @@ def test_what_the_server_refuses(told: Told) -> None:
     with pytest.raises(TableExistsError):
         create("rest:db.once", 3, **told.options)
     base = table.operations.load()
-    kinds.append(table.operations, [data_file(table, [1])])
+    commits.append(table.operations, [data_file(table, [1])])
     with pytest.raises(LostRaceError):
         table.operations.commit(base, [ref_is("main", None)], [{"action": "set-properties", "updates": {"a": "b"}}])
 
@@ -115,7 +115,7 @@ def test_writers_at_the_same_time(told: Told) -> None:
 
     def write(number: int) -> None:
         try:
-            kinds.append(table.operations, [files[number]])
+            commits.append(table.operations, [files[number]])
         except Exception as error:
             failures.append(error)
 

@@ -15,9 +15,8 @@ from pyiceberg.types import NestedField
 
 import lakebed
 from lakebed.formats.iceberg.codec.schema import arrow_schema
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile, FileTask, Metrics, Partition, data_files
-from lakebed.formats.iceberg.manifests import scan
+from lakebed.formats.iceberg.manifests import ALL_COLUMNS
 from lakebed.formats.iceberg.read.deletes import deleted_positions
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
@@ -26,6 +25,8 @@ from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
 from lakebed.formats.iceberg.write.statistics.leaves import leaves_of
 from lakebed.formats.iceberg.write.statistics.metrics import parquet_metrics
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
+from tests.tables.iceberg import commits
+from tests.tables.iceberg.commits import scan
 from tests.tables.iceberg.create import make_table
 
 
@@ -70,7 +71,7 @@ class Lake:
     ) -> list[DataFile]:
         """The same, committed."""
         made = self.write(rows, partition, files, **how)
-        kinds.append(self.table.operations, made)
+        commits.append(self.table.operations, made)
         return made
 
     @property
@@ -93,7 +94,7 @@ class Lake:
     def metrics_of(lake: Lake) -> dict[str, Metrics]:
         """The figures of the live data files, by path."""
         metadata = lake.table.metadata
-        found = scan(lake.table.operations.files, metadata, metadata.head(), stats=True)
+        found = scan(lake.table.operations.files, metadata, metadata.head(), ALL_COLUMNS)
         files = [file for entries in found.data.values() for file in data_files(entries)]
         return {file.path: file.metrics for file in files if file.metrics is not None}
 
@@ -101,9 +102,7 @@ class Lake:
         """All rows, as texts, sorted: NaN equals itself."""
         return sorted(map(str, self.table.read(as_of=as_of).read_all().to_pylist()))
 
-    def delete_positions(
-        self, positions: Mapping[str, Sequence[int]], granularity: str = "file", start: int | None = None
-    ) -> None:
+    def delete_positions(self, positions: Mapping[str, Sequence[int]], granularity: str = "file") -> None:
         """Delete rows of data files by position: vectors in format version 3, else position delete files."""
         metadata = self.table.metadata
         found = []
@@ -113,10 +112,7 @@ class Lake:
                 before = deleted_positions(self.table.operations.files, task) if metadata.format_version > 2 else None
                 found.append((task, numbers if before is None else np.union1d(before, numbers)))
         made = DeleteWriter.of(self.table.operations.files, metadata, granularity).write(found)
-        kinds.row_delta(
-            self.table.operations, (), made.added, removed=made.replaced, referenced=made.data_files,
-            start_snapshot_id=start,
-        )  # fmt: skip
+        commits.row_delta(self.table.operations, (), made.added, removed=made.replaced, referenced=made.data_files)
 
     def delete_equal(
         self, keys: Sequence[Mapping[str, Any]], partition: Partition = (), spec_id: int = 0, bounds: bool = True
@@ -133,7 +129,7 @@ class Lake:
             equality_ids=tuple(field.field_id for field in fields),
             metrics=self._metrics(path, fields) if bounds else None,
         )  # fmt: skip
-        kinds.row_delta(self.table.operations, (), (file,))
+        commits.row_delta(self.table.operations, (), (file,))
 
     @staticmethod
     def _metrics(path: Path, fields: Sequence[NestedField]) -> Metrics:

@@ -13,9 +13,9 @@ import pytest
 import lakebed
 from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.codec.manifest_write import encode_manifest_list
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.data_files import DataFile
 from lakebed.formats.iceberg.manifests import read_manifest_list
+from tests.tables.iceberg import commits
 
 ROWS = pa.schema([("id", pa.int64())])
 
@@ -82,7 +82,7 @@ def test_a_file_that_has_a_key(what: str, version: str, tmp_path: Path) -> None:
         copy = file.with_name("copy.parquet")
         copy.write_bytes(file.read_bytes())
         added = DataFile(str(copy), "PARQUET", 0, (), 1, copy.stat().st_size, key_metadata=b"k")
-        kinds.append(table.operations, [added])
+        commits.append(table.operations, [added])
     for use in uses(table)[: 6 if what == "manifest" else 2]:
         with pytest.raises(UnsupportedError, match="is encrypted"):
             use()

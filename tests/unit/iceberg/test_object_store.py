@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import lakebed
-from lakebed.formats.iceberg.commit import kinds
+from tests.tables.iceberg import commits
 from tests.tables.iceberg.small import create, data_file, ids
 from tests.unit.kernel.conftest import bucket, s3_endpoint, s3_options
 
@@ -15,9 +15,9 @@ __all__ = ["bucket", "s3_endpoint", "s3_options"]
 @pytest.mark.slow
 def test_a_path_table(bucket: str, s3_options: dict[str, str]) -> None:
     table = create(f"{bucket}/lake/t", 3, **s3_options)
-    kinds.append(table.operations, [data_file(table, [1])])
-    kinds.append(table.operations, [data_file(table, [2])])
-    kinds.overwrite(table.operations, [data_file(table, [3])])
+    commits.append(table.operations, [data_file(table, [1])])
+    commits.append(table.operations, [data_file(table, [2])])
+    commits.overwrite(table.operations, [data_file(table, [3])])
     assert ids(table) == [3]
     assert len(table.expire(options={"older-than": "2100-01-01"}).expired) == 2
     assert ids(lakebed.open(f"{bucket}/lake/t", s3_options)) == [3]  # type: ignore[arg-type]
@@ -31,6 +31,6 @@ def test_a_catalogs_table(tmp_path: Path, bucket: str, s3_options: dict[str, str
         "lakebed.catalog.warehouse": f"{bucket}/wh",
     }  # fmt: skip
     table = create("cat:db.t", **options)
-    kinds.append(table.operations, [data_file(table, [1, 2])])
+    commits.append(table.operations, [data_file(table, [1, 2])])
     assert ids(lakebed.open("cat:db.t", options)) == [1, 2]  # type: ignore[arg-type]
     assert table.location.startswith(f"{bucket}/wh")

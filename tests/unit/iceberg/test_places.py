@@ -17,11 +17,11 @@ import pytest
 import lakebed
 from lakebed.errors import DataCleanedError, LakebedError, ReadWarning, UnsupportedError, UsageError
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.data_files import DataFile
 from lakebed.formats.iceberg.files import Files
 from lakebed.kernel.files import open_store
 from lakebed.kernel.files.local import LocalStore
+from tests.tables.iceberg import commits
 
 ROWS = pa.schema([("id", pa.int64())])
 FAR = {"older-than": "2100-01-01T00:00:00"}
@@ -172,7 +172,7 @@ def test_data_files_outside_are_not_read(spell: str, tmp_path: Path, victim: Pat
     table = create(tmp_path / "t", 0, **{"schema.name-mapping.default": mapping})
     path = spell.format(victim / "f.parquet", table=tmp_path / "t")
     size = (victim / "f.parquet").stat().st_size
-    kinds.append(table.operations, [DataFile(path, "PARQUET", 0, (), 1, size)])
+    commits.append(table.operations, [DataFile(path, "PARQUET", 0, (), 1, size)])
     for read in (table.read, lambda: table.changes(), lambda: table.rewrite(options={"rewrite-all": True})):
         with pytest.raises(UnsupportedError, match="outside its own folder"):
             rows = read()
@@ -252,7 +252,7 @@ def changes_of(table: Any) -> Mapping[str, Callable[[], object]]:
         "expire": lambda: table.expire(options=FAR), "dry expire": lambda: table.expire(True, options=FAR),
         "orphans": lambda: table.expire(options=ORPHANS), "tag": lambda: table.tag("x"),
         "delete tag": lambda: table.delete_tag("old"), "branch": lambda: table.branch_off("b"),
-        "publish": lambda: kinds.append(table.operations, [DataFile(f"{table.location}/f", "PARQUET", 0, (), 1, 1)]),
+        "publish": lambda: commits.append(table.operations, [DataFile(f"{table.location}/f", "PARQUET", 0, (), 1, 1)]),
     }  # fmt: skip
 
 

@@ -7,11 +7,11 @@ import pytest
 
 import lakebed
 from lakebed.errors import OptionError, UnsupportedError, UsageError
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.manifests import read_entries, read_manifest_list
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.model.report import Health
 from tests.golden import names, opening, unpack
+from tests.tables.iceberg import commits
 from tests.tables.iceberg.small import create, data_file, equality_deletes, ids
 
 MANIFESTS = {"lakebed.rewrite.what": "manifests"}
@@ -34,9 +34,9 @@ def entries(table: IcebergTable) -> set[tuple[object, ...]]:
 def test_many_manifests_become_one(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
     for number in range(6):
-        kinds.append(table.operations, [data_file(table, [number], "ab"[number % 2])])
+        commits.append(table.operations, [data_file(table, [number], "ab"[number % 2])])
     if version > 1:
-        kinds.row_delta(table.operations, [], [equality_deletes(table, [0])])
+        commits.row_delta(table.operations, [], [equality_deletes(table, [0])])
     before, rows = entries(table), ids(table)
     planned = table.rewrite(dry_run=True, options=MANIFESTS)
     assert (planned.files_before, planned.files_after, planned.dry_run) == (6, 1, True)
@@ -51,14 +51,14 @@ def test_many_manifests_become_one(tmp_path: Path, version: int) -> None:
     assert newest.summary["total-records"] == "6"
     assert table.rewrite(options=MANIFESTS).files_before == 0  # nothing is left to do
     assert len(table.history()) == (8 if version > 1 else 7)
-    kinds.append(table.operations, [data_file(table, [9])])
+    commits.append(table.operations, [data_file(table, [9])])
     assert ids(table) == [*rows, 9]
 
 
 def test_small_targets_make_more_manifests_in_the_order_of_partitions(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.operations, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
-    kinds.append(table.operations, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
+    commits.append(table.operations, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
+    commits.append(table.operations, [data_file(table, [n], "dcba"[n % 4]) for n in range(8)])
     table.rewrite(options={**MANIFESTS, "commit.manifest.target-size-bytes": 100})
     head = table.metadata.head()
     assert head is not None
@@ -72,7 +72,7 @@ def test_small_targets_make_more_manifests_in_the_order_of_partitions(tmp_path: 
 
 def test_wrong_options_of_a_rewrite_of_manifests(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.operations, [data_file(table, [1])])
+    commits.append(table.operations, [data_file(table, [1])])
     with pytest.raises(OptionError, match="spec-id"):
         table.rewrite(options={**MANIFESTS, "spec-idd": 1})
     with pytest.raises(UsageError, match="no partition spec 7"):
@@ -117,8 +117,8 @@ def test_a_new_table_is_well(tmp_path: Path) -> None:
 def test_small_files_deletes_and_manifests_are_told(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
     for number in range(60):
-        kinds.append(table.operations, [data_file(table, [number], "ab"[number % 2])])
-    kinds.row_delta(table.operations, [], [equality_deletes(table, [0])])
+        commits.append(table.operations, [data_file(table, [number], "ab"[number % 2])])
+    commits.row_delta(table.operations, [], [equality_deletes(table, [0])])
     report = table.inspect()
     files = report.figures["files"]
     assert (files["data files"], files["small files"], files["partitions worth a rewrite"]) == (60, 60, 2)
@@ -133,7 +133,7 @@ def test_small_files_deletes_and_manifests_are_told(tmp_path: Path) -> None:
 
 def test_what_is_lost_is_told(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.operations, [data_file(table, [1])])
+    commits.append(table.operations, [data_file(table, [1])])
     head = table.metadata.head()
     assert head is not None
     (manifest,) = read_manifest_list(table.operations.files, head)

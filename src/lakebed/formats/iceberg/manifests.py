@@ -1,21 +1,20 @@
 """The manifests of a snapshot and their entries, read from the table's files.
 
-Entries stay columns: a table of a million data files is planned without one Python object a file. Manifests are
-fetched several at a time and decoded many at once, in pieces of bounded size, on all processors.
+Entries stay columns: a table of a million data files is planned without a Python object per file. Manifests are
+fetched several at a time, and decoded in runs of bounded size on all processors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
 
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.avro_file import open_container
-from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS, decode_entries, entry_schema
+from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS, decode_entries
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile, decode_manifest_list
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import knows_partitions, learn, partition_type
@@ -25,18 +24,10 @@ from lakebed.kernel.engine import LocalEngine
 R = TypeVar("R")
 _FETCHES = 8
 _PIECE_BYTES = 16 << 20
-"""Bytes of compressed manifests that are decoded at once."""
+"""Bytes of compressed manifests in a run, which is decoded at once."""
 
-Entries = dict[int, pa.Table]
-"""Entries by the id of their partition spec."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """The live files of a snapshot: entries of data files and of delete files, by spec id, in manifest order."""
-
-    data: Entries
-    deletes: Entries
+ALL_COLUMNS = (*COLUMNS, *STATS)
+"""The columns of entries, with the metrics of the files."""
 
 
 def read_manifest_list(files: Files, snapshot: Snapshot) -> list[ManifestFile]:
@@ -50,36 +41,36 @@ def read_manifest_list(files: Files, snapshot: Snapshot) -> list[ManifestFile]:
 
 
 def manifests_of(files: Files, metadata: TableMetadata, snapshot: Snapshot) -> list[ManifestFile]:
-    """The same, where their entries are read with the table's metadata: what that has forgotten is learned from them.
+    """The manifests of a snapshot, in order, whose entries can then be read with the table's metadata.
 
-    Cleaning of metadata may take away the only schema with the column of a partition field, or a partition spec. A
-    manifest's own header has both. One header is read for each spec that the metadata does not know whole.
+    Metadata cleanup may remove a partition spec, or the only schema with the column of a partition field. The header of
+    a manifest has both, so one header is read for each spec that the metadata does not know whole, and the metadata
+    learns it. CorruptError when the manifest list is missing or damaged.
     """
-    found = read_manifest_list(files, snapshot)
-    unknown = {one.spec_id: one for one in reversed(found) if not knows_partitions(metadata, one.spec_id)}
+    manifests = read_manifest_list(files, snapshot)
+    unknown = {m.spec_id: m for m in reversed(manifests) if not knows_partitions(metadata, m.spec_id)}
     for manifest in unknown.values():
         (data,) = _fetched(files, [manifest])
         learn(metadata, manifest.spec_id, open_container(data, manifest.path).metadata, manifest.path)
-    return found
+    return manifests
 
 
 def iter_entries(
     files: Files, metadata: TableMetadata, manifests: Sequence[ManifestFile], columns: Collection[str] = COLUMNS,
-    stats: bool = False, live_only: bool = True,
+    live_only: bool = True,
 ) -> Iterator[pa.Table]:  # fmt: skip
-    """The entries of manifests of one spec, in order, in pieces of bounded size.
+    """The entries of manifests of one spec, in order, as tables of bounded size.
 
-    `columns` are names of `codec.manifest.COLUMNS` and `STATS`; `stats` adds all of the latter. Entries that record a
-    removal are left out unless `live_only` is False. What entries inherit is filled in.
+    `columns` are names of `ALL_COLUMNS`. Entries that record a removal are left out unless `live_only` is False. What
+    entries inherit is filled in.
     """
     if any(manifest.spec_id != manifests[0].spec_id for manifest in manifests):
         raise ValueError("manifests of several specs do not make one table of entries")
-    names = {*columns, *(STATS if stats else ())}
-    yield from map_runs(files, metadata, list(runs_of(manifests)), lambda _, entries: entries, names, live_only)
+    yield from map_runs(files, metadata, list(runs_of(manifests)), lambda _, entries: entries, columns, live_only)
 
 
 def runs_of(manifests: Iterable[ManifestFile]) -> Iterator[tuple[ManifestFile, ...]]:
-    """Neighbours of one spec that are read at once: as many as a piece of bounded size takes."""
+    """Runs of neighbours of one spec that are decoded at once, each of bounded size."""
     run: list[ManifestFile] = []
     size = 0
     for manifest in manifests:
@@ -96,53 +87,31 @@ def map_runs(
     files: Files, metadata: TableMetadata, runs: Sequence[Sequence[ManifestFile]], work: Callable[[int, pa.Table], R],
     columns: Collection[str] = COLUMNS, live_only: bool = True,
 ) -> Iterator[R]:  # fmt: skip
-    """What `work` makes of each run (its number, its entries), in order. It is done where the run is decoded, on all
-    processors, so that only its result takes memory for longer; no more than twice as many runs as there are
-    processors are under way."""
+    """The results of `work` for each run, in order. It gets the number of the run and its entries.
 
-    def made(number: int) -> R:
+    `work` runs where the run is decoded, on all processors, so that only its result stays in memory. At most twice as
+    many runs as there are processors are under way.
+    """
+
+    def result(number: int) -> R:
         run = runs[number]
         spec = metadata.specs[run[0].spec_id]
         kind = partition_type(metadata, spec)
         return work(number, decode_entries(run, _fetched(files, run), spec, kind, columns, live_only))
 
-    yield from LocalEngine().map(made, range(len(runs))) if len(runs) > 1 else map(made, range(len(runs)))
+    yield from LocalEngine().map(result, range(len(runs))) if len(runs) > 1 else map(result, range(len(runs)))
 
 
 def read_entries(
     files: Files, metadata: TableMetadata, manifests: Sequence[ManifestFile], columns: Collection[str] = COLUMNS,
-    stats: bool = False, live_only: bool = True, spec_id: int | None = None,
+    live_only: bool = True,
 ) -> pa.Table:  # fmt: skip
-    """The same as one table. Without manifests it is empty, of spec `spec_id` or the table's default."""
-    pieces = list(iter_entries(files, metadata, manifests, columns, stats, live_only))
-    if pieces:
-        return pa.concat_tables(pieces)
-    spec = metadata.specs[metadata.default_spec_id if spec_id is None else spec_id]
-    return entry_schema({*columns, *(STATS if stats else ())}, partition_type(metadata, spec)).empty_table()
-
-
-def scan(
-    files: Files, metadata: TableMetadata, snapshot: Snapshot | None,
-    keep: Callable[[ManifestFile], bool] | None = None, columns: Collection[str] = COLUMNS, stats: bool = False,
-    delete_stats: bool = True,
-) -> Scan:  # fmt: skip
-    """The live files of a snapshot; None has none. `keep` rules manifests out by their partition summaries.
-
-    `stats` adds the per-column figures of data files, `delete_stats` those of delete files.
-    """
-    data: dict[int, list[ManifestFile]] = {}
-    deletes: dict[int, list[ManifestFile]] = {}
-    for manifest in manifests_of(files, metadata, snapshot) if snapshot is not None else ():
-        if manifest.has_live and (keep is None or keep(manifest)):
-            (deletes if manifest.content else data).setdefault(manifest.spec_id, []).append(manifest)
-    return Scan(
-        {spec: read_entries(files, metadata, some, columns, stats) for spec, some in data.items()},
-        {spec: read_entries(files, metadata, some, columns, delete_stats) for spec, some in deletes.items()},
-    )
+    """The entries of one manifest or more of one spec, as `iter_entries` gives them, in one table."""
+    return pa.concat_tables(iter_entries(files, metadata, manifests, columns, live_only))
 
 
 def _fetched(files: Files, manifests: Sequence[ManifestFile]) -> list[bytes]:
-    """The bytes of some manifests, in order, fetched several at a time."""
+    """The bytes of the manifests, in order, fetched several at a time."""
 
     def fetch(manifest: ManifestFile) -> bytes:
         try:
@@ -157,11 +126,11 @@ def _fetched(files: Files, manifests: Sequence[ManifestFile]) -> list[bytes]:
 
 
 def _bare(files: Files, path: str) -> ManifestFile:
-    """A manifest that a version 1 snapshot names itself, without a list: its spec is in its own header."""
+    """A manifest that a snapshot of format version 1 names without a manifest list. Its header has its spec."""
     data = files.read(path)
     return ManifestFile(path, len(data), _spec_of(data, path))
 
 
 def _spec_of(data: bytes, path: str) -> int:
-    """The id of the partition spec that a manifest says it has."""
+    """The id of the partition spec in the header of a manifest."""
     return int(open_container(data, path).metadata.get("partition-spec-id", b"0"))

@@ -48,7 +48,7 @@ from lakebed.formats.iceberg.rewrite.position_deletes import PositionDeleteRewri
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
 from lakebed.formats.iceberg.snapshot import history, iso_time, schema_at, snapshot_at
 from lakebed.formats.iceberg.write.options import OPTIONS as WRITE_OPTIONS
-from lakebed.formats.iceberg.write.options import WriteSettings
+from lakebed.formats.iceberg.write.options import WriteOptions
 from lakebed.formats.iceberg.write.sink import IcebergSink
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine
@@ -234,8 +234,8 @@ class IcebergTable(Table):
         """
         metadata = self._to_write()
         given = {**self.options, **option_texts(options)}
-        made = WriteSettings.of(metadata, given, opt.OPTIONS)
-        return IcebergSink(self.operations, metadata, made, mode, self.branch, commit_user, callbacks)
+        write = WriteOptions.of(metadata, given, mode, self.branch)
+        return IcebergSink(self.operations, metadata, write, commit_user, callbacks)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
         """Write rows as one commit: append, overwrite, upsert or delete by key (see docs/iceberg-sink.md).

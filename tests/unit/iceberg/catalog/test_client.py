@@ -11,7 +11,7 @@ import pytest
 import lakebed
 from lakebed.errors import CorruptError, LakebedError, RuntimeMissingError, StorageError, UsageError
 from lakebed.formats.iceberg.catalog.client import open_catalog
-from lakebed.formats.iceberg.commit import kinds
+from tests.tables.iceberg import commits
 from tests.tables.iceberg.rest_server import RestCatalog, problem
 from tests.tables.iceberg.small import create, data_file, ids
 from tests.unit.iceberg.catalog.conftest import options_of
@@ -105,5 +105,5 @@ def test_a_catalog_of_pyicebergs_own_configuration(rest: RestCatalog, monkeypatc
 
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
     table = lakebed.open("mine:db.t")
-    kinds.append(table.operations, [data_file(table, [5])])  # type: ignore[attr-defined, arg-type]
+    commits.append(table.operations, [data_file(table, [5])])  # type: ignore[attr-defined, arg-type]
     assert ids(table) == [5]  # type: ignore[arg-type]

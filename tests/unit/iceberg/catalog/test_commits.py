@@ -13,7 +13,7 @@ import lakebed
 from lakebed.errors import CommitConflictError, NotInHistoryError, TableExistsError, TableNotFoundError
 from lakebed.formats.iceberg.catalog.table import LostRaceError
 from lakebed.formats.iceberg.codec.updates import ref_is
-from lakebed.formats.iceberg.commit import kinds
+from tests.tables.iceberg import commits
 from tests.tables.iceberg.rest_server import Failure, RestCatalog
 from tests.tables.iceberg.small import create, data_file, ids
 from tests.tables.iceberg.steps import made, story
@@ -60,12 +60,12 @@ def test_what_is_there_or_not(catalog: dict[str, str]) -> None:
 def test_a_commit_on_what_is_no_longer_current(catalog: dict[str, str]) -> None:
     table = create(f"cat:db.t{secrets.token_hex(4)}", 3, **catalog)
     base = table.operations.load()
-    kinds.append(lakebed.open(table.operations.name, catalog).operations, [data_file(table, [1])])  # type: ignore[attr-defined]
+    commits.append(lakebed.open(table.operations.name, catalog).operations, [data_file(table, [1])])  # type: ignore[attr-defined]
     files = set(Path(table.location, "metadata").iterdir())
     with pytest.raises(LostRaceError):
         table.operations.commit(base, [ref_is("main", None)], [{"action": "set-properties", "updates": {"a": "b"}}])
     assert set(Path(table.location, "metadata").iterdir()) == files
-    kinds.append(table.operations, [data_file(table, [2])])
+    commits.append(table.operations, [data_file(table, [2])])
     assert ids(table) == [1, 2] and "a" not in table.metadata.properties
 
 
@@ -77,7 +77,7 @@ def test_writers_at_the_same_time(catalog: dict[str, str]) -> None:
 
     def write(operations: Any, number: int) -> None:
         try:
-            kinds.append(operations, [files[number]])
+            commits.append(operations, [files[number]])
         except Exception as error:
             failures.append(error)
 
@@ -108,15 +108,15 @@ def test_a_deleted_table_is_told(rest: RestCatalog) -> None:
     base = table.operations.load()
     del rest.tables["db.t"]
     with pytest.raises(TableNotFoundError):
-        kinds.append(table.operations, [file])
+        commits.append(table.operations, [file])
     with pytest.raises(TableNotFoundError):
         table.operations.commit(base, (), [{"action": "set-properties", "updates": {"a": "b"}}])
 
 
 def test_what_is_sent_to_a_rest_catalog(rest: RestCatalog) -> None:
     table = create("cat:db.t", 3, **options_of(rest))
-    kinds.append(table.operations, [data_file(table, [1, 2])])
-    kinds.append(table.operations, [data_file(table, [3])])
+    commits.append(table.operations, [data_file(table, [1, 2])])
+    commits.append(table.operations, [data_file(table, [3])])
     table.tag("two")
     first, second, tag = rest.commits
     uuid = {"type": "assert-table-uuid", "uuid": table.metadata.uuid}
@@ -138,8 +138,8 @@ def test_conflicts_run_out(rest: RestCatalog) -> None:
     table = create("cat:db.t", 2, **options_of(rest), **{"commit.retry.num-retries": "2"})
     rest.failures = [Failure(409)] * 3
     with pytest.raises(CommitConflictError, match="other writers won"):
-        kinds.append(table.operations, [data_file(table, [1])])
+        commits.append(table.operations, [data_file(table, [1])])
     assert not list(Path(table.location, "metadata").glob("*.avro"))
     rest.failures = [Failure(409)] * 2
-    kinds.append(table.operations, [data_file(table, [1])])
+    commits.append(table.operations, [data_file(table, [1])])
     assert ids(table) == [1]

@@ -10,9 +10,9 @@ import pytest
 from hive_metastore.ttypes import LockState
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, StorageError
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.model.commit import Outcome
+from tests.tables.iceberg import commits
 from tests.tables.iceberg.hive_metastore import Metastore
 from tests.tables.iceberg.rest_server import Failure, RestCatalog
 from tests.tables.iceberg.small import create, data_file, ids
@@ -31,7 +31,7 @@ def started(server: Any, version: int = 3) -> IcebergTable:
     """A table with a row in it."""
     name = f"t{secrets.token_hex(4)}" if isinstance(server, Glue) else "t"  # Glue's server outlives a test
     table = create(f"cat:db.{name}", version, **{**options_of(server), **QUICK})
-    kinds.append(table.operations, [data_file(table, [1])])
+    commits.append(table.operations, [data_file(table, [1])])
     return table
 
 
@@ -40,7 +40,7 @@ def files(table: IcebergTable) -> set[Path]:
 
 
 def append(table: IcebergTable, number: int = 2) -> Outcome:
-    return kinds.append(table.operations, [data_file(table, [number])]).outcome
+    return commits.append(table.operations, [data_file(table, [number])]).outcome
 
 
 @pytest.mark.parametrize("status", OPEN)
@@ -71,7 +71,7 @@ def test_a_refusal_leaves_nothing(rest: RestCatalog, status: int) -> None:
     before = files(table)
     rest.failures = [Failure(status)] * 2  # refused credentials are tried twice by the client
     with pytest.raises(StorageError, match="cat") as caught:
-        kinds.append(table.operations, [file])
+        commits.append(table.operations, [file])
     assert not isinstance(caught.value, (CommitConflictError, CommitUnknownError)) and caught.value.todo
     assert files(table) == before and ids(table) == [1]
 
@@ -99,10 +99,10 @@ def test_a_lock_that_is_not_granted(hive: Metastore, state: int) -> None:
     before = files(table)
     hive.lock_states = [state] * 3
     with pytest.raises(CommitConflictError, match="lock"):
-        kinds.append(table.operations, [file])
+        commits.append(table.operations, [file])
     assert files(table) == before and ids(table) == [1] and not hive.locks
     hive.lock_states = [state, state]
-    kinds.append(table.operations, [file])
+    commits.append(table.operations, [file])
     assert ids(table) == [1, 2]
 
 
@@ -119,10 +119,10 @@ def test_a_lock_that_another_writer_keeps(hive: Metastore) -> None:
     hive.locks[99] = ("db", "t")
     before = files(table)
     with pytest.raises(CommitConflictError):
-        kinds.append(table.operations, [file])
+        commits.append(table.operations, [file])
     assert files(table) == before and ids(table) == [1] and set(hive.locks) == {99}
     hive.locks.clear()
-    kinds.append(table.operations, [file])
+    commits.append(table.operations, [file])
     assert ids(table) == [1, 2]
 
 
@@ -163,5 +163,5 @@ def test_a_change_that_is_not_allowed(glue: Glue) -> None:
     before = files(table)
     glue.deny_changes = True
     with pytest.raises(StorageError, match=r"refused.*not yours"):
-        kinds.append(table.operations, [file])
+        commits.append(table.operations, [file])
     assert files(table) == before and ids(table) == [1]

@@ -11,8 +11,8 @@ import pytest
 
 import lakebed
 from lakebed.errors import UnsupportedError
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.data_files import DataFile
+from tests.tables.iceberg import commits
 
 ROWS = pa.schema([("id", pa.int64())])
 MAPPING = json.dumps([{"field-id": 1, "names": ["id"]}])
@@ -71,7 +71,7 @@ def test_files_that_lie_elsewhere_need_the_callers_word(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     pq.write_table(pa.table({"id": [7]}), tmp_path / "raw" / "f.parquet")
     path = tmp_path / "raw" / "f.parquet"
-    kinds.append(table.operations, [DataFile(str(path), "PARQUET", 0, (), 1, path.stat().st_size)])
+    commits.append(table.operations, [DataFile(str(path), "PARQUET", 0, (), 1, path.stat().st_size)])
     with pytest.raises(UnsupportedError, match=r"lakebed\.storage\.places"):
         ids(lakebed.open("ice:db.t", options))
     named: Any = lakebed.open("ice:db.t", {**options, "lakebed.storage.places": str(tmp_path / "raw")})

@@ -12,12 +12,13 @@ from pyiceberg.table import StaticTable
 
 import lakebed
 from lakebed.errors import CommitConflictError, UnsupportedError
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.data_files import DataFile, data_files, delete_files
-from lakebed.formats.iceberg.manifests import read_manifest_list, scan
+from lakebed.formats.iceberg.manifests import read_manifest_list
 from lakebed.formats.iceberg.table import IcebergTable
 from lakebed.model.commit import Outcome
 from tests.golden import unpack
+from tests.tables.iceberg import commits
+from tests.tables.iceberg.commits import scan
 from tests.tables.iceberg.small import create, data_file, equality_deletes, ids, metadata_files, position_deletes
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2, 3])
@@ -42,10 +43,8 @@ def by_pyiceberg(table: IcebergTable) -> list[int]:
 @VERSIONS
 def test_append_adds_rows_that_pyiceberg_reads(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
-    first = kinds.append(
-        table.operations, [data_file(table, [1, 2]), data_file(table, [3], "b")], properties={"k": "v"}
-    )
-    second = kinds.append(table.operations, [data_file(table, [4])])
+    first = commits.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3], "b")], summary={"k": "v"})
+    second = commits.append(table.operations, [data_file(table, [4])])
     assert (first.outcome, second.outcome) == (Outcome.COMMITTED, Outcome.COMMITTED)
     assert ids(table) == by_pyiceberg(table) == [1, 2, 3, 4]
     assert ids(table, as_of=first.snapshot_id) == [1, 2, 3]
@@ -64,7 +63,7 @@ def test_append_adds_rows_that_pyiceberg_reads(tmp_path: Path, version: int) -> 
 
 def test_nothing_to_append_commits_nothing(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    assert kinds.append(table.operations, []).outcome is Outcome.SKIPPED
+    assert commits.append(table.operations, []).outcome is Outcome.SKIPPED
     assert table.history() == []
 
 
@@ -72,30 +71,30 @@ def test_nothing_to_append_commits_nothing(tmp_path: Path) -> None:
 @VERSIONS
 def test_overwrites_replace_all_or_partitions(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
-    kinds.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3], "b")])
-    kinds.overwrite(table.operations, [data_file(table, [9], "b")], [(0, ("b",))], dynamic=True)
+    commits.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3], "b")])
+    commits.overwrite(table.operations, [data_file(table, [9], "b")], [(0, ("b",))], dynamic=True)
     assert ids(table) == by_pyiceberg(table) == [1, 2, 9]
     said = summary(table)
     assert said["replace-partitions"] == "true" and said["deleted-data-files"] == "1"
     assert (said["deleted-records"], said["total-records"]) == ("1", "3")
-    kinds.overwrite(table.operations, [data_file(table, [7])])
+    commits.overwrite(table.operations, [data_file(table, [7])])
     assert ids(table) == by_pyiceberg(table) == [7]
-    kinds.overwrite(table.operations, [])
+    commits.overwrite(table.operations, [])
     assert ids(table) == [] and table.history()[-1].action == "delete"
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_replace_keeps_the_starting_sequence_number(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)
-    kinds.append(table.operations, [data_file(table, [1, 2])])
-    kinds.append(table.operations, [data_file(table, [3])])
+    commits.append(table.operations, [data_file(table, [1, 2])])
+    commits.append(table.operations, [data_file(table, [3])])
     start = table.metadata.head()
     assert start is not None
     old = live_data(table)
     rewritten = data_file(table, [1, 2, 3])
-    kinds.row_delta(table.operations, [], [equality_deletes(table, [2])])  # a writer in between
-    kinds.append(table.operations, [data_file(table, [2])])
-    kinds.replace(table.operations, start.snapshot_id, old, [rewritten])
+    commits.row_delta(table.operations, [], [equality_deletes(table, [2])])  # a writer in between
+    commits.append(table.operations, [data_file(table, [2])])
+    commits.replace(table.operations, start.snapshot_id, old, [rewritten])
     assert ids(table) == [1, 2, 3]  # the new row 2 is younger than the delete
     (mine,) = [f for f in live_data(table) if f.path == rewritten.path]
     assert (mine.sequence_number, mine.file_sequence_number) == (2, 5)
@@ -105,35 +104,35 @@ def test_replace_keeps_the_starting_sequence_number(tmp_path: Path, version: int
 
 
 def appended(table: IcebergTable, old: list[DataFile]) -> None:
-    kinds.append(table.operations, [data_file(table, [50])])
+    commits.append(table.operations, [data_file(table, [50])])
 
 
 def position_deleted(table: IcebergTable, old: list[DataFile]) -> None:
-    kinds.row_delta(table.operations, [], [position_deletes(table, old[0], [0])])
+    commits.row_delta(table.operations, [], [position_deletes(table, old[0], [0])])
 
 
 def elsewhere_deleted(table: IcebergTable, old: list[DataFile]) -> None:
     other = next(f for f in live_data(table) if f.partition == ("z",))
-    kinds.row_delta(table.operations, [], [position_deletes(table, other, [0])])
+    commits.row_delta(table.operations, [], [position_deletes(table, other, [0])])
 
 
 def equality_deleted(table: IcebergTable, old: list[DataFile]) -> None:
-    kinds.row_delta(table.operations, [], [equality_deletes(table, [1])])
+    commits.row_delta(table.operations, [], [equality_deletes(table, [1])])
 
 
 def overwritten(table: IcebergTable, old: list[DataFile]) -> None:
-    kinds.overwrite(table.operations, [data_file(table, [60])], [(0, ("a",))])
+    commits.overwrite(table.operations, [data_file(table, [60])], [(0, ("a",))])
 
 
 def rewritten(table: IcebergTable, old: list[DataFile]) -> None:
     head = table.metadata.head()
-    kinds.replace(table.operations, head and head.snapshot_id, old[:1], [data_file(table, [1, 2])])
+    commits.replace(table.operations, head and head.snapshot_id, old[:1], [data_file(table, [1, 2])])
 
 
 def elsewhere_rewritten(table: IcebergTable, old: list[DataFile]) -> None:
     head = table.metadata.head()
     other = [f for f in live_data(table) if f.partition == ("z",)]
-    kinds.replace(table.operations, head and head.snapshot_id, other, [data_file(table, [99], "z")])
+    commits.replace(table.operations, head and head.snapshot_id, other, [data_file(table, [99], "z")])
 
 
 @pytest.mark.slow
@@ -150,7 +149,7 @@ def test_conflicts_of_a_rewrite(
     tmp_path: Path, rival: Callable[[IcebergTable, list[DataFile]], None], starting: bool, conflict: bool
 ) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [99], "z")])
+    commits.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [99], "z")])
     start = table.metadata.head()
     assert start is not None
     old = [f for f in live_data(table) if f.partition == ("a",)]
@@ -159,20 +158,20 @@ def test_conflicts_of_a_rewrite(
     before, files = ids(table), metadata_files(table)
     if conflict:
         with pytest.raises(CommitConflictError):
-            kinds.replace(table.operations, start.snapshot_id, old, [new], starting_sequence_number=starting)
+            commits.replace(table.operations, start.snapshot_id, old, [new], keeps_sequence_number=starting)
         assert metadata_files(table) == files  # nothing of it stays
         assert table.history()[-1].action != "replace" or rival is rewritten
     else:
-        kinds.replace(table.operations, start.snapshot_id, old, [new], starting_sequence_number=starting)
+        commits.replace(table.operations, start.snapshot_id, old, [new], keeps_sequence_number=starting)
         assert table.history()[-1].action == "replace"
     assert ids(table) == before
 
 
 def test_a_start_that_is_gone_is_a_conflict(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.operations, [data_file(table, [1])])
+    commits.append(table.operations, [data_file(table, [1])])
     with pytest.raises(CommitConflictError, match="history since snapshot 17"):
-        kinds.replace(table.operations, 17, live_data(table), [data_file(table, [1])])
+        commits.replace(table.operations, 17, live_data(table), [data_file(table, [1])])
 
 
 @pytest.mark.slow
@@ -188,7 +187,7 @@ def test_a_replace_of_files_with_vectors(tmp_path: Path) -> None:
     options = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/catalog.db"}
     named = lakebed.open("ice:db.dv_v3", options)
     assert isinstance(named, IcebergTable)
-    kinds.replace(named.operations, head.snapshot_id, [target], [])
+    commits.replace(named.operations, head.snapshot_id, [target], [])
     said = summary(named)
     assert (said["removed-dvs"], said["removed-delete-files"], said["deleted-data-files"]) == ("1", "1", "1")
     after = scan(named.operations.files, named.metadata, named.metadata.head())
@@ -208,8 +207,8 @@ def test_a_second_vector_for_a_file_is_a_conflict(tmp_path: Path) -> None:
     found = scan(table.operations.files, table.metadata, table.metadata.head())
     vector = next(f for entries in found.deletes.values() for f in delete_files(entries))
     with pytest.raises(CommitConflictError, match="deleted rows of the same data file"):
-        kinds.row_delta(table.operations, [], [vector])
-    kinds.row_delta(table.operations, [], [vector], removed=[vector])
+        commits.row_delta(table.operations, [], [vector])
+    commits.row_delta(table.operations, [], [vector], removed=[vector])
     assert summary(table)["added-dvs"] == summary(table)["removed-dvs"] == "1"
 
 
@@ -219,7 +218,7 @@ def test_manifests_are_merged_when_enough_have_gathered(tmp_path: Path, version:
     table = create(tmp_path / "t", version, **{"commit.manifest.min-count-to-merge": "4"})
     counts = []
     for number in range(9):
-        kinds.append(table.operations, [data_file(table, [number])])
+        commits.append(table.operations, [data_file(table, [number])])
         head = table.metadata.head()
         assert head is not None
         counts.append(len(read_manifest_list(table.operations.files, head)))
@@ -234,21 +233,21 @@ def test_manifests_are_merged_when_enough_have_gathered(tmp_path: Path, version:
 
 def test_deletes_older_than_all_data_are_dropped(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.operations, [data_file(table, [1, 2])])
-    kinds.row_delta(table.operations, [], [equality_deletes(table, [1])])
-    kinds.overwrite(table.operations, [data_file(table, [5])], [(0, ("a",))])
-    kinds.append(table.operations, [data_file(table, [6])])
+    commits.append(table.operations, [data_file(table, [1, 2])])
+    commits.row_delta(table.operations, [], [equality_deletes(table, [1])])
+    commits.overwrite(table.operations, [data_file(table, [5])], [(0, ("a",))])
+    commits.append(table.operations, [data_file(table, [6])])
     assert summary(table)["total-delete-files"] == "0"
     assert ids(table) == [5, 6]
 
 
 def test_a_branch_of_its_own(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.operations, [data_file(table, [1])])
+    commits.append(table.operations, [data_file(table, [1])])
     table.tag("one")
     table.branch_off("audit")
-    kinds.append(table.operations, [data_file(table, [2])], branch="audit")
-    kinds.append(table.operations, [data_file(table, [3])])
+    commits.append(table.operations, [data_file(table, [2])], branch="audit")
+    commits.append(table.operations, [data_file(table, [3])])
     audit = lakebed.open(tmp_path / "t", {"branch": "audit"})
     assert (ids(table), ids(audit), ids(table, as_of="tag:one")) == ([1, 3], [1, 2], [1])  # type: ignore[arg-type]
     table.delete_branch("audit")
@@ -267,7 +266,7 @@ def commit_many(path: str, options: dict[str, str], start: int, count: int) -> N
     table = lakebed.open(path, options)
     assert isinstance(table, IcebergTable)
     for number in range(start, start + count):
-        kinds.append(table.operations, [data_file(table, [number])], options={"commit.retry.num-retries": "200"})
+        commits.append(table.operations, [data_file(table, [number])], properties={"commit.retry.num-retries": "200"})
 
 
 @pytest.mark.slow
@@ -315,7 +314,7 @@ def test_old_metadata_files_go_where_the_table_wants_it(tmp_path: Path) -> None:
         **{"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"},
     )
     for number in range(5):
-        kinds.append(table.operations, [data_file(table, [number])])
+        commits.append(table.operations, [data_file(table, [number])])
     left = {path.name for path in (tmp_path / "t/metadata").glob("*.json")}
     assert left == {"v4.metadata.json", "v5.metadata.json", "v6.metadata.json"}
     assert ids(table) == [0, 1, 2, 3, 4]
@@ -324,7 +323,7 @@ def test_old_metadata_files_go_where_the_table_wants_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("limit", "told"), [("0", False), ("1", False), ("2", True)])
 def test_counts_of_each_partition_where_few_changed(limit: str, told: bool, tmp_path: Path) -> None:
     table = create(tmp_path / "t", **{"write.summary.partition-limit": limit})
-    kinds.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [4], "b c")])
+    commits.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3]), data_file(table, [4], "b c")])
     summary = table.history()[-1].summary
     assert summary["changed-partition-count"] == "2"
     assert ("partition-summaries-included" in summary) is told

@@ -19,7 +19,7 @@ from lakebed.formats.iceberg.codec.manifest_list import ManifestFile, decode_man
 from lakebed.formats.iceberg.codec.manifest_write import ManifestEncoder, encode_manifest_list
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import read_entries, read_manifest_list
+from lakebed.formats.iceberg.manifests import ALL_COLUMNS, read_entries, read_manifest_list
 from lakebed.kernel.files import open_store
 from tests.golden import names, unpack
 
@@ -53,7 +53,7 @@ def test_a_manifest_written_again_says_the_same(name: str) -> None:
         header, theirs = records(original)
         if int(header["format-version"]) != metadata.format_version:
             continue  # written before the table was upgraded
-        entries = read_entries(files, metadata, [manifest], stats=True, live_only=False)
+        entries = read_entries(files, metadata, [manifest], ALL_COLUMNS, live_only=False)
         encoder = ManifestEncoder(
             metadata, metadata.specs[manifest.spec_id], manifest.content, manifest.added_snapshot_id or 0
         )
@@ -105,7 +105,7 @@ def test_a_manifest_list_written_again_says_the_same(name: str) -> None:
 def test_pyiceberg_reads_what_we_write(name: str, tmp_path: Path) -> None:
     files, metadata, manifests = all_manifests(name)
     for number, manifest in enumerate(manifests):
-        entries = read_entries(files, metadata, [manifest], stats=True, live_only=False)
+        entries = read_entries(files, metadata, [manifest], ALL_COLUMNS, live_only=False)
         encoder = ManifestEncoder(metadata, metadata.specs[manifest.spec_id], manifest.content, 7)
         (written,) = encoder.write(entries)
         path = tmp_path / f"{number}.avro"
@@ -123,7 +123,7 @@ def test_pyiceberg_reads_what_we_write(name: str, tmp_path: Path) -> None:
 
 def test_a_manifest_ends_at_its_target_size() -> None:
     files, metadata, manifests = all_manifests("many_small")
-    entries = pa.concat_tables([read_entries(files, metadata, manifests, stats=True)] * 100)
+    entries = pa.concat_tables([read_entries(files, metadata, manifests, ALL_COLUMNS)] * 100)
     encoder = ManifestEncoder(metadata, metadata.spec, 0, 1)
     written = list(encoder.write(entries, target_bytes=200_000))
     assert len(written) > 1

@@ -12,12 +12,12 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import lakebed
 from lakebed.errors import CommitConflictError, NotInHistoryError, OptionError, UnsupportedError, UsageError
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.expire.options import parsed
 from lakebed.formats.iceberg.expire.orphans import _KnownFiles
 from lakebed.formats.iceberg.table import IcebergTable
 from tests.golden import names, opening, unpack
+from tests.tables.iceberg import commits
 from tests.tables.iceberg.small import create, data_file, equality_deletes, ids
 
 ALL = {"older-than": "2100-01-01"}
@@ -35,10 +35,10 @@ def files(table: IcebergTable) -> set[str]:
 def history(path: Path) -> IcebergTable:
     """Append, delete, overwrite, append."""
     table = create(path)
-    kinds.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3], "b")])
-    kinds.row_delta(table.operations, [], [equality_deletes(table, [1])])
-    kinds.overwrite(table.operations, [data_file(table, [9])], [(0, ("a",))])
-    kinds.append(table.operations, [data_file(table, [10])])
+    commits.append(table.operations, [data_file(table, [1, 2]), data_file(table, [3], "b")])
+    commits.row_delta(table.operations, [], [equality_deletes(table, [1])])
+    commits.overwrite(table.operations, [data_file(table, [9])], [(0, ("a",))])
+    commits.append(table.operations, [data_file(table, [10])])
     return table
 
 
@@ -54,7 +54,7 @@ def test_only_what_the_newest_snapshot_needs_stays(tmp_path: Path) -> None:
     assert set(done.deleted_files) == before - files(table)
     assert sum(name.endswith(".parquet") for name in done.deleted_files) == 2  # rows 1 and 2, and their delete
     assert len(table.metadata.snapshot_log) == 1
-    kinds.append(table.operations, [data_file(table, [11])])
+    commits.append(table.operations, [data_file(table, [11])])
     assert ids(table) == [3, 9, 10, 11]
 
 
@@ -128,7 +128,7 @@ def edit(table: IcebergTable, change: Any) -> None:
 
 def test_schemas_and_specs_go_with_the_last_snapshot_that_used_them(tmp_path: Path) -> None:
     table = create(tmp_path / "t")
-    kinds.append(table.operations, [data_file(table, [1], "a")])
+    commits.append(table.operations, [data_file(table, [1], "a")])
     table.tag("old")
     evolved(table)
     rows = ids(table)
@@ -142,7 +142,7 @@ def test_schemas_and_specs_go_with_the_last_snapshot_that_used_them(tmp_path: Pa
     table.expire(options=clean)
     assert [*table.metadata.schemas] == [1, 2] and [*table.metadata.specs] == [0, 1]  # a manifest of spec 0 is in use
     assert ids(table) == rows
-    kinds.overwrite(table.operations, [], [(0, ("a",))])
+    commits.overwrite(table.operations, [], [(0, ("a",))])
     table.write(rows_of(table, 30))  # the manifest that recorded the removal is gone with it
     done = table.expire(options=clean)
     assert [note.partition(":")[0] for note in done.notes] == ["schema 1 goes", "partition spec 0 goes"]
@@ -248,7 +248,7 @@ def test_files_of_writers_at_work_are_safe(tmp_path: Path) -> None:
         table.expire(options={**ORPHANS, "orphan-files-older-than": "2100-01-01"})
     waiting = data_file(table, [77])
     assert table.expire(options=ORPHANS).deleted_files == ()
-    kinds.append(table.operations, [waiting])
+    commits.append(table.operations, [waiting])
     assert 77 in ids(table)
 
 

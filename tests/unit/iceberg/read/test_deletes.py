@@ -13,7 +13,6 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, Stri
 
 from lakebed.errors import CorruptError, DataCleanedError
 from lakebed.formats.iceberg.codec.schema import arrow_schema
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.data_files import (
     Content,
     DataFile,
@@ -28,6 +27,7 @@ from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.key_sets import KeySet
 from lakebed.formats.iceberg.read.task import Selection, read_task
 from lakebed.formats.iceberg.table import IcebergTable
+from tests.tables.iceberg import commits
 from tests.tables.iceberg.evolving import evolve
 from tests.tables.iceberg.lake import Lake
 
@@ -175,7 +175,7 @@ def many(tmp_path: Path, rows: int, files: int, keys: int) -> Lake:
     for number in range(files):
         some = [{"id": int(n)} for n in range(number * keys, number * keys + keys)]
         made.append(_equality(lake, some, number))
-    kinds.row_delta(lake.table.operations, (), made)
+    commits.row_delta(lake.table.operations, (), made)
     return lake
 
 

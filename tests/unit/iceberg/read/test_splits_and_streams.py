@@ -11,7 +11,6 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 import lakebed
 from lakebed.errors import DataCleanedError, NotInHistoryError, UnsupportedError, UsageError
-from lakebed.formats.iceberg.commit import kinds as publish
 from lakebed.formats.iceberg.data_files import FileTask
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.split import splits_of
@@ -19,6 +18,7 @@ from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.read.task import Selection, read_task
 from lakebed.verbs.read import run
 from lakebed.verbs.stream import Limits, drain
+from tests.tables.iceberg import commits
 from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
@@ -90,7 +90,7 @@ def test_copy_on_write_carries_rows_over(tmp_path: Path, version: int, memory: s
     (old,) = lake.append([*rows(*range(500)), *rows(1, 1, 1)])
     kept = [*rows(*range(2, 500)), *rows(1, 1), *rows(0, name="new")]
     made = lake.write(kept)
-    publish.row_delta(lake.table.operations, made, (), removed=[old])
+    commits.row_delta(lake.table.operations, made, (), removed=[old])
     table = lakebed.open(lake.folder, {"lakebed.read.equality-delete-memory": memory})
     first = table.history()[0]
     changes = table.changes(after=first).read_all().to_pylist()

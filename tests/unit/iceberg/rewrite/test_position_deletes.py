@@ -11,11 +11,11 @@ from pyiceberg.types import LongType, NestedField, StringType
 import lakebed
 from lakebed.errors import CommitConflictError, OptionError
 from lakebed.formats.iceberg.codec.updates import TableUpdate
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.rewrite import position_deletes
 from lakebed.formats.iceberg.table import IcebergTable
 from tests.golden import unpack
+from tests.tables.iceberg import commits
 from tests.tables.iceberg.lake import Lake
 
 DELETES: dict[str, Any] = {"lakebed.rewrite.what": "position-deletes"}
@@ -80,7 +80,7 @@ def test_a_data_file_keeps_delete_files_of_its_own_where_that_is_asked_for(tmp_p
 def test_rows_that_delete_nothing_go(tmp_path: Path) -> None:
     made = lake(tmp_path / "t")
     gone = next(task.data for task in made.tasks if task.data.partition == ("a",))
-    kinds.replace(
+    commits.replace(
         made.table.operations, int(made.table.history()[-1].time), [gone], made.write([{"id": 1, "part": "a"}], ("a",))
     )  # fmt: skip
     rows = made.rows()

@@ -21,10 +21,10 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, Stri
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, CorruptError, OptionError
 from lakebed.formats.iceberg.catalog.table import OutcomeUnknownError
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.rewrite import task as rewrite_tasks
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
 from lakebed.kernel.engine import LocalEngine
+from tests.tables.iceberg import commits
 from tests.tables.iceberg.lake import Lake
 
 SCHEMA = Schema(
@@ -373,7 +373,7 @@ def test_dead_equality_deletes_go_without_a_rewrite(tmp_path: Path) -> None:
     made.delete_equal([{"id": 99}], ("p",), bounds=False)  # 3: after the file of 2
     metadata = made.table.metadata
     old = [task.data for task in made.tasks if task.data.partition == ("p",)]
-    kinds.replace(made.table.operations, metadata.head().snapshot_id, old, made.write(some(10, 2, "p"), ("p",)))  # type: ignore[union-attr]
+    commits.replace(made.table.operations, metadata.head().snapshot_id, old, made.write(some(10, 2, "p"), ("p",)))  # type: ignore[union-attr]
     made.append(some(20, 2, "p"), ("p",))  # 5
     made.delete_equal([{"id": 99}], ("p",), bounds=False)  # 6: needed by the file of 5
     result = made.table.rewrite(options={"remove-dangling-deletes": True, "rewrite-all": False})
@@ -442,11 +442,11 @@ def _equality_delete(made: Lake) -> None:
 
 
 def _overwrite(made: Lake) -> None:
-    kinds.overwrite(made.table.operations, made.write(some(500, 2)))
+    commits.overwrite(made.table.operations, made.write(some(500, 2)))
 
 
 def _remove(made: Lake) -> None:
-    kinds.row_delta(made.table.operations, (), (), removed=[made.tasks[0].data])
+    commits.row_delta(made.table.operations, (), (), removed=[made.tasks[0].data])
 
 
 def _rewrite(made: Lake) -> None:

@@ -24,12 +24,12 @@ from pyiceberg.types import (
 from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.catalog.table import HadoopTable
 from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, ROW_ID, VariantType
-from lakebed.formats.iceberg.commit import kinds
 from lakebed.formats.iceberg.data_files import DataFile, Metrics
 from lakebed.formats.iceberg.definition import new_metadata
 from lakebed.formats.iceberg.parquet.annotate import AnnotatedFile, variant
 from lakebed.formats.iceberg.parquet.thrift import decode, of_binary
 from lakebed.kernel.files import open_store
+from tests.tables.iceberg import commits
 from tests.tables.iceberg.lake import Lake
 
 ONE, TWO = ({"metadata": b"\x01\0\0", "value": bytes([0x0C, number])} for number in (1, 2))
@@ -184,7 +184,7 @@ def shredded(made: Lake, first: int) -> DataFile:
 def test_shredded_variants_are_joined_but_not_decoded(tmp_path: Path) -> None:
     """Bytes that are only moved need not be understood."""
     made = lake(tmp_path / "t", Schema(*EVERYWHERE.fields[:2]))
-    kinds.append(made.table.operations, [shredded(made, 0), shredded(made, 100)])
+    commits.append(made.table.operations, [shredded(made, 0), shredded(made, 100)])
     with pytest.raises(UnsupportedError, match="shredded") as refused:
         made.table.rewrite(options={"rewrite-all": True, "lakebed.rewrite.concat-min-row-group-bytes": 1 << 40})
     assert "concat-min-row-group-bytes" in refused.value.todo

@@ -1,8 +1,8 @@
-"""One attempt at a new snapshot: the manifests of the one before, without what is removed, with what is added, merged.
+"""One attempt at a new snapshot: manifests without the removed files, manifests of the added files, small ones merged.
 
 Rules: the reference engine's SnapshotProducer, ManifestFilterManager, ManifestMergeManager and MergingSnapshotProducer.
-What an attempt writes is remembered, so that a retry uses it again, and removed when it is not part of what was
-committed.
+A retry uses the manifests of earlier attempts again where it can. Those that are not part of the committed snapshot are
+removed in the end.
 """
 
 from __future__ import annotations
@@ -26,29 +26,34 @@ from lakebed.formats.iceberg.codec.partition_type import partition_type
 from lakebed.formats.iceberg.commit.added_entries import added_entries
 from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, data_files, delete_files
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import iter_entries, manifests_of, read_entries
+from lakebed.formats.iceberg.manifests import ALL_COLUMNS, iter_entries, manifests_of, read_entries
 from lakebed.kernel import clock
 from lakebed.kernel.options import Options
 
 Chooser = Callable[[pa.Table], pa.Array]
-"""From columns of live entries of one spec: which of them a commit removes, as booleans."""
+"""Says which entries a commit removes, as booleans; the argument has live entries of one spec."""
 
 
 @dataclass(slots=True)
-class Work:
-    """What a commit has written so far, over all its attempts.
+class WrittenManifests:
+    """The manifests and manifest lists that a commit has written so far, over all its attempts.
 
-    `new` are manifests of added files by (content, spec id); `filtered` the replacement of a manifest, and the files
-    that went with it, by the manifest's path.
+    `new` has the manifests of added files by (content, spec id). `filtered` has, by the path of a manifest and the
+    choice, the manifests that replace it and the files that they lack.
     """
 
     commit: str = field(default_factory=lambda: str(uuid.uuid4()))
-    written: list[str] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     lists: list[str] = field(default_factory=list)
     new: dict[tuple[int, int], list[ManifestFile]] = field(default_factory=dict)
     filtered: dict[tuple[str, bytes], tuple[list[ManifestFile], list[DataFile] | list[DeleteFile]]] = field(
         default_factory=dict
     )
+
+    def forget_new_deletes(self) -> None:
+        """Do not use the manifests of added delete files again."""
+        for key in [key for key in self.new if key[0] == 1]:
+            del self.new[key]
 
 
 @dataclass(slots=True)
@@ -60,7 +65,7 @@ class Attempt:
     head: Snapshot | None
     snapshot_id: int
     options: Options
-    work: Work
+    written: WrittenManifests
     existing: list[ManifestFile] = field(init=False)
     """The manifests of `head`."""
 
@@ -69,57 +74,59 @@ class Attempt:
 
     @property
     def sequence_number(self) -> int:
-        """That of the new snapshot; 0 in version 1."""
+        """The sequence number of the new snapshot; 0 in format version 1."""
         return self.metadata.last_sequence_number + 1 if self.metadata.format_version > 1 else 0
 
     def entries(
-        self, content: int, manifests: Sequence[ManifestFile] | None = None, columns: Collection[str] = COLUMNS,
-        stats: bool = False,
-    ) -> Iterator[pa.Table]:  # fmt: skip
-        """The live entries of data files (0) or delete files (1) of the head, or of some of its manifests, in pieces of
-        one spec."""
+        self, content: int, manifests: Sequence[ManifestFile] | None = None, columns: Collection[str] = COLUMNS
+    ) -> Iterator[pa.Table]:
+        """The live entries of data files (`content` 0) or delete files (1), in tables of one spec each.
+
+        They are those of the head, or of some of its manifests.
+        """
         chosen = [m for m in (self.existing if manifests is None else manifests) if m.content == content and m.has_live]
         for spec_id in {m.spec_id for m in chosen}:
             of_spec = [m for m in chosen if m.spec_id == spec_id]
-            yield from iter_entries(self.files, self.metadata, of_spec, columns, stats)
+            yield from iter_entries(self.files, self.metadata, of_spec, columns)
 
     def new_manifests(
         self, added: Sequence[DataFile] | Sequence[DeleteFile], content: int, sequence_number: int | None = None
     ) -> list[ManifestFile]:
-        """Manifests of added files, a group a spec; those of an earlier attempt serve again."""
+        """Manifests of added files, per spec. Those of an earlier attempt are used again."""
         by_spec: dict[int, list[DataFile | DeleteFile]] = {}
         for file in added:
             by_spec.setdefault(file.spec_id, []).append(file)
-        found: list[ManifestFile] = []
+        manifests: list[ManifestFile] = []
         for spec_id, files in by_spec.items():
             key = (content, spec_id)
-            if key not in self.work.new:
+            if key not in self.written.new:
                 kind = partition_type(self.metadata, self.metadata.specs[spec_id])
                 entries = added_entries(files, kind, self.snapshot_id, sequence_number)
-                self.work.new[key] = self.write(entries, spec_id, content)
-            found += self.work.new[key]
-        return found
+                self.written.new[key] = self.write(entries, spec_id, content)
+            manifests += self.written.new[key]
+        return manifests
 
     def write(self, entries: pa.Table, spec_id: int, content: int) -> list[ManifestFile]:
-        """Manifests with these entries, each of about the target size."""
+        """Write manifests with these entries, each of about the target size."""
         encoder = ManifestEncoder(self.metadata, self.metadata.specs[spec_id], content, self.snapshot_id)
-        found = []
-        for made in encoder.write(entries, self.options[opt.MANIFEST_SIZE]):
+        manifests = []
+        for encoded in encoder.write(entries, self.options[opt.MANIFEST_SIZE]):
             folder = layout.metadata_folder(self.metadata.location, self.metadata.properties)
-            path = f"{folder}/{layout.manifest_name(self.work.commit, len(self.work.written))}"
-            self.work.written.append(path)
-            self.files.write(path, made.data)
-            found.append(replace(made.file, path=path))
-        return found
+            path = f"{folder}/{layout.manifest_name(self.written.commit, len(self.written.paths))}"
+            self.written.paths.append(path)
+            self.files.write(path, encoded.data)
+            manifests.append(replace(encoded.file, path=path))
+        return manifests
 
     def filtered(
         self, manifests: Sequence[ManifestFile], choose: Chooser, what: bytes, look_at: Callable[[ManifestFile], bool]
     ) -> tuple[list[ManifestFile], list[DataFile] | list[DeleteFile]]:
-        """Manifests without the entries that `choose` takes, and the files of these.
+        """Manifests without the entries that `choose` picks, and the files of these entries.
 
-        A manifest with removals is written anew: what goes is recorded as deleted by this snapshot, the rest exists.
-        `what` names the choice: a retry does not filter the same manifest for the same choice again. Manifests that
-        have nothing live are left out, for their records of removals belong to older snapshots.
+        Only manifests that `look_at` accepts are read. One with removals is replaced: its new manifest records the
+        removed entries as deleted by this snapshot, and the others as existing. `what` names the choice: a retry does
+        not filter the same manifest for the same choice again. Manifests without live entries are left out, since
+        their records of removals belong to older snapshots.
         """
         kept: list[ManifestFile] = []
         removed: list[DataFile | DeleteFile] = []
@@ -130,9 +137,9 @@ class Attempt:
                 kept.append(manifest)
                 continue
             key = (manifest.path, what)
-            if key not in self.work.filtered:
-                self.work.filtered[key] = self._filter(manifest, choose)
-            files = self.work.filtered[key]
+            if key not in self.written.filtered:
+                self.written.filtered[key] = self._filter(manifest, choose)
+            files = self.written.filtered[key]
             kept += files[0] or [manifest]
             removed += files[1]
         return kept, removed  # type: ignore[return-value]  # a manifest holds one kind
@@ -140,38 +147,38 @@ class Attempt:
     def _filter(
         self, manifest: ManifestFile, choose: Chooser
     ) -> tuple[list[ManifestFile], list[DataFile] | list[DeleteFile]]:
-        entries = read_entries(self.files, self.metadata, [manifest], stats=bool(manifest.content))
-        gone = choose(entries)
+        columns = ALL_COLUMNS if manifest.content else COLUMNS
+        gone = choose(read_entries(self.files, self.metadata, [manifest], columns))
         if not pc.any(gone).as_py():
             return [], []
-        entries = read_entries(self.files, self.metadata, [manifest], stats=True)
-        out = entries.filter(gone)
+        entries = read_entries(self.files, self.metadata, [manifest], ALL_COLUMNS)
+        removed = entries.filter(gone)
         status = pa.array(np.where(gone.to_numpy(zero_copy_only=False), DELETED, EXISTING), pa.int8())
         entries = _set(entries, "status", status)
         ours = pa.array(np.full(len(entries), self.snapshot_id), pa.int64())
         entries = _set(entries, "snapshot_id", pc.if_else(gone, ours, entries["snapshot_id"]))
-        made = self.write(entries, manifest.spec_id, manifest.content)
-        return made, delete_files(out) if manifest.content else data_files(out.select([*COLUMNS]))
+        manifests = self.write(entries, manifest.spec_id, manifest.content)
+        return manifests, delete_files(removed) if manifest.content else data_files(removed.select([*COLUMNS]))
 
     def merged(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
-        """Small manifests of a spec as larger ones, where enough have gathered (ManifestMergeManager).
+        """The manifests, with small ones of a spec merged into larger ones (ManifestMergeManager).
 
-        Bins are packed from the oldest manifest on; the bin of the newest is merged only when it has
+        Bins are packed from the oldest manifest on. The bin with the newest one is merged only when it has
         `commit.manifest.min-count-to-merge` manifests.
         """
         if not self.options[opt.MERGE] or not manifests:
             return [*manifests]
-        found: list[ManifestFile] = []
+        merged: list[ManifestFile] = []
         for spec_id in sorted({m.spec_id for m in manifests}, reverse=True):
             group = [m for m in manifests if m.spec_id == spec_id]
             for packed in _bins_from_the_end(group, self.options[opt.MANIFEST_SIZE]):
                 young = manifests[0] in packed and len(packed) < self.options[opt.MERGE_COUNT]
-                found += packed if len(packed) == 1 or young else self._merge(packed)
-        return found
+                merged += packed if len(packed) == 1 or young else self._merge(packed)
+        return merged
 
     def _merge(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
         first = manifests[0]
-        entries = read_entries(self.files, self.metadata, _listed(manifests, self), stats=True, live_only=False)
+        entries = read_entries(self.files, self.metadata, _readable(manifests, self), ALL_COLUMNS, live_only=False)
         status = entries["status"].to_numpy()
         ours = entries["snapshot_id"].to_numpy() == self.snapshot_id
         keep = (status != DELETED) | ours
@@ -182,19 +189,19 @@ class Attempt:
         return self.write(entries.filter(pa.array(keep)), first.spec_id, first.content)
 
     def _inheriting(self, entries: pa.Table) -> pa.Table:
-        """Files that this commit adds get their numbers only when it stands, so these go out unsaid again."""
+        """The entries, with those that this commit adds left without numbers: they inherit them when it stands."""
         status = entries["status"].to_numpy()
         new = pa.array(status == ADDED)
         none = pa.scalar(None, pa.int64())
         entries = _set(entries, "file_sequence_number", pc.if_else(new, none, entries["file_sequence_number"]))
-        unsaid = pc.and_(new, pc.equal(entries["sequence_number"], UNASSIGNED))
-        entries = _set(entries, "sequence_number", pc.if_else(unsaid, none, entries["sequence_number"]))
+        unassigned = pc.and_(new, pc.equal(entries["sequence_number"], UNASSIGNED))
+        entries = _set(entries, "sequence_number", pc.if_else(unassigned, none, entries["sequence_number"]))
         return _set(entries, "first_row_id", pc.if_else(new, none, entries["first_row_id"]))
 
     def snapshot(self, manifests: Sequence[ManifestFile], summary: dict[str, str], attempt: int) -> Document:
-        """Writes the manifest list and gives the snapshot as the REST catalog's words have it.
+        """Write the manifest list and give the snapshot as the REST specification has it.
 
-        Data manifests without row ids get the next ones, and as many as they have rows (version 3).
+        In format version 3 data manifests without row ids get the next ones, as many as they have rows.
         """
         version = self.metadata.format_version
         placed = [
@@ -209,8 +216,8 @@ class Attempt:
                     following += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
         parent = self.head.snapshot_id if self.head is not None else None
         folder = layout.metadata_folder(self.metadata.location, self.metadata.properties)
-        path = f"{folder}/{layout.manifest_list_name(self.snapshot_id, attempt, self.work.commit)}"
-        self.work.lists.append(path)
+        path = f"{folder}/{layout.manifest_list_name(self.snapshot_id, attempt, self.written.commit)}"
+        self.written.lists.append(path)
         data = encode_manifest_list(version, placed, self.snapshot_id, parent, self.sequence_number, first)
         self.files.write(path, data)
         return {
@@ -225,22 +232,24 @@ class Attempt:
         }
 
 
-def clean(files: Files, work: Work, committed: Iterable[ManifestFile], manifest_list: str | None) -> None:
-    """Removes manifests and lists that no attempt committed; a failure leaves them to orphan removal."""
+def remove_unused(
+    files: Files, written: WrittenManifests, committed: Iterable[ManifestFile], manifest_list: str | None
+) -> None:
+    """Remove the manifests and manifest lists that were not committed. A failure leaves them to orphan-file removal."""
     used = {manifest.path for manifest in committed} | {manifest_list}
     with suppress(Exception):  # the commit has its outcome already
-        files.delete_many(path for path in (*work.written, *work.lists) if path not in used)
+        files.delete_many(path for path in (*written.paths, *written.lists) if path not in used)
 
 
-def _listed(manifests: Sequence[ManifestFile], attempt: Attempt) -> list[ManifestFile]:
-    """Manifests ready to be read: the numbers of new ones are not known yet."""
+def _readable(manifests: Sequence[ManifestFile], attempt: Attempt) -> list[ManifestFile]:
+    """Manifests ready to be read. Those of this commit have no sequence number yet and get a placeholder."""
     return [
         replace(m, sequence_number=UNASSIGNED) if m.added_snapshot_id == attempt.snapshot_id else m for m in manifests
     ]
 
 
 def _bins_from_the_end(manifests: Sequence[ManifestFile], target: int) -> Iterator[list[ManifestFile]]:
-    """Runs of neighbours of at most `target` bytes, filled from the last manifest on; in the order of the manifests."""
+    """Runs of neighbours of at most `target` bytes, in the manifests' order, filled from the last manifest on."""
     bins: list[list[ManifestFile]] = []
     size = 0
     for manifest in reversed(manifests):
@@ -257,5 +266,5 @@ def _set(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.T
 
 
 def _after(metadata: TableMetadata) -> int:
-    """Now, in milliseconds, and not before the last change: clocks of writers differ."""
+    """Now, in milliseconds since 1970, but not before the last change: the clocks of writers differ."""
     return max(clock.now_ms(), int(metadata.document.get("last-updated-ms", 0)))

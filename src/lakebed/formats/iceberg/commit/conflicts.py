@@ -1,12 +1,12 @@
-"""What stands in the way of a commit: changes of other writers since the snapshot that it was made from.
+"""Conflicts: changes of other writers that a commit cannot be applied on top of.
 
-Rules: the `validate...` methods of the reference engine's MergingSnapshotProducer and BaseRewriteFiles. All are run
-again by every attempt.
+Rules: the `validate...` methods of the reference engine's MergingSnapshotProducer and BaseRewriteFiles. Every attempt
+runs all of its checks again. Each check raises CommitConflictError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,16 +17,14 @@ from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.commit.attempt import Attempt
 from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile, delete_files
 from lakebed.formats.iceberg.delete_index import DeleteIndex
+from lakebed.formats.iceberg.manifests import ALL_COLUMNS
 from lakebed.formats.iceberg.snapshot import between
-
-Touched = Callable[[pa.Table], pa.Array]
-"""From columns of entries of one spec: which of them stand in the way, as booleans."""
 
 
 def since(attempt: Attempt, start_id: int | None) -> list[Snapshot]:
-    """The snapshots of other writers on top of the one that the commit was made from, oldest first.
+    """The snapshots of other writers after the one that the commit was made from, oldest first.
 
-    CommitConflictError when the way from there is not known any more.
+    CommitConflictError when the history since then has expired.
     """
     if attempt.head is None or attempt.head.snapshot_id == start_id:
         return []
@@ -42,9 +40,9 @@ def since(attempt: Attempt, start_id: int | None) -> list[Snapshot]:
 def check_no_new_deletes(
     attempt: Attempt, start_id: int | None, replaced: Sequence[DataFile], ignore_equality: bool
 ) -> None:
-    """Fail when a delete was added since `start_id` that applies to one of these data files.
+    """Fail when others added a delete since `start_id` that applies to one of the `replaced` data files.
 
-    Equality deletes may be passed over where the new files keep an older sequence number, since they apply to them too.
+    Equality deletes may be ignored where the new files keep the old sequence number, since they apply to these too.
     """
     snapshots = [s for s in since(attempt, start_id) if s.operation != "replace"]
     added = _deletes_of(attempt, snapshots)
@@ -61,12 +59,15 @@ def check_no_new_deletes(
 def check_no_new_vectors(
     attempt: Attempt, added: Sequence[DeleteFile], removed: Collection[tuple[str, int | None]]
 ) -> None:
-    """Fail when a data file has a deletion vector already that the commit does not replace by its own."""
-    mine = pa.array([file.referenced_data_file for file in added if file.is_vector], pa.string())
-    if not len(mine):
+    """Fail when a data file already has a deletion vector, and the commit adds one without removing it.
+
+    `removed` has (path, content offset) pairs.
+    """
+    targets = pa.array([file.referenced_data_file for file in added if file.is_vector], pa.string())
+    if not len(targets):
         return
     for entries in attempt.entries(content=1):
-        vectors = entries.filter(pc.is_in(entries["referenced_data_file"], value_set=mine))
+        vectors = entries.filter(pc.is_in(entries["referenced_data_file"], value_set=targets))
         for file in delete_files(vectors):
             if file.is_vector and (file.path, file.content_offset) not in removed:
                 raise _conflict(
@@ -75,9 +76,9 @@ def check_no_new_vectors(
                 )  # fmt: skip
 
 
-def check_files_exist(attempt: Attempt, paths: Collection[str], found: int | None = None) -> None:
-    """Fail when one of these data files is not live any more; `found` is how many of them are, where that is known."""
-    if not paths or found == len(paths):
+def check_files_exist(attempt: Attempt, paths: Collection[str]) -> None:
+    """Fail when one of these data files is no longer live."""
+    if not paths:
         return
     missing = _missing(attempt, paths, 0)
     if missing:
@@ -88,7 +89,7 @@ def check_files_exist(attempt: Attempt, paths: Collection[str], found: int | Non
 
 
 def check_deletes_exist(attempt: Attempt, paths: Collection[str]) -> None:
-    """Fail when one of these delete files is not live any more."""
+    """Fail when one of these delete files is no longer live."""
     if not paths:
         return
     missing = _missing(attempt, paths, 1)
@@ -100,7 +101,7 @@ def check_deletes_exist(attempt: Attempt, paths: Collection[str]) -> None:
 
 
 def _missing(attempt: Attempt, paths: Collection[str], content: int) -> list[str]:
-    """Those of the paths that are no live data files (0) or delete files (1)."""
+    """The paths that are not those of live data files (`content` 0) or delete files (1)."""
     wanted = pa.array(sorted(paths), pa.string())
     live: set[str] = set()
     for entries in attempt.entries(content, columns=("file_path",)):
@@ -108,43 +109,28 @@ def _missing(attempt: Attempt, paths: Collection[str], content: int) -> list[str
     return sorted(set(paths) - live)
 
 
-def check_nothing_touched(attempt: Attempt, start_id: int | None, touched: Touched, content: int) -> None:
-    """Fail when other writers added data files (0) or delete files (1) since `start_id` that `touched` picks."""
-    snapshots = [s for s in since(attempt, start_id) if s.operation != "replace"]
-    ids = pa.array([s.snapshot_id for s in snapshots], pa.int64())
-    for entries in attempt.entries(content, manifests=_written_by(attempt, snapshots, content), stats=True):
-        new = entries.filter(pc.is_in(entries["snapshot_id"], value_set=ids))
-        hit = new.filter(touched(new))
-        if len(hit):
-            row = hit.slice(0, 1).to_pylist()[0]
-            raise _conflict(
-                attempt, "another writer added rows that this commit would have had to see", file=row["file_path"],
-                why=f"snapshot {row['snapshot_id']} added it",
-            )  # fmt: skip
-
-
 def unpartitioned(metadata: TableMetadata) -> set[int]:
-    """The ids of specs under which equality deletes are global."""
+    """The ids of the specs under which equality deletes apply to the whole table."""
     return {id for id, spec in metadata.specs.items() if all(str(f.transform) == "void" for f in spec.fields)}
 
 
 def _deletes_of(attempt: Attempt, snapshots: Sequence[Snapshot]) -> list[DeleteFile]:
-    """The live delete files that some snapshots added."""
+    """The live delete files that these snapshots added."""
     ids = pa.array([s.snapshot_id for s in snapshots], pa.int64())
-    found: list[DeleteFile] = []
-    for entries in attempt.entries(1, manifests=_written_by(attempt, snapshots, 1), stats=True):
-        found += delete_files(entries.filter(pc.is_in(entries["snapshot_id"], value_set=ids)))
-    return found
+    files: list[DeleteFile] = []
+    for entries in attempt.entries(1, _delete_manifests(attempt, snapshots), ALL_COLUMNS):
+        files += delete_files(entries.filter(pc.is_in(entries["snapshot_id"], value_set=ids)))
+    return files
 
 
-def _written_by(attempt: Attempt, snapshots: Sequence[Snapshot], content: int) -> list[ManifestFile]:
-    """The manifests of the head that can hold what these snapshots added: those written since the first of them."""
+def _delete_manifests(attempt: Attempt, snapshots: Sequence[Snapshot]) -> list[ManifestFile]:
+    """The delete manifests of the head that may hold what these snapshots added: those written since the first one."""
     if not snapshots:
         return []
     least = min(s.sequence_number for s in snapshots)
     ids = {s.snapshot_id for s in snapshots}
     later = {id for id, s in attempt.metadata.snapshots.items() if s.sequence_number >= least}
-    return [m for m in attempt.existing if m.content == content and m.added_snapshot_id in (ids | later)]
+    return [m for m in attempt.existing if m.content == 1 and m.added_snapshot_id in (ids | later)]
 
 
 def _conflict(attempt: Attempt, what: str, *, file: str = "", why: str = "", todo: str = "") -> CommitConflictError:

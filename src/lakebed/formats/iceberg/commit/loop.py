@@ -1,8 +1,9 @@
-"""How a commit is brought through: attempts until one stands, its outcome made sure of, and its leftovers removed.
+"""The commit loop: attempts until one stands, certainty about the outcome, and the removal of leftovers.
 
-Rules: the reference engine's SnapshotProducer.commit and `commit.retry.*`, `commit.status-check.*`. A commit that loses
-the race for the next metadata looks again and tries again, with all its checks. One whose outcome nobody told looks
-whether its snapshot is in the table. What came to nothing is removed; after an unknown outcome all of it stays.
+Rules: the reference engine's SnapshotProducer.commit, and the properties `commit.retry.*` and `commit.status-check.*`.
+A commit that loses the race for the next metadata loads the table again and makes another attempt, with all its checks.
+When nobody reports an outcome, the loop looks for the snapshot in the table. The files of a failed commit are removed;
+when the outcome stays unknown, all of them are kept.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from lakebed.errors import CommitUnknownError, LakebedError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError, TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
-from lakebed.formats.iceberg.codec.metadata import MAIN, Document, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 from lakebed.formats.iceberg.codec.updates import MetadataChange, TableUpdate, ref_is, same_table
-from lakebed.formats.iceberg.commit.attempt import Attempt, Work, clean
+from lakebed.formats.iceberg.commit.attempt import Attempt, WrittenManifests, remove_unused
+from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.commit.summary import with_totals
 from lakebed.kernel.again import is_gone
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
@@ -29,53 +31,43 @@ from lakebed.model.commit import CommitResult, Outcome
 from lakebed.version import VERSION
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Produced:
-    """What one attempt makes of the snapshot before: all manifests of the new one, and the counts of its summary."""
+    """What one attempt makes: the operation, all manifests of the new snapshot, and the counts for its summary."""
 
     operation: str
-    manifests: list[ManifestFile]
-    summary: dict[str, str] = field(default_factory=dict)
+    manifests: Sequence[ManifestFile]
+    summary: Mapping[str, str] = field(default_factory=dict)
 
 
 Producer = Callable[[Attempt], Produced]
-"""Makes a snapshot on top of an attempt's head; run again by each attempt. Raises CommitConflictError."""
-
-
-Also = Callable[[TableMetadata, Document], Sequence[TableUpdate]]
-"""From the metadata that a snapshot is added to, and the snapshot: more updates of the same commit."""
-
-
-def _nothing_more(metadata: TableMetadata, snapshot: Document) -> Sequence[TableUpdate]:
-    return ()
+"""Makes a snapshot on top of an attempt's head. It runs once per attempt. Raises CommitConflictError."""
 
 
 def commit_snapshot(
-    operations: TableOperations, produce: Producer, branch: str = MAIN, properties: Mapping[str, str] = {},
-    options: Mapping[str, str] = {}, stage_only: bool = False, also: Also = _nothing_more,
-) -> CommitResult:  # fmt: skip
-    """One new snapshot at the head of a branch, which is made when it does not exist yet.
-
-    `properties` go into the snapshot's summary; `options` lie over the table's properties. `stage_only` adds the
-    snapshot without moving the branch. `also` gives updates that are published with the snapshot, or not at all.
-    Raises CommitConflictError, CommitUnknownError.
-    """
-    commit = _Commit(operations, produce, branch, properties, options, stage_only, also)
+    operations: TableOperations,
+    produce: Producer,
+    options: CommitOptions = CommitOptions(),  # noqa: B008  # frozen
+) -> CommitResult:
+    """Commit one new snapshot. Raises CommitConflictError, CommitUnknownError."""
+    commit = _Commit(operations, produce, options)
     snapshot_id = with_retries(commit.attempt, commit.policy, operations.name)
     return CommitResult(str(snapshot_id), Outcome.COMMITTED)
 
 
 def change_metadata(
-    operations: TableOperations, decide: Callable[[TableMetadata], MetadataChange],
-    options: Mapping[str, str] = {},
-) -> Loaded:  # fmt: skip
-    """Changes of the metadata alone: `decide` gives requirements and updates for what it sees, anew for each attempt.
+    operations: TableOperations,
+    decide: Callable[[TableMetadata], MetadataChange],
+    properties: Mapping[str, str] = {},
+) -> Loaded:
+    """Change the metadata alone. `decide` gives requirements and updates for the metadata, anew in each attempt.
 
-    Without updates nothing is committed. Raises CommitConflictError, CommitUnknownError.
+    `properties` take precedence over the table's. Without updates nothing is committed. Raises CommitConflictError,
+    CommitUnknownError.
     """
     first = operations.load()
     operations.refuse_changes(first)
-    policy = retry_policy(opt.properties(first.metadata.properties, options))
+    policy = retry_policy(opt.properties(first.metadata.properties, properties))
 
     def attempt(number: int) -> Won[Loaded] | Lost:
         base = operations.load()
@@ -93,7 +85,7 @@ def change_metadata(
 
 
 def retry_policy(options: Options) -> RetryPolicy:
-    """The table's own rule for retries."""
+    """The retry policy that the properties `commit.retry.*` set."""
     low, high, timeout = options[opt.RETRY_MIN_WAIT], options[opt.RETRY_MAX_WAIT], options[opt.RETRY_TIMEOUT]
     keys = (opt.RETRIES.key, opt.RETRY_TIMEOUT.key)
     return RetryPolicy(options[opt.RETRIES], low / 1000, high / 1000, timeout / 1000, keys)
@@ -102,23 +94,19 @@ def retry_policy(options: Options) -> RetryPolicy:
 class _Commit:
     """One commit over all its attempts."""
 
-    def __init__(
-        self, operations: TableOperations, produce: Producer, branch: str, properties: Mapping[str, str],
-        options: Mapping[str, str], stage_only: bool, also: Also,
-    ) -> None:  # fmt: skip
-        self._access, self._produce, self._branch, self._also = operations, produce, branch, also
-        self._properties, self._given, self._stage_only = properties, options, stage_only
-        self._work = Work()
+    def __init__(self, operations: TableOperations, produce: Producer, options: CommitOptions) -> None:
+        self._operations, self._produce, self._options = operations, produce, options
+        self._written = WrittenManifests()
         self._base: Loaded | None = operations.load()
         operations.refuse_changes(self._base)
         self._id = _new_snapshot_id(self._base.metadata)
-        self.policy = retry_policy(self._options(self._base.metadata))
+        self.policy = retry_policy(self._properties(self._base.metadata))
 
     def attempt(self, number: int) -> Won[int] | Lost:
-        """Try number `number`; files of a commit that fails for good are removed."""
+        """Make attempt `number`, from 0. When the commit fails for good, its files are removed."""
         base: Loaded | None = None
         try:
-            base = self._base or self._access.load()
+            base = self._base or self._operations.load()
             self._base = None
             outcome = self._try(base, number)
         except CommitUnknownError:
@@ -126,83 +114,88 @@ class _Commit:
         except LakebedError as error:
             if is_gone(error) and number < self.policy.max_retries and self._moved(base):
                 return Lost("the snapshot on which it was based expired meanwhile")
-            clean(self._access.files, self._work, (), None)
+            self._remove_all()
             raise
         if isinstance(outcome, Lost) and number >= self.policy.max_retries:
-            clean(self._access.files, self._work, (), None)
+            self._remove_all()
         return outcome
 
     def _try(self, base: Loaded, number: int) -> Won[int] | Lost:
-        metadata = base.metadata
-        if self._id in metadata.snapshots:  # an attempt that a catalog's client called lost: its files stay as they are
+        metadata, branch = base.metadata, self._options.branch
+        if self._id in metadata.snapshots:  # an attempt that a catalog's client reported as lost: its files stay
             return Won(self._id)
-        options = self._options(metadata)
-        ref = metadata.refs.get(self._branch)
-        head = metadata.head(self._branch) if ref is not None else metadata.head(MAIN)
-        attempt = Attempt(self._access.files, metadata, head, self._id, options, self._work)
-        made = self._produce(attempt)
+        properties = self._properties(metadata)
+        ref = metadata.refs.get(branch)
+        head = metadata.head(branch) if ref is not None else metadata.head(MAIN)
+        attempt = Attempt(self._operations.files, metadata, head, self._id, properties, self._written)
+        produced = self._produce(attempt)
         summary = {
-            "operation": made.operation, **self._properties,
-            **with_totals(made.summary, head.summary if head is not None else None), **_engine(),
-        }  # fmt: skip
-        snapshot = attempt.snapshot(made.manifests, summary, number + 1)
-        updates: list[TableUpdate] = [{"action": "add-snapshot", "snapshot": snapshot}]
-        requirements = [*same_table(metadata)]
-        if not self._stage_only:
-            requirements.append(ref_is(self._branch, ref.snapshot_id if ref is not None else None))
-            updates.append(
-                {"action": "set-snapshot-ref", "ref-name": self._branch, "type": "branch", "snapshot-id": self._id}
-            )
-        updates += self._also(metadata, snapshot)
+            "operation": produced.operation,
+            **self._options.summary,
+            **with_totals(produced.summary, head.summary if head is not None else None),
+            **_engine(),
+        }
+        snapshot = attempt.snapshot(produced.manifests, summary, number + 1)
+        requirements = [*same_table(metadata), ref_is(branch, ref.snapshot_id if ref is not None else None)]
+        updates: list[TableUpdate] = [
+            {"action": "add-snapshot", "snapshot": snapshot},
+            {"action": "set-snapshot-ref", "ref-name": branch, "type": "branch", "snapshot-id": self._id},
+            *self._options.also(metadata, snapshot),
+        ]
         try:
-            self._access.commit(base, requirements, updates)
+            self._operations.commit(base, requirements, updates)
         except LostRaceError as lost:
             return Lost(str(lost))
         except OutcomeUnknownError as error:
-            if not self._stands(options):
-                raise _unknown(self._access, error) from error
-        clean(self._access.files, self._work, made.manifests, snapshot["manifest-list"])
+            if not self._stands(properties):
+                raise _unknown(self._operations, error) from error
+        remove_unused(self._operations.files, self._written, produced.manifests, snapshot["manifest-list"])
         return Won(self._id)
 
+    def _remove_all(self) -> None:
+        remove_unused(self._operations.files, self._written, (), None)
+
     def _moved(self, base: Loaded | None) -> bool:
-        """Whether the table went on from what an attempt was made on."""
+        """Whether the table has newer metadata than an attempt was based on."""
         with suppress(LakebedError):
-            return base is not None and self._access.load().location != base.location
+            return base is not None and self._operations.load().location != base.location
         return False
 
-    def _stands(self, options: Options) -> bool:
-        """Whether the snapshot is in the table after all: looked for a few times, for the table may be out of reach."""
-        wait = options[opt.CHECK_MIN_WAIT]
-        for check in range(options[opt.CHECKS] + 1):
+    def _stands(self, properties: Options) -> bool:
+        """Whether the snapshot is in the table after all. It looks a few times, for the table may be out of reach."""
+        wait = properties[opt.CHECK_MIN_WAIT]
+        for check in range(properties[opt.CHECKS] + 1):
             if check:
                 time.sleep(wait / 1000)
-                wait = min(wait * 2, options[opt.CHECK_MAX_WAIT])
+                wait = min(wait * 2, properties[opt.CHECK_MAX_WAIT])
             with suppress(LakebedError, FileNotFoundError):
-                return self._id in self._access.load().metadata.snapshots
+                return self._id in self._operations.load().metadata.snapshots
         return False
 
-    def _options(self, metadata: TableMetadata) -> Options:
-        return opt.properties(metadata.properties, self._given)
+    def _properties(self, metadata: TableMetadata) -> Options:
+        return opt.properties(metadata.properties, self._options.properties)
 
 
 def _unknown(operations: TableOperations, error: Exception) -> CommitUnknownError:
     return CommitUnknownError(
-        "it is not known whether the commit landed", table=operations.name, why=str(error),
-        todo="Its files are kept. Look at table.history() before you commit again; what it left behind, the removal of "
-        "orphan files takes away",
-    )  # fmt: skip
+        "it is not known whether the commit landed",
+        table=operations.name,
+        why=str(error),
+        todo="Its files are kept. Look at table.history() before you commit again; orphan-file removal cleans up any "
+        "leftovers",
+    )
 
 
 def _new_snapshot_id(metadata: TableMetadata) -> int:
-    """A random positive number that no snapshot of the table has."""
+    """A random positive number that is no snapshot id of the table."""
     while True:
         number = uuid.uuid4().int
-        found = (number >> 64 ^ number) & 0x7FFF_FFFF_FFFF_FFFF
-        if found and found not in metadata.snapshots:
-            return found
+        snapshot_id = (number >> 64 ^ number) & 0x7FFF_FFFF_FFFF_FFFF
+        if snapshot_id and snapshot_id not in metadata.snapshots:
+            return snapshot_id
 
 
 @functools.cache
 def _engine() -> Mapping[str, str]:
-    """Who wrote a snapshot, in the words of the reference engine's integrations."""
+    """Who wrote the snapshot, under the keys of the reference engine's integrations."""
     return {"engine-name": "lakebed", "engine-version": VERSION}

@@ -22,7 +22,8 @@ from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.commit.attempt import Attempt
 from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
-from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
+from lakebed.formats.iceberg.commit.options import CommitOptions
+from lakebed.formats.iceberg.manifests import ALL_COLUMNS, iter_entries, manifests_of
 from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, one_of, option_text
 from lakebed.model.upkeep import RewriteResult, Skipped
@@ -114,7 +115,7 @@ def rewrite_manifests(
         }
         return Produced("replace", [*after, *kept], {key: str(value) for key, value in counts.items()})
 
-    committed = commit_snapshot(operations, produce, branch, {}, given.raw)
+    committed = commit_snapshot(operations, produce, CommitOptions(branch, properties=given.raw))
     size_after = sum(manifest.length for manifest in after)
     return RewriteResult(len(before), len(after), size, size_after, len(groups), skipped, instants=(committed.instant,))
 
@@ -157,7 +158,7 @@ def _rewritten(attempt: Attempt, group: _Group) -> list[ManifestFile]:
 
 def _pieces(attempt: Attempt, group: _Group) -> Iterator[pa.Table]:
     """The live entries of a group as existing entries, ordered by partition."""
-    pieces = iter_entries(attempt.files, attempt.metadata, group.manifests, stats=True)
+    pieces = iter_entries(attempt.files, attempt.metadata, group.manifests, ALL_COLUMNS)
     if group.size <= _SORTED_BYTES:
         whole = list(pieces)
         pieces = iter([pa.concat_tables(whole)] if whole else [])

@@ -19,7 +19,8 @@ from lakebed.errors import CommitUnknownError, OptionError
 from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.manifest import COLUMNS
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
-from lakebed.formats.iceberg.commit import kinds
+from lakebed.formats.iceberg.commit.kinds import Replace, commit
+from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.data_files import Content, DeleteFile, FileTask, delete_files
 from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.files import Files
@@ -126,10 +127,9 @@ class PositionDeleteRewrite:
             raise
         removed = [delete for task in tasks for delete in task.deletes]
         try:
-            instant = kinds.replace(
-                self.operations, self.snapshot.snapshot_id, removed, (), added_deletes=written, branch=self.branch,
-                options=self.commit_options,
-            ).instant  # fmt: skip
+            kind = Replace(self.snapshot.snapshot_id, tuple(removed), (), tuple(written))
+            options = CommitOptions(self.branch, properties=self.commit_options)
+            instant = commit(self.operations, kind, options).instant
         except CommitUnknownError:
             raise
         except Exception:  # after an interrupt the outcome is unknown: orphan-file removal cleans up any leftovers

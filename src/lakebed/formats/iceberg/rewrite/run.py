@@ -16,7 +16,8 @@ import numpy as np
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, StorageError
 from lakebed.formats.iceberg.catalog.table import TableOperations
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
-from lakebed.formats.iceberg.commit import kinds
+from lakebed.formats.iceberg.commit.kinds import Replace, commit
+from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.data_files import DataFile, DeleteFile
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 from lakebed.formats.iceberg.read.context import DELETE_MEMORY, ReadContext
@@ -172,10 +173,13 @@ class IcebergRewrite:
     def commit(self, removed: Sequence[DataFile], deletes: Sequence[DeleteFile], added: Sequence[DataFile]) -> str:
         """Commit one REPLACE snapshot. Returns its id."""
         assert self.snapshot is not None  # an empty table has nothing to rewrite
-        return kinds.replace(
-            self.operations, self.snapshot.snapshot_id, [*removed, *deletes], added, branch=self.branch,
-            starting_sequence_number=self.options[opt.STARTING_SEQUENCE], options=self.commit_options,
-        ).instant  # fmt: skip
+        kind = Replace(
+            self.snapshot.snapshot_id,
+            (*removed, *deletes),
+            tuple(added),
+            keeps_sequence_number=self.options[opt.STARTING_SEQUENCE],
+        )
+        return commit(self.operations, kind, CommitOptions(self.branch, properties=self.commit_options)).instant
 
 
 class _Run:

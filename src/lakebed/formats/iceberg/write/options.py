@@ -14,10 +14,12 @@ from lakebed.errors import OptionError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.commit.callbacks import named
 from lakebed.formats.iceberg.options import CALLBACK_PARAMETERS, CALLBACKS, known_property
+from lakebed.formats.iceberg.options import OPTIONS as OPENING_OPTIONS
 from lakebed.formats.iceberg.write.file_sizes import DEFAULT_TARGET, FileSizes
 from lakebed.kernel.commit.callbacks import CommitCallback
 from lakebed.kernel.options import Option, OptionSet, at_least, memory_size, one_of
 from lakebed.kernel.sizing.staging import BUFFER_BYTES
+from lakebed.verbs.write import Mode
 
 
 class Distribution(StrEnum):
@@ -80,9 +82,15 @@ OPTIONS = OptionSet(
 
 
 @dataclass(frozen=True, slots=True)
-class WriteSettings:
-    """What holds for one write. Sizes are bytes on disk; `summary` goes into the snapshot's summary, `given` are
-    options of the call about commits."""
+class WriteOptions:
+    """What one write goes by. Sizes are bytes on disk; `buffer` is bytes of rows that a task holds in memory.
+
+    `filter` and `static` say what mode overwrite replaces, `keys` are those of the option `upsert.keys`. `summary` goes
+    into the snapshot's summary; `commit_properties` are table properties that the call gives for its commit.
+    """
+
+    mode: Mode
+    branch: str
 
     sizes: FileSizes
     distribution: Distribution
@@ -94,18 +102,21 @@ class WriteSettings:
     buffer: int
     callbacks: tuple[CommitCallback, ...]
     summary: Mapping[str, str]
-    given: Mapping[str, str]
+    commit_properties: Mapping[str, str]
 
     @classmethod
-    def of(cls, metadata: TableMetadata, given: Mapping[str, str], opening: OptionSet) -> WriteSettings:
-        """The settings of a call; `opening` is what opening the table takes. OptionError for what is wrong."""
-        options = (opening + OPTIONS).parse(given)
+    def of(cls, metadata: TableMetadata, given: Mapping[str, str], mode: Mode, branch: str) -> WriteOptions:
+        """The options of a call, over those of opening the table, over the table's properties. OptionError for one that
+        is unknown or of the wrong type."""
+        options = (OPENING_OPTIONS + OPTIONS).parse(given)
         properties = metadata.properties
         target = options[TARGET] or _number(properties, "write.target-file-size-bytes", DEFAULT_TARGET)
         order = metadata.sort_orders[metadata.default_sort_order_id]
         default = "range" if order.fields else "hash" if metadata.spec.fields else "none"
         predicate = options[OVERWRITE_FILTER]
         return cls(
+            mode,
+            branch,
             FileSizes.around(target),
             Distribution(options[DISTRIBUTION] or properties.get("write.distribution-mode", default).lower()),
             (options[FORMAT] or properties.get("write.format.default", "parquet")).upper(),

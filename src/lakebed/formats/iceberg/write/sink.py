@@ -2,7 +2,7 @@
 
 Tasks stage rows (`write/task.py`). When all are done the sink finalizes: changes by key are cut down to the last row of
 each key (`write/changes.py`), and staged rows become data files of the right number and size, in parallel
-(`kernel/sizing/finalize.py`). The commit (`write/commit.py`) finds what an overwrite or a change replaces in the
+(`kernel/sizing/finalize.py`). The commit (`write/committer.py`) finds what an overwrite or a change replaces in the
 snapshot that it builds on.
 """
 
@@ -24,10 +24,10 @@ from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.commit.message import IcebergMessage
 from lakebed.formats.iceberg.layout import staging_folder
 from lakebed.formats.iceberg.write.changes import last_of_each_key, widened
-from lakebed.formats.iceberg.write.commit import Committer
+from lakebed.formats.iceberg.write.committer import Committer
 from lakebed.formats.iceberg.write.file_maker import IcebergFileMaker
 from lakebed.formats.iceberg.write.files import WriteTarget
-from lakebed.formats.iceberg.write.options import Distribution, WriteSettings
+from lakebed.formats.iceberg.write.options import Distribution, WriteOptions
 from lakebed.formats.iceberg.write.plan import IcebergWritePlan
 from lakebed.formats.iceberg.write.routing import Router, Sorter
 from lakebed.formats.iceberg.write.task import TaskTarget
@@ -53,22 +53,14 @@ class IcebergSink:
         self,
         operations: TableOperations,
         metadata: TableMetadata,
-        settings: WriteSettings,
-        mode: Mode,
-        branch: str,
+        options: WriteOptions,
         commit_user: str | None = None,
         callbacks: Sequence[CommitCallback] = (),
     ) -> None:
-        self.operations, self.metadata, self.settings, self.mode, self.branch = (
-            operations,
-            metadata,
-            settings,
-            mode,
-            branch,
-        )
+        self.operations, self.metadata, self.options = operations, metadata, options
         self.commit_user = commit_user or str(uuid.uuid4())
-        self.callbacks = (*checked_callbacks(callbacks), *settings.callbacks)
-        self.keys = _keys(metadata, settings, mode)
+        self.callbacks = (*checked_callbacks(callbacks), *options.callbacks)
+        self.keys = _keys(metadata, options)
         self._staging = staging_folder(metadata.location, metadata.properties)
         self._scratch = f"{os.path.abspath(tempfile.gettempdir())}/{self._staging.rpartition('/')[2]}"
         """Rows that wait in this process: a folder of the machine's temporary one, under a name that no table knows."""
@@ -96,7 +88,7 @@ class IcebergSink:
         waiting = [message for message in ours if message.is_staged]
         if not waiting:
             return ours
-        target, sizes = self._target(), self.settings.sizes
+        target, sizes = self._target(), self.options.sizes
         keyed: list[IcebergMessage] = []
         try:
             changed = [one for message in waiting for one in message.changed]
@@ -125,7 +117,7 @@ class IcebergSink:
             return message
         try:
             metadata = self.operations.load().metadata
-            head = metadata.head(self.branch)
+            head = metadata.head(self.options.branch)
             deletes = self._committer().find_deletes(metadata, head, [message], engine)
         except BaseException:
             self.abort([message])
@@ -157,17 +149,15 @@ class IcebergSink:
         self._committer().remove(ours)
 
     def _committer(self) -> Committer:
-        return Committer(
-            self.operations, self.settings, self.mode, self.branch, self.commit_user, self._target().key_schema,
-            self.callbacks, self.settings.given,
-        )  # fmt: skip
+        key_schema = self._target().key_schema
+        return Committer(self.operations, self.options, self.commit_user, key_schema, self.callbacks)
 
     def _target(self) -> TaskTarget:
         metadata = self.metadata
         return TaskTarget(
             self.files, metadata.location, metadata.schema, Router(metadata.schema, metadata.spec), self.keys,
-            self.mode in (Mode.UPSERT, Mode.DELETE),
-            RowKind.DELETE if self.mode is Mode.DELETE else RowKind.INSERT, self._staging, self.settings.buffer,
+            self.options.mode in (Mode.UPSERT, Mode.DELETE),
+            RowKind.DELETE if self.options.mode is Mode.DELETE else RowKind.INSERT, self._staging, self.options.buffer,
         )  # fmt: skip
 
     def _sorter(self) -> Sorter:
@@ -175,13 +165,13 @@ class IcebergSink:
 
     def _maker(self) -> IcebergFileMaker:
         order = self.metadata.default_sort_order_id if self._sorter() else None
-        properties = {"write.format.default": self.settings.format.lower()}
+        properties = {"write.format.default": self.options.format.lower()}
         target = WriteTarget.of(self.files, self.metadata, sort_order_id=order, properties=properties)
         return IcebergFileMaker(target, self._sorter())
 
     def _splitter(self, target: TaskTarget) -> RangeSplitter | None:
         sorter = self._sorter()
-        if self.settings.distribution is not Distribution.RANGE or not sorter:
+        if self.options.distribution is not Distribution.RANGE or not sorter:
             return None
         return RangeSplitter(target.files, self._staging, target.rows_schema, sorter.keys)
 
@@ -206,15 +196,16 @@ class IcebergSink:
             )  # fmt: skip
 
 
-def _keys(metadata: TableMetadata, settings: WriteSettings, mode: Mode) -> tuple[str, ...]:
+def _keys(metadata: TableMetadata, options: WriteOptions) -> tuple[str, ...]:
     """The columns that changes go by: () where a write can only add rows."""
+    mode = options.mode
     if mode is Mode.OVERWRITE:
         return ()
     schema = metadata.schema
     names = [field.name for field in schema.fields]
-    if settings.keys:
+    if options.keys:
         found = []
-        for name in settings.keys:
+        for name in options.keys:
             known = find_column(name, names)
             if known is None:
                 raise UsageError(

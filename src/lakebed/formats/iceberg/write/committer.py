@@ -1,0 +1,227 @@
+"""The commit of a write, exactly once for a commit user and identifier.
+
+`commit/writers.py` recognises a replay. Each attempt finds the rows that the write replaces in the snapshot that it
+builds on. So it never misses a commit of another writer in between, and two writers that change one key leave one row
+of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
+from lakebed.formats.iceberg.catalog.operations import TableOperations
+from lakebed.formats.iceberg.codec.metadata import Document, Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.updates import TableUpdate
+from lakebed.formats.iceberg.commit.attempt import Attempt
+from lakebed.formats.iceberg.commit.kinds import Append, Overwrite, RowDelta
+from lakebed.formats.iceberg.commit.loop import Produced, commit_snapshot
+from lakebed.formats.iceberg.commit.message import IcebergMessage, RowDeletes
+from lakebed.formats.iceberg.commit.options import CommitOptions
+from lakebed.formats.iceberg.commit.writers import IDENTIFIER, USER, is_committed, remembering
+from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, FileTask
+from lakebed.formats.iceberg.read.context import ReadContext
+from lakebed.formats.iceberg.read.task import predicate_schema
+from lakebed.formats.iceberg.references import held_files
+from lakebed.formats.iceberg.write.changes import widened
+from lakebed.formats.iceberg.write.options import WriteOptions
+from lakebed.formats.iceberg.write.row_deletes import ByKey, ByPredicate, RowFinder
+from lakebed.kernel.commit.afterwards import afterwards
+from lakebed.kernel.commit.callbacks import CommitCallback, Committed, call_each
+from lakebed.kernel.engine import Engine, LocalEngine
+from lakebed.kernel.predicates.where import parse_where
+from lakebed.kernel.sizing.staging import StagedBuckets
+from lakebed.model.commit import CommitResult, Outcome
+from lakebed.verbs.write import Mode
+
+
+class _ReplayedError(LakebedError):
+    """The commit user has committed this identifier before."""
+
+
+@dataclass(slots=True)
+class Committer:
+    """Commits the messages of one write. `key_schema` has the key columns of changes."""
+
+    operations: TableOperations
+    options: WriteOptions
+    user: str
+    key_schema: pa.Schema
+    callbacks: tuple[CommitCallback, ...] = ()
+
+    def commit(self, identifier: int, messages: Sequence[IcebergMessage]) -> CommitResult:
+        """Commit one snapshot with what the messages wrote. SKIPPED when there is nothing to commit, or on a replay.
+
+        Raises CommitConflictError when nothing is visible (the files are removed), CommitUnknownError when nobody
+        knows.
+        """
+        added = tuple(file for message in messages for file in message.data_files)
+        keyed = any(message.keys for message in messages)
+        static_overwrite = self.options.mode is Mode.OVERWRITE and self.options.static
+        if not (added or keyed or static_overwrite):
+            return CommitResult("", Outcome.SKIPPED)
+        producer = _Producer(self, identifier, messages, added)
+        try:
+            result = commit_snapshot(self.operations, producer, self._commit_options(identifier))
+        except _ReplayedError:
+            producer.discard()
+            notes = afterwards("files of the replay stay", lambda: self.remove(messages))
+            return CommitResult("", Outcome.SKIPPED, ("this user has committed this identifier before", *notes))
+        except CommitUnknownError:
+            raise
+        except Exception:  # an interrupt says nothing of the outcome: orphan-file removal cleans up then
+            producer.discard()
+            with suppress(LakebedError):  # what stays is left to orphan-file removal; the first error counts
+                self.remove(messages)
+            raise
+        return self._call_back(result, identifier, added)
+
+    def _commit_options(self, identifier: int) -> CommitOptions:
+        options = self.options
+        summary = {**options.summary, USER: self.user, IDENTIFIER: str(identifier)}
+
+        def remember(metadata: TableMetadata, snapshot: Document) -> list[TableUpdate]:
+            return remembering(metadata, options.branch, self.user, identifier, snapshot)
+
+        return CommitOptions(options.branch, summary, options.commit_properties, remember)
+
+    def remove(self, messages: Sequence[IcebergMessage]) -> None:
+        """Delete the files of messages, except those that the table holds, in whichever snapshot: an abort may follow a
+        commit. When the table cannot be read, all files stay and the error is raised."""
+        paths = [file.path for message in messages for file in message.data_files]
+        paths += [file.path for message in messages if message.deletes for file in message.deletes.added]
+        if not paths:
+            return
+        held = held_files(self.operations, paths)
+        self.operations.files.delete_many([path for path in dict.fromkeys(paths) if path not in held])
+
+    def find_deletes(
+        self, metadata: TableMetadata, head: Snapshot | None, messages: Sequence[IcebergMessage], engine: Engine
+    ) -> RowDeletes:
+        """The row-level deletes of changes by key: of rows in the snapshot, and of rows that an earlier message of the
+        same commit wrote."""
+        deletes = RowDeletes()
+        finder = self._finder(metadata, engine)
+        later: list[IcebergMessage] = []
+        for message in reversed(messages):
+            by_key = self._by_key(metadata, later)
+            if by_key is not None and message.data_files:
+                deletes += finder.in_files(by_key, [FileTask(file) for file in message.data_files])
+            later.insert(0, message)
+        by_key = self._by_key(metadata, later)
+        if by_key is not None:
+            deletes += finder.in_snapshot(by_key, head)
+        return deletes
+
+    def find_replaced(
+        self, metadata: TableMetadata, head: Snapshot | None, engine: Engine
+    ) -> tuple[RowDeletes, tuple[DataFile, ...]]:
+        """What a static overwrite with a filter replaces: rows, and whole data files."""
+        context = ReadContext.of(metadata)
+        predicate = parse_where(self.options.filter, predicate_schema(context))
+        assert predicate is not None
+        return self._finder(metadata, engine).whole_files(ByPredicate(predicate), head)
+
+    def _finder(self, metadata: TableMetadata, engine: Engine) -> RowFinder:
+        return RowFinder(self.operations.files, metadata, self.options.granularity, engine)
+
+    def _by_key(self, metadata: TableMetadata, messages: Sequence[IcebergMessage]) -> ByKey | None:
+        staged = [keys for message in messages for keys in message.keys]
+        if not staged:
+            return None
+        bounds: pa.Table | None = None
+        for message in messages:
+            bounds = widened(bounds, message.bounds)
+        keys = StagedBuckets(staged, self.key_schema)
+        return ByKey.of(keys, tuple(self.key_schema.names), bounds, ReadContext.of(metadata))
+
+    def _call_back(self, result: CommitResult, identifier: int, added: Sequence[DataFile]) -> CommitResult:
+        """Call the callbacks. One that fails is a note of the result."""
+        if not self.callbacks or result.snapshot_id is None:
+            return result
+        paths = tuple(file.path for file in added)
+        commit = Committed(
+            self.operations.name, result.snapshot_id, self.user, identifier, str(self.options.mode),
+            added_files=paths, properties=dict(self.options.summary),
+        )  # fmt: skip
+        return result.with_notes(call_each(self.callbacks, lambda callback: callback.call(commit)))
+
+
+@dataclass(slots=True)
+class _Producer:
+    """Makes the snapshot of one commit, in each attempt anew.
+
+    `deletes` and `removed` are what the write replaces in the snapshot `found_on`; `deletes` is None before the first
+    search.
+    """
+
+    committer: Committer
+    identifier: int
+    messages: Sequence[IcebergMessage]
+    added: tuple[DataFile, ...]
+    deletes: RowDeletes | None = None
+    removed: tuple[DataFile, ...] = ()
+    found_on: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.messages) == 1 and self.messages[0].deletes is not None:
+            self.deletes, self.found_on = self.messages[0].deletes, self.messages[0].planned_on
+        else:  # the deletes of each message were found without the others
+            planned = [file.path for m in self.messages if m.deletes is not None for file in m.deletes.added]
+            self.committer.operations.files.delete_many(sorted(set(planned)))
+
+    def __call__(self, attempt: Attempt) -> Produced:
+        committer, options = self.committer, self.committer.options
+        if is_committed(attempt.metadata, attempt.head, options.branch, committer.user, self.identifier):
+            raise _ReplayedError("this user has committed this identifier before")
+        self._refuse_dropped_specs(attempt.metadata)
+        if options.mode is Mode.OVERWRITE and not options.filter:
+            return self._overwrite(attempt.metadata)(attempt)
+        if not committer.key_schema.names and options.mode is not Mode.OVERWRITE:
+            return Append(self.added)(attempt)
+        deletes = self._find(attempt)
+        removed: tuple[DataFile | DeleteFile, ...] = (*self.removed, *deletes.replaced)
+        return RowDelta(self.added, deletes.added, removed, deletes.data_files, self.found_on)(attempt)
+
+    def discard(self) -> None:
+        """Remove the delete files that were written."""
+        if self.deletes is not None and self.deletes.added:
+            with suppress(LakebedError):
+                self.committer.operations.files.delete_many(sorted({file.path for file in self.deletes.added}))
+        self.deletes = None
+
+    def _find(self, attempt: Attempt) -> RowDeletes:
+        """The deletes for the head of the attempt. Those that were found on another snapshot are discarded."""
+        head = attempt.head.snapshot_id if attempt.head is not None else None
+        if self.deletes is not None and self.found_on == head:
+            return self.deletes
+        self.discard()
+        attempt.written.forget_new_deletes()
+        committer, engine = self.committer, LocalEngine()
+        if committer.options.mode is Mode.OVERWRITE:
+            deletes, self.removed = committer.find_replaced(attempt.metadata, attempt.head, engine)
+        else:
+            deletes = committer.find_deletes(attempt.metadata, attempt.head, self.messages, engine)
+        self.deletes, self.found_on = deletes, head
+        return deletes
+
+    def _overwrite(self, metadata: TableMetadata) -> Overwrite:
+        """Replace all files, or those of the partitions that were written. A spec without fields means all files of any
+        spec."""
+        static = self.committer.options.static
+        if static or any(not metadata.specs[file.spec_id].fields for file in self.added):
+            return Overwrite(self.added, None, dynamic=not static)
+        return Overwrite(self.added, {(file.spec_id, file.partition) for file in self.added}, dynamic=True)
+
+    def _refuse_dropped_specs(self, metadata: TableMetadata) -> None:
+        """CommitConflictError for files of a partition spec that the table no longer has."""
+        missing = {file.spec_id for file in self.added} - set(metadata.specs)
+        if missing:
+            raise CommitConflictError(
+                f"the table no longer has partition spec {min(missing)}", table=metadata.location,
+                why="another writer replaced the table meanwhile", todo="Write the rows again",
+            )  # fmt: skip
