@@ -22,15 +22,15 @@ from lakebed.errors import UnsupportedError
 VERSION_HINT = "version-hint.text"
 STAGING_PREFIX = "lakebed-staging-"
 """How the name of a folder begins in which one write puts rows aside."""
-_PATH_TABLE = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
+_HADOOP = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
 _OF_CATALOG = re.compile(r"^(\d+)-.*\.metadata\.json(?:\.gz)?$")
 _PLACES = ("write.data.path", "write.folder-storage.path", "write.object-storage.path", "write.metadata.path")
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
-def path_table_version(name: str) -> int | None:
+def hadoop_version(name: str) -> int | None:
     """N of `vN.metadata.json`, the metadata of a table without a catalog; None for another name."""
-    match = _PATH_TABLE.match(name)
+    match = _HADOOP.match(name)
     return int(match[1]) if match else None
 
 
@@ -43,10 +43,10 @@ def catalog_version(name: str) -> int | None:
 def is_metadata(path: str) -> bool:
     """Whether a path has the name of a metadata file, of a table by path or of a catalog."""
     name = path.rpartition("/")[2]
-    return path_table_version(name) is not None or catalog_version(name) is not None
+    return hadoop_version(name) is not None or catalog_version(name) is not None
 
 
-def path_table_metadata(version: int, compressed: bool = False) -> str:
+def hadoop_metadata(version: int, compressed: bool = False) -> str:
     """The name of version N of a table without a catalog."""
     return f"v{version}{'.gz' if compressed else ''}.metadata.json"
 

@@ -80,7 +80,7 @@ def test_a_catalog_that_stops_answering(rest: RestCatalog, monkeypatch: pytest.M
 def test_metadata_that_is_gone(rest: RestCatalog) -> None:
     table = create("cat:db.t", 2, **options_of(rest))
     Path(table.operations.load().location).unlink()
-    with pytest.raises(CorruptError, match="the catalog names this file, and it is not there"):
+    with pytest.raises(CorruptError, match="the catalog names this file as the current one"):
         table.operations.load()
 
 

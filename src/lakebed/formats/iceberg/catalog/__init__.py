@@ -1,1 +1,1 @@
-"""Catalogs and table operations: where a table's current metadata is found, and how the next is published."""
+"""Where a table is registered: by its path alone, or in a catalog. Loads its metadata and publishes the next."""

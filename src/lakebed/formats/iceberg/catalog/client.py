@@ -1,8 +1,9 @@
-"""Opens a catalog by its name, and says in lakebed's words what went wrong with one.
+"""Catalogs: open one by its name, and translate its failures into lakebed's errors.
 
-A catalog is any of pyiceberg's (sql, rest, hive, glue, dynamodb ...), configured as pyiceberg has it; options
-`lakebed.catalog.*` lie over that. Which answers to a commit mean that nothing was published is the REST specification's
-updateTable and what the catalogs' own clients document; every other failure leaves the outcome open.
+A catalog is any of pyiceberg's (sql, rest, hive, glue, dynamodb ...). It is configured as pyiceberg documents it, and
+options `lakebed.catalog.*` take precedence. Which answers to a commit mean that nothing was published follows the REST
+specification's updateTable and the documentation of the catalogs' own clients. Any other failure leaves the outcome
+unknown.
 """
 
 from __future__ import annotations
@@ -39,19 +40,19 @@ from lakebed.formats.iceberg.catalog.file_io import IMPLEMENTATION, StoreFileIO,
 from lakebed.redaction import keep_secret, names_secret
 
 CATALOG_OPTIONS = "lakebed.catalog."
-"""Options with this prefix are properties of the catalog, over those of pyiceberg's own configuration."""
+"""Options with this prefix are properties of the catalog. They take precedence over pyiceberg's configuration."""
 _TYPES = ("sql", "rest", "hive", "glue", "dynamodb", "bigquery", "in-memory")
 _EXTRAS = {"hive": "lakebed[hive]", "glue": "lakebed[glue]", "dynamodb": "lakebed[glue]"}
-"""What to install for a type of catalog; for the others pyiceberg's extra has the type's name."""
+"""What to install for a type of catalog. For the other types it is pyiceberg's extra of the same name."""
 _UNSURE = {408, 499}
-"""Statuses below 500 that a proxy answers with while the request may still be carried out."""
+"""Statuses below 500 that a proxy may answer while the catalog still carries out the request."""
 
 
 def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     """The catalog of a name.
 
-    UsageError when nothing of that name is configured or the configuration makes none, RuntimeMissingError when its
-    client is not installed, StorageError when it does not answer.
+    UsageError when it is not configured or the configuration is wrong, RuntimeMissingError when its client is not
+    installed, StorageError when it does not answer.
     """
     given: dict[str, Any] = {
         key.removeprefix(CATALOG_OPTIONS): int(value) if key.endswith(".max-retries") and value.isdigit() else value
@@ -66,14 +67,14 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     if kind and kind.lower() not in _TYPES:
         near = difflib.get_close_matches(kind.lower(), _TYPES, n=1)
         raise UsageError(
-            f"there is no type of catalog {kind!r}",
+            f"unknown type of catalog {kind!r}",
             todo=f"Did you mean {near[0]!r}?" if near else f"Types: {', '.join(_TYPES)}",
         )
     if not given and name.lower() not in (known := list_catalogs()):
         raise UsageError(
             f"no catalog {name!r} is configured", why=f"pyiceberg's configuration has {', '.join(known) or 'none'}",
-            todo=f"Configure it for pyiceberg (.pyiceberg.yaml, PYICEBERG_CATALOG__{name.upper()}__URI), or by options "
-            f"{CATALOG_OPTIONS}type, {CATALOG_OPTIONS}uri ...",
+            todo=f"Configure it for pyiceberg (.pyiceberg.yaml, PYICEBERG_CATALOG__{name.upper()}__URI), or with "
+            f"options {CATALOG_OPTIONS}type, {CATALOG_OPTIONS}uri ...",
         )  # fmt: skip
     try:
         return _without_code(load_catalog(name, **{**storage, **given, "py-io-impl": IMPLEMENTATION}))
@@ -89,12 +90,14 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
             todo=f"Check {CATALOG_OPTIONS}type ({', '.join(_TYPES)}) and {CATALOG_OPTIONS}uri",
         ) from error  # fmt: skip
     except Exception as error:
-        raise in_our_words(error, name) from error
+        raise catalog_error(error, name) from error
 
 
 def _without_code(catalog: Catalog) -> Catalog:
-    """The catalog, with lakebed's own FileIO whatever a table says: pyiceberg lets a table's property `py-io-impl`
-    choose the class, and what a table names is not run."""
+    """The catalog, with lakebed's own FileIO for every table.
+
+    pyiceberg lets a table's property `py-io-impl` choose the class. lakebed does not run code that a table names.
+    """
     here: Any = catalog
 
     def store_io(properties: Mapping[str, Any] = {}, location: str | None = None) -> StoreFileIO:
@@ -106,7 +109,7 @@ def _without_code(catalog: Catalog) -> Catalog:
 
 @contextmanager
 def asking(catalog: str, table: tuple[str, ...]) -> Iterator[None]:
-    """Within the block a catalog is asked about a table, which changes nothing: every failure is put in our words."""
+    """Translates every failure of the block into a LakebedError. The block must change nothing in the catalog."""
     try:
         yield
     except LakebedError:
@@ -121,11 +124,11 @@ def asking(catalog: str, table: tuple[str, ...]) -> Iterator[None]:
             "pyiceberg cannot read the table", table=f"{catalog}:{'.'.join(table)}", why=first_line(error)
         ) from error
     except Exception as error:
-        raise in_our_words(error, catalog) from error
+        raise catalog_error(error, catalog) from error
 
 
-def in_our_words(error: Exception, catalog: str) -> StorageError:
-    """The failure of a catalog, and what to do about it."""
+def catalog_error(error: Exception, catalog: str) -> StorageError:
+    """The error for the failure of a catalog, with what to do about it."""
     status = _status(error)
     if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError, AuthorizationExpiredError)) or status in (
         401, 403,
@@ -133,22 +136,22 @@ def in_our_words(error: Exception, catalog: str) -> StorageError:
         return StorageError(
             f"the catalog {catalog!r} refused", why=first_line(error),
             todo=f"Give credentials that may do this ({CATALOG_OPTIONS}token, {CATALOG_OPTIONS}credential, or those of "
-            "its cloud), in pyiceberg's configuration rather than in options",
+            "its cloud), preferably in pyiceberg's configuration and not in options",
         )  # fmt: skip
     if status is not None and status < 500 and status not in (*_UNSURE, 429):
         return StorageError(
             f"the catalog {catalog!r} refused", why=first_line(error),
-            todo="See its own log for what it does not allow",
+            todo="Look in its log for the reason",
         )  # fmt: skip
     return RetryableError(
         f"the catalog {catalog!r} did not answer as it should", why=first_line(error),
-        todo=f"Check that it runs and that {CATALOG_OPTIONS}uri (or pyiceberg's configuration) leads to it, then try "
-        "again",
+        todo=f"Check that it is running and that {CATALOG_OPTIONS}uri (or pyiceberg's configuration) points to it, "
+        "then try again",
     )  # fmt: skip
 
 
 def published_nothing(error: Exception) -> bool:
-    """Whether a failed commit is known to have changed nothing: the catalog answered that it refused."""
+    """Whether a failed commit certainly changed nothing, because the catalog answered that it refused."""
     if isinstance(error, NotImplementedError):
         return True
     status = _status(error)
@@ -156,10 +159,10 @@ def published_nothing(error: Exception) -> bool:
 
 
 def _status(error: Exception) -> int | None:
-    """The HTTP status of an answer: of a REST catalog's client (`requests`) or of Amazon's."""
+    """The HTTP status of an answer, from the client of a REST catalog (`requests`) or of Amazon; None without one."""
     cause: Any = error.__cause__ if error.__cause__ is not None else error
     response = getattr(cause, "response", None)
-    found = getattr(response, "status_code", None)
-    if found is None and isinstance(response, dict):
-        found = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return found if isinstance(found, int) else None
+    status = getattr(response, "status_code", None)
+    if status is None and isinstance(response, dict):
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status if isinstance(status, int) else None

@@ -1,4 +1,4 @@
-"""pyiceberg's FileIO over lakebed's store, so that one set of keys serves catalogs and tables."""
+"""pyiceberg's FileIO over lakebed's store, so that catalogs and tables share one set of credentials."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ _SETTINGS = {
     "adls.sas-token": "azure_storage_sas_key", "adls.tenant-id": "azure_storage_tenant_id",
     "adls.client-id": "azure_storage_client_id", "adls.client-secret": "azure_storage_client_secret",
 }  # fmt: skip
-"""pyiceberg's names of storage settings -> those of lakebed's storage client."""
+"""pyiceberg's names of storage settings -> the names that lakebed's storage client has."""
 _FAMILIES = ("s3.", "adls.", "gcs.", "client.")
 
 
 def storage_options(properties: Mapping[str, Any]) -> dict[str, str]:
-    """The `lakebed.storage.*` options that a catalog's properties mean; those given as such win."""
-    found = {f"{PREFIX}setting.{_SETTINGS[key]}": str(value) for key, value in properties.items() if key in _SETTINGS}
-    return found | {key: str(value) for key, value in properties.items() if key.lower().startswith(PREFIX)}
+    """The `lakebed.storage.*` options for a catalog's properties. Those that are among the properties win."""
+    options = {f"{PREFIX}setting.{_SETTINGS[key]}": str(value) for key, value in properties.items() if key in _SETTINGS}
+    return options | {key: str(value) for key, value in properties.items() if key.lower().startswith(PREFIX)}
 
 
 def of_storage(key: str) -> bool:
-    """Whether an option says how storage is reached: one of lakebed's own or of pyiceberg's."""
+    """Whether an option configures storage: one of lakebed's own, or one of pyiceberg's."""
     return key.lower().startswith((PREFIX, *_FAMILIES))
 
 
 class StoreFileIO(FileIO):
-    """Reads and writes whole small files."""
+    """Reads and writes small files as a whole."""
 
     def __init__(self, properties: Mapping[str, Any] = {}) -> None:
         super().__init__(dict(properties))
 
     def new_input(self, location: str) -> InputFile:
-        """A file to read."""
+        """The file at a location, to read."""
         return _Input(location, self._files(location))
 
     def new_output(self, location: str) -> OutputFile:
-        """A file to write."""
+        """The file at a location, to write."""
         return _Output(location, self._files(location))
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Remove a file."""
+        """Remove a file. A missing one is no error."""
         url = location if isinstance(location, str) else location.location
         self._files(url).delete_many([url])
 
@@ -98,7 +98,7 @@ class _Output(OutputFile):
 
 
 class _Sink(io.BytesIO):
-    """Collects the bytes and puts them when it is closed."""
+    """Collects the bytes and writes the file when it is closed."""
 
     def __init__(self, files: Files, location: str, overwrite: bool) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class _Sink(io.BytesIO):
         if self._overwrite:
             self._files.write(self._location, data)
         elif self._files.put_if_absent(self._location, data) is not PutOutcome.CREATED:
-            raise FileExistsError(f"cannot create {self._location}: it is there already")
+            raise FileExistsError(f"cannot create {self._location}: it already exists")
 
     def __exit__(self, *failure: Any) -> None:
         if failure and failure[0] is not None:

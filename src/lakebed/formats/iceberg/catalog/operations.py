@@ -1,7 +1,7 @@
-"""What a commit needs of a table's place in the world: its current metadata, and a way to publish the next.
+"""Table operations: load a table's current metadata, and publish the next.
 
-Two things are such a place: a path alone (`path_table.py`) and an entry of a catalog (`catalog.py`). Both take changes
-as the REST catalog's requirements and updates, and tell a lost race from an outcome that nobody told.
+`hadoop.py` has those of a table that is opened by its path, `table.py` those of a table in a catalog. Both take changes
+as requirements and updates of the REST specification, and distinguish a lost race from an unknown outcome.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Loaded:
 
 
 class LostRaceError(Exception):
-    """Another commit was faster: the requirements do not hold, or the next version is taken. Nothing was published."""
+    """Another commit was faster: a requirement does not hold, or the next version exists. Nothing was published."""
 
 
 class OutcomeUnknownError(Exception):
-    """Nobody said whether the commit was published."""
+    """The store or the catalog did not report whether the commit was published."""
 
 
 class TableOperations(Protocol):
-    """A table's place in the world. `name` is for people: its path or its name in the catalog."""
+    """The operations of one table. `name` is for people: its path, or its name in the catalog."""
 
     @property
     def name(self) -> str:
@@ -52,21 +52,21 @@ class TableOperations(Protocol):
 
     @property
     def moved_from(self) -> str:
-        """Where the metadata says that the table lies, "" when it lies there."""
+        """The location in the metadata, where it is not that of the table; else ""."""
         ...
 
     def refuse_changes(self, base: Loaded) -> None:
-        """UnsupportedError for a table that may only be read; asked before the first file of a change is written."""
+        """UnsupportedError for a table that may only be read. Call it before the first file of a change is written."""
         ...
 
     def commit(self, base: Loaded, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> Loaded:
-        """Publish changes of `base`. Raises LostRaceError, when nothing is published, and OutcomeUnknownError."""
+        """Publish changes of `base`. Raises LostRaceError when nothing was published, OutcomeUnknownError."""
         ...
 
 
 def refuse_writing(operations: TableOperations, base: Loaded) -> None:
-    """UnsupportedError for a table that may not be changed, or that wants new files where it may not touch anything or
-    named by code of its own; asked before the first of them is written."""
+    """UnsupportedError for a table that may not be changed, that puts new files in a place it may not touch, or that
+    names them by its own code. Call it before the first file is written."""
     operations.refuse_changes(base)
     location, properties = base.metadata.location, base.metadata.properties
     refuse_location_provider(location, properties)
@@ -75,14 +75,17 @@ def refuse_writing(operations: TableOperations, base: Loaded) -> None:
 
 
 def check(base: Loaded, requirements: Sequence[TableRequirement]) -> None:
-    """LostRaceError when a requirement does not hold on the metadata that the changes are made from."""
+    """LostRaceError when a requirement does not hold for the metadata that the changes are based on."""
     reason = unmet(base.metadata, requirements)
     if reason is not None:
         raise LostRaceError(reason)
 
 
 def clean_log(files: Files, before: TableMetadata, after: TableMetadata) -> None:
-    """Removes metadata files that fell out of the log, where the table wants it; a failure leaves them. What the log
-    names besides metadata files of the table's own places stays: it is no word to go by."""
+    """Remove metadata files that are no longer in the metadata log, where the table asks for it. A failure leaves them.
+
+    Only files with the name of a metadata file, in a place that the table may touch, are removed: the log may name any
+    file.
+    """
     with suppress(Exception):  # the commit stands
         files.delete_many(path for path in dropped_metadata(before, after) if is_metadata(path) and files.reaches(path))

@@ -1,9 +1,9 @@
-"""Iceberg tables of a catalog, and how a commit to one is published.
+"""Iceberg tables in a catalog, and how a commit to one is published.
 
-A REST catalog is sent the changes; every other one swaps the location of a metadata file that is written here, since
-pyiceberg writes no version 3 and keeps no field that it does not know. Rules: the REST specification's updateTable, and
-the reference engine's BaseMetastoreTableOperations (a swap that failed without a word is looked up before anything is
-removed).
+A REST catalog is sent the changes. For every other catalog the metadata file is written here and the catalog swaps its
+location, since pyiceberg does not write format version 3 and drops fields that it does not know. Rules: the REST
+specification's updateTable, and the reference engine's BaseMetastoreTableOperations (after a swap that failed without
+an answer, the table is loaded again before any file is removed).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg.catalog.client import (
     CATALOG_OPTIONS,
     asking,
-    in_our_words,
+    catalog_error,
     open_catalog,
     published_nothing,
 )
@@ -69,27 +69,30 @@ _NAME = re.compile(r"^([A-Za-z0-9_][A-Za-z0-9_-]+):([^/\\:]+)\.([^./\\:]+)$")
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """`catalog:namespace.table`; `text` is that spelling."""
+    """The parts of `catalog:namespace.table`. `table` is the namespace and the name."""
 
     catalog: str
     table: tuple[str, ...]
 
     @property
     def text(self) -> str:
-        """The spelling that `lakebed.open` takes."""
+        """The spelling that `lakebed.open` takes: `catalog:namespace.table`."""
         return f"{self.catalog}:{'.'.join(self.table)}"
 
 
 def parse_identifier(text: str) -> Identifier:
-    """The parts of `catalog:namespace.table`; UsageError when it is not of that form."""
+    """The identifier that a text spells; UsageError when it does not have the form `catalog:namespace.table`."""
     match = _NAME.match(text)
     if match is None:
-        raise UsageError(f"{text!r} names no table of a catalog", todo="Write catalog:namespace.table")
+        raise UsageError(f"{text!r} is not the name of a table in a catalog", todo="Write catalog:namespace.table")
     return Identifier(match[1], (*match[2].split("."), match[3]))
 
 
 class CatalogTable:
-    """A table of one of pyiceberg's catalogs. Threads may share it: one at a time talks to the catalog."""
+    """The operations of a table in one of pyiceberg's catalogs.
+
+    Picklable without its secrets. Threads may share it: one at a time talks to the catalog.
+    """
 
     def __init__(self, identifier: Identifier, options: Mapping[str, str] = {}) -> None:
         self.identifier, self.options = identifier, dict(options)
@@ -97,7 +100,7 @@ class CatalogTable:
         self._files: Files | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process loads the catalog itself, and finds secrets itself (pyiceberg's own configuration).
+        # Another process opens the catalog itself, and finds its secrets in pyiceberg's configuration.
         plain = {key: value for key, value in self.options.items() if not is_secret(key)}
         return CatalogTable, (self.identifier, plain)
 
@@ -108,46 +111,46 @@ class CatalogTable:
 
     @functools.cached_property
     def catalog(self) -> Catalog:
-        """The catalog; raises what `open_catalog` does."""
+        """The catalog. Raises what `open_catalog` raises."""
         return open_catalog(self.identifier.catalog, self.options)
 
     @property
     def files(self) -> Files:
-        """The table's files: in the store of its location, and in the places that its catalog says of it."""
+        """The table's files, in the store of its location and in the other places that its metadata names."""
         if self._files is None:
             self._files = self._files_of(self._entry())
         return self._files
 
     @property
     def moved_from(self) -> str:
-        """Nothing: the catalog says where the table lies."""
+        """ "": the catalog knows where the table lies."""
         return ""
 
     def refuse_changes(self, base: Loaded) -> None:
-        """The catalog itself decides who may change the table."""
+        """Nothing: the catalog decides who may change the table."""
 
     def load(self) -> Loaded:
-        """The current metadata as the catalog has it."""
+        """The metadata that the catalog names as current. CorruptError when its file is missing."""
         entry = self._entry()
         self._files = self._files_of(entry, self._files)
         try:
             return self._read(entry.metadata_location)
         except FileNotFoundError:
-            newer = self._entry()  # the file may have fallen out of the metadata log meanwhile
+            newer = self._entry()  # the file may have been cleaned up after a newer commit
         self._files = self._files_of(newer, self._files)
         try:
             return self._read(newer.metadata_location)
         except FileNotFoundError as error:
             raise CorruptError(
-                "the table's metadata is missing", table=self.name, file=newer.metadata_location,
-                why="the catalog names this file, and it is not there",
+                "the table's metadata file is missing", table=self.name, file=newer.metadata_location,
+                why="the catalog names this file as the current one",
                 todo="Restore the file, or register the table again from an older one",
             ) from error  # fmt: skip
 
     def commit(self, base: Loaded, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> Loaded:
-        """Send the changes to a REST catalog, or swap the location of the metadata file in another one.
+        """Send the changes to a REST catalog, or swap the location of the metadata file in another catalog.
 
-        Raises besides LostRaceError and OutcomeUnknownError a StorageError when the catalog refuses.
+        Raises LostRaceError, OutcomeUnknownError, and StorageError when the catalog refuses.
         """
         check(base, requirements)
         entry = self._entry()
@@ -157,27 +160,26 @@ class CatalogTable:
             return self._send(entry, base, requirements, updates)
 
     def create(self, schema: Schema, spec: PartitionSpec, version: int, properties: Mapping[str, str]) -> Loaded:
-        """The table, without a snapshot; its namespace is made too. TableExistsError when there is one already.
+        """Create the table without a snapshot, and its namespace. TableExistsError when the table exists.
 
-        Catalogs that pyiceberg writes the metadata for get version 2 first, since it writes no version 3, and are then
-        upgraded.
+        Where pyiceberg writes the metadata, a table of format version 3 is created with version 2 and then upgraded,
+        since pyiceberg does not write version 3.
         """
         first = min(version, 2) if isinstance(self.catalog, MetastoreCatalog) else version
-        said = {**properties, "format-version": str(first)}
-        make = functools.partial(
+        create = functools.partial(
             self.catalog.create_table, self.identifier.table, schema, location=self.options.get("location"),
-            partition_spec=spec, properties=said,
+            partition_spec=spec, properties={**properties, "format-version": str(first)},
         )  # fmt: skip
         with self._turn, asking(self.identifier.catalog, self.identifier.table):
             try:
                 try:
-                    make()
-                except NoSuchNamespaceError:  # asked for only then: many a writer may make no namespaces
+                    create()
+                except NoSuchNamespaceError:  # only now, since not every writer may create namespaces
                     self.catalog.create_namespace_if_not_exists(self.identifier.table[:-1])
-                    make()
+                    create()
             except TableAlreadyExistsError as error:
                 raise TableExistsError(
-                    f"the catalog has a table {self.name} already", table=self.name, todo="Open it with lakebed.open"
+                    f"the catalog already has a table {self.name}", table=self.name, todo="Open it with lakebed.open"
                 ) from error
         loaded = self.load()
         if version == first:
@@ -185,7 +187,7 @@ class CatalogTable:
         return self.commit(loaded, (), [{"action": "upgrade-format-version", "format-version": version}])
 
     def drop(self) -> None:
-        """Take the table out of the catalog; its files stay."""
+        """Remove the table from the catalog. Its files stay."""
         with self._turn, asking(self.identifier.catalog, self.identifier.table):
             self.catalog.drop_table(self.identifier.table)
 
@@ -196,7 +198,7 @@ class CatalogTable:
         requirements: Sequence[TableRequirement],
         updates: Sequence[TableUpdate],
     ) -> Loaded:
-        """The changes, to a catalog that makes the next metadata itself."""
+        """Send the changes to a catalog that writes the next metadata itself."""
         name = {"namespace": list(self.identifier.table[:-1]), "name": self.identifier.table[-1]}
         request = CommitTableRequest.model_validate(
             {"identifier": name, "requirements": list(requirements), "updates": list(updates)}
@@ -210,7 +212,7 @@ class CatalogTable:
                 self._refused(error)
             raise OutcomeUnknownError(first_line(error)) from error
         location = answer.metadata_location
-        with suppress(LakebedError, FileNotFoundError):  # the commit stands, whether its file can be read or not
+        with suppress(LakebedError, FileNotFoundError):  # the commit stands even when its file cannot be read
             self._files = self.files.also(spelled(location).rpartition("/")[0])
             return self._read(location)
         return Loaded(TableMetadata(applied(base.metadata, updates, clock.now_ms(), base.location)), location)
@@ -218,23 +220,25 @@ class CatalogTable:
     def _swap(
         self, catalog: MetastoreCatalog, entry: CatalogEntry, base: Loaded, updates: Sequence[TableUpdate]
     ) -> Loaded:
-        """The next metadata file, put in the place of the current one."""
-        made: list[Loaded] = []
+        """Write the next metadata file, and have the catalog name it in place of the current one."""
+        staged: list[Loaded] = []
         try:
-            _publishing(catalog, lambda current: self._stage(base, current, updates, made)).commit_table(entry, (), ())
+            _publishing(catalog, lambda current: self._stage(base, current, updates, staged)).commit_table(
+                entry, (), ()
+            )
         except LakebedError:
             raise
         except Exception as error:  # noqa: BLE001  # each catalog's client has errors of its own; all raised below
-            if not self._landed_after_all(error, made):
-                self._discard(made)
+            if not self._landed_after_all(error, staged):
+                self._discard(staged)
                 self._refused(error)
-        clean_log(self.files, base.metadata, made[0].metadata)
-        return made[0]
+        clean_log(self.files, base.metadata, staged[0].metadata)
+        return staged[0]
 
-    def _landed_after_all(self, error: Exception, made: Sequence[Loaded]) -> bool:
-        """Whether a swap that failed took place all the same: a catalog's client that repeats a request without an
-        answer is told of a conflict with itself. OutcomeUnknownError when that cannot be told."""
-        if not made or _LOCKED in str(error):
+    def _landed_after_all(self, error: Exception, staged: Sequence[Loaded]) -> bool:
+        """Whether a swap that failed took place all the same: a client that repeats an unanswered request gets a
+        conflict with itself. OutcomeUnknownError when the catalog cannot be asked."""
+        if not staged or _LOCKED in str(error):
             return False
         if not isinstance(error, CommitFailedException) and not published_nothing(error):
             raise OutcomeUnknownError(first_line(error)) from error
@@ -243,20 +247,20 @@ class CatalogTable:
         except LakebedError as unseen:
             raise OutcomeUnknownError(f"{first_line(error)}; {unseen}") from error
         past = [entry.metadata_file for entry in now.metadata.metadata_log]
-        return made[0].location in (now.metadata_location, *past)
+        return staged[0].location in (now.metadata_location, *past)
 
     def _refused(self, error: Exception) -> NoReturn:
-        """Says that nothing was published: a race that another commit won, or a refusal that no retry heals."""
+        """Raise the error for a swap that published nothing: LostRaceError, or StorageError for a refusal."""
         if isinstance(error, CommitFailedException) or _LOCKED in str(error):
             raise LostRaceError(first_line(error)) from error
         with suppress(StorageError):
             self._entry()  # raises when the table is gone
-        raise in_our_words(error, self.identifier.catalog) from error
+        raise catalog_error(error, self.identifier.catalog) from error
 
     def _stage(
-        self, base: Loaded, current: CatalogEntry, updates: Sequence[TableUpdate], made: list[Loaded]
+        self, base: Loaded, current: CatalogEntry, updates: Sequence[TableUpdate], staged: list[Loaded]
     ) -> tuple[Loaded, Any]:
-        """Writes the next metadata file, unless the catalog has moved on since `base` was read."""
+        """Write the next metadata file and append it to `staged`, unless the catalog has newer metadata than `base`."""
         if current.metadata_location != base.location:
             raise CommitFailedException(f"the catalog is at {current.metadata_location}")
         document = applied(base.metadata, updates, clock.now_ms(), base.location)
@@ -267,13 +271,13 @@ class CatalogTable:
         location = f"{layout.metadata_folder(metadata.location, metadata.properties)}/{name}"
         model = TableMetadataUtil.parse_raw(metadata_to_json(document).decode())
         self.files.write(location, metadata_to_json(document, compressed))
-        made.append(Loaded(metadata, location))
-        return made[0], model
+        staged.append(Loaded(metadata, location))
+        return staged[0], model
 
-    def _discard(self, made: Sequence[Loaded]) -> None:
-        """Removes the metadata file of a lost race."""
+    def _discard(self, staged: Sequence[Loaded]) -> None:
+        """Remove the metadata file of a swap that failed."""
         with suppress(LakebedError):
-            self.files.delete_many([loaded.location for loaded in made])
+            self.files.delete_many([loaded.location for loaded in staged])
 
     def _read(self, location: str) -> Loaded:
         return Loaded(metadata_from_json(self.files.read(location), location), location)
@@ -284,31 +288,30 @@ class CatalogTable:
             return catalog.load_table(self.identifier.table)
 
     def _files_of(self, entry: CatalogEntry, before: Files | None = None) -> Files:
-        """The files of an entry; the same as before where nothing about its places changed.
+        """The files of an entry. It is `before` where the places and the credentials are still the same.
 
-        Storage settings are those of the catalog and of what it says of the table, never the table's own properties:
-        these may not choose whom the caller's keys are sent to.
+        Storage settings come from the catalog and from what it answers about the table, never from the table's own
+        properties: these must not choose who receives the caller's credentials.
         """
         properties = entry.metadata.properties
         config = {**self.catalog.properties, **entry.config}
-        given = {k: v for k, v in entry.io.properties.items() if properties.get(k) != v or config.get(k) == v}
-        options = storage_options({**config, **given}) | self.options
-        said = [*layout.places_of(properties), entry.metadata_location.rpartition("/")[0]]
-        named = named_places(options, (spelled(place) for place in said))
+        of_io = {k: v for k, v in entry.io.properties.items() if properties.get(k) != v or config.get(k) == v}
+        options = storage_options({**config, **of_io}) | self.options
+        places = [*layout.places_of(properties), entry.metadata_location.rpartition("/")[0]]
+        named = named_places(options, (spelled(place) for place in places))
         home, credentials = open_store(entry.metadata.location, options), credentials_from(options)
-        if before is not None:
-            known = (before.home.location, before.named, before.credentials)
-            if known == (home.location, named, credentials):
-                return before
+        wanted = (home.location, named, credentials)
+        if before is not None and (before.home.location, before.named, before.credentials) == wanted:
+            return before
         return Files(home, credentials, named)
 
 
 _LOCKED = "database is locked"
-"""What SQLite says when it refused a swap and rolled it back."""
+"""What SQLite answers when it refuses a swap and rolls it back."""
 
 
 def _publishing(catalog: MetastoreCatalog, stage: Callable[[CatalogEntry], tuple[Loaded, Any]]) -> MetastoreCatalog:
-    """The catalog, so that a commit publishes what `stage` wrote: only the swap of the location is its own."""
+    """A copy of the catalog whose commit only swaps the location, to that of the metadata file that `stage` writes."""
     here: Any = copy.copy(catalog)
 
     def staged(current: CatalogEntry | None, identifier: Any, requirements: Any, updates: Any) -> StagedTable:
@@ -318,7 +321,7 @@ def _publishing(catalog: MetastoreCatalog, stage: Callable[[CatalogEntry], tuple
         return StagedTable(identifier, model, loaded.location, current.io, catalog)
 
     def written(*args: Any, **named: Any) -> None:
-        """The file is there already."""
+        """Does nothing: `stage` wrote the file."""
 
     here._update_and_stage_table = staged
     here._write_metadata = here._write_metadata_no_exist_check = written
