@@ -106,8 +106,14 @@ def read_entries(
     files: Files, metadata: TableMetadata, manifests: Sequence[ManifestFile], columns: Collection[str] = COLUMNS,
     live_only: bool = True,
 ) -> pa.Table:  # fmt: skip
-    """The entries of one manifest or more of one spec, as `iter_entries` gives them, in one table."""
-    return pa.concat_tables(iter_entries(files, metadata, manifests, columns, live_only))
+    """The entries of manifests of one spec, as `iter_entries` gives them, in one table.
+
+    Without manifests it is an empty table of the table's default spec.
+    """
+    pieces = list(iter_entries(files, metadata, manifests, columns, live_only))
+    if pieces:
+        return pa.concat_tables(pieces)
+    return entry_schema(set(columns), partition_type(metadata, metadata.spec)).empty_table()
 
 
 def _fetched(files: Files, manifests: Sequence[ManifestFile]) -> list[bytes]:

@@ -29,7 +29,7 @@ from lakebed.formats.iceberg.catalog.table import CatalogTable, parse_identifier
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.commit.branches_and_tags import create_branch, create_tag, delete_ref
-from lakebed.formats.iceberg.commit.callbacks import named, told, without
+from lakebed.formats.iceberg.commit.callbacks import excluding_callbacks, named_callbacks, report_rewrite
 from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spec, table_properties
 from lakebed.formats.iceberg.expire.options import EXPIRE_SNAPSHOTS, REMOVE_ORPHANS, parsed
 from lakebed.formats.iceberg.expire.orphans import remove_orphans
@@ -263,9 +263,9 @@ class IcebergTable(Table):
         others changed the same files meanwhile: nothing is left then.
         """
         given = option_texts(options)
-        callbacks = named({**self.options, **given})
-        done = self._rewrite(where, dry_run, engine, without(given))
-        return told(done, self.operations.name, () if dry_run else callbacks)
+        callbacks = named_callbacks({**self.options, **given})
+        done = self._rewrite(where, dry_run, engine, excluding_callbacks(given))
+        return report_rewrite(done, self.operations.name, () if dry_run else callbacks)
 
     def _rewrite(
         self, where: Where, dry_run: bool, engine: Engine | None, options: Mapping[str, object]

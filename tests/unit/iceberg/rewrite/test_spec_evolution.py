@@ -90,5 +90,5 @@ def test_a_column_dropped_after_its_field(name: str, tmp_path: Path) -> None:
 def test_a_partition_that_cannot_be_made_is_refused_by_the_plan(tmp_path: Path) -> None:
     table = evolved(tmp_path / "t", "k", SPECS["identity"], "2", drop=[2])
     for dry_run in (True, False):
-        with pytest.raises(UnsupportedError, match="which the table has no more"):
+        with pytest.raises(UnsupportedError, match="which the table no longer has"):
             table.rewrite(options={"rewrite-all": "true"}, dry_run=dry_run)

@@ -127,7 +127,7 @@ class CatalogTable:
         return ""
 
     def refuse_changes(self, base: Loaded) -> None:
-        """Nothing: the catalog decides who may change the table."""
+        """Refuses nothing: the catalog decides who may change the table."""
 
     def load(self) -> Loaded:
         """The metadata that the catalog names as current. CorruptError when its file is missing."""

@@ -1,1 +1,1 @@
-"""Committing: the kinds of commit, the loop that retries them, one attempt, conflicts and the summary."""
+"""Commits: the kinds of commit, the loop that retries them, one attempt, its conflicts and its summary."""

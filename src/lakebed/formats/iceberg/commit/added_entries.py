@@ -1,4 +1,4 @@
-"""Data files and delete files as columns of new manifest entries: the way back from `data_files.py`."""
+"""Columns of new manifest entries from data files and delete files: the reverse of `data_files.py`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ import pyarrow as pa
 from lakebed.formats.iceberg.codec.manifest import ADDED, COLUMNS, STATS, entry_schema
 from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile
 
-_METRICS = STATS
-
 
 def added_entries(
     files: Sequence[DataFile | DeleteFile], partition: pa.StructType, snapshot_id: int, sequence_number: int | None
 ) -> pa.Table:
-    """New entries for files of one spec, in order. `sequence_number` None lets them take that of their commit.
+    """One new entry per file of one spec, in order. With `sequence_number` None they inherit that of their commit.
 
     Delete files that have a sequence number (rewritten ones) keep it.
     """
     schema = entry_schema({*COLUMNS, *STATS}, partition)
     columns = {name: pa.array([get(file) for file in files], schema.field(name).type) for name, get in _VALUES.items()}
-    for name in _METRICS:
-        columns[name] = pa.array([_figures(file, name) for file in files], schema.field(name).type)
+    for name in STATS:
+        columns[name] = pa.array([_metric(file, name) for file in files], schema.field(name).type)
     rows = len(files)
     columns |= {
         "status": pa.array([ADDED] * rows, pa.int8()),
@@ -41,7 +39,7 @@ def _number(file: DataFile | DeleteFile, given: int | None) -> int | None:
     return given if own is None else own
 
 
-def _of_delete(name: str) -> Callable[[DataFile | DeleteFile], Any]:
+def _of_delete_files(name: str) -> Callable[[DataFile | DeleteFile], Any]:
     return lambda file: getattr(file, name, None)
 
 
@@ -56,21 +54,21 @@ _VALUES: Mapping[str, Callable[[Any], Any]] = {
     "split_offsets": lambda file: list(file.split_offsets) or None,
     "equality_ids": lambda file: list(getattr(file, "equality_ids", ())) or None,
     "sort_order_id": lambda file: file.sort_order_id,
-    "referenced_data_file": _of_delete("referenced_data_file"),
-    "content_offset": _of_delete("content_offset"),
-    "content_size_in_bytes": _of_delete("content_size"),
+    "referenced_data_file": _of_delete_files("referenced_data_file"),
+    "content_offset": _of_delete_files("content_offset"),
+    "content_size_in_bytes": _of_delete_files("content_size"),
 }
 
 
-def _figures(file: DataFile | DeleteFile, name: str) -> list[tuple[int, Any]] | None:
-    """A map of figures by field id, null where nothing is known."""
-    found = getattr(file.metrics, name) if file.metrics is not None else {}
-    return sorted(found.items()) or None
+def _metric(file: DataFile | DeleteFile, name: str) -> list[tuple[int, Any]] | None:
+    """One metric of a file's columns by field id, null where none is known."""
+    by_field = getattr(file.metrics, name) if file.metrics is not None else {}
+    return sorted(by_field.items()) or None
 
 
 def _partitions(files: Sequence[DataFile | DeleteFile], partition: pa.StructType) -> pa.Array:
     columns = [
-        pa.array([file.partition[place] for file in files], partition.field(place).type)
-        for place in range(partition.num_fields)
+        pa.array([file.partition[number] for file in files], partition.field(number).type)
+        for number in range(partition.num_fields)
     ]
     return pa.Array.from_buffers(partition, len(files), [None], 0, 0, columns)

@@ -1,4 +1,4 @@
-"""Tags and branches: names of snapshots, kept in the table's metadata."""
+"""Branches and tags: names of snapshots in the table's metadata."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from lakebed.formats.iceberg.snapshot import Position, snapshot_at
 
 
 def create_tag(operations: TableOperations, name: str, position: Position, branch: str) -> int:
-    """Name a snapshot, the head of the branch when none is given; the snapshot's id.
+    """Create a tag for a snapshot, or for the head of the branch when the position is None. Returns the snapshot's id.
 
-    UsageError for a name that is taken, NotInHistoryError without a snapshot.
+    UsageError for a name that is taken, NotInHistoryError when there is no such snapshot.
     """
     return _create(operations, name, position, branch, "tag")
 
 
 def create_branch(operations: TableOperations, name: str, position: Position, branch: str) -> int:
-    """Start a branch at a snapshot, the head of another branch when none is given; the snapshot's id."""
+    """Create a branch at a snapshot, or at the head of another branch when the position is None. Returns the snapshot's
+    id. Raises what `create_tag` raises."""
     return _create(operations, name, position, branch, "branch")
 
 
 def delete_ref(operations: TableOperations, name: str, is_branch: bool) -> None:
-    """Remove a tag or branch; NotInHistoryError when there is none. `main` cannot go."""
+    """Delete a tag or a branch. NotInHistoryError when there is none, UsageError for the branch `main`."""
     word = "branch" if is_branch else "tag"
     if name == MAIN:
-        raise UsageError("the branch 'main' cannot be removed", table=operations.name)
+        raise UsageError("the branch 'main' cannot be deleted", table=operations.name)
 
     def decide(metadata: TableMetadata) -> MetadataChange:
         ref = metadata.refs.get(name)
         if ref is None or ref.is_branch != is_branch:
-            known = ", ".join(sorted(r.name for r in metadata.refs.values() if r.is_branch == is_branch)) or "none"
+            names = ", ".join(sorted(r.name for r in metadata.refs.values() if r.is_branch == is_branch)) or "none"
             raise NotInHistoryError(
                 f"there is no {word} {name!r}",
                 table=operations.name,
                 instant=f"{word}:{name}",
-                todo=f"There are: {known}",
+                todo=f"There are: {names}",
             )
         return [ref_is(name, ref.snapshot_id)], [{"action": "remove-snapshot-ref", "ref-name": name}]
 
@@ -45,18 +46,18 @@ def delete_ref(operations: TableOperations, name: str, is_branch: bool) -> None:
 
 
 def _create(operations: TableOperations, name: str, position: Position, branch: str, word: str) -> int:
-    found: list[int] = []
+    snapshot_ids: list[int] = []
 
     def decide(metadata: TableMetadata) -> MetadataChange:
         if name in metadata.refs:
-            there = "branch" if metadata.refs[name].is_branch else "tag"
-            raise UsageError(f"there is a {there} {name!r} already", table=operations.name, todo="Delete it first")
+            existing = "branch" if metadata.refs[name].is_branch else "tag"
+            raise UsageError(f"there is already a {existing} {name!r}", table=operations.name, todo="Delete it first")
         snapshot = snapshot_at(metadata, position, branch)
         if snapshot is None:
             raise NotInHistoryError(
                 f"there is no snapshot to {word}", table=operations.name, todo="Commit something first"
             )
-        found[:] = [snapshot.snapshot_id]
+        snapshot_ids[:] = [snapshot.snapshot_id]
         update = {
             "action": "set-snapshot-ref",
             "ref-name": name,
@@ -66,4 +67,4 @@ def _create(operations: TableOperations, name: str, position: Position, branch: 
         return [ref_is(name, None)], [update]
 
     change_metadata(operations, decide)
-    return found[0]
+    return snapshot_ids[0]

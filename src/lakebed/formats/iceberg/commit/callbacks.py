@@ -1,7 +1,7 @@
-"""The callbacks of commits to Iceberg tables: called after each snapshot that a call made, at best once.
+"""Commit callbacks of Iceberg tables: called after each snapshot of a call, at most once.
 
-They are named by options of the call, or of opening the table, and never by the table itself: whoever can write its
-metadata shall not choose what runs here.
+Options of the call, or of opening the table, name them. The table's own properties never do: whoever can write its
+metadata must not choose which code runs here.
 """
 
 from __future__ import annotations
@@ -14,31 +14,33 @@ from lakebed.kernel.commit.callbacks import CommitCallback, Committed, call_each
 from lakebed.model.upkeep import RewriteResult
 
 
-def named(options: Mapping[str, str]) -> tuple[CommitCallback, ...]:
-    """Those that options name; OptionError for what cannot be imported or made."""
-    raw = {key.lower(): value for key, value in options.items()}
-    names = raw.get(CALLBACKS.key, "")
+def named_callbacks(options: Mapping[str, str]) -> tuple[CommitCallback, ...]:
+    """The callbacks that options name. OptionError for one that cannot be imported or created."""
+    lowered = {key.lower(): value for key, value in options.items()}
+    names = lowered.get(CALLBACKS.key, "")
     return tuple(
-        load_callbacks(names, lambda name: raw.get(f"{CALLBACK_PARAMETERS}{name}.param".lower()), CALLBACKS.key)
+        load_callbacks(names, lambda name: lowered.get(f"{CALLBACK_PARAMETERS}{name}.param".lower()), CALLBACKS.key)
     )
 
 
-def without(options: Mapping[str, object]) -> dict[str, object]:
-    """Options without those of callbacks."""
+def excluding_callbacks(options: Mapping[str, object]) -> dict[str, object]:
+    """The options that do not configure callbacks."""
     kept = (key for key in options if key != CALLBACKS.key and not key.startswith(CALLBACK_PARAMETERS))
     return {key: options[key] for key in kept}
 
 
-def told(result: RewriteResult, table: str, callbacks: Sequence[CommitCallback]) -> RewriteResult:
-    """Call them for each snapshot of a rewrite; notes say which failed."""
+def report_rewrite(result: RewriteResult, table: str, callbacks: Sequence[CommitCallback]) -> RewriteResult:
+    """Call the callbacks for each snapshot of a rewrite. A callback that fails becomes a note of the result."""
     notes: list[str] = []
     for instant in result.instants:
-        notes += call_each(callbacks, _Calling(Committed(table, int(instant), "", 0, "replace")))
+        notes += call_each(callbacks, _Call(Committed(table, int(instant), "", 0, "replace")))
     return replace(result, notes=(*result.notes, *notes)) if notes else result
 
 
 @dataclass(frozen=True, slots=True)
-class _Calling:
+class _Call:
+    """Calls a callback with a commit. Picklable."""
+
     commit: Committed
 
     def __call__(self, callback: CommitCallback) -> None:

@@ -1,4 +1,4 @@
-"""What one task of a write says, and what becomes of it once the sink has settled."""
+"""The commit message: what a task of a write staged, or the files that the sink made of it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lakebed.model.commit import CommitMessage
 
 @dataclass(frozen=True, slots=True)
 class RowDeletes:
-    """Row-level deletes of one commit: files to add, and deletion vectors that they replace.
+    """Row-level deletes of one commit: delete files to add, and the deletion vectors that they replace.
 
-    `data_files` are the locations of the data files that rows are removed from; they must still be there.
+    `data_files` has the locations of the data files that lose rows. They must still be live when it is committed.
     """
 
     added: tuple[DeleteFile, ...] = ()
@@ -28,14 +28,14 @@ class RowDeletes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IcebergMessage(CommitMessage):
-    """Rows that a task staged, or the files made of what all tasks staged. Picklable.
+    """Rows that a task staged, or the files that were made of what all tasks staged. Picklable.
 
-    `added` are rows staged by partition, `changed` rows staged by key with their kinds; neither is left once the sink
-    has settled.
+    `added` has rows staged by partition, `changed` rows staged by key with their kinds. Both are empty once the sink
+    has finalized.
 
-    `keys` are staged rows of the key columns, each key once, whose older rows a commit removes; `bounds` are the least
-    and the greatest value of each, in two rows. `deletes` are those of rows in the snapshot `planned_on`; a commit on
-    top of another one finds them anew.
+    `keys` has staged rows of the key columns, each key once: the commit removes older rows with these keys. `bounds`
+    has the least and the greatest value of each key column, in two rows. `deletes` are the row-level deletes for the
+    snapshot `planned_on`; a commit on top of another snapshot finds them anew.
     """
 
     added: tuple[Staged, ...] = ()
@@ -49,10 +49,10 @@ class IcebergMessage(CommitMessage):
 
     @property
     def is_staged(self) -> bool:
-        """Whether rows wait to be made files."""
+        """Whether it has staged rows that are not in files yet."""
         return bool(self.added or self.changed)
 
     @property
     def staged_paths(self) -> list[str]:
-        """Files of staged rows and keys."""
-        return [one.path for one in (*self.added, *self.changed, *self.keys) if one.path]
+        """The files of staged rows and keys."""
+        return [staged.path for staged in (*self.added, *self.changed, *self.keys) if staged.path]

@@ -1,7 +1,7 @@
-"""What a snapshot says of itself: counts of what it added and removed, and the totals after it.
+"""The summary of a snapshot: counts of what it added and removed, and the totals after it.
 
-Rule: the reference engine's SnapshotSummary. A count of nothing is left out; a total is kept up only where the snapshot
-before has it, and starts at 0 in a table's first snapshot.
+Rule: the reference engine's SnapshotSummary. A count of 0 is left out. A total continues that of the parent snapshot,
+where it has one, and starts at 0 in a table's first snapshot.
 """
 
 from __future__ import annotations
@@ -27,30 +27,33 @@ def counts(
     added: Sequence[DataFile | DeleteFile], removed: Sequence[DataFile | DeleteFile],
     specs: Mapping[int, PartitionSpec] = {}, limit: int = 0,
 ) -> dict[str, str]:  # fmt: skip
-    """The counts of one snapshot; those of each partition too, as `partitions.{path}`, where no more than `limit`
-    changed (`write.summary.partition-limit`)."""
+    """The counts of one snapshot.
+
+    It also has counts per partition, as `partitions.{path}`, when no more than `limit` partitions changed
+    (`write.summary.partition-limit`).
+    """
     partitions = {(file.spec_id, partition_key(file.partition)) for file in (*added, *removed)}
-    found = {key: str(value) for key, value in _summed(added, removed).items()}
-    found["changed-partition-count"] = str(len(partitions))
+    summary = {key: str(value) for key, value in _summed(added, removed).items()}
+    summary["changed-partition-count"] = str(len(partitions))
     if partitions and len(partitions) <= limit:
-        found |= {"partition-summaries-included": "true", **_of_partitions(added, removed, specs)}
-    return found
+        summary |= {"partition-summaries-included": "true", **_of_partitions(added, removed, specs)}
+    return summary
 
 
 def _summed(added: Iterable[DataFile | DeleteFile], removed: Iterable[DataFile | DeleteFile]) -> dict[str, int]:
-    """The counts above 0."""
-    found: dict[str, int] = {}
+    """The counts that are above 0."""
+    sums: dict[str, int] = {}
     for files, verb, data_verb in ((added, "added", "added"), (removed, "removed", "deleted")):
         for file in files:
-            for key, value in _figures(file, verb, data_verb):
-                found[key] = found.get(key, 0) + value
-    return {key: value for key, value in found.items() if value > 0}
+            for key, value in _counts_of(file, verb, data_verb):
+                sums[key] = sums.get(key, 0) + value
+    return {key: value for key, value in sums.items() if value > 0}
 
 
 def _of_partitions(
     added: Iterable[DataFile | DeleteFile], removed: Iterable[DataFile | DeleteFile], specs: Mapping[int, PartitionSpec]
 ) -> dict[str, str]:
-    """The counts of each partition by its path, as one text; a table without partitions has none."""
+    """The counts per partition path, as one text each. A table without partitions has none."""
     places: dict[str, tuple[list[DataFile | DeleteFile], list[DataFile | DeleteFile]]] = {}
     for side, files in enumerate((added, removed)):
         for file in files:
@@ -60,23 +63,23 @@ def _of_partitions(
     return {f"partitions.{path}": text for path, text in texts.items() if path}
 
 
-def with_totals(figures: Mapping[str, str], before: Mapping[str, str] | None) -> dict[str, str]:
-    """The counts and the totals after them; `before` is the summary of the parent, None for a first snapshot."""
+def with_totals(counts: Mapping[str, str], before: Mapping[str, str] | None) -> dict[str, str]:
+    """The counts, and the totals after them. `before` is the parent's summary, None for a first snapshot."""
     totals = {}
     for total, plus, minus in _TOTALS:
         base = "0" if before is None else before.get(total)
         if base is not None:
-            value = int(base) + _sum(figures, plus) - _sum(figures, minus)
+            value = int(base) + _sum(counts, plus) - _sum(counts, minus)
             if value >= 0:
                 totals[total] = str(value)
-    return {**figures, **totals}
+    return {**counts, **totals}
 
 
-def _sum(figures: Mapping[str, str], keys: Sequence[str]) -> int:
-    return sum(int(figures.get(key, 0)) for key in keys)
+def _sum(counts: Mapping[str, str], keys: Sequence[str]) -> int:
+    return sum(int(counts.get(key, 0)) for key in keys)
 
 
-def _figures(file: DataFile | DeleteFile, verb: str, data_verb: str) -> list[tuple[str, int]]:
+def _counts_of(file: DataFile | DeleteFile, verb: str, data_verb: str) -> list[tuple[str, int]]:
     if isinstance(file, DataFile):
         return [
             (f"{data_verb}-data-files", 1),

@@ -1,9 +1,9 @@
-"""What each writer committed last on a branch: how a replay is recognised, also after its snapshot has expired.
+"""The last commit of each writer on a branch: it identifies a replay, even after its snapshot has expired.
 
-A commit user and an identifier commit once, as Flink's sink for Iceberg has it. The summaries of the branch's snapshots
-tell what was committed, but any engine may expire them. So each numbered commit also sets a property of the table, in
-the same change of the metadata, which no expiry touches: `lakebed.writer.USER` (`...USER@BRANCH` off main) holds the
-identifier, the snapshot and its time as JSON.
+A commit user commits an identifier once, as in Flink's sink for Iceberg. The summaries of the branch's snapshots say
+what was committed, but any engine may expire them. So each numbered commit also sets a table property, in the same
+change of the metadata, which expiry does not touch: `lakebed.writer.USER` (`...USER@BRANCH` for branches but main) has
+the identifier, the snapshot and its time as JSON.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from lakebed.formats.iceberg.snapshot import ancestors
 from lakebed.model.commit import BATCH_IDENTIFIER
 
 USER, IDENTIFIER = "lakebed.commit-user", "lakebed.commit-identifier"
-"""Keys of a snapshot's summary."""
+"""Keys in the summary of a snapshot."""
 PREFIX = "lakebed.writer."
 MOST = 200
-"""Writers that a table remembers; of more the one that committed the longest time ago is forgotten."""
+"""How many writers a table remembers. Beyond that, the one with the oldest last commit is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastCommit:
-    """The newest numbered commit of one writer; `time_ms` is that of its snapshot."""
+    """The newest numbered commit of one writer. `time_ms` is the time of its snapshot, milliseconds since 1970."""
 
     identifier: int
     snapshot_id: int
@@ -35,7 +35,7 @@ class LastCommit:
 
     @property
     def text(self) -> str:
-        """The property's value."""
+        """The value of the property, as JSON."""
         return json.dumps(
             {"identifier": self.identifier, "snapshot-id": self.snapshot_id, "timestamp-ms": self.time_ms}
         )
@@ -44,10 +44,9 @@ class LastCommit:
 def is_committed(
     metadata: TableMetadata, head: Snapshot | None, branch: str, user: str, identifier: int
 ) -> bool:  # fmt: skip
-    """Whether a user has committed this identifier, or a later one, on the branch. Batch commits are never taken as
-    replays.
+    """Whether a user has committed this identifier, or a later one, on the branch. A batch commit is never a replay.
 
-    Snapshots that were rolled back do not count; the property decides only where the branch's history has expired.
+    Snapshots that were rolled back do not count. The property decides only where the branch's history has expired.
     """
     if identifier == BATCH_IDENTIFIER or head is None:
         return False
@@ -67,16 +66,16 @@ def is_committed(
 def remembering(
     metadata: TableMetadata, branch: str, user: str, identifier: int, snapshot: Document
 ) -> list[TableUpdate]:
-    """The updates by which a new snapshot of a writer is remembered."""
+    """The updates that remember a new snapshot of a writer. A batch commit has none."""
     if identifier == BATCH_IDENTIFIER:
         return []
     last = LastCommit(identifier, int(snapshot["snapshot-id"]), int(snapshot["timestamp-ms"]))
-    return _words(metadata, {_key(branch, user): last})
+    return _updates(metadata, {_key(branch, user): last})
 
 
 def before_expiry(metadata: TableMetadata, gone: Collection[int]) -> list[TableUpdate]:
-    """The updates by which writers stay known whose newest snapshot expires and which no property remembers, as those
-    of earlier releases."""
+    """The updates that remember writers whose newest snapshot expires and whom no property remembers, as those of
+    earlier releases."""
     known, new = _remembered(metadata), dict[str, LastCommit]()
     for ref in metadata.refs.values():
         head = metadata.snapshots.get(ref.snapshot_id) if ref.is_branch else None
@@ -89,10 +88,10 @@ def before_expiry(metadata: TableMetadata, gone: Collection[int]) -> list[TableU
             key = _key(ref.name, user)
             if snapshot.snapshot_id in gone and (key not in known or known[key].time_ms < snapshot.timestamp_ms):
                 new[key] = LastCommit(number, snapshot.snapshot_id, snapshot.timestamp_ms)
-    return _words(metadata, new) if new else []
+    return _updates(metadata, new) if new else []
 
 
-def _words(metadata: TableMetadata, new: Mapping[str, LastCommit]) -> list[TableUpdate]:
+def _updates(metadata: TableMetadata, new: Mapping[str, LastCommit]) -> list[TableUpdate]:
     known = {**_remembered(metadata), **new}
     oldest_first = sorted(known, key=lambda key: known[key].time_ms)
     forgotten = [key for key in oldest_first[: max(0, len(known) - MOST)] if key not in new]
@@ -110,15 +109,15 @@ def _parsed(metadata: TableMetadata) -> Iterator[tuple[str, LastCommit]]:
     for key, text in metadata.properties.items():
         if key.startswith(PREFIX):
             try:
-                found = json.loads(text)
-                last = LastCommit(*(int(found[name]) for name in ("identifier", "snapshot-id", "timestamp-ms")))
+                value = json.loads(text)
+                last = LastCommit(*(int(value[name]) for name in ("identifier", "snapshot-id", "timestamp-ms")))
             except (ValueError, KeyError, TypeError):
-                continue  # somebody else's property
+                continue  # a property of another program
             yield key, last
 
 
 def _number(snapshot: Snapshot) -> int | None:
-    """The identifier that a snapshot was committed under, None for a batch and for other engines' snapshots."""
+    """The identifier of a snapshot's commit, None for a batch commit and for snapshots of other engines."""
     text = str(snapshot.summary.get(IDENTIFIER, ""))
     if not text.lstrip("-").isdigit() or text == str(BATCH_IDENTIFIER):
         return None

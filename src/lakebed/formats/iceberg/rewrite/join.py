@@ -63,7 +63,7 @@ def join_files(target: WriteTarget, name: str, files: Sequence[DataFile]) -> tup
                 file=files[0].path,
                 todo="Nothing was committed. Compare the files with the manifests",
             )
-    types = {leaf.id: leaf.type for leaf in target.leaves if leaf.has_bounds}
+    types = {leaf.id: leaf.type for leaf in target.columns.leaves if leaf.has_bounds}
     parts = [file.metrics for file in files if file.metrics is not None]
     metrics = merged(parts, types) if len(parts) == len(files) else None
     joined = DataFile(

@@ -1,7 +1,7 @@
-"""Columns of Parquet files whose type Arrow has no word for: variants, geometries, geographies.
+"""Parquet columns of types that Arrow does not have: variants, geometries and geographies.
 
-Rules: the specification's "Parquet" (Appendix A) and the Parquet format's own pages of these types. A variant is a
-group annotated VARIANT with the required binary columns `metadata` and `value`; a geometry or geography is binary, and
+Rules: the specification's "Parquet" (Appendix A) and the Parquet format's own pages about these types. A variant is a
+group annotated VARIANT with the required binary columns `metadata` and `value`. A geometry or geography is binary, and
 has neither minimum nor maximum, since its order is not defined.
 """
 
@@ -22,8 +22,11 @@ from lakebed.kernel.parquet.dictionaries import leaf_paths
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """What a Parquet file must say besides what Arrow says: `types` are logical types by field id, `schema` is what to
-    write with, `statistics` the columns that get them, as Arrow's writer takes it."""
+    """What a Parquet file needs beyond what Arrow's writer gives it.
+
+    `types` are logical types by field id. `schema` is the schema to write with. `statistics` has the columns that get
+    statistics, as Arrow's writer takes it.
+    """
 
     types: dict[int, Struct]
     schema: pa.Schema
@@ -31,8 +34,8 @@ class Annotations:
 
     @classmethod
     def of(cls, schema: pa.Schema, leaves: Sequence[Leaf]) -> Annotations:
-        """Those of a file with these columns."""
-        types = {leaf.id: found for leaf in leaves if (found := _type(leaf.type)) is not None}
+        """The annotations of a file with these columns."""
+        types = {leaf.id: type for leaf in leaves if (type := _logical_type(leaf.type)) is not None}
         variants = {leaf.id for leaf in leaves if isinstance(leaf.type, VariantType)}
         if variants:
             schema = pa.schema([_with_whole_variants(field, variants) for field in schema])
@@ -44,13 +47,14 @@ class Annotations:
             types, schema, [path for path, id in zip(paths, ids, strict=True) if id not in types or id in variants]
         )
 
-    def fitted(self, columns: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
-        """Columns in the types of the schema. ArrowInvalid for a variant that lacks one of its parts."""
+    def conformed(self, columns: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
+        """The columns in the types of the schema. ArrowInvalid for a variant that lacks one of its parts."""
         pairs = zip(columns, self.schema, strict=True)
         return [column if column.type == field.type else column.cast(field.type) for column, field in pairs]
 
 
-def _type(kind: PrimitiveType) -> Struct | None:
+def _logical_type(kind: PrimitiveType) -> Struct | None:
+    """The logical type of a column, None where Arrow's writer gives it."""
     if isinstance(kind, VariantType):
         return variant()
     if isinstance(kind, GeometryType):

@@ -1,12 +1,12 @@
-"""Changes by key: the last row of each key is what holds, a removed key leaves none.
+"""Changes by key: the last row of each key wins, and a deleted key leaves no row.
 
-Tasks staged the rows by a hash of the key, so that all rows of a key lie in one slot, in the order in which they came.
+Tasks stage the rows by a hash of the key. So all rows of a key lie in one slot, in the order of their arrival.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +24,9 @@ from lakebed.model.rowkind import RowKind
 
 
 def last_of_each_key(staged: Sequence[Staged], target: TaskTarget, engine: Engine) -> list[IcebergMessage]:
-    """For what tasks staged by key: the rows that hold, staged by partition, and all keys that were met.
+    """From rows staged by key: the last row of each key, staged by partition, and every key once, staged by key.
 
-    SchemaError when a row that holds lacks a value that the table wants.
+    SchemaError when a row that wins lacks a value that the table requires.
     """
     slots = StagedBuckets(staged, target.staged_changes)
     runs = [slots.run(at, 0, int(rows)) for at, rows in enumerate(slots.rows.tolist())]
@@ -37,7 +37,7 @@ def last_of_each_key(staged: Sequence[Staged], target: TaskTarget, engine: Engin
 
 @dataclass(frozen=True, slots=True)
 class _LastOfEachKey:
-    """Works on some slots, one after the other."""
+    """A task: reduces slots of staged rows, one after the other."""
 
     target: TaskTarget
 
@@ -54,30 +54,31 @@ class _LastOfEachKey:
                 keys_out.write(keys)
                 bounds = widened(bounds, keys)
                 kinds = rows[KIND_COLUMN].to_numpy()
-                held = rows.filter(pa.array((kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)))
-                rows_out.write(conform(held, target.rows_schema, target.location))
-            held_staged, keys_staged = rows_out.finish(), keys_out.finish()
+                winners = rows.filter(pa.array((kinds == RowKind.INSERT) | (kinds == RowKind.UPDATE_AFTER)))
+                rows_out.write(conform(winners, target.rows_schema, target.location))
+            staged_rows, staged_keys = rows_out.finish(), keys_out.finish()
         except BaseException:
             rows_out.abort()
             keys_out.abort()
             raise
-        message = IcebergMessage(bounds=bounds)
-        if held_staged is not None:
-            message = replace(message, added=(held_staged,))
-        return replace(message, keys=(keys_staged,)) if keys_staged is not None else message
+        return IcebergMessage(
+            added=() if staged_rows is None else (staged_rows,),
+            keys=() if staged_keys is None else (staged_keys,),
+            bounds=bounds,
+        )
 
 
 def _last_rows(rows: pa.Table, keys: Sequence[str]) -> Int64s:
-    """The place of the last row of each key, ascending."""
+    """The positions of the last row of each key, ascending."""
     codes, first = distinct([_plain(one_chunk(rows.column(name))) for name in keys])
     last = np.zeros(len(first), np.int64)
-    last[codes] = np.arange(len(codes))  # of several rows with one code the last one stays
+    last[codes] = np.arange(len(codes))  # for rows with the same code, numpy keeps the last assignment
     last.sort()
     return last
 
 
 def widened(bounds: pa.Table | None, keys: pa.Table | None) -> pa.Table | None:
-    """Least and greatest values of key columns, of those known before and those of some more keys."""
+    """The least and the greatest value of each key column, in two rows: those of `bounds`, widened by more keys."""
     if keys is None:
         return bounds
     keys = keys.cast(pa.schema([field.with_nullable(True) for field in keys.schema]))
@@ -86,7 +87,7 @@ def widened(bounds: pa.Table | None, keys: pa.Table | None) -> pa.Table | None:
     columns = []
     for field, column in zip(keys.schema, keys.columns, strict=True):
         plain = _plain(one_chunk(column))
-        least, most = pc.min_max(plain).values() if _ordered(plain.type) else (None, None)
+        least, most = pc.min_max(plain).values() if _has_order(plain.type) else (None, None)
         both = pa.array([value.as_py() if value is not None else None for value in (least, most)], plain.type)
         columns.append(both if plain.type == field.type else pa.ExtensionArray.from_storage(field.type, both))
     return pa.Table.from_arrays(columns, schema=keys.schema)
@@ -96,6 +97,6 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.storage if isinstance(column, pa.ExtensionArray) else column
 
 
-def _ordered(kind: pa.DataType) -> bool:
-    """Whether Arrow finds the least value of such a column."""
+def _has_order(kind: pa.DataType) -> bool:
+    """Whether Arrow can find the least value of such a column."""
     return not (pa.types.is_fixed_size_binary(kind) or pa.types.is_nested(kind))

@@ -1,7 +1,6 @@
-"""Data files of staged rows: what rows of a partition take on disk, and one file of a run of them.
+"""Data files from staged rows: measure what rows of a partition take on disk, and write one file per run of rows.
 
-The number of rows of each file is decided before (`kernel/sizing/finalize.py`), so a file is never rolled: it
-holds its run.
+File sizing decides beforehand how many rows each file gets (`kernel/sizing/finalize.py`), so these files never roll.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pyarrow as pa
 from lakebed.formats.iceberg.data_files import DataFile
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.write.files import RollingWriter, WriteTarget
-from lakebed.formats.iceberg.write.formats import FORMATS
+from lakebed.formats.iceberg.write.formats import open_data_file
 from lakebed.formats.iceberg.write.routing import Bucket, Sorter
 from lakebed.kernel.sizing.finalize import FileSize
 from lakebed.kernel.sizing.staging import Place, Run
@@ -30,7 +29,7 @@ _KEPT_KEYS = 1000
 
 @dataclass(frozen=True, slots=True)
 class IcebergFileMaker:
-    """Implements `lakebed.kernel.sizing.finalize.FileMaker`. `sorter` orders the rows of each file."""
+    """Implements `lakebed.kernel.sizing.finalize.FileMaker`. `sorter` sorts the rows of each file."""
 
     target: WriteTarget
     sorter: Sorter
@@ -41,14 +40,14 @@ class IcebergFileMaker:
         return self.target.files
 
     def measure(self, bucket: Hashable, run: Run) -> FileSize:
-        """What a file of such rows takes: its own bytes and those of each row, told apart by encoding a quarter of the
-        rows too; and sort keys, where the table has an order."""
+        """The bytes of a file with such rows: those of the file itself and those per row. The two are separated by
+        encoding a quarter of the rows as well. With a sort order, a sample of the sort keys is included."""
         rows = pa.Table.from_batches(run.batches(self.place), run.schema).combine_chunks()
         keys = thinned(with_ties(self.sorter.keys(rows)), _KEPT_KEYS) if self.sorter else None
-        return FileSize.measured(rows, lambda some: self._encoded(self.sorter.sorted(some)), keys)
+        return FileSize.measured(rows, lambda sample: self._encoded(self.sorter.sorted(sample)), keys)
 
     def make(self, bucket: Hashable, run: Run) -> DataFile:
-        """Write the file of a run."""
+        """Write the file of one run."""
         partition = cast(Bucket, bucket).partition
         writer = RollingWriter(self.target, str(uuid.uuid4()), _WHOLE)
         try:
@@ -61,7 +60,7 @@ class IcebergFileMaker:
         return file
 
     def size(self, file: DataFile) -> int:
-        """The bytes of a file."""
+        """The size of a file in bytes."""
         return file.size
 
     def remove(self, files: Sequence[DataFile]) -> None:
@@ -69,28 +68,24 @@ class IcebergFileMaker:
         self.target.files.delete_many([file.path for file in files])
 
     def _batches(self, run: Run) -> Iterator[pa.RecordBatch]:
-        if self.sorter:
-            for batch in sorted_batches(run.batches(self.place), self.sorter):
-                yield from self._written(pa.Table.from_batches([batch])).to_batches()
-        else:
-            for batch in run.batches(self.place):
-                yield from self._written(pa.Table.from_batches([batch])).to_batches()
+        """The rows of a run as they go into the file, sorted where there is a sort order."""
+        batches = run.batches(self.place)
+        for batch in sorted_batches(batches, self.sorter) if self.sorter else batches:
+            yield from self._stored(pa.Table.from_batches([batch])).to_batches()
 
-    def _written(self, rows: pa.Table) -> pa.Table:
-        """The columns that files hold: all but those of type unknown."""
+    def _stored(self, rows: pa.Table) -> pa.Table:
+        """The columns that files store: all except those of type unknown."""
         return rows.select([field.name for field in self.target.fields])
 
     def _encoded(self, rows: pa.Table) -> int:
-        target = self.target
-        sink = FORMATS[target.layout.format](
-            cast(Files, _Memory()), "", target.schema, target.leaves, target.modes, target.layout
-        )
-        sink.write(self._written(rows))
+        """The bytes of a file with these rows."""
+        sink = open_data_file(cast(Files, _Memory()), "", self.target.columns, self.target.layout)
+        sink.write(self._stored(rows))
         return sink.close().size
 
 
 class _Memory:
-    """A place that forgets what is written."""
+    """Files that are kept in memory and dropped."""
 
     location = ""
 

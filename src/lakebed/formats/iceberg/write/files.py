@@ -1,4 +1,4 @@
-"""Writing data files: Parquet, ORC or Avro as the table says, rolled at a size on disk, with their manifest figures.
+"""Writing data files in the table's format, rolled at a size on disk, with the metrics for their manifest entries.
 
 Rules: the reference engine's RollingDataWriter, OutputFileFactory (a file's name is `{write id}-{index}`) and
 TableProperties. Sizes are bytes written, never what rows take in memory.
@@ -20,18 +20,18 @@ from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, ROW_ID, VariantTy
 from lakebed.formats.iceberg.data_files import DataFile, Partition
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import data_location, partition_path
-from lakebed.formats.iceberg.write.formats import FORMATS, Layout, OpenData
-from lakebed.formats.iceberg.write.statistics.leaves import Leaf, leaves_of
+from lakebed.formats.iceberg.write.formats import FileColumns, Layout, OpenData, open_data_file
+from lakebed.formats.iceberg.write.statistics.leaves import leaves_of
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode, metrics_modes
 
 _LEAST_GROUP = 4 << 10
 _FULL = 0.98
-"""A file this near to its size is closed: a row group more would carry it over."""
+"""A file that has this share of its size is closed, since another row group would make it too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """All that a task needs to write data files of a table; picklable. `fields` are the columns, in order."""
+    """All that a task needs to write data files of a table. Picklable. `fields` are the columns, in order."""
 
     files: Files
     location: str
@@ -47,23 +47,23 @@ class WriteTarget:
         cls, files: Files, metadata: TableMetadata, spec_id: int | None = None, lineage: bool = False,
         sort_order_id: int | None = None, properties: Mapping[str, str] = {},
     ) -> WriteTarget:  # fmt: skip
-        """New files of a table's current schema; `lineage` adds the columns of row lineage, `properties` lie over the
-        table's.
+        """New files in a table's current schema, and in its default spec without `spec_id`. `lineage` adds the columns
+        of row lineage; `properties` take precedence over the table's.
 
         UnsupportedError for a column that lakebed does not write, OptionError for a table property out of range.
         """
-        held = {**metadata.properties, **properties}
-        layout = Layout.of(held, metadata.schema)
-        fields = tuple(one for one in metadata.schema.fields if not isinstance(one.field_type, Unknown))
-        for one in fields:
-            _refuse(one.field_type, one.name, metadata.location, layout.format)
+        merged = {**metadata.properties, **properties}
+        layout = Layout.of(merged, metadata.schema)
+        fields = tuple(column for column in metadata.schema.fields if not isinstance(column.field_type, Unknown))
+        for column in fields:
+            _refuse(column.field_type, column.name, metadata.location, layout.format)
         if lineage:
             fields += (ROW_ID, LAST_UPDATED)
         order = metadata.sort_orders.get(metadata.default_sort_order_id)
-        ordered = {one.source_id for one in order.fields} if order else set()
-        modes = metrics_modes(leaves_of(fields), held, ordered)
+        sorted_ids = {key.source_id for key in order.fields} if order else set()
+        modes = metrics_modes(leaves_of(fields), merged, sorted_ids)
         spec = metadata.specs[metadata.default_spec_id if spec_id is None else spec_id]
-        return cls(files, metadata.location, held, fields, spec, layout, modes, sort_order_id or None)
+        return cls(files, metadata.location, merged, fields, spec, layout, modes, sort_order_id or None)
 
     @property
     def schema(self) -> pa.Schema:
@@ -71,25 +71,25 @@ class WriteTarget:
         return arrow_schema(self.fields, ids=True)
 
     @property
-    def leaves(self) -> list[Leaf]:
-        """Their primitive columns."""
-        return leaves_of(self.fields)
+    def columns(self) -> FileColumns:
+        """The columns of each file, and how their metrics are taken."""
+        return FileColumns(self.schema, tuple(leaves_of(self.fields)), self.modes)
 
     def url(self, partition: Partition, name: str) -> str:
-        """Where a file of a partition goes; `name` comes without its ending."""
+        """The location of a new file of a partition. `name` is given without its extension."""
         return data_location(
             self.location, self.properties, partition_path(self.spec, partition), f"{name}.{self.layout.ending}"
         )
 
     def refuse_partition(self) -> None:
-        """UnsupportedError for a partition field that needs more than one column."""
-        for one in self.spec.fields:
-            if not isinstance(one.source_id, int):
-                raise UnsupportedError(f"partition field {one.name!r} has several source columns", table=self.location)
+        """UnsupportedError for a partition field with more than one source column."""
+        for key in self.spec.fields:
+            if not isinstance(key.source_id, int):
+                raise UnsupportedError(f"partition field {key.name!r} has several source columns", table=self.location)
 
 
 def _refuse(kind: IcebergType, name: str, location: str, format: str) -> None:
-    """UnsupportedError for a type that files of that format cannot hold, as far as lakebed writes them."""
+    """UnsupportedError for a type that lakebed does not write to files of the format."""
     inner: list[IcebergType] = []
     if isinstance(kind, StructType):
         inner = [child.field_type for child in kind.fields]
@@ -103,21 +103,21 @@ def _refuse(kind: IcebergType, name: str, location: str, format: str) -> None:
             why=f"column {name!r} is one, and the table's files are {format}",
             todo="Set write.format.default=parquet for this table",
         )  # fmt: skip
-    for one in inner:
-        if isinstance(one, Unknown):
+    for child_type in inner:
+        if isinstance(child_type, Unknown):
             raise UnsupportedError(
-                "lakebed does not write columns of type unknown inside others", table=location,
-                why=f"column {name!r} has one", todo="Give it a type, or rewrite this table with its own engine",
+                "lakebed does not write columns of type unknown inside other columns", table=location,
+                why=f"column {name!r} has one", todo="Give it a type, or write to this table with its own engine",
             )  # fmt: skip
-        _refuse(one, name, location, format)
+        _refuse(child_type, name, location, format)
 
 
 @dataclass(slots=True)
 class RollingWriter:
-    """Writes batches of one partition after the other into files that end near `roll_at` bytes.
+    """Writes batches into files that end near `roll_at` bytes, one partition after the other.
 
-    `name` is the write id: files are `{name}-{index}`. `roll_at` may be changed between batches. What is not finished
-    must be aborted, which removes every file of this writer.
+    `name` is the write id: files are named `{name}-{index}`. `roll_at` may be changed between batches. Call `finish`
+    or `abort`; the latter removes every file of this writer.
     """
 
     target: WriteTarget
@@ -136,22 +136,22 @@ class RollingWriter:
 
     @property
     def open_bytes(self) -> int:
-        """The bytes of the open file, those of rows that wait estimated by the rows before them."""
+        """The bytes of the open file. Rows that wait in memory are estimated from the rows written before."""
         written = self._open.size if self._open is not None else 0
         return written + int(self._held_bytes * self.ratio)
 
     @property
     def ratio(self) -> float:
-        """Bytes on disk by bytes in memory, as far as it is known; 1 before the first row group."""
+        """Bytes on disk per byte in memory, from the rows written so far; 1 before the first row group."""
         return self._encoded / self._flushed if self._flushed else 1.0
 
     @property
     def measured(self) -> bool:
-        """Whether a row group was written, so that `ratio` is known."""
+        """Whether `ratio` is known, since a row group was written."""
         return self._flushed > 0
 
     def write(self, batch: pa.RecordBatch, partition: Partition = ()) -> None:
-        """Take the rows of a batch, whose columns are the target's; another partition closes the file."""
+        """Write the rows of a batch with the target's columns. A change of partition closes the open file."""
         if not batch.num_rows:
             return
         if partition != self._partition:
@@ -166,7 +166,7 @@ class RollingWriter:
                 self.close_file(flush=False)
 
     def close_file(self, flush: bool = True) -> None:
-        """End the open file, if there is one; `flush` takes all rows that wait into it."""
+        """Close the open file, if there is one. With `flush` it gets all rows that wait in memory."""
         if flush and self._held:
             self._flush(self._held_bytes)
         if self._open is None:
@@ -183,19 +183,19 @@ class RollingWriter:
         self._open = None
 
     def finish(self) -> list[DataFile]:
-        """Close what is open; the files in the order in which they were written."""
+        """Close the open file. Returns the files in the order in which they were written."""
         self.close_file()
         return self.closed
 
     def abort(self) -> None:
-        """Remove all files."""
+        """Remove all files of this writer."""
         if self._open is not None:
             self._open.abort()
             self._open = None
         self.target.files.delete_many(self._urls)
 
     def _group_bytes(self) -> int:
-        """Bytes in memory of the next row group: that of the table, or what the file still takes."""
+        """The bytes in memory of the next row group: the table's setting, or less where the file is nearly full."""
         most = self.target.layout.group_bytes
         if not self._flushed:
             return min(most, max(_LEAST_GROUP, self.roll_at // 4))
@@ -203,24 +203,22 @@ class RollingWriter:
         return min(most, max(_LEAST_GROUP, int(room / max(self.ratio, 1e-3))))
 
     def _flush(self, limit: int) -> None:
-        """Write rows of about so many bytes as one row group."""
-        some, rest = _cut(self._held, self._held_bytes, limit)
+        """Write rows of about `limit` bytes in memory as one row group."""
+        batches, rest = _cut(self._held, self._held_bytes, limit)
         if self._open is None:
             url = self.target.url(self._partition, f"{self.name}-{len(self._urls)}")
             self._urls.append(url)
-            self._open = FORMATS[self.target.layout.format](
-                self.target.files, url, self.target.schema, self.target.leaves, self.target.modes, self.target.layout
-            )
-        size = sum(batch.nbytes for batch in some)
+            self._open = open_data_file(self.target.files, url, self.target.columns, self.target.layout)
+        size = sum(batch.nbytes for batch in batches)
         before = self._open.size
-        self._open.write(pa.Table.from_batches(some))
+        self._open.write(pa.Table.from_batches(batches))
         self._encoded += self._open.size - before
         self._flushed += size
         self._held, self._held_bytes = rest, sum(batch.nbytes for batch in rest)
 
 
 def _cut(batches: list[pa.RecordBatch], size: int, limit: int) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-    """Batches of about `limit` bytes, and the rest; the last one may be cut in two."""
+    """The first batches of about `limit` bytes, and the rest. The last one may be cut in two."""
     if size <= limit:
         return batches, []
     taken = 0

@@ -1,13 +1,13 @@
-"""One open data file of each format: rows in, then its size, figures and row groups.
+"""Open data files of each format: rows go in; size, metrics and split offsets come out.
 
 Rules: the table properties `write.parquet.*`, `write.orc.*` and `write.avro.*` of the reference engine. Parquet files
-carry field ids and page indexes, ORC files the attributes `iceberg.id` and `iceberg.required`.
+have field ids and page indexes; ORC files have the attributes `iceberg.id` and `iceberg.required`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +48,7 @@ _BLOOM_FPP = "write.parquet.bloom-filter-fpp.column."
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How files of a table are written. `group_bytes` bounds the rows of a row group, in memory."""
+    """How files of a table are laid out. `group_bytes` bounds a row group, in bytes that its rows take in memory."""
 
     format: str
     codec: str
@@ -58,12 +58,12 @@ class Layout:
     page_rows: int
     dictionary_bytes: int
     blooms: Mapping[str, float]
-    """Column -> share of false positives."""
+    """Column with a bloom filter -> share of false positives."""
     schema_json: str
 
     @classmethod
     def of(cls, properties: Mapping[str, str], schema: Schema) -> Layout:
-        """The layout that the table properties ask for; OptionError for one out of range, UnsupportedError for
+        """The layout that table properties ask for. OptionError for a property out of range, UnsupportedError for
         encryption."""
         refuse_plain_files(properties)
         kind = properties.get("write.format.default", "parquet").strip().upper()
@@ -86,14 +86,14 @@ class Layout:
 
     @property
     def ending(self) -> str:
-        """The end of a file's name."""
+        """The extension of a file's name."""
         return self.format.lower()
 
 
 def _number(properties: Mapping[str, str], key: str, default: int) -> int:
     text = properties.get(key, str(default))
     if not text.strip().isdigit() or int(text) < 1:
-        raise OptionError.ill_typed(key, text, "a table property with a whole number above 0")
+        raise OptionError.ill_typed(key, text, "a whole number above 0, as the table property")
     return int(text)
 
 
@@ -102,11 +102,11 @@ def _share(properties: Mapping[str, str], key: str, default: float) -> float:
     with suppress(ValueError):
         if 0 < (share := float(text)) < 1:
             return share
-    raise OptionError.ill_typed(key, text, "a table property with a share between 0 and 1")
+    raise OptionError.ill_typed(key, text, "a share between 0 and 1, as the table property")
 
 
 def _compression(kind: str, properties: Mapping[str, str]) -> tuple[str, int | None]:
-    """The codec as Arrow names it, and its level."""
+    """The codec as Arrow names it, and its level; None where there is none to set."""
     key = f"write.{kind.lower()}.compression-codec"
     word = properties.get(key, _DEFAULT_CODECS[kind]).strip().lower()
     if word in ("uncompressed", "none"):
@@ -127,7 +127,7 @@ def _compression(kind: str, properties: Mapping[str, str]) -> tuple[str, int | N
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A closed file; sizes are bytes."""
+    """A closed file. Sizes are in bytes."""
 
     rows: int
     size: int
@@ -135,14 +135,20 @@ class Written:
     split_offsets: tuple[int, ...] = ()
 
 
-class OpenData:
-    """A file that rows are written to."""
+@dataclass(frozen=True, slots=True)
+class FileColumns:
+    """The columns of a file. `leaves` are its primitive columns, `modes` their metrics modes by field id."""
 
-    def __init__(
-        self, files: Files, url: str, schema: pa.Schema, leaves: Sequence[Leaf], modes: Mapping[int, MetricsMode],
-        layout: Layout,
-    ) -> None:  # fmt: skip
-        self._schema, self._leaves, self._modes, self._layout = schema, leaves, modes, layout
+    schema: pa.Schema
+    leaves: tuple[Leaf, ...]
+    modes: Mapping[int, MetricsMode]
+
+
+class OpenData:
+    """A data file that is being written."""
+
+    def __init__(self, files: Files, url: str, columns: FileColumns, layout: Layout) -> None:
+        self._schema, self._leaves, self._modes, self._layout = columns.schema, columns.leaves, columns.modes, layout
         self._url, self._table = url, files.location
         self._held: AbstractContextManager[pa.NativeFile] = files.open_output(url)
         self._sink = self._held.__enter__()
@@ -150,35 +156,35 @@ class OpenData:
 
     @property
     def size(self) -> int:
-        """Bytes written so far."""
+        """The bytes written so far."""
         return int(self._sink.tell())
 
     def write(self, table: pa.Table) -> None:
-        """Add rows, as a row group where the format has such."""
+        """Add rows, as one row group where the format has row groups. UnsupportedError for rows it cannot store."""
         try:
-            with self._telling():
+            with self._errors():
                 self._write(table)
         except pa.ArrowException as error:
             raise UnsupportedError(f"rows cannot be written as {self._layout.format}", why=str(error)) from error
         self.rows += len(table)
 
     def close(self) -> Written:
-        """End the file."""
-        with self._telling():
+        """Close the file."""
+        with self._errors():
             metrics, offsets = self._finish()
             size = self.size
             self._held.__exit__(None, None, None)
         return Written(self.rows, size, metrics, offsets)
 
     def abort(self) -> None:
-        """Give up: the file is removed."""
+        """Close and remove the file."""
         error = _Abandoned()
         try:
             self._held.__exit__(_Abandoned, error, None)
         except (_Abandoned, OSError, StorageError):  # a full disk refuses the close as well
             return
 
-    def _telling(self) -> AbstractContextManager[None]:
+    def _errors(self) -> AbstractContextManager[None]:
         return writing("cannot write a data file", file=self._url, table=self._table)
 
     def _write(self, table: pa.Table) -> None:
@@ -189,11 +195,11 @@ class OpenData:
 
 
 class _Abandoned(Exception):
-    """Tells the store that a file is not wanted."""
+    """Raised into the store's context manager, so that it removes the file."""
 
 
 class ParquetOut(OpenData):
-    """A Parquet file; what its columns are like is judged by the first row group."""
+    """A Parquet file. The first row group decides which columns use a dictionary."""
 
     _writer: pq.ParquetWriter | None = None
     _annotated: AnnotatedFile | None = None
@@ -204,37 +210,39 @@ class ParquetOut(OpenData):
             self._footers: list[pq.FileMetaData] = []
             self._writer = self._started(table)
         nan_counts(table, self._leaves, self._nans)
-        more = self._more
-        named = pa.Table.from_arrays(more.fitted(table.columns) if more.types else table.columns, schema=more.schema)
-        self._writer.write_table(named, row_group_size=max(1, len(named)))
+        notes = self._annotations
+        columns = notes.conformed(table.columns) if notes.types else table.columns
+        annotated = pa.Table.from_arrays(columns, schema=notes.schema)
+        self._writer.write_table(annotated, row_group_size=max(1, len(annotated)))
 
     def abort(self) -> None:
-        """As said above; what Arrow's writer still has to say goes nowhere."""
+        """Close and remove the file. What Arrow's writer still writes is discarded."""
         if self._annotated is not None:
             self._annotated.hold()
         if self._writer is not None:
-            self._writer.is_open = False  # else it ends the file once more when it is collected
+            self._writer.is_open = False  # else it closes the file again when it is collected
         super().abort()
 
     def _started(self, table: pa.Table) -> pq.ParquetWriter:
         layout = self._layout
-        self._more = Annotations.of(self._schema, self._leaves)
-        self._annotated = AnnotatedFile(self._sink, self._more.types) if self._more.types else None
-        more: dict[str, Any] = {}
+        self._annotations = Annotations.of(self._schema, self._leaves)
+        types = self._annotations.types
+        self._annotated = AnnotatedFile(self._sink, types) if types else None
+        blooms: dict[str, Any] = {}
         if layout.blooms:
-            known = {name: fpp for name, fpp in layout.blooms.items() if name in self._schema.names}
-            more["bloom_filter_options"] = {name: {"fpp": fpp, "ndv": 1 << 20} for name, fpp in known.items()}
+            shares = {name: share for name, share in layout.blooms.items() if name in self._schema.names}
+            blooms["bloom_filter_options"] = {name: {"fpp": share, "ndv": 1 << 20} for name, share in shares.items()}
         return pq.ParquetWriter(
-            self._annotated or self._sink, self._more.schema, write_statistics=self._more.statistics,
+            self._annotated or self._sink, self._annotations.schema, write_statistics=self._annotations.statistics,
             compression=layout.codec, compression_level=layout.level,
             use_dictionary=repeating_columns(table), data_page_size=layout.page_bytes,
             dictionary_pagesize_limit=layout.dictionary_bytes, max_rows_per_page=layout.page_rows,
             store_decimal_as_integer=True, store_schema=False, write_page_index=True,
-            metadata_collector=self._footers, **more,
+            metadata_collector=self._footers, **blooms,
         )  # fmt: skip
 
     def _finish(self) -> tuple[Metrics, tuple[int, ...]]:
-        assert self._writer is not None  # a file is opened for its first rows
+        assert self._writer is not None  # a file is opened only to write rows
         self._writer.add_key_value_metadata({"iceberg.schema": self._layout.schema_json})
         if self._annotated is not None:
             self._annotated.hold()
@@ -246,23 +254,21 @@ class ParquetOut(OpenData):
 
 
 class OrcOut(OpenData):
-    """An ORC file. ORC has no time of day: it is kept as its number of microseconds, as the reference engine does."""
+    """An ORC file. ORC has no time of day, so it is stored as a number of microseconds, as by the reference engine."""
 
     _writer: OrcWriter | None = None
 
     def _write(self, table: pa.Table) -> None:
-        named = pa.Table.from_arrays(
-            [_orc_column(column) for column in table.columns], schema=_orc_schema(self._schema)
-        )
-        _refuse_early_times(named)
+        orc = pa.Table.from_arrays([_orc_column(column) for column in table.columns], schema=_orc_schema(self._schema))
+        _refuse_early_times(orc)
         if self._writer is None:
             self._metrics = ColumnMetrics(self._leaves, self._modes)
             self._writer = OrcWriter(self._sink, compression=self._layout.codec.replace("none", "uncompressed"))
         self._metrics.add(table)
-        self._writer.write(named)
+        self._writer.write(orc)
 
     def _finish(self) -> tuple[Metrics, tuple[int, ...]]:
-        assert self._writer is not None  # as above
+        assert self._writer is not None  # a file is opened only to write rows
         self._writer.close()
         return self._metrics.finish(), ()
 
@@ -272,15 +278,15 @@ def _orc_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _orc_field(field: pa.Field) -> pa.Field:
-    kind, more = field.type, {}
+    kind, attributes = field.type, {}
     if pa.types.is_time(kind):
-        kind, more = pa.int64(), {"iceberg.long-type": "TIME"}
+        kind, attributes = pa.int64(), {"iceberg.long-type": "TIME"}
     elif pa.types.is_int64(kind):
-        more = {"iceberg.long-type": "LONG"}
+        attributes = {"iceberg.long-type": "LONG"}
     elif isinstance(kind, pa.BaseExtensionType):
-        kind, more = pa.binary(), {"iceberg.binary-type": "UUID"}
+        kind, attributes = pa.binary(), {"iceberg.binary-type": "UUID"}
     elif pa.types.is_fixed_size_binary(kind):
-        more = {"iceberg.binary-type": "FIXED", "iceberg.length": str(kind.byte_width)}
+        attributes = {"iceberg.binary-type": "FIXED", "iceberg.length": str(kind.byte_width)}
         kind = pa.binary()
     elif pa.types.is_struct(kind):
         kind = pa.struct([_orc_field(kind.field(n)) for n in range(kind.num_fields)])
@@ -289,12 +295,8 @@ def _orc_field(field: pa.Field) -> pa.Field:
     elif pa.types.is_list(kind):
         kind = pa.list_(_orc_field(kind.value_field))
     id = (field.metadata or {}).get(FIELD_ID, b"").decode()
-    return pa.field(
-        field.name,
-        kind,
-        field.nullable,
-        {"iceberg.id": id, "iceberg.required": str(not field.nullable).lower(), **more},
-    )
+    attributes |= {"iceberg.id": id, "iceberg.required": str(not field.nullable).lower()}
+    return pa.field(field.name, kind, field.nullable, attributes)
 
 
 def _orc_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -305,37 +307,40 @@ def _orc_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks], pa.int64())
     if pa.types.is_fixed_size_binary(kind):
         return column.cast(pa.binary())
-    if pa.types.is_nested(kind) and _has_odd_parts(kind):
+    if pa.types.is_nested(kind) and _is_unwritable(kind):
         raise UnsupportedError(
             f"lakebed does not write {kind} to ORC files", todo="Set write.format.default=parquet for this table"
         )
     return column
 
 
-def _has_odd_parts(kind: pa.DataType) -> bool:
-    """Whether times of day, UUIDs or fixed bytes lie inside."""
+def _is_unwritable(kind: pa.DataType) -> bool:
+    """Whether a nested type has a time of day, a UUID or fixed bytes inside, which ORC files would not get."""
     inner = [kind.field(n).type for n in range(kind.num_fields)]
     return any(
-        pa.types.is_time(one) or pa.types.is_fixed_size_binary(one) or isinstance(one, pa.BaseExtensionType)
-        or (pa.types.is_nested(one) and _has_odd_parts(one))
-        for one in inner
-    )  # fmt: skip
+        pa.types.is_time(child)
+        or pa.types.is_fixed_size_binary(child)
+        or isinstance(child, pa.BaseExtensionType)
+        or (pa.types.is_nested(child) and _is_unwritable(child))
+        for child in inner
+    )
 
 
 def _refuse_early_times(table: pa.Table) -> None:
-    """Times before 1970 with a part of a second: Arrow's ORC writer stores them so that Java reads others."""
+    """UnsupportedError for times before 1970: Arrow's ORC writer stores fractions of a second there in a way that Java
+    reads as other times."""
     for field in table.schema:
         if pa.types.is_timestamp(field.type):
             least = pc.min(table.column(field.name))
             if least.is_valid and least.value < 0:
                 raise UnsupportedError(
-                    f"column {field.name!r} has times before 1970, which ORC files of lakebed would not carry to "
-                    "other readers", todo="Set write.format.default=parquet for this table",
+                    f"column {field.name!r} has times before 1970, which other readers would misread in lakebed's ORC "
+                    "files", todo="Set write.format.default=parquet for this table",
                 )  # fmt: skip
 
 
 class AvroOut(OpenData):
-    """An Avro file. It has no figures but its number of rows, as in the reference engine."""
+    """An Avro file. It has no metrics but its number of rows, as with the reference engine."""
 
     _framing: Framing | None = None
 
@@ -363,5 +368,9 @@ class AvroOut(OpenData):
 _AVRO_BLOCK_ROWS = 8192
 
 
-FORMATS: Mapping[str, Callable[..., OpenData]] = {"PARQUET": ParquetOut, "ORC": OrcOut, "AVRO": AvroOut}
-"""The formats that lakebed writes."""
+_FORMATS: Mapping[str, type[OpenData]] = {"PARQUET": ParquetOut, "ORC": OrcOut, "AVRO": AvroOut}
+
+
+def open_data_file(files: Files, url: str, columns: FileColumns, layout: Layout) -> OpenData:
+    """A new data file at a location, in the format of the layout."""
+    return _FORMATS[layout.format](files, url, columns, layout)

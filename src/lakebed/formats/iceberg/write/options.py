@@ -1,7 +1,7 @@
-"""Options of a write, and the table properties below them: what is written where, how large, and what it replaces.
+"""Options of a write: what it replaces, its keys, and the size and format of its files.
 
-Rule: the reference engine's SparkWriteOptions and TableProperties; an option of the call wins over the
-table's property. Keys that only lakebed has are marked in their sentence.
+Rule: the reference engine's SparkWriteOptions and TableProperties. An option of the call takes precedence over the
+table's property. A description says so where only lakebed has the option.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from lakebed.errors import OptionError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
-from lakebed.formats.iceberg.commit.callbacks import named
+from lakebed.formats.iceberg.commit.callbacks import named_callbacks
 from lakebed.formats.iceberg.options import CALLBACK_PARAMETERS, CALLBACKS, known_property
 from lakebed.formats.iceberg.options import OPTIONS as OPENING_OPTIONS
 from lakebed.formats.iceberg.write.file_sizes import DEFAULT_TARGET, FileSizes
@@ -23,14 +23,14 @@ from lakebed.verbs.write import Mode
 
 
 class Distribution(StrEnum):
-    """Which rows share a file. In every mode a partition's files follow its bytes, at any number of tasks."""
+    """Which rows share a file. In every mode a partition's bytes decide its files, not the number of tasks."""
 
     NONE = "none"
-    """Rows of a partition in the order of the tasks."""
+    """The rows of a partition are in the order of the tasks."""
     HASH = "hash"
-    """The same: each partition's rows are brought together."""
+    """The same as NONE, since the rows of each partition are brought together in any case."""
     RANGE = "range"
-    """Files of one partition have ranges of the sort order that do not overlap."""
+    """The files of a partition have ranges of the sort order that do not overlap."""
 
 
 _NO_NAMES: tuple[str, ...] = ()
@@ -41,37 +41,42 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 TARGET = Option(
-    "target-file-size-bytes", at_least(1), None, "Size of data files, bytes on disk; else the table's property.",
+    "target-file-size-bytes",
+    at_least(1),
+    None,
+    "Target size of data files, bytes on disk. Default: the table's property.",
     aliases=("write.target-file-size-bytes",),
-)  # fmt: skip
+)
 DISTRIBUTION = Option(
     "distribution-mode", one_of("none", "hash", "range"), None,
-    "Which rows share a file; else the table's property, else range for a table with a sort order.",
+    "Which rows share a file. Default: the table's property, then range if it has a sort order.",
     aliases=("write.distribution-mode",),
 )  # fmt: skip
 FORMAT = Option(
-    "write-format", one_of("parquet", "orc", "avro"), None, "Format of data files; else the table's property.",
+    "write-format", one_of("parquet", "orc", "avro"), None, "Format of data files. Default: the table's property.",
     aliases=("write.format.default",),
 )  # fmt: skip
 OVERWRITE_MODE = Option(
     "overwrite-mode", one_of("dynamic", "static"), "dynamic",
-    "What mode overwrite replaces: the partitions of the rows, or what overwrite-filter says (everything without it).",
+    "What mode overwrite replaces: the partitions of the rows, or what overwrite-filter keeps (all rows without it).",
 )  # fmt: skip
 OVERWRITE_FILTER = Option(
-    "overwrite-filter", str, "", "A predicate; mode overwrite replaces the rows that it keeps. Only lakebed has it."
+    "overwrite-filter", str, "", "A predicate: mode overwrite replaces the rows that match. Only lakebed has it."
 )
 UPSERT_KEYS = Option(
     "upsert.keys",
     _names,
     _NO_NAMES,
-    "Columns whose values name a row; else the identifier fields. Only lakebed has it.",
+    "Columns that identify a row. Default: the table's identifier fields. Only lakebed has it.",
 )
 GRANULARITY = Option(
     "delete-granularity", one_of("file", "partition"), None,
-    "Whether a position delete file is about one data file or all of a partition; else the table's property.",
+    "Whether a position delete file is for a data file or for a partition. Default: the table's property.",
     aliases=("write.delete.granularity",),
 )  # fmt: skip
-BUFFER = Option("lakebed.write.buffer-bytes", memory_size, BUFFER_BYTES, "How many bytes of rows a writing task holds.")
+BUFFER = Option(
+    "lakebed.write.buffer-bytes", memory_size, BUFFER_BYTES, "How many bytes of rows a writing task holds in memory."
+)
 
 SNAPSHOT_PROPERTY = "snapshot-property."
 """Options with this prefix go into the snapshot's summary."""
@@ -125,7 +130,7 @@ class WriteOptions:
             options[UPSERT_KEYS],
             options[GRANULARITY] or properties.get("write.delete.granularity", "file"),
             options[BUFFER],
-            named(options.raw),
+            named_callbacks(options.raw),
             {k.removeprefix(SNAPSHOT_PROPERTY): v for k, v in options.raw.items() if k.startswith(SNAPSHOT_PROPERTY)},
             {key: value for key, value in given.items() if known_property(key)},
         )
@@ -136,5 +141,5 @@ def _number(properties: Mapping[str, str], key: str, default: int) -> int:
     if text is None:
         return default
     if not text.strip().isdigit() or int(text) < 1:
-        raise OptionError.ill_typed(key, text, "a number of bytes, the table's property")
+        raise OptionError.ill_typed(key, text, "a number of bytes, as the table property")
     return int(text)

@@ -1,4 +1,4 @@
-"""The plan of a write into an Iceberg table: what its tasks need."""
+"""The plan of a write: what its tasks need."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from lakebed.formats.iceberg.write.task import IcebergTaskWriter, TaskTarget
 
 @dataclass(frozen=True, slots=True)
 class IcebergWritePlan:
-    """Implements `lakebed.verbs.write.WritePlan`. `scratch` is the folder for rows that wait in the process that
-    finalizes."""
+    """Implements `lakebed.verbs.write.WritePlan`. `scratch` is a folder on this machine for rows that are staged in the
+    process that finalizes."""
 
     target: TaskTarget
     scratch: str
 
     @property
     def routing(self) -> None:
-        """None: tasks stage rows where they are, and sizes decide what follows."""
+        """None: each task stages the rows that it gets, of any partition."""
         return
 
     def task_writer(self, threads: int | None = None) -> IcebergTaskWriter:
-        """A writer for one task. With `threads` it is the only one: its rows wait in memory while they fit into the
-        buffer, then in the machine's temporary folder."""
+        """A writer for one task. With `threads` it is the only one: its rows stay in memory while they fit into the
+        buffer, and go to the machine's temporary folder then."""
         if threads is None:
             return IcebergTaskWriter(self.target)
         return IcebergTaskWriter(replace(self.target, staging=self.scratch, inline=self.target.buffer))

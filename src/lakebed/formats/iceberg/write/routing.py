@@ -1,7 +1,7 @@
-"""Which partition each row belongs to, and in which order rows lie inside a file: whole columns at a time.
+"""Routing: the partition of each row, and the order of the rows inside a file. Works on whole columns.
 
 Rules: the specification's "Partitioning" and "Sorting". A bucket of the routing is a partition of the spec that the
-table writes with; a table without partitions is one bucket.
+table writes with. A table without partitions is one bucket.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lakebed.kernel.sort_keys import Direction, comparable, sort_order
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bucket:
-    """A partition, equal to another exactly where Iceberg takes them as equal (NaN is, 0.0 and -0.0 are not)."""
+    """A partition. Two are equal exactly where Iceberg's partitions are: NaN equals NaN, 0.0 differs from -0.0."""
 
     partition: Partition
 
@@ -43,13 +43,13 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """The partitions of rows in the table's own columns. Picklable."""
+    """Finds the partition of rows in the table's columns. Picklable."""
 
     schema: Schema
     spec: PartitionSpec
 
     def refuse_lost(self) -> None:
-        """UnsupportedError for a partition field whose column was dropped: rows cannot be told apart by it."""
+        """UnsupportedError for a partition field whose column was dropped."""
         for field in self.spec.fields:
             if not isinstance(field.transform, VoidTransform):
                 _source(self.schema, field.source_id, f"partition field {field.name!r}")
@@ -71,7 +71,7 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class Sorter:
-    """The table's sort order over rows in the table's own columns. Picklable; false when there is no order."""
+    """Sorts rows in the table's columns by the table's sort order. Picklable. It is false without a sort order."""
 
     schema: Schema
     order: SortOrder
@@ -80,12 +80,12 @@ class Sorter:
         return bool(self.order.fields)
 
     def refuse_lost(self) -> None:
-        """UnsupportedError for an order by a column that was dropped."""
+        """UnsupportedError for a sort order by a column that was dropped."""
         for field in self.order.fields:
             _source(self.schema, field.source_id, "the sort order")
 
     def keys(self, rows: pa.Table) -> pa.Table:
-        """The sort keys in a form that compares column by column."""
+        """The sort keys, one column per sort field, in a form that compares column by column."""
         columns, directions = [], []
         for field in self.order.fields:
             columns.append(derived(rows, self.schema, field.source_id, field.transform, "the sort order"))
@@ -95,13 +95,16 @@ class Sorter:
         return comparable(columns, directions)
 
     def sorted(self, rows: pa.Table) -> pa.Table:
-        """The rows in order; equal ones stay in theirs."""
+        """The rows in order. Equal rows keep their order."""
         return rows.take(pa.array(sort_order(self.keys(rows)))) if self and len(rows) > 1 else rows
 
 
 def derived(rows: pa.Table, schema: Schema, source_id: int, transform: Transform[Any, Any], where: str) -> pa.Array:
-    """The transform of a column, found by field id, also inside structs. UnsupportedError for a dropped column, unless
-    the transform is void, which is what is left of a partition field that was dropped before its column."""
+    """The values of a transform of a column, which may lie inside structs.
+
+    UnsupportedError for a dropped column, unless the transform is void. That is what a partition field becomes when it
+    is dropped before its column.
+    """
     if isinstance(transform, VoidTransform) and source_id not in schema.field_ids:
         return pa.nulls(len(rows))
     names, kind = _source(schema, source_id, where)
@@ -115,18 +118,18 @@ def _source(schema: Schema, source_id: int, where: str) -> tuple[tuple[str, ...]
     path = source_path(schema, source_id)
     if path is None:
         raise UnsupportedError(
-            f"{where} rests on column {source_id}, which the table has no more",
+            f"{where} uses column {source_id}, which the table no longer has",
             todo="Let the table's engine remove the field from its partition spec or sort order",
         )
     return path
 
 
 def source_path(schema: Schema, field_id: int) -> tuple[tuple[str, ...], IcebergType] | None:
-    """The names that lead to a field and its type; None when the schema has no such field."""
+    """The path of names to a field, and its type. None when the schema has no such field."""
     if field_id not in schema.field_ids:
         return None
     field = schema.find_field(field_id)
     name = schema.find_column_name(field_id)
-    top = {known.name for known in schema.fields}
+    top = {column.name for column in schema.fields}
     assert name is not None
     return ((name,) if name in top else tuple(name.split("."))), field.field_type

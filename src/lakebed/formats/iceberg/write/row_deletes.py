@@ -1,9 +1,11 @@
-"""Row-level deletes: where the rows to remove lie in a snapshot, and the files that say so.
+"""Row-level deletes: find the rows to remove in a snapshot, and write the files that delete them.
 
-Int64s are written, never equality deletes: these are cheap to write and dear to read, not every reader applies them
-(pyiceberg refuses such tables), and they would remove rows of older files for ever. So the key columns of the files
-that may hold a key are read, pruned by the keys' bounds. Format version 2 gets position delete files, version 3
-deletion vectors, each merged with what removed rows of its file before; version 1 has neither.
+lakebed writes positions and never equality deletes. Those are cheap to write and expensive to read, not every reader
+applies them (pyiceberg refuses such tables), and they would remove rows of older files for ever. So the key columns of
+the files that may hold a key are read, pruned by the bounds of the keys.
+
+Format version 2 gets position delete files. Version 3 gets deletion vectors, each merged with earlier deletes of its
+data file. Version 1 has neither.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from lakebed.formats.iceberg.read.key_sets import KeySet
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.read.pruning import Pruning
 from lakebed.formats.iceberg.read.task import Selection, predicate_schema, read_task
-from lakebed.formats.iceberg.write.formats import FORMATS, Layout, Written
+from lakebed.formats.iceberg.write.formats import FileColumns, Layout, Written, open_data_file
 from lakebed.formats.iceberg.write.statistics.leaves import leaves_of
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
 from lakebed.kernel.arrays import Int64s
@@ -49,7 +51,7 @@ from lakebed.kernel.sizing.file_counts import share_out
 from lakebed.kernel.sizing.staging import Run, StagedBuckets
 
 HELD_KEYS = 4_000_000
-"""How many keys are held at once; with more, the files are read once for each part of them."""
+"""How many keys are held at once. More keys are processed in parts, and the files are read once per part."""
 POSITION_DELETE_FIELDS = (
     NestedField(DELETE_FILE_PATH, "file_path", StringType(), required=True),
     NestedField(DELETE_FILE_POS, "pos", LongType(), required=True),
@@ -59,7 +61,7 @@ _FULL = MetricsMode.parse("full", "write.delete.metrics")
 
 @dataclass(frozen=True, slots=True)
 class ByKey:
-    """Rows whose key is among staged ones. `runs` are parts of the keys that are held one at a time."""
+    """Finds rows whose key is among staged keys. `runs` has the parts of the keys, of which one is held at a time."""
 
     names: tuple[str, ...]
     runs: tuple[tuple[Run, ...], ...]
@@ -67,7 +69,7 @@ class ByKey:
 
     @classmethod
     def of(cls, keys: StagedBuckets, names: tuple[str, ...], bounds: pa.Table | None, context: ReadContext) -> ByKey:
-        """The finder of all staged keys; `bounds` are the least and greatest values of each column."""
+        """The search for all staged keys. `bounds` has the least and the greatest value of each key column."""
         runs: list[list[Run]] = [[]]
         held = 0
         for at, rows in enumerate(keys.rows.tolist()):
@@ -79,17 +81,17 @@ class ByKey:
         return cls(names, tuple(map(tuple, runs)), _between(bounds, predicate_schema(context)))
 
     def positions(self, files: Files, context: ReadContext, task: FileTask) -> Int64s:
-        """The rows of the file with one of the keys."""
-        found: list[Int64s] = []
+        """The positions of the rows of a data file with one of the keys, ascending."""
+        positions: list[Int64s] = []
         for part in self.runs:
-            known = self._known(files, part)
+            keys = self._keys(files, part)
             selection = Selection([*self.names, POS.name], self.predicate)
             for batch in read_task(files, context, task, selection):
-                hit = known.contains([batch.column(name) for name in self.names])
-                found.append(batch.column(POS.name).to_numpy()[hit])
-        return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+                mask = keys.contains([batch.column(name) for name in self.names])
+                positions.append(batch.column(POS.name).to_numpy()[mask])
+        return np.unique(np.concatenate([np.empty(0, np.int64), *positions]))
 
-    def _known(self, files: Files, part: Sequence[Run]) -> KeySet:
+    def _keys(self, files: Files, part: Sequence[Run]) -> KeySet:
         batches = [batch for run in part for batch in run.batches(files)]
         columns = pa.Table.from_batches(batches).combine_chunks()
         return KeySet.of([columns.column(name).combine_chunks() for name in self.names])
@@ -97,19 +99,22 @@ class ByKey:
 
 @dataclass(frozen=True, slots=True)
 class ByPredicate:
-    """Rows that a predicate keeps."""
+    """Finds rows that match a predicate."""
 
     predicate: Node
 
     def positions(self, files: Files, context: ReadContext, task: FileTask) -> Int64s:
-        """The rows of the file that the predicate keeps."""
+        """The positions of the rows of a data file that match, ascending."""
         batches = read_task(files, context, task, Selection([POS.name], self.predicate))
         return np.concatenate([np.empty(0, np.int64), *(batch.column(POS.name).to_numpy() for batch in batches)])
 
 
 @dataclass(frozen=True, slots=True)
 class RowFinder:
-    """Finds rows in data files of a table, on an engine, and writes their deletes."""
+    """Finds rows in data files of a table, on an engine, and writes their deletes.
+
+    `granularity` is `file` or `partition`: what one position delete file is for.
+    """
 
     files: Files
     metadata: TableMetadata
@@ -117,17 +122,17 @@ class RowFinder:
     engine: Engine
 
     def in_snapshot(self, rows: ByKey | ByPredicate, snapshot: Snapshot | None) -> RowDeletes:
-        """The deletes of rows of a snapshot. UnsupportedError where format version 1 would have to delete some."""
+        """The deletes of rows in a snapshot. UnsupportedError when rows must go and the format version is 1."""
         return self._find(rows, self._tasks(rows, snapshot), False)[0]
 
     def in_files(self, rows: ByKey | ByPredicate, tasks: Sequence[FileTask]) -> RowDeletes:
-        """The deletes of rows of some data files."""
+        """The deletes of rows in these data files. UnsupportedError when rows must go and the format version is 1."""
         return self._find(rows, tasks, False)[0]
 
     def whole_files(
         self, rows: ByKey | ByPredicate, snapshot: Snapshot | None
     ) -> tuple[RowDeletes, tuple[DataFile, ...]]:
-        """The same for rows of a snapshot, but data files that lose every row are to be removed instead."""
+        """The deletes of rows in a snapshot, and the data files that lose all rows and are to be removed instead."""
         return self._find(rows, self._tasks(rows, snapshot), True)
 
     def _tasks(self, rows: ByKey | ByPredicate, snapshot: Snapshot | None) -> list[FileTask]:
@@ -138,23 +143,22 @@ class RowFinder:
         self, rows: ByKey | ByPredicate, tasks: Sequence[FileTask], whole_files: bool
     ) -> tuple[RowDeletes, tuple[DataFile, ...]]:
         writer = DeleteWriter.of(self.files, self.metadata, self.granularity)
-        together: dict[object, list[FileTask]] = {}
+        by_place: dict[object, list[FileTask]] = {}
         for task in tasks:
-            together.setdefault(writer.place(task), []).append(task)
-        parts = list(together.values())
-        shares = share_out([sum(task.data.size for task in part) for part in parts], self.engine.parallelism)
-        groups = [[task for at in share for task in parts[at]] for share in shares]
+            by_place.setdefault(writer.place(task), []).append(task)
+        groups = list(by_place.values())
+        shares = share_out([sum(task.data.size for task in group) for group in groups], self.engine.parallelism)
         work = _Find(self.files, ReadContext.of(self.metadata), rows, writer, whole_files)
         deletes = RowDeletes()
-        gone: tuple[DataFile, ...] = ()
-        for found, lost in self.engine.map(work, groups):
-            deletes, gone = deletes + found, (*gone, *lost)
-        return deletes, gone
+        removed: tuple[DataFile, ...] = ()
+        for of_share, files in self.engine.map(work, [[t for at in share for t in groups[at]] for share in shares]):
+            deletes, removed = deletes + of_share, (*removed, *files)
+        return deletes, removed
 
 
 @dataclass(frozen=True, slots=True)
 class _Find:
-    """Looks into some data files and writes the deletes of their rows."""
+    """A task: searches data files and writes the deletes of their rows."""
 
     files: Files
     context: ReadContext
@@ -163,19 +167,19 @@ class _Find:
     whole_files: bool
 
     def __call__(self, tasks: Sequence[FileTask]) -> tuple[RowDeletes, list[DataFile]]:
-        found: list[tuple[FileTask, Int64s]] = []
-        gone: list[DataFile] = []
+        deleted: list[tuple[FileTask, Int64s]] = []
+        removed: list[DataFile] = []
         for task in tasks:
             positions = self.finder.positions(self.files, self.context, task)
             if not len(positions):
                 continue
             before = deleted_positions(self.files, task)
-            every = positions if before is None else np.union1d(before, positions)
-            if self.whole_files and len(every) == task.data.record_count:
-                gone.append(task.data)
+            merged = positions if before is None else np.union1d(before, positions)
+            if self.whole_files and len(merged) == task.data.record_count:
+                removed.append(task.data)
             else:
-                found.append((task, every if self.writer.vectors else positions))
-        return self.writer.write(found), gone
+                deleted.append((task, merged if self.writer.vectors else positions))
+        return self.writer.write(deleted), removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,30 +204,33 @@ class DeleteWriter:
         return self.metadata.format_version >= 3
 
     def place(self, task: FileTask) -> object:
-        """What data files whose deletes lie in one file have in common."""
+        """A value that is equal for data files whose deletes go into one delete file."""
         if self.by_partition and not self.vectors:
             return task.data.spec_id, partition_key(task.data.partition)
         return task.data.path
 
-    def write(self, found: Sequence[tuple[FileTask, Int64s]]) -> RowDeletes:
-        """The deletes of positions in data files; for vectors these include what was deleted before."""
-        if not found:
+    def write(self, deleted: Sequence[tuple[FileTask, Int64s]]) -> RowDeletes:
+        """Write the deletes of positions in data files. For vectors the positions include earlier deletes.
+
+        UnsupportedError for format version 1.
+        """
+        if not deleted:
             return RowDeletes()
         if self.metadata.format_version < 2:
             raise UnsupportedError(
                 "a table of format version 1 has no row-level deletes", table=self.metadata.location,
-                why=f"rows of {len(found)} data files would have to be removed",
+                why=f"rows of {len(deleted)} data files would have to be removed",
                 todo="Let the table's engine set format-version=2, or overwrite whole partitions",
             )  # fmt: skip
-        paths = tuple(task.data.path for task, _ in found)
+        paths = tuple(task.data.path for task, _ in deleted)
         if self.vectors:
-            added = self._vectors(found)
-            replaced = tuple(delete for task, _ in found for delete in task.deletes if delete.is_vector)
+            added = self._vectors(deleted)
+            replaced = tuple(delete for task, _ in deleted for delete in task.deletes if delete.is_vector)
             return RowDeletes(added, replaced, paths)
-        return RowDeletes(tuple(self._position_files(found)), (), paths)
+        return RowDeletes(tuple(self._position_files(deleted)), (), paths)
 
-    def _vectors(self, found: Sequence[tuple[FileTask, Int64s]]) -> tuple[DeleteFile, ...]:
-        """One Puffin file with a vector for each data file."""
+    def _vectors(self, deleted: Sequence[tuple[FileTask, Int64s]]) -> tuple[DeleteFile, ...]:
+        """Write one Puffin file with a vector per data file."""
         blobs = [
             (
                 Blob(
@@ -232,7 +239,7 @@ class DeleteWriter:
                 ),
                 encode_vector(positions),
             )
-            for task, positions in found
+            for task, positions in deleted
         ]  # fmt: skip
         data, placed = write_puffin(blobs, {"created-by": "lakebed"})
         url = data_location(self.metadata.location, self.metadata.properties, "", f"{uuid.uuid4()}-deletes.puffin")
@@ -242,26 +249,27 @@ class DeleteWriter:
                 url, "PUFFIN", Content.POSITION_DELETES, task.data.spec_id, task.data.partition, len(positions),
                 len(data), referenced_data_file=task.data.path, content_offset=blob.offset, content_size=blob.length,
             )
-            for (task, positions), blob in zip(found, placed, strict=True)
+            for (task, positions), blob in zip(deleted, placed, strict=True)
         )  # fmt: skip
 
-    def _position_files(self, found: Sequence[tuple[FileTask, Int64s]]) -> Iterator[DeleteFile]:
-        """Position delete files, of one data file or of one partition each, sorted by path and position."""
+    def _position_files(self, deleted: Sequence[tuple[FileTask, Int64s]]) -> Iterator[DeleteFile]:
+        """Write position delete files, one per data file or per partition, sorted by path and position."""
         groups: dict[object, list[tuple[FileTask, Int64s]]] = {}
-        for task, positions in found:
+        for task, positions in deleted:
             groups.setdefault(self.place(task), []).append((task, positions))
         for group in groups.values():
-            yield self.position_file(sorted(group, key=lambda one: one[0].data.path))
+            yield self.position_file(sorted(group, key=lambda pair: pair[0].data.path))
 
     def position_file(self, group: Sequence[tuple[FileTask, Int64s]]) -> DeleteFile:
-        """One position delete file for data files of one partition, which come in the order of their paths."""
+        """Write one position delete file for data files of one partition. They come in the order of their paths."""
         data = group[0][0].data
         spec = self.metadata.specs[data.spec_id]
         name = f"{uuid.uuid4()}-deletes.parquet"
         url = data_location(
             self.metadata.location, self.metadata.properties, partition_path(spec, data.partition), name
         )
-        done = write_positions(self.files, url, [(task.data.path, found) for task, found in group], self.layout)
+        by_path = [(task.data.path, positions) for task, positions in group]
+        done = write_positions(self.files, url, by_path, self.layout)
         only = data.path if len(group) == 1 else None
         return DeleteFile(
             url, "PARQUET", Content.POSITION_DELETES, data.spec_id, data.partition, done.rows, done.size,
@@ -269,17 +277,18 @@ class DeleteWriter:
         )  # fmt: skip
 
 
-def write_positions(files: Files, url: str, found: Sequence[tuple[str, Int64s]], layout: Layout) -> Written:
-    """A position delete file: the positions of data files, which come in the order of their paths."""
-    codes = np.repeat(np.arange(len(found)), [len(positions) for _, positions in found])
-    names = pa.array([path for path, _ in found], pa.string())
-    positions = np.concatenate([positions for _, positions in found]) if found else np.empty(0, np.int64)
+def write_positions(files: Files, url: str, by_path: Sequence[tuple[str, Int64s]], layout: Layout) -> Written:
+    """Write a position delete file with positions per data file. The files come in the order of their paths."""
+    codes = np.repeat(np.arange(len(by_path)), [len(positions) for _, positions in by_path])
+    names = pa.array([path for path, _ in by_path], pa.string())
+    positions = np.concatenate([positions for _, positions in by_path]) if by_path else np.empty(0, np.int64)
     rows = pa.table(
         {"file_path": names.take(pa.array(codes)), "pos": positions},
         schema=arrow_schema(POSITION_DELETE_FIELDS, ids=True),
     )
     modes = {field.field_id: _FULL for field in POSITION_DELETE_FIELDS}
-    sink = FORMATS["PARQUET"](files, url, rows.schema, leaves_of(POSITION_DELETE_FIELDS), modes, layout)
+    columns = FileColumns(rows.schema, tuple(leaves_of(POSITION_DELETE_FIELDS)), modes)
+    sink = open_data_file(files, url, columns, layout)
     try:
         sink.write(rows)
         return sink.close()

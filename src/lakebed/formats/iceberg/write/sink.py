@@ -1,9 +1,9 @@
-"""An Iceberg table as the target of one write by many tasks.
+"""The sink: an Iceberg table as the target of one write by many tasks.
 
-Tasks stage rows (`write/task.py`). When all are done the sink finalizes: changes by key are cut down to the last row of
-each key (`write/changes.py`), and staged rows become data files of the right number and size, in parallel
-(`kernel/sizing/finalize.py`). The commit (`write/committer.py`) finds what an overwrite or a change replaces in the
-snapshot that it builds on.
+Tasks stage rows (`write/task.py`). When all of them are done, the sink finalizes. It reduces changes by key to the last
+row of each key (`write/changes.py`), and writes staged rows to data files of the right number and size, in parallel
+(`kernel/sizing/finalize.py`). The commit (`write/committer.py`) finds the rows that an overwrite or a change replaces
+in the snapshot that it builds on.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from lakebed.verbs.write import Mode, Prepared
 class IcebergSink:
     """Implements `lakebed.verbs.write.TwoPhaseSink` for one table, branch, commit user and mode.
 
-    Picklable. It writes with the schema, spec and sort order that the table had when it was made.
+    Picklable, without its callbacks. It writes with the schema, spec and sort order that the table has when the sink is
+    created.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class IcebergSink:
         self.keys = _keys(metadata, options)
         self._staging = staging_folder(metadata.location, metadata.properties)
         self._scratch = f"{os.path.abspath(tempfile.gettempdir())}/{self._staging.rpartition('/')[2]}"
-        """Rows that wait in this process: a folder of the machine's temporary one, under a name that no table knows."""
+        """A folder on this machine for rows that are staged in this process, with a name that no table knows."""
         self.files = operations.files.also(self._scratch)  # tasks reach files without asking a catalog
         self._refuse()
 
@@ -72,18 +73,19 @@ class IcebergSink:
 
     @property
     def input_schema(self) -> pa.Schema:
-        """The table's columns; rows may carry `_row_kind` where the table has a key."""
+        """The table's columns. Rows may also have `_row_kind` where the write has a key."""
         return self._target().input_schema
 
     def plan(self, tasks: int = 1) -> IcebergWritePlan:
-        """What tasks need; the same for any number of them."""
+        """What tasks need. It is the same for any number of tasks."""
         return IcebergWritePlan(self._target(), self._scratch)
 
     def finalize(self, plan: object, messages: Sequence[CommitMessage], engine: Engine) -> Prepared:
-        """Files of all rows that tasks staged. What they staged is removed, also when it fails."""
+        """Write the files of all rows that tasks staged. Staged rows are removed, also when it fails."""
         return Prepared(tuple(self._finalized(messages, engine)))
 
     def _finalized(self, messages: Sequence[CommitMessage], engine: Engine) -> list[IcebergMessage]:
+        """The messages, with one for the files of all staged rows in place of those that have staged rows."""
         ours = _ours(messages)
         waiting = [message for message in ours if message.is_staged]
         if not waiting:
@@ -91,10 +93,10 @@ class IcebergSink:
         target, sizes = self._target(), self.options.sizes
         keyed: list[IcebergMessage] = []
         try:
-            changed = [one for message in waiting for one in message.changed]
+            changed = [rows for message in waiting for rows in message.changed]
             keyed = last_of_each_key(changed, target, engine) if changed else []
-            rows = [one for message in (*waiting, *keyed) for one in message.added]
-            buckets = StagedBuckets(rows, target.rows_schema)
+            added = [rows for message in (*waiting, *keyed) for rows in message.added]
+            buckets = StagedBuckets(added, target.rows_schema)
             files = finalize(buckets, self._maker(), engine, sizes.target, sizes.write_max, self._splitter(target))
         except BaseException:
             self._drop_staged(keyed)
@@ -102,16 +104,16 @@ class IcebergSink:
         finally:
             self._drop_staged(waiting)
         self._drop_staged([replace(message, keys=()) for message in keyed])
-        done = IcebergMessage(
+        written = IcebergMessage(
             data_files=tuple(files),
-            keys=tuple(one for message in keyed for one in message.keys),
+            keys=tuple(keys for message in keyed for keys in message.keys),
             bounds=reduce(widened, [message.bounds for message in keyed], None),
             rows=sum(message.rows for message in waiting),
         )
-        return [*(message for message in ours if not message.is_staged), self._with_deletes(done, engine)]
+        return [*(message for message in ours if not message.is_staged), self._with_deletes(written, engine)]
 
     def _with_deletes(self, message: IcebergMessage, engine: Engine) -> IcebergMessage:
-        """Find the rows that changes by key replace now, on the engine; the commit does it again only when another one
+        """Find the rows that changes by key replace, on the engine. The commit searches again only when another commit
         came in between."""
         if not message.keys:
             return message
@@ -125,25 +127,25 @@ class IcebergSink:
         return replace(message, deletes=deletes, planned_on=head.snapshot_id if head is not None else None)
 
     def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
-        """Publish messages, exactly once for this commit user and identifier."""
-        settled = self._finalized(messages, LocalEngine())
-        result = self._committer().commit(identifier, settled)
-        notes = afterwards("rows that were staged for it are left", lambda: self._drop_staged(settled))
+        """Publish messages, exactly once for this commit user and identifier. Raises what `Committer.commit` raises."""
+        finalized = self._finalized(messages, LocalEngine())
+        result = self._committer().commit(identifier, finalized)
+        notes = afterwards("rows that were staged for it are left", lambda: self._drop_staged(finalized))
         return replace(result, notes=(*result.notes, *notes)) if notes else result
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
-        """Commit those identifiers that this user has not committed yet, in their order; how many they were."""
-        done = 0
+        """Commit, in ascending order, the identifiers that this user has not committed yet. Returns their number."""
+        committed = 0
         for identifier in sorted(commits):
-            done += bool(self.commit(identifier, commits[identifier]).instant)
-        return done
+            committed += bool(self.commit(identifier, commits[identifier]).instant)
+        return committed
 
     def sweep(self) -> None:
-        """Remove all rows that tasks of this write have staged, those too that no message names."""
+        """Remove all rows that tasks of this write have staged, including those that no message names."""
         self.files.remove_folder(self._staging)
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
-        """Remove the files of messages, except those that a snapshot of this user may name."""
+        """Remove the files of messages, except those that the table holds."""
         ours = _ours(messages)
         self._drop_staged(ours)
         self._committer().remove(ours)
@@ -153,12 +155,18 @@ class IcebergSink:
         return Committer(self.operations, self.options, self.commit_user, key_schema, self.callbacks)
 
     def _target(self) -> TaskTarget:
-        metadata = self.metadata
+        metadata, mode = self.metadata, self.options.mode
         return TaskTarget(
-            self.files, metadata.location, metadata.schema, Router(metadata.schema, metadata.spec), self.keys,
-            self.options.mode in (Mode.UPSERT, Mode.DELETE),
-            RowKind.DELETE if self.options.mode is Mode.DELETE else RowKind.INSERT, self._staging, self.options.buffer,
-        )  # fmt: skip
+            self.files,
+            metadata.location,
+            metadata.schema,
+            Router(metadata.schema, metadata.spec),
+            self.keys,
+            always_by_key=mode in (Mode.UPSERT, Mode.DELETE),
+            default=RowKind.DELETE if mode is Mode.DELETE else RowKind.INSERT,
+            staging=self._staging,
+            buffer=self.options.buffer,
+        )
 
     def _sorter(self) -> Sorter:
         return Sorter(self.metadata.schema, self.metadata.sort_orders[self.metadata.default_sort_order_id])
@@ -182,53 +190,55 @@ class IcebergSink:
             self.files.remove_empty(folder)
 
     def _refuse(self) -> None:
-        """What this build does not write, before any row is read."""
+        """Raise for a table that lakebed does not write, before any row is read."""
         self._maker().target.refuse_partition()
-        unknown = [
-            f.name
-            for f in self.metadata.spec.fields
-            if f.source_id not in self.metadata.schema.field_ids and str(f.transform) != "void"
+        dropped = [
+            field.name
+            for field in self.metadata.spec.fields
+            if field.source_id not in self.metadata.schema.field_ids and str(field.transform) != "void"
         ]
-        if unknown:
+        if dropped:
             raise UsageError(
-                f"partition field {unknown[0]!r} rests on a column that the table has no more",
+                f"partition field {dropped[0]!r} uses a column that the table no longer has",
                 table=self.metadata.location, todo="Let the table's engine remove it from the partition spec",
             )  # fmt: skip
 
 
 def _keys(metadata: TableMetadata, options: WriteOptions) -> tuple[str, ...]:
-    """The columns that changes go by: () where a write can only add rows."""
+    """The key columns of changes, () for a write that can only add rows. UsageError when the mode needs keys."""
     mode = options.mode
     if mode is Mode.OVERWRITE:
         return ()
     schema = metadata.schema
-    names = [field.name for field in schema.fields]
     if options.keys:
-        found = []
-        for name in options.keys:
-            known = find_column(name, names)
-            if known is None:
-                raise UsageError(
-                    f"option upsert.keys names the unknown column {name!r}", table=metadata.location,
-                    todo=f"Columns: {', '.join(names)}",
-                )  # fmt: skip
-            found.append(known)
-        return tuple(found)
-    top = {field.field_id: field.name for field in schema.fields}
+        return tuple(_column(name, metadata) for name in options.keys)
+    top_level = {field.field_id: field.name for field in schema.fields}
     identifiers = list(schema.identifier_field_ids)
-    if identifiers and all(id in top for id in identifiers):
-        return tuple(top[id] for id in identifiers)
+    if identifiers and all(field_id in top_level for field_id in identifiers):
+        return tuple(top_level[field_id] for field_id in identifiers)
     if mode is Mode.APPEND:
         return ()
     raise UsageError(
-        f"{mode} needs to know which columns name a row", table=metadata.location,
+        f"{mode} needs to know which columns identify a row", table=metadata.location,
         why="an identifier field lies inside another column" if identifiers else "the table has no identifier fields",
         todo="Name the columns in the option upsert.keys",
     )  # fmt: skip
 
 
+def _column(name: str, metadata: TableMetadata) -> str:
+    """A column of the table, as the table spells it."""
+    names = [field.name for field in metadata.schema.fields]
+    column = find_column(name, names)
+    if column is None:
+        raise UsageError(
+            f"option upsert.keys names the unknown column {name!r}", table=metadata.location,
+            todo=f"Columns: {', '.join(names)}",
+        )  # fmt: skip
+    return column
+
+
 def _ours(messages: Sequence[CommitMessage]) -> list[IcebergMessage]:
     for message in messages:
         if not isinstance(message, IcebergMessage):
-            raise UsageError(f"a {type(message).__name__} is no commit message of an Iceberg table")
+            raise UsageError(f"a {type(message).__name__} is not a commit message of an Iceberg table")
     return [message for message in messages if isinstance(message, IcebergMessage)]
