@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.avro_file import open_container
-from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS, decode_entries
+from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS, decode_entries, entry_schema
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile, decode_manifest_list
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import knows_partitions, learn, partition_type
