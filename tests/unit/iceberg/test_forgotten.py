@@ -75,5 +75,5 @@ def test_cleaning_keeps_the_schema_that_partitions_need(tmp_path: Path) -> None:
 
 def test_a_snapshot_whose_schema_is_gone_says_so(tmp_path: Path) -> None:
     table = forgotten(tmp_path / "t", ["n"])
-    with pytest.raises((UnsupportedError, CorruptError), match="the schema of this snapshot is gone"):
+    with pytest.raises((UnsupportedError, CorruptError), match="the schema of this snapshot was removed"):
         table.read(as_of=table.history()[0])

@@ -1,8 +1,8 @@
-"""The definition of a new table: an Arrow schema and partition transforms as Iceberg's schema, spec and metadata.
+"""The definition of a new table: Iceberg's schema, partition spec and metadata from an Arrow schema and transforms.
 
-Rules: field ids as the reference engine gives them to a new table (AssignFreshIds: all fields of a struct before what
-lies inside them), partition field ids from 1000, names of partition fields as PartitionSpec.Builder makes them
-(`id_bucket`, `ts_day`, `name_trunc`), identifier fields required.
+Rules: field ids are assigned as by the reference engine (AssignFreshIds: all fields of a struct before the fields
+inside them). Partition field ids start at 1000. Partition fields are named as by PartitionSpec.Builder (`id_bucket`,
+`ts_day`, `name_trunc`). Identifier fields are required.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _DEFAULT_VERSION = 2
 
 
 def new_schema(schema: pa.Schema, primary_key: Sequence[str], version: int, table: str) -> Schema:
-    """The Iceberg schema of Arrow columns, with fresh field ids; a primary key makes its columns identifier fields.
+    """The Iceberg schema of Arrow columns, with fresh field ids. The columns of the primary key are identifier fields.
 
-    SchemaError for a type that Iceberg, or this format version, does not have, and for a name that is there twice or
-    taken by the columns that every table has besides its own.
+    SchemaError for a type that Iceberg, or this format version, does not have, for a name that occurs twice, and for
+    the name of a metadata column.
     """
     for number, name in enumerate(schema.names):
         if name in schema.names[:number]:
-            raise SchemaError(f"column {name!r} is there twice", table=table, todo="Rename one")
+            raise SchemaError(f"column {name!r} occurs twice", table=table, todo="Rename one")
         if name in METADATA_COLUMNS or name == ROW_KIND_COLUMN:
             raise SchemaError(
-                f"column {name!r} has a name that is kept for what comes with rows", table=table, todo="Rename it"
+                f"the column name {name!r} is reserved for metadata of rows", table=table, todo="Rename the column"
             )
     ids = itertools.count(1)
     keys = [_column(name, schema, table) for name in primary_key]
@@ -58,16 +58,16 @@ def new_schema(schema: pa.Schema, primary_key: Sequence[str], version: int, tabl
 
 
 def new_spec(schema: Schema, partition_by: Sequence[str], table: str) -> PartitionSpec:
-    """The partition spec of transforms such as `bucket(8, id)`, `truncate(4, name)`, `day(ts)` or a column's name.
+    """The partition spec from texts such as `bucket(8, id)`, `truncate(4, name)`, `day(ts)` or a column's name.
 
-    UsageError for a transform that Iceberg does not have, or that its column cannot take.
+    UsageError for a transform that Iceberg does not have, or that does not apply to the column's type.
     """
     fields: list[PartitionField] = []
     for number, text in enumerate(partition_by):
         name, transform, column = _parsed(text, schema, table)
         source = schema.find_field(column)
         if not (source.field_type.is_primitive and transform.can_transform(source.field_type)):
-            raise UsageError(f"{text!r} cannot partition a {source.field_type}", table=table)
+            raise UsageError(f"{text!r} cannot partition a column of type {source.field_type}", table=table)
         if any(f.source_id == source.field_id and f.transform == transform for f in fields):
             raise UsageError(f"{text!r} is given twice", table=table)
         taken = {f.name for f in fields} | {f.name for f in schema.fields if f.name != source.name}
@@ -99,33 +99,33 @@ def new_metadata(
 
 
 def table_properties(options: Mapping[str, str]) -> tuple[int, dict[str, str]]:
-    """The format version and the properties that options of `create` give the table.
+    """The format version and the table properties from the options of `create`.
 
-    Any key is a property, as Iceberg has it, but those that only say how to open a table. OptionError for a value that
-    is not of its type.
+    As in Iceberg, any key is a table property, except those that only say how to open a table. OptionError for a value
+    of the wrong type, and for a key that metadata reserves.
     """
     text = options.get(FORMAT_VERSION, str(_DEFAULT_VERSION))
     if text not in ("1", "2", "3"):
         raise OptionError.ill_typed(FORMAT_VERSION, text, "1, 2 or 3")
-    found = {k: v for k, v in options.items() if k != FORMAT_VERSION and not opt.OPENING.knows(k)}
+    properties = {k: v for k, v in options.items() if k != FORMAT_VERSION and not opt.OPENING.knows(k)}
     for key in RESERVED:
-        if key in found:
+        if key in properties:
             raise OptionError(
-                f"option {key!r} is given", key=key, why="the metadata says that itself", todo="Leave it out"
+                f"option {key!r} is given", key=key, why="the metadata has a field for that", todo="Leave it out"
             )
-    opt.properties(found)
-    refuse_encrypted({"properties": found})
-    return int(text), found
+    opt.properties(properties)
+    refuse_encrypted({"properties": properties})
+    return int(text), properties
 
 
 # ---- columns ---------------------------------------------------------------------------------------------------------
 
 
 def _column(name: str, schema: pa.Schema, table: str) -> str:
-    found = find_column(name, schema.names)
-    if found is None:
+    column = find_column(name, schema.names)
+    if column is None:
         raise SchemaError(f"unknown column {name!r}", table=table, todo=f"Columns: {', '.join(schema.names)}")
-    return found
+    return column
 
 
 def _fields(columns: Sequence[pa.Field], ids: Iterator[int], version: int, table: str) -> list[T.NestedField]:
@@ -152,16 +152,16 @@ def _type(kind: pa.DataType, column: str, ids: Iterator[int], version: int, tabl
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         number = next(ids)
         return T.ListType(number, _type(kind.value_type, column, ids, version, table), not kind.value_field.nullable)
-    found = _primitive(kind)
-    if found is None:
+    primitive = _primitive(kind)
+    if primitive is None:
         raise SchemaError(f"column {column!r} has the type {kind}, which Iceberg does not have", table=table)
-    if found.minimum_format_version() > version:
+    if primitive.minimum_format_version() > version:
         raise SchemaError(
             f"column {column!r} has the type {kind}", table=table,
-            why=f"Iceberg has it from format version {found.minimum_format_version()} on",
+            why=f"Iceberg has it from format version {primitive.minimum_format_version()} on",
             todo="Use another type, or create the table with the option format-version=3",
         )  # fmt: skip
-    return found
+    return primitive
 
 
 def _primitive(kind: pa.DataType) -> T.PrimitiveType | None:
@@ -178,8 +178,8 @@ def _primitive(kind: pa.DataType) -> T.PrimitiveType | None:
         return T.TimestamptzNanoType() if nanos else T.TimestamptzType()
     if pa.types.is_time(kind) and kind.unit != "ns":
         return T.TimeType()
-    made = _PRIMITIVES.get(kind)
-    return made() if made is not None else None
+    primitive = _PRIMITIVES.get(kind)
+    return primitive() if primitive is not None else None
 
 
 _PRIMITIVES: Mapping[pa.DataType, Callable[[], T.PrimitiveType]] = {
@@ -194,35 +194,35 @@ _PRIMITIVES: Mapping[pa.DataType, Callable[[], T.PrimitiveType]] = {
 # ---- transforms ------------------------------------------------------------------------------------------------------
 
 _CALL = re.compile(r"^\s*([A-Za-z]+)\s*\(\s*(?:(\d+)\s*,\s*)?([^,()]+?)(?:\s*,\s*(\d+))?\s*\)\s*$")
-_WORDS = {
+_SUFFIXES = {
     "bucket": "bucket", "truncate": "trunc", "trunc": "trunc", "year": "year", "years": "year", "month": "month",
     "months": "month", "day": "day", "days": "day", "date": "day", "hour": "hour", "hours": "hour",
     "date_hour": "hour", "identity": "", "void": "null", "always_null": "null",
 }  # fmt: skip
-"""Transforms in the words of Iceberg and of Spark -> the ending of the partition field's name."""
+"""Transforms as Iceberg and Spark spell them -> the suffix of the partition field's name."""
 _NAMES = {"trunc": "truncate", "null": "void", "": "identity"}
 
 
 def _parsed(text: str, schema: Schema, table: str) -> tuple[str, Any, str]:
-    """The partition field's name, its transform and its column."""
+    """The name of the partition field, its transform and its column. UsageError for a text that is not one."""
     match = _CALL.match(text)
     word, column, width = "identity", text.strip(), None
     if match is not None:
         word, column = match[1].lower(), match[3].strip().strip('`"')
         width = match[2] or match[4]
-    ending = _WORDS.get(word)
-    sized = ending in ("bucket", "trunc")
-    if ending is None or sized != (width is not None) or width == "0":
+    suffix = _SUFFIXES.get(word)
+    sized = suffix in ("bucket", "trunc")
+    if suffix is None or sized != (width is not None) or width == "0":
         raise UsageError(
-            f"partition_by has {text!r}", table=table,
+            f"partition_by has {text!r}, which is not a transform of a column", table=table,
             todo="Write a column, or bucket(N, column), truncate(N, column), year, month, day or hour(column)",
         )  # fmt: skip
     names = [field.name for field in schema.fields]
-    known = find_column(column, names)
-    if known is None:
+    source = find_column(column, names)
+    if source is None:
         raise UsageError(
             f"partition_by names the unknown column {column!r}", table=table, todo=f"Columns: {', '.join(names)}"
         )
-    kind = _NAMES.get(ending, ending)
+    kind = _NAMES.get(suffix, suffix)
     transform = parse_transform(f"{kind}[{width}]" if sized else kind)
-    return (f"{known}_{ending}" if ending else known), transform, known
+    return (f"{source}_{suffix}" if suffix else source), transform, source

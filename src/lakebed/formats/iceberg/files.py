@@ -1,11 +1,11 @@
-"""Files by the absolute locations that Iceberg's metadata holds, whatever store they lie in.
+"""Files by the absolute locations in Iceberg's metadata, in whichever store they lie.
 
-Metadata spells one place in many ways (`/x`, `file:/x`, `file:///x`, `s3a://b/k`), literally: no percent escapes are
-undone. Files lie below the table or in a place that a catalog or the caller named (`write.data.path`, files that were
-added where they are); any other location is refused before it is touched.
+Metadata spells a location in many ways (`/x`, `file:/x`, `file:///x`, `s3a://b/k`). Locations are literal: percent
+escapes are not decoded. Files lie below the table, or in a place that a catalog or the caller named (`write.data.path`,
+files that were added where they are). Any other location is refused before it is touched.
 
-A table that was moved or copied still names the folder where it was made. What lies below that folder is looked up
-below the place where the table was opened, and never there: a copy cannot read or change its original.
+A table that was moved or copied still names the folder where it was created. A location below that folder means the
+same path below the folder where the table was opened, and never the old one: a copy cannot read or change its original.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from lakebed.kernel.files.places import Places, is_below
 
 
 class Files:
-    """Reads and writes by absolute location. Picklable: workers build their own clients; secrets stay behind.
+    """Reads and writes files by absolute location. Picklable without secrets: workers build their own clients.
 
-    `home` is the table's own store, `named` are the other places that the table may touch, which `credentials` unlock.
-    `made_at` is the location that the metadata gives the table, where it is not spelled as `home` is. With `locked`,
-    the reason why the table may only be read, every change is refused.
+    `home` is the table's own store. `named` are the other places that the table may touch, with `credentials`.
+    `made_at` is the table's location in the metadata, where it is not spelled like that of `home`. `locked` is the
+    reason why the table may only be read: with one, every change is refused.
     """
 
     __slots__ = ("_alias", "_others", "_places", "credentials", "home", "locked", "made_at", "named")
@@ -45,22 +45,22 @@ class Files:
         self._places = Places(home.location, (home.location, *self.named))
         self._alias = _comparable(made_at)
         if self._alias and self._places.root_of(self._alias) is not None:
-            self._alias = ""  # the caller named the place where the table was made: its files are read there
+            self._alias = ""  # the caller named the place where the table was created: its files are read there
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Files, (self.home, self.credentials, self.named, self.made_at, self.locked)
 
     @property
     def location(self) -> str:
-        """The table's own place."""
+        """The location of the table's own store."""
         return self.home.location
 
     def also(self, *places: str) -> Files:
-        """The same files, and those below further places that the caller named, in one spelling."""
+        """The same files, and those below further places. Their locations have the spelling of `spelled`."""
         return Files(self.home, self.credentials, (*self.named, *places), self.made_at, self.locked)
 
     def place(self, url: str) -> tuple[Store, str]:
-        """The store of a location and the path in it; UnsupportedError for one that the table may not touch."""
+        """The store of a location, and the path in it. UnsupportedError for one that the table may not touch."""
         text = self._here(url)
         root = self._places.root_of(text)
         if root is None:
@@ -69,13 +69,13 @@ class Files:
 
     @property
     def why_missing(self) -> str:
-        """Why a file that the metadata names may not be there, for a table that was moved or copied; else ""."""
+        """Why a file that the metadata names may be missing, for a table that was moved or copied; else ""."""
         if not self.locked:
             return ""
         return f"the table was moved or copied from {self.made_at}, and this file did not come along"
 
     def moved(self, url: str) -> str:
-        """The location at which a file that was named below the old place lies now; that of other files as it is."""
+        """The present location of a file that is named below the old folder. Other locations stay as they are."""
         here = self._here(url)
         return here if self._alias and is_below(here, self.home.location) and here != _comparable(url) else url
 
@@ -87,22 +87,22 @@ class Files:
             return False
 
     def read(self, url: str, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes of a file, or of a range of it; FileNotFoundError when it is missing."""
+        """The bytes of a file, or of a range of it. FileNotFoundError when it is missing."""
         store, path = self.place(url)
         return store.read(path, start, length)
 
     def size(self, url: str) -> int:
-        """Bytes of a file; FileNotFoundError when it is missing."""
+        """The size of a file in bytes. FileNotFoundError when it is missing."""
         store, path = self.place(url)
         return store.size(path)
 
     def modified(self, url: str) -> float:
-        """When a file was last written, in seconds since 1970; FileNotFoundError when it is missing."""
+        """When a file was last written, in seconds since 1970. FileNotFoundError when it is missing."""
         store, path = self.place(url)
         return store.modified(path)
 
     def exists(self, url: str) -> bool:
-        """Whether the file is there."""
+        """Whether a file exists."""
         store, path = self.place(url)
         return store.exists(path)
 
@@ -112,22 +112,22 @@ class Files:
         return store.open_input(path)
 
     def open_output(self, url: str) -> AbstractContextManager[pa.NativeFile]:
-        """A new data file, removed again when the block fails."""
+        """A new data file. It is removed when the block fails."""
         store, path = self._changed(url)
         return store.open_output(path)
 
     def write(self, url: str, data: bytes) -> None:
-        """Put or replace a whole file."""
+        """Write or replace a whole file."""
         store, path = self._changed(url)
         store.write(path, data)
 
     def put_if_absent(self, url: str, data: bytes) -> PutOutcome:
-        """Claim a name; the bytes must be unique to this attempt."""
+        """Write a file if there is none. The bytes must be unique to this attempt."""
         store, path = self._changed(url)
         return store.put_if_absent(path, data)
 
     def delete_many(self, urls: Iterable[str]) -> None:
-        """Remove files; missing ones are no error, and the first other error is raised after all were tried."""
+        """Remove files. Missing files are no error. The first other error is raised once all files were tried."""
         by_store: dict[int, tuple[Store, list[str]]] = {}
         first: Exception | None = None
         for url in urls:
@@ -146,35 +146,35 @@ class Files:
             raise first
 
     def local_path(self, url: str) -> str | None:
-        """The path on this machine's disk, None for a remote file."""
+        """The path on this machine's disk; None for a remote file."""
         store, path = self.place(url)
         return store.local_path(path)
 
     def walk(self, url: str) -> Iterator[tuple[str, int]]:
-        """All files below a folder, as (location, bytes), in no order; locations begin as the folder's does."""
+        """All files below a folder, as (location, bytes), in no order. Locations begin like that of the folder."""
         store, folder = self.place(url)
         prefix = spelled(url).rstrip("/")
         for info in store.walk(folder):
             yield f"{prefix}/{info.path[len(folder) :].lstrip('/')}", info.size
 
     def remove_folder(self, url: str) -> None:
-        """Remove all files below a folder of one write, and the folder itself where folders are."""
+        """Remove all files below a folder, and the folder itself where the store has folders."""
         self.delete_many([path for path, _ in self.walk(url)])
         self.remove_empty(url)
 
     def remove_empty(self, url: str) -> bool:
-        """Remove a folder on disk that holds nothing; whether it was one."""
+        """Remove an empty folder on disk. Whether it was removed."""
         store, path = self._changed(url)
         local = store.local_path(path)
         try:
             if local is not None:
                 os.rmdir(local)
-        except OSError:  # others' files are there, or there is no such folder
+        except OSError:  # it has files of others, or does not exist
             return False
         return local is not None
 
     def _here(self, url: str) -> str:
-        """A location in one spelling; one below the folder where the table was made is one below its home."""
+        """A location in its one spelling. One below the folder where the table was created is now below its home."""
         try:
             text = spelled(url)
         except LakebedError:  # a scheme that no store here serves
@@ -186,7 +186,7 @@ class Files:
         return text
 
     def _changed(self, url: str) -> tuple[Store, str]:
-        """The place of a file that is about to be changed."""
+        """The store and path of a file that is about to be changed."""
         if self.locked:
             raise UnsupportedError(
                 "this table may not be changed where it lies", table=self.home.location, file=url, why=self.locked
@@ -203,7 +203,7 @@ class Files:
 
 
 def _comparable(location: str) -> str:
-    """A location in one spelling; as it is where no store here serves it, "" for none."""
+    """A location in its one spelling; as it is where no store serves it; "" for none."""
     text = location
     with suppress(LakebedError):
         text = spelled(location) if location else ""
@@ -211,9 +211,9 @@ def _comparable(location: str) -> str:
 
 
 def spelled(url: str) -> str:
-    """The one spelling of a location: an absolute path, or `s3://bucket/key`; no trailing slash.
+    """The one spelling of a location: an absolute path, or `s3://bucket/key`, without a trailing slash.
 
-    Two locations name one file if and only if their spellings are equal. UsageError for a relative path.
+    Two locations name the same file if and only if their spellings are equal. UsageError for a relative path.
     """
     scheme, colon, rest = url.partition(":")
     if colon and "/" not in scheme and len(scheme) > 1:

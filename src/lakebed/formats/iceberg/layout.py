@@ -1,4 +1,4 @@
-"""Names of an Iceberg table: metadata files, manifests, data files, partition paths.
+"""Names and paths of an Iceberg table: metadata files, manifests, data files, partitions.
 
 Rules: HadoopTableOperations (`vN.metadata.json`), BaseMetastoreTableOperations (`NNNNN-uuid.metadata.json`),
 SnapshotProducer (manifests), LocationProviders and PartitionSpec.partitionToPath of the reference engine.
@@ -21,7 +21,7 @@ from lakebed.errors import UnsupportedError
 
 VERSION_HINT = "version-hint.text"
 STAGING_PREFIX = "lakebed-staging-"
-"""How the name of a folder begins in which one write puts rows aside."""
+"""Prefix of the folder in which a write stages rows."""
 _HADOOP = re.compile(r"^v(\d+)(?:\.gz)?\.metadata\.json(?:\.gz)?$")
 _OF_CATALOG = re.compile(r"^(\d+)-.*\.metadata\.json(?:\.gz)?$")
 _PLACES = ("write.data.path", "write.folder-storage.path", "write.object-storage.path", "write.metadata.path")
@@ -29,40 +29,40 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def hadoop_version(name: str) -> int | None:
-    """N of `vN.metadata.json`, the metadata of a table without a catalog; None for another name."""
+    """N of `vN.metadata.json`, the metadata of a hadoop table; None for another name."""
     match = _HADOOP.match(name)
     return int(match[1]) if match else None
 
 
 def catalog_version(name: str) -> int | None:
-    """N of `N-uuid.metadata.json`, the metadata that catalogs write; None for another name."""
+    """N of `N-uuid.metadata.json`, the metadata of a catalog's table; None for another name."""
     match = _OF_CATALOG.match(name)
     return int(match[1]) if match else None
 
 
 def is_metadata(path: str) -> bool:
-    """Whether a path has the name of a metadata file, of a table by path or of a catalog."""
+    """Whether a path has the name of a metadata file, of a hadoop table or of a catalog's table."""
     name = path.rpartition("/")[2]
     return hadoop_version(name) is not None or catalog_version(name) is not None
 
 
 def hadoop_metadata(version: int, compressed: bool = False) -> str:
-    """The name of version N of a table without a catalog."""
+    """The name of the metadata file of a version of a hadoop table."""
     return f"v{version}{'.gz' if compressed else ''}.metadata.json"
 
 
 def catalog_metadata(version: int, compressed: bool = False) -> str:
-    """A new name of version N of a catalog's table."""
+    """A new name for the metadata file of a version of a catalog's table."""
     return f"{version:05d}-{uuid.uuid4()}{'.gz' if compressed else ''}.metadata.json"
 
 
 def metadata_folder(location: str, properties: Mapping[str, str]) -> str:
-    """Where new metadata goes."""
+    """The folder of new metadata files."""
     return properties.get("write.metadata.path", "").rstrip("/") or f"{location}/metadata"
 
 
 def data_folder(location: str, properties: Mapping[str, str]) -> str:
-    """Where new data goes."""
+    """The folder of new data files."""
     for key in ("write.data.path", "write.folder-storage.path"):
         if properties.get(key):
             return properties[key].rstrip("/")
@@ -70,28 +70,28 @@ def data_folder(location: str, properties: Mapping[str, str]) -> str:
 
 
 def staging_folder(location: str, properties: Mapping[str, str]) -> str:
-    """A new folder, beside the data, for rows that one write puts aside."""
+    """A new folder, beside the data, for the staged rows of one write."""
     return f"{data_folder(location, properties)}/{STAGING_PREFIX}{uuid.uuid4()}"
 
 
 def places_of(properties: Mapping[str, str]) -> list[str]:
-    """The places besides its own folder where properties say that a table's files lie."""
+    """The places besides its own folder where table properties say that files lie."""
     return [properties[key].rstrip("/") for key in _PLACES if properties.get(key)]
 
 
 def data_location(location: str, properties: Mapping[str, str], partition: str, name: str) -> str:
-    """Where a new data file goes; `partition` is the partition's path, "" without.
+    """The location of a new data file. `partition` is the path of its partition, "" without partitions.
 
-    UnsupportedError for a location provider that is a class of somebody's own, in Java or Python.
+    UnsupportedError for a table with its own location provider class, in Java or Python.
     """
     refuse_location_provider(location, properties)
-    given = {**properties, "write.data.path": data_folder(location, properties)}
+    merged = {**properties, "write.data.path": data_folder(location, properties)}
     path = f"{partition}/{name}" if partition else name
-    return load_location_provider(location, given).new_data_location(path)
+    return load_location_provider(location, merged).new_data_location(path)
 
 
 def refuse_location_provider(location: str, properties: Mapping[str, str]) -> None:
-    """UnsupportedError for a table that wants its files named by code: what a table says is not run."""
+    """UnsupportedError for a table whose files are named by its own code: lakebed does not run what a table names."""
     for key in ("write.location-provider.impl", "write.py-location-provider.impl"):
         if key in properties:
             raise UnsupportedError(
@@ -102,19 +102,19 @@ def refuse_location_provider(location: str, properties: Mapping[str, str]) -> No
 
 
 def manifest_list_name(snapshot_id: int, attempt: int, commit: str) -> str:
-    """The name of a snapshot's manifest list; `commit` is the commit's UUID."""
+    """The name of a snapshot's manifest list. `commit` is the UUID of the commit."""
     return f"snap-{snapshot_id}-{attempt}-{commit}.avro"
 
 
 def manifest_name(commit: str, number: int) -> str:
-    """The name of manifest number `number` of a commit."""
+    """The name of a commit's manifest, by its number."""
     return f"{commit}-m{number}.avro"
 
 
 def partition_path(spec: PartitionSpec, partition: tuple[Any, ...]) -> str:
-    """`name=value/...` of a partition's values in the spec's order, escaped; "" for an unpartitioned spec.
+    """The path `name=value/...` of a partition, in the spec's order, escaped; "" for an unpartitioned spec.
 
-    Values are as Arrow gives them to Python. The path is for people and listings: readers take values from manifests.
+    Values are as Arrow gives them to Python. The path is for people: readers take the values from manifests.
     """
     return "/".join(
         f"{quote_plus(field.name)}={quote_plus(_human(str(field.transform), value))}"
@@ -123,7 +123,7 @@ def partition_path(spec: PartitionSpec, partition: tuple[Any, ...]) -> str:
 
 
 def _human(transform: str, value: Any) -> str:
-    """TransformUtil's words for a value."""
+    """A value as the reference engine's TransformUtil prints it."""
     if value is None:
         return "null"
     if transform == "year":

@@ -1,7 +1,7 @@
-"""Options of `lakebed.open` for Iceberg tables, and table properties that lakebed honours, with their defaults.
+"""Options of `lakebed.open` for Iceberg tables, and the table properties that lakebed honours, with their defaults.
 
-Rule: the reference engine's TableProperties. A table keeps its properties as text in its metadata; options given to a
-call lie over them for that call. Unknown table properties are kept and ignored, as every Iceberg reader does; an
+Rule: the reference engine's TableProperties. A table keeps its properties as text in its metadata. Options of a call
+take precedence over them for that call. Unknown table properties are kept and ignored, as by every Iceberg reader. An
 unknown option is an error.
 """
 
@@ -15,97 +15,123 @@ from lakebed.formats.iceberg.unserved import REFUSED, TUNING
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, memory_size
 
 BRANCH = Option("branch", str, "main", "The branch to read and to commit to.")
-READ_TASKS = Option("read.tasks", at_least(1), None, "Files read at once; as many as there are processors.")
-SNAPSHOT_ID = Option("snapshot-id", int, None, "The snapshot that `read` gives where it is not told another.")
-AS_OF_TIMESTAMP = Option(
-    "as-of-timestamp", int, None, "`read` gives the snapshot that was current then, milliseconds since 1970."
+READ_TASKS = Option(
+    "read.tasks", at_least(1), None, "How many files are read at once. Default: the number of processors."
 )
-TAG = Option("tag", str, None, "The tag whose snapshot `read` gives.")
+SNAPSHOT_ID = Option("snapshot-id", int, None, "The snapshot to read, where the call names no other.")
+AS_OF_TIMESTAMP = Option(
+    "as-of-timestamp", int, None, "Reads the snapshot that was current then, milliseconds since 1970."
+)
+TAG = Option("tag", str, None, "Reads the snapshot of this tag.")
 START_SNAPSHOT = Option(
     "start-snapshot-id", int, None,
-    "`read` gives only the rows that appends after this snapshot added, whatever became of them since.",
+    "Reads only the rows that appends after this snapshot added, whatever became of them since.",
 )  # fmt: skip
-END_SNAPSHOT = Option("end-snapshot-id", int, None, "The last snapshot of such a read; the newest when not given.")
+END_SNAPSHOT = Option(
+    "end-snapshot-id", int, None, "The last snapshot of a read with start-snapshot-id. Default: the newest."
+)
 SPLIT_SIZE = Option(
-    "read.split.target-size", at_least(1), 128 << 20, "Larger Parquet files are read in several tasks, bytes.",
+    "read.split.target-size", at_least(1), 128 << 20, "Parquet files of more bytes are read in several tasks.",
     aliases=("split-size",),
 )  # fmt: skip
 DELETE_MEMORY = Option(
     "lakebed.read.equality-delete-memory", memory_size, 256 << 20,
-    "What the equality deletes of one data file hold at a time; more of them are applied in several passes.",
+    "Memory for the equality deletes of one data file. More of them are applied in several passes.",
 )  # fmt: skip
 START_COMMIT = Option(
     "read.start-commit", str, "",
-    "Where a stream starts: a snapshot id or ISO time, inclusive, or earliest; none given, the newest snapshot only.",
+    "Where a stream starts: a snapshot id or ISO time, inclusive, or earliest. Default: the newest snapshot.",
 )  # fmt: skip
 STREAM_FROM = Option(
-    "stream-from-timestamp", int, None, "A stream starts with the first snapshot from then on, milliseconds since 1970."
+    "stream-from-timestamp",
+    int,
+    None,
+    "Starts a stream with the first snapshot at or after this time, milliseconds since 1970.",
 )
 MAX_FILES = Option(
     "streaming-max-files-per-micro-batch",
     at_least(1),
     None,
-    "A batch ends with the snapshot that reaches so many files.",
+    "A batch ends with the snapshot that reaches this number of files.",
 )
 MAX_ROWS = Option(
-    "streaming-max-rows-per-micro-batch", at_least(1), None, "A batch ends with the snapshot that reaches so many rows."
+    "streaming-max-rows-per-micro-batch",
+    at_least(1),
+    None,
+    "A batch ends with the snapshot that reaches this number of rows.",
 )
 SKIP_DELETES = Option(
-    "streaming-skip-delete-snapshots", boolean, False, "Whether a stream passes over snapshots that only delete."
+    "streaming-skip-delete-snapshots", boolean, False, "Whether a stream skips snapshots that only delete."
 )
 SKIP_OVERWRITES = Option(
-    "streaming-skip-overwrite-snapshots", boolean, False, "Whether a stream passes over snapshots that overwrite."
+    "streaming-skip-overwrite-snapshots", boolean, False, "Whether a stream skips snapshots that overwrite."
 )
-COMMITS_LIMIT = Option("read.commits.limit", at_least(1), None, "Most snapshots that one batch of a stream takes.")
+COMMITS_LIMIT = Option("read.commits.limit", at_least(1), None, "How many snapshots a batch of a stream takes at most.")
 SPLITS_LIMIT = Option(
-    "read.splits.limit", at_least(1), None, "A batch of a stream takes no snapshot with which it adds more files."
+    "read.splits.limit",
+    at_least(1),
+    None,
+    "A batch of a stream takes no further snapshot that would bring it above this number of added files.",
 )
 BYTES_LIMIT = Option(
-    "read.bytes.limit", memory_size, None, "A batch of a stream takes no snapshot with which it adds more bytes."
+    "read.bytes.limit",
+    memory_size,
+    None,
+    "A batch of a stream takes no further snapshot that would bring it above this number of added bytes.",
 )
 POSITIONS: tuple[Option[Any], ...] = (SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG)
-"""Each names the snapshot to read."""
+"""Options that each name the snapshot to read."""
 READING = (
     COMMITS_LIMIT, SPLITS_LIMIT, BYTES_LIMIT, SNAPSHOT_ID, AS_OF_TIMESTAMP, TAG, START_SNAPSHOT, END_SNAPSHOT,
     SPLIT_SIZE, DELETE_MEMORY, START_COMMIT, STREAM_FROM, MAX_FILES, MAX_ROWS, SKIP_DELETES, SKIP_OVERWRITES,
 )  # fmt: skip
 
-RETRIES = Option("commit.retry.num-retries", at_least(0), 4, "How often a commit that lost a race is tried again.")
+RETRIES = Option("commit.retry.num-retries", at_least(0), 4, "How often a commit that lost a race is retried.")
 RETRY_MIN_WAIT = Option("commit.retry.min-wait-ms", at_least(0), 100, "Shortest wait before a retry, milliseconds.")
 RETRY_MAX_WAIT = Option("commit.retry.max-wait-ms", at_least(0), 60_000, "Longest wait before a retry, milliseconds.")
-RETRY_TIMEOUT = Option("commit.retry.total-timeout-ms", at_least(0), 1_800_000, "When retries end, milliseconds.")
-CHECKS = Option(
-    "commit.status-check.num-retries", at_least(0), 3, "How often the table is looked at after an unknown outcome."
+RETRY_TIMEOUT = Option(
+    "commit.retry.total-timeout-ms", at_least(0), 1_800_000, "How long a commit is retried, milliseconds."
 )
-CHECK_MIN_WAIT = Option("commit.status-check.min-wait-ms", at_least(0), 1_000, "Wait before a look, milliseconds.")
-CHECK_MAX_WAIT = Option("commit.status-check.max-wait-ms", at_least(0), 60_000, "Longest wait, milliseconds.")
+CHECKS = Option(
+    "commit.status-check.num-retries", at_least(0), 3, "How often the table is checked again after an unknown outcome."
+)
+CHECK_MIN_WAIT = Option(
+    "commit.status-check.min-wait-ms", at_least(0), 1_000, "Shortest wait before such a check, milliseconds."
+)
+CHECK_MAX_WAIT = Option(
+    "commit.status-check.max-wait-ms", at_least(0), 60_000, "Longest wait before such a check, milliseconds."
+)
 MERGE = Option("commit.manifest-merge.enabled", boolean, True, "Whether commits merge small manifests.")
 MERGE_COUNT = Option(
-    "commit.manifest.min-count-to-merge", at_least(0), 100, "Manifests that gather before they are merged."
+    "commit.manifest.min-count-to-merge", at_least(0), 100, "How many manifests accumulate before they are merged."
 )
-MANIFEST_SIZE = Option("commit.manifest.target-size-bytes", at_least(1), 8 << 20, "Size of merged manifests, bytes.")
+MANIFEST_SIZE = Option(
+    "commit.manifest.target-size-bytes", at_least(1), 8 << 20, "Target size of merged manifests, bytes."
+)
 PARTITION_LIMIT = Option(
     "write.summary.partition-limit", at_least(0), 0,
-    "A snapshot that changes no more partitions than this has counts of each in its summary.",
+    "The summary of a snapshot has counts per partition when no more partitions than this changed.",
 )  # fmt: skip
-GC_ENABLED = Option("gc.enabled", boolean, True, "Whether files may be deleted by upkeep.")
+GC_ENABLED = Option("gc.enabled", boolean, True, "Whether maintenance may delete files.")
 MAX_SNAPSHOT_AGE = Option(
     "history.expire.max-snapshot-age-ms", at_least(0), 432_000_000, "Age at which snapshots expire, milliseconds."
 )
 MIN_SNAPSHOTS = Option(
-    "history.expire.min-snapshots-to-keep", at_least(1), 1, "Snapshots of a branch that stay, however old."
+    "history.expire.min-snapshots-to-keep", at_least(1), 1, "How many snapshots of a branch stay, whatever their age."
 )
-MAX_REF_AGE = Option("history.expire.max-ref-age-ms", at_least(0), None, "Age at which refs but main go, milliseconds.")
+MAX_REF_AGE = Option(
+    "history.expire.max-ref-age-ms", at_least(0), None, "Age at which branches and tags except main go, milliseconds."
+)
 
 CALLBACKS = Option("commit.callbacks", str, "", "Classes to call after a commit, as package.module:Class.")
 CALLBACK_PARAMETERS = "commit.callback."
-"""`commit.callback.NAME.param` is what a class is made with."""
+"""Prefix of `commit.callback.NAME.param`, the text that a callback class is created with."""
 
 OPENING = OptionSet(
     (BRANCH, READ_TASKS, *READING, CALLBACKS, *TUNING, *REFUSED), "an iceberg table",
     ("lakebed.storage.", "lakebed.catalog.", CALLBACK_PARAMETERS),
 )  # fmt: skip
-"""What `lakebed.open` takes beside the properties below."""
+"""The options of `lakebed.open` besides the properties below."""
 PROPERTIES = (
     RETRIES, RETRY_MIN_WAIT, RETRY_MAX_WAIT, RETRY_TIMEOUT, CHECKS, CHECK_MIN_WAIT, CHECK_MAX_WAIT, MERGE, MERGE_COUNT,
     MANIFEST_SIZE, PARTITION_LIMIT, GC_ENABLED, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE,
@@ -113,31 +139,25 @@ PROPERTIES = (
 OPTIONS = OPENING + OptionSet(PROPERTIES, "an iceberg table", ())
 
 
-def properties(found: Mapping[str, str], given: Mapping[str, str] = {}) -> Options:
-    """The table properties of this module, typed; options of the call lie over them.
+def properties(stored: Mapping[str, str], given: Mapping[str, str] = {}) -> Options:
+    """The table properties of this module, typed. Those given to a call take precedence over the stored ones.
 
-    OptionError for a value that is not of its type.
+    OptionError for a value of the wrong type.
     """
-    known = OptionSet(PROPERTIES, "an iceberg table", ("",))
-    return known.parse({**{k: v for k, v in found.items() if known_property(k)}, **_only_known(given)})
+    option_set = OptionSet(PROPERTIES, "an iceberg table", ("",))
+    return option_set.parse({key: value for key, value in {**stored, **given}.items() if known_property(key)})
 
 
 def refuse_positions(options: Options, what: str, instead: str) -> None:
-    """Raise OptionError for an option that names snapshots to read, where they are named in another way."""
+    """OptionError for an option that names a snapshot to read. `what` cannot have it; `instead` says what to do."""
     for option in (*POSITIONS, START_SNAPSHOT, END_SNAPSHOT):
         if options.given(option):
-            raise OptionError(
-                f"option {option.key!r} is given, which {what} cannot follow", key=option.key, todo=instead
-            )
+            raise OptionError(f"option {option.key!r} does not go with {what}", key=option.key, todo=instead)
 
 
 def known_property(key: str) -> bool:
     """Whether a table property is one of this module's."""
     return key.lower() in _KEYS
-
-
-def _only_known(given: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in given.items() if known_property(key)}
 
 
 _KEYS = frozenset(option.key for option in PROPERTIES)

@@ -1,7 +1,7 @@
-"""Which of some files the table's snapshots hold: those must never be removed as leftovers.
+"""The files that a table's snapshots hold, which must never be removed as leftovers.
 
-A snapshot that has expired cannot be asked, but its files live on in the snapshots after it. So the manifests of every
-snapshot of every branch and tag are looked through.
+An expired snapshot cannot be read, but its files live on in the snapshots after it. So the manifests of every snapshot
+are searched, of every branch and tag.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
 
 _LOOKS = 5
+"""How often the snapshots are searched when some of them expire meanwhile."""
 
 
 def held_files(operations: TableOperations, paths: Collection[str]) -> set[str]:
-    """Those of the paths that are live data or delete files of any snapshot.
+    """The paths that are those of live data or delete files of any snapshot.
 
-    Raises what reading the metadata raises; then nothing is known and nothing may be removed.
+    Raises what reading the metadata raises. Nothing is known then, and no file may be removed.
     """
     metadata = operations.load().metadata
     for _ in range(_LOOKS):
@@ -33,19 +34,19 @@ def held_files(operations: TableOperations, paths: Collection[str]) -> set[str]:
         except (CorruptError, NotInHistoryError):
             before, metadata = metadata, operations.load().metadata
             if before.snapshots.keys() <= metadata.snapshots.keys():
-                raise  # nothing expired meanwhile: a file is missing
+                raise  # no snapshot expired meanwhile: a file is really missing
     return _held(operations.files, metadata, paths)
 
 
 def _held(files: Files, metadata: TableMetadata, paths: Collection[str]) -> set[str]:
     manifests: dict[str, ManifestFile] = {}
     for snapshot in metadata.snapshots.values():
-        manifests |= {one.path: one for one in manifests_of(files, metadata, snapshot)}
+        manifests |= {manifest.path: manifest for manifest in manifests_of(files, metadata, snapshot)}
     wanted = pa.array(sorted(set(paths)), pa.string())
     held: set[str] = set()
-    for spec_id in {one.spec_id for one in manifests.values()}:
-        of_spec = [one for one in manifests.values() if one.spec_id == spec_id]
+    for spec_id in {manifest.spec_id for manifest in manifests.values()}:
+        of_spec = [manifest for manifest in manifests.values() if manifest.spec_id == spec_id]
         for entries in iter_entries(files, metadata, of_spec, ("file_path",)):
-            found = entries["file_path"]
-            held.update(found.filter(pc.is_in(found, value_set=wanted)).to_pylist())
+            live = entries["file_path"]
+            held.update(live.filter(pc.is_in(live, value_set=wanted)).to_pylist())
     return held

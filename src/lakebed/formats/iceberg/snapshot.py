@@ -1,7 +1,8 @@
-"""What is committed, as of when: snapshots by id, time, tag and branch, and the history that they make.
+"""What is committed, as of when: snapshots by id, time, tag and branch, and the table's history.
 
-Rules: the reference engine's SnapshotUtil. A time is looked up in the snapshot log of `main`, so that a rolled back
-snapshot is found for the time when it was current; on another branch it is looked up among the ancestors of its head.
+Rules: the reference engine's SnapshotUtil. On `main` a time is looked up in the snapshot log, so that a snapshot that
+was rolled back is found for the time when it was current. On other branches it is looked up among the ancestors of the
+head.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ Position = str | int | Instant | None
 
 
 def snapshot_at(metadata: TableMetadata, position: Position, branch: str = MAIN) -> Snapshot | None:
-    """The snapshot that a position means; None is the head of the branch (None for an empty table).
+    """The snapshot of a position. For None it is the head of the branch, which is None in an empty table.
 
-    A position is an instant, a snapshot id, an ISO time (UTC unless it says otherwise), `tag:NAME` or `branch:NAME`.
-    Raises NotInHistoryError.
+    A position is an instant, a snapshot id, an ISO time (UTC unless it names a zone), `tag:NAME` or `branch:NAME`.
+    NotInHistoryError when there is no such snapshot.
     """
     if position is None:
         return metadata.head(branch)
@@ -40,25 +41,24 @@ def snapshot_at(metadata: TableMetadata, position: Position, branch: str = MAIN)
 
 
 def snapshot_at_time(metadata: TableMetadata, millis: int, branch: str = MAIN) -> Snapshot:
-    """The snapshot that was current at a time in milliseconds since 1970; NotInHistoryError when there was none."""
-    found: int | None = None
+    """The snapshot that was current at a time, milliseconds since 1970. NotInHistoryError when there was none."""
     if branch == MAIN:
-        found = next((id for time, id in reversed(metadata.snapshot_log) if time <= millis), None)
+        snapshot_id = next((id for time, id in reversed(metadata.snapshot_log) if time <= millis), None)
     else:
         head = metadata.head(branch)
         line = ancestors(metadata, head) if head else iter(())
-        found = next((s.snapshot_id for s in line if s.timestamp_ms <= millis), None)
-    if found is None:
+        snapshot_id = next((s.snapshot_id for s in line if s.timestamp_ms <= millis), None)
+    if snapshot_id is None:
         oldest = min((s.timestamp_ms for s in metadata.snapshots.values()), default=None)
         raise NotInHistoryError(
             "no snapshot is that old", table=metadata.location, instant=iso_time(millis),
             todo=f"The oldest is {iso_time(oldest)}" if oldest is not None else "The table has no snapshot yet",
         )  # fmt: skip
-    return metadata.snapshot(found)
+    return metadata.snapshot(snapshot_id)
 
 
 def schema_at(metadata: TableMetadata, position: Position, branch: str = MAIN) -> Schema:
-    """The schema that a read as of a position has: the table's own at the head of a branch, else the snapshot's."""
+    """The schema of a read as of a position: the table's at the head of a branch, else that of the snapshot."""
     if position is None or (isinstance(position, str) and position.startswith("branch:")):
         return metadata.schema
     snapshot = snapshot_at(metadata, position, branch)
@@ -66,24 +66,24 @@ def schema_at(metadata: TableMetadata, position: Position, branch: str = MAIN) -
         return metadata.schema
     if snapshot.schema_id not in metadata.schemas:
         raise UnsupportedError(
-            "the schema of this snapshot is gone", table=metadata.location, instant=str(snapshot.snapshot_id),
-            why=f"the metadata has no schema {snapshot.schema_id} any more", todo="Read a newer snapshot",
+            "the schema of this snapshot was removed", table=metadata.location, instant=str(snapshot.snapshot_id),
+            why=f"the metadata no longer has schema {snapshot.schema_id}", todo="Read a newer snapshot",
         )  # fmt: skip
     return metadata.schemas[snapshot.schema_id]
 
 
 def ancestors(metadata: TableMetadata, snapshot: Snapshot) -> Iterator[Snapshot]:
-    """A snapshot and its ancestors, newest first, as far as they are not expired."""
-    here: Snapshot | None = snapshot
-    while here is not None:
-        yield here
-        here = metadata.snapshots.get(here.parent_id) if here.parent_id is not None else None
+    """A snapshot and its ancestors, newest first, up to the first that has expired."""
+    current: Snapshot | None = snapshot
+    while current is not None:
+        yield current
+        current = metadata.snapshots.get(current.parent_id) if current.parent_id is not None else None
 
 
 def between(metadata: TableMetadata, after: int | None, until: Snapshot) -> list[Snapshot]:
-    """The snapshots in (after, until] of one line of history, oldest first; None is its begin.
+    """The snapshots in (after, until] of one line of history, oldest first. `after` None is the start of history.
 
-    Raises NotInHistoryError when `after` is no ancestor of `until`, or one between them is expired.
+    NotInHistoryError when `after` is not an ancestor of `until`, or a snapshot between them has expired.
     """
     line: list[Snapshot] = []
     for snapshot in ancestors(metadata, until):
@@ -96,14 +96,16 @@ def between(metadata: TableMetadata, after: int | None, until: Snapshot) -> list
     raise NotInHistoryError(
         f"there is no line of snapshots from {after if after is not None else 'the first one'} to {until.snapshot_id}",
         table=metadata.location, instant=str(after or missing),
-        why=f"snapshot {missing} is expired" if missing is not None else "it is not among its ancestors",
-        todo="Start from a snapshot of the same branch that is still there",
+        why=f"snapshot {missing} has expired" if missing is not None else "it is not among its ancestors",
+        todo="Start from a snapshot of the same branch that the table still has",
     )  # fmt: skip
 
 
 def history(metadata: TableMetadata) -> list[Instant]:
-    """All snapshots, also of other branches and staged ones, oldest first; `summary` has what the snapshot itself
-    recorded, and its parent, schema and refs."""
+    """All snapshots, oldest first, including staged ones and those of other branches.
+
+    `summary` has the snapshot's own summary, and its parent, its schema, and the branches and tags at it.
+    """
     refs: dict[int, list[str]] = {}
     for ref in metadata.refs.values():
         refs.setdefault(ref.snapshot_id, []).append(("branch:" if ref.is_branch else "tag:") + ref.name)
@@ -117,12 +119,12 @@ def iso_time(millis: int) -> str:
 
 
 def milliseconds(text: str, table: str) -> int:
-    """Milliseconds since 1970 of an ISO time; NotInHistoryError when it is none."""
+    """Milliseconds since 1970 of an ISO time. NotInHistoryError for a text that is none."""
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError as error:
         raise NotInHistoryError(
-            f"{text!r} names no snapshot", table=table,
+            f"{text!r} does not name a snapshot", table=table,
             todo="Give a snapshot id, an ISO timestamp, tag:NAME or branch:NAME",
         ) from error  # fmt: skip
     if moment.tzinfo is None:
@@ -133,7 +135,7 @@ def milliseconds(text: str, table: str) -> int:
 def _tagged(metadata: TableMetadata, name: str) -> Snapshot:
     ref = metadata.refs.get(name)
     if ref is None or ref.is_branch:
-        tags = ", ".join(sorted(known.name for known in metadata.refs.values() if not known.is_branch)) or "none"
+        tags = ", ".join(sorted(tag.name for tag in metadata.refs.values() if not tag.is_branch)) or "none"
         raise NotInHistoryError(
             f"there is no tag {name!r}", table=metadata.location, instant=f"tag:{name}", todo=f"Tags: {tags}"
         )

@@ -1,17 +1,16 @@
-"""An Iceberg table: the face, over the format's own modules."""
+"""The public face of an Iceberg table, over the format's own modules."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from lakebed.errors import (
     CommitUnknownError,
-    OptionError,
     ReadWarning,
     TableExistsError,
     UnsupportedError,
@@ -40,20 +39,27 @@ from lakebed.formats.iceberg.read.appends import plan_appends
 from lakebed.formats.iceberg.read.changes import plan_difference, range_of
 from lakebed.formats.iceberg.read.context import ReadContext, ReadRequest
 from lakebed.formats.iceberg.read.plan import plan_snapshot
+from lakebed.formats.iceberg.read.snapshot_options import (
+    append_range,
+    given_position,
+    is_newest,
+    newest_instant,
+    schema_id_of,
+)
 from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.relocate.run import relocate
 from lakebed.formats.iceberg.rewrite.manifests import rewrite_manifests, rewrite_what
 from lakebed.formats.iceberg.rewrite.position_deletes import PositionDeleteRewrite
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
-from lakebed.formats.iceberg.snapshot import history, iso_time, schema_at, snapshot_at
+from lakebed.formats.iceberg.snapshot import history, schema_at, snapshot_at
 from lakebed.formats.iceberg.write.options import OPTIONS as WRITE_OPTIONS
 from lakebed.formats.iceberg.write.options import WriteOptions
 from lakebed.formats.iceberg.write.sink import IcebergSink
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store
-from lakebed.kernel.options import Options, option_texts
+from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
@@ -65,14 +71,14 @@ from lakebed.verbs.two_phase import TableWriter
 from lakebed.verbs.write import Mode
 
 _OPTIONS = opt.OPTIONS + WRITE_OPTIONS
-"""What opening a table takes: what reads and writes take too."""
+"""The options of opening a table. They include those of reads and of writes."""
 
 
 class IcebergTable(Table):
-    """An Iceberg table, by path or of a catalog; the option `branch` picks a branch."""
+    """An Iceberg table, opened by its path or from a catalog. The option `branch` chooses a branch."""
 
     format: ClassVar[str] = "iceberg"
-    unknown_to_format: ClassVar[Mapping[str, str]] = {"archive": "Its history is bounded by expiring snapshots"}
+    unknown_to_format: ClassVar[Mapping[str, str]] = {"archive": "Bound its history by expiring snapshots"}
 
     def __init__(
         self, store: Store, options: Mapping[str, str] = {}, operations: TableOperations | None = None
@@ -84,9 +90,9 @@ class IcebergTable(Table):
 
     @classmethod
     def of_catalog(cls, name: str, options: Mapping[str, str] = {}) -> IcebergTable:
-        """The table `catalog:namespace.table` of one of pyiceberg's catalogs.
+        """Open the table `catalog:namespace.table` of one of pyiceberg's catalogs.
 
-        Options `lakebed.catalog.*` are properties of the catalog, over pyiceberg's own configuration.
+        Options `lakebed.catalog.*` are properties of the catalog. They take precedence over pyiceberg's configuration.
         """
         _OPTIONS.parse(options)
         operations = CatalogTable(parse_identifier(name), options)
@@ -97,15 +103,15 @@ class IcebergTable(Table):
         cls, store: Store, schema: pa.Schema, primary_key: Sequence[str] = (), partition_by: Sequence[str] = (),
         options: Mapping[str, str] = {},
     ) -> IcebergTable:  # fmt: skip
-        """A new table at a path, without a snapshot. Options are table properties, and `format-version` (2).
+        """Create a table at a path, without a snapshot. Options are table properties, and `format-version` (2).
 
         Raises SchemaError, UsageError and OptionError for a definition that Iceberg does not allow, TableExistsError
-        when another one was faster.
+        when there is already a table, CommitUnknownError when the store does not say whether it was created.
         """
         version, properties = table_properties(options)
         columns = new_schema(schema, primary_key, version, store.location)
         spec = new_spec(columns, partition_by, store.location)
-        operations = HadoopTable(store, options, places_of(properties))  # the caller names them, here and now
+        operations = HadoopTable(store, options, places_of(properties))  # the caller names these places in this call
         try:
             operations.create(new_metadata(store.location, columns, spec, version, properties))
         except LostRaceError as error:
@@ -114,8 +120,8 @@ class IcebergTable(Table):
             ) from error
         except OutcomeUnknownError as error:
             raise CommitUnknownError(
-                "the store does not say whether the table was made", table=store.location,
-                todo="Look with lakebed.open, then try again",
+                "the store does not say whether the table was created", table=store.location,
+                todo="Try to open it with lakebed.open before you create it again",
             ) from error  # fmt: skip
         return cls(store, _opening(options), operations)
 
@@ -124,7 +130,10 @@ class IcebergTable(Table):
         cls, name: str, schema: pa.Schema, primary_key: Sequence[str] = (), partition_by: Sequence[str] = (),
         options: Mapping[str, str] = {},
     ) -> IcebergTable:  # fmt: skip
-        """A new table `catalog:namespace.table`; its place is the catalog's choice."""
+        """Create the table `catalog:namespace.table`. The catalog chooses its location.
+
+        Raises what `create` raises.
+        """
         version, properties = table_properties(options)
         columns = new_schema(schema, primary_key, version, name)
         operations = CatalogTable(parse_identifier(name), options)
@@ -132,60 +141,63 @@ class IcebergTable(Table):
         return cls(operations.files.home, _opening(options), operations)
 
     def leave_catalog(self) -> None:
-        """Take the table out of its catalog, where it has one. Its files stay."""
+        """Remove the table from its catalog, if it has one. Its files stay."""
         if isinstance(self.operations, CatalogTable):
             self.operations.drop()
 
     @property
     def metadata(self) -> TableMetadata:
-        """The current metadata, read anew."""
+        """The current metadata, read at each call."""
         return self.operations.load().metadata
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as Arrow has them."""
+        """The table's columns as Arrow has them."""
         return arrow_schema(self.metadata.schema)
 
     def history(self, archived: bool = False) -> list[Instant]:
-        """All snapshots, oldest first, also those of other branches; `summary["refs"]` names branches and tags."""
+        """All snapshots of all branches, oldest first. `summary["refs"]` names the branches and tags at a snapshot."""
         return history(self.metadata)
 
     def tag(self, name: str, snapshot: Position = None) -> None:
-        """Name a snapshot, the newest of the branch when none is given. UsageError for a name that is taken,
-        NotInHistoryError without a snapshot."""
+        """Tag a snapshot. Default: the newest of the branch. UsageError for a name that is taken, NotInHistoryError
+        when there is no such snapshot."""
         create_tag(self.operations, checked_name(name, "tag"), checked_position(snapshot), self.branch)
 
     def delete_tag(self, name: str) -> None:
-        """Remove a tag; NotInHistoryError when there is none."""
+        """Delete a tag. NotInHistoryError when there is none of that name."""
         delete_ref(self.operations, checked_name(name, "tag"), is_branch=False)
 
     def branch_off(self, name: str, snapshot: Position = None) -> None:
-        """Start a branch at a snapshot, the newest of this one when none is given; open it with the option `branch`."""
+        """Create a branch at a snapshot. Default: the newest of this branch. The option `branch` opens it.
+
+        UsageError for a name that is taken, NotInHistoryError when there is no such snapshot.
+        """
         create_branch(self.operations, checked_name(name, "branch"), checked_position(snapshot), self.branch)
 
     def delete_branch(self, name: str) -> None:
-        """Remove a branch; its snapshots stay until they are expired."""
+        """Delete a branch. Its snapshots stay until they expire. NotInHistoryError when there is none of that name."""
         delete_ref(self.operations, checked_name(name, "branch"), is_branch=True)
 
     @looks_again
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
     ) -> ReadPlan[Any]:
-        """One split a data file of the snapshot, several for a large one.
+        """Plan a read with one split per data file of the snapshot, or several splits for a large file.
 
         A read as of a snapshot, time or tag has the schema of that time. Metadata columns (`_file`, `_pos`, `_spec_id`,
-        `_row_id`, `_last_updated_sequence_number`) come when they are asked for by name. The options
-        `start-snapshot-id` and `end-snapshot-id` make it the rows of appends between two snapshots.
+        `_row_id`, `_last_updated_sequence_number`) come when `columns` names them. With the options `start-snapshot-id`
+        and `end-snapshot-id` the rows are those of appends between two snapshots.
         """
         metadata, options = self._to_read(), _OPTIONS.parse(self.options)
         split_size = opt.SPLIT_SIZE.read(metadata.properties.get(opt.SPLIT_SIZE.key, str(opt.SPLIT_SIZE.default)))
         if options.given(opt.SPLIT_SIZE):
             split_size = options[opt.SPLIT_SIZE]
         if options.given(opt.START_SNAPSHOT) or options.given(opt.END_SNAPSHOT):
-            start, until = _append_range(options, as_of)
+            start, until = append_range(options, as_of)
             end, schema = self._at(metadata, until)[0], metadata.schema
         else:
-            end, schema = self._at(metadata, as_of if as_of is not None else _given_position(options))
+            end, schema = self._at(metadata, as_of if as_of is not None else given_position(options))
             start = None
         context = self._context(metadata, schema)
         request = ReadRequest(context, columns, parse_where(where, predicate_schema(context)), split_size)
@@ -197,9 +209,9 @@ class IcebergTable(Table):
     def plan_changes(
         self, columns: Sequence[str] | None = None, where: Where = None, after: Position = None, until: Position = None
     ) -> ReadPlan[Any]:
-        """What leads from the snapshot `after` to the snapshot `until`: rows taken away and added, net.
+        """Plan a read of the net difference between the snapshots `after` and `until`: rows removed and rows added.
 
-        Tables of format version 3 tell updates (-U, +U) by row ids. NotInHistoryError where an end is expired.
+        In format version 3 row ids identify updates (-U, +U). NotInHistoryError when one of the snapshots has expired.
         """
         opt.refuse_positions(_OPTIONS.parse(self.options), "changes", "Give after= and until=")
         metadata = self._to_read()
@@ -211,10 +223,10 @@ class IcebergTable(Table):
     def stream(
         self, columns: Sequence[str] | None = None, where: Where = None, appends_only: bool = False
     ) -> IcebergStream:
-        """A stream of changes, started where `read.start-commit` says; without it at the newest snapshot.
+        """A stream of changes. It starts where `read.start-commit` says, by default with the newest snapshot.
 
-        With `appends_only` a stream as Iceberg's own Spark source has it: the rows of appends, from the oldest
-        snapshot on; it refuses deletes and overwrites.
+        With `appends_only` it is the stream of Iceberg's own Spark source: the rows of appends, from the oldest
+        snapshot on. It refuses deletes and overwrites.
         """
         self._to_read()
         options, names = _OPTIONS.parse(self.options), None if columns is None else tuple(columns)
@@ -227,10 +239,10 @@ class IcebergTable(Table):
         self, mode: Mode = Mode.APPEND, commit_user: str | None = None, callbacks: Sequence[Any] = (),
         options: Mapping[str, object] = {},
     ) -> IcebergSink:  # fmt: skip
-        """The table as the target of writes by many tasks.
+        """The table as the target of a write by many tasks.
 
-        Raises OptionError, UsageError when the mode wants a key that the table has not, UnsupportedError for a table
-        that lakebed does not write.
+        Raises OptionError, UsageError when the mode needs a key and there is none, UnsupportedError for a table that
+        lakebed does not write.
         """
         metadata = self._to_write()
         given = {**self.options, **option_texts(options)}
@@ -238,9 +250,9 @@ class IcebergTable(Table):
         return IcebergSink(self.operations, metadata, write, commit_user, callbacks)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
-        """Write rows as one commit: append, overwrite, upsert or delete by key (see docs/iceberg-sink.md).
+        """Write rows as one commit: append, overwrite, upsert or delete by key (docs/iceberg-sink.md).
 
-        Raises SchemaError when rows do not fit; nothing is visible, and no file stays, when the write fails.
+        Raises SchemaError when rows do not fit. When the write fails, nothing is visible and no file stays.
         """
         with TableWriter(self.sink(Mode.parse(mode), options=options)) as writer:
             writer.write(data)
@@ -248,19 +260,20 @@ class IcebergTable(Table):
         return writer.commit(BATCH_IDENTIFIER, messages)
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> TableWriter:
-        """The two-phase form of append, and of changes by key where rows have a `_row_kind`."""
+        """A writer whose caller decides when to commit. It appends rows; rows with a `_row_kind` are changes by key."""
         return TableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
 
     def rewrite(
         self, where: Where = None, dry_run: bool = False, engine: Engine | None = None,
         options: Mapping[str, object] = {},
     ) -> RewriteResult:  # fmt: skip
-        """Bin-pack, sort or z-order data files into files of the target size, deletes applied, in one REPLACE snapshot.
+        """Bin-pack, sort or z-order data files into files of the target size, in one REPLACE snapshot. Deletes are
+        applied.
 
-        `where` chooses files that may hold a matching row. A dry run says what would be rewritten and why, what would
-        not, and predicts files and bytes. Options are those of Iceberg's `rewrite_data_files` and `lakebed.rewrite.*`.
-        `lakebed.rewrite.what` = position-deletes or manifests rewrites these instead. Raises CommitConflictError when
-        others changed the same files meanwhile: nothing is left then.
+        `where` chooses files that may hold a matching row. A dry run says what would be rewritten and why, and what
+        would not, and predicts files and bytes. Options are those of Iceberg's `rewrite_data_files`, and
+        `lakebed.rewrite.*`. With `lakebed.rewrite.what` = position-deletes or manifests these are rewritten instead.
+        Raises CommitConflictError when others changed the same files meanwhile; no new file stays then.
         """
         given = option_texts(options)
         callbacks = named_callbacks({**self.options, **given})
@@ -275,7 +288,7 @@ class IcebergTable(Table):
         what, options = rewrite_what(options)
         if what == "manifests":
             if where is not None:
-                raise UsageError("a rewrite of manifests takes no `where`", todo="Rewrite those of a spec with spec-id")
+                raise UsageError("a rewrite of manifests has no `where`", todo="Choose a partition spec with spec-id")
             return rewrite_manifests(self.operations, self.branch, {**commit, **options}, dry_run)
         if what == "position-deletes":
             rewrite = PositionDeleteRewrite.planned(self.operations, self.branch, where, options, commit)
@@ -286,65 +299,61 @@ class IcebergTable(Table):
     def expire(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
     ) -> ExpireResult:
-        """Expire old snapshots of all branches, with the files that only they have.
+        """Expire old snapshots of all branches, and remove the files that only they have.
 
-        With `remove-orphan-files` files that no snapshot knows go as well, once they are old enough. Options are the
-        arguments of Iceberg's procedures (see docs/iceberg-upkeep.md). Raises UnsupportedError where `gc.enabled` is
-        false.
+        With `remove-orphan-files`, files that no snapshot knows go as well, once they are old enough. Options are the
+        arguments of Iceberg's procedures (docs/iceberg-upkeep.md). Raises UnsupportedError where `gc.enabled` is false.
         """
         self.operations.refuse_changes(self.operations.load())
-        asked = parsed({**_properties(self.options), **option_texts(options)})
-        done: list[ExpireResult] = []
-        if asked[EXPIRE_SNAPSHOTS]:
-            done.append(expire(self.operations, asked, dry_run))
-        if asked[REMOVE_ORPHANS]:
-            done.append(remove_orphans(self.operations, asked, dry_run))
+        given = parsed({**_properties(self.options), **option_texts(options)})
+        results: list[ExpireResult] = []
+        if given[EXPIRE_SNAPSHOTS]:
+            results.append(expire(self.operations, given, dry_run))
+        if given[REMOVE_ORPHANS]:
+            results.append(remove_orphans(self.operations, given, dry_run))
         return ExpireResult(
-            tuple(id for one in done for id in one.expired),
-            tuple(path for one in done for path in one.deleted_files),
-            tuple(kept for one in done for kept in one.kept),
+            tuple(snapshot for result in results for snapshot in result.expired),
+            tuple(path for result in results for path in result.deleted_files),
+            tuple(kept for result in results for kept in result.kept),
             dry_run,
-            tuple(note for one in done for note in one.notes),
+            tuple(note for result in results for note in result.notes),
         )
 
     def relocate(self, dry_run: bool = False) -> RelocateResult:
-        """Make the folder where the table was opened its place, after it was moved or copied.
+        """After the table was moved or copied: make its metadata name the folder where it was opened.
 
-        Manifests, manifest lists and files of position deletes are written anew with the paths of this place, for all
-        snapshots, and the next metadata version names them. UnsupportedError for a catalog's table, and where files did
-        not come along; CommitConflictError when another change was faster.
+        Manifests, manifest lists and position delete files of all snapshots are rewritten with the paths of this
+        folder, and the next metadata version names them. UnsupportedError for a catalog's table, and where files are
+        missing here; CommitConflictError when another change was faster.
         """
         if not isinstance(self.operations, HadoopTable):
             raise UnsupportedError(
-                "the place of a catalog's table is the catalog's", table=self.operations.name,
-                todo="Register the metadata file of the new place with the catalog",
+                "the catalog decides where this table lies", table=self.operations.name,
+                todo="Register the metadata file of the new location with the catalog",
             )  # fmt: skip
         return relocate(self.operations, dry_run)
 
     @looks_again
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
-        """Health of the branch: snapshots and refs, small files, deletes, manifests, metadata, and what to do.
+        """Report the health of the branch: snapshots, branches and tags, small files, deletes, manifests, metadata.
 
         `options` are those of `expire`, and table properties that a writer sets for itself.
         """
         return inspect(self.operations, self.branch, {**_properties(self.options), **option_texts(options)})
 
     def newest(self) -> Instant | None:
-        """The head of the branch, to be read with the schema that the table has now; None where options name the
-        snapshot that is read."""
+        """The head of the branch, to be read with the schema that the table has now. None for an empty table, and where
+        options name the snapshot to read."""
         if any(map(_OPTIONS.parse(self.options).given, opt.POSITIONS)):
             return None
         metadata = self.metadata
         head = metadata.head(self.branch)
         if head is None:
             return None
-        return Instant(
-            str(head.snapshot_id), iso_time(head.timestamp_ms), head.operation or "append", "completed",
-            summary={_READ_WITH: str(metadata.current_schema_id)},
-        )  # fmt: skip
+        return newest_instant(head, metadata.current_schema_id)
 
     def _to_read(self) -> TableMetadata:
-        """The current metadata, with a warning where it says that the table lies elsewhere."""
+        """The current metadata. It warns when the metadata says that the table lies elsewhere."""
         metadata = self.metadata
         moved_from = self.operations.moved_from
         if moved_from:
@@ -359,64 +368,26 @@ class IcebergTable(Table):
         return metadata
 
     def _to_write(self) -> TableMetadata:
-        """The current metadata of a table that may be changed and whose files go where it may touch them."""
+        """The current metadata, for a write. Raises what `refuse_writing` raises."""
         loaded = self.operations.load()
         refuse_writing(self.operations, loaded)
         return loaded.metadata
 
     def _at(self, metadata: TableMetadata, position: Position) -> tuple[Snapshot | None, Schema]:
-        """The snapshot that a position means, and the schema to read it with."""
-        if _is_newest(position):
-            return metadata.snapshot(int(position.time)), metadata.schemas[int(position.summary[_READ_WITH])]
+        """The snapshot of a position, and the schema to read it with."""
+        if is_newest(position):
+            return metadata.snapshot(int(position.time)), metadata.schemas[schema_id_of(position)]
         return snapshot_at(metadata, position, self.branch), schema_at(metadata, position, self.branch)
 
     def _context(self, metadata: TableMetadata, schema: Schema) -> ReadContext:
         return ReadContext.of(metadata, schema, _OPTIONS.parse(self.options)[opt.DELETE_MEMORY])
 
 
-_READ_WITH = "lakebed.read-with-schema"
-"""In the summary of an instant that `newest` gives: the id of the schema that its rows are read with."""
-
-
-def _is_newest(position: Position) -> TypeGuard[Instant]:
-    """Whether `newest` gave the position."""
-    return isinstance(position, Instant) and _READ_WITH in position.summary
-
-
-def _given_position(options: Options) -> Position:
-    """The snapshot that options name; OptionError where several do."""
-    given = [option.key for option in opt.POSITIONS if options.given(option)]
-    if len(given) > 1:
-        raise OptionError(f"{' and '.join(given)} are given", key=given[1], why="one snapshot is read", todo="Give one")
-    if options[opt.TAG] is not None:
-        return f"tag:{options[opt.TAG]}"
-    moment = options[opt.AS_OF_TIMESTAMP]
-    if moment is not None:
-        return iso_time(moment)
-    return options[opt.SNAPSHOT_ID]
-
-
-def _append_range(options: Options, as_of: Position) -> tuple[int, Position]:
-    """The snapshots between which a read gives appends; an instant of `newest` ends it where no option does."""
-    start, end = options[opt.START_SNAPSHOT], options[opt.END_SNAPSHOT]
-    pinned = _is_newest(as_of)
-    if start is None:
-        raise UsageError(
-            "end-snapshot-id alone names no range", todo="Give start-snapshot-id too, or snapshot-id for a whole table"
-        )
-    if (as_of is not None and not pinned) or _given_position(options) is not None:
-        raise UsageError(
-            "start-snapshot-id does not go with a snapshot, time or tag to read as of",
-            todo="End the range with end-snapshot-id",
-        )
-    return start, end if end is not None else as_of
-
-
 def _properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Of the options of `open` those that lie over table properties."""
+    """The options of `open` that take precedence over table properties."""
     return {key: value for key, value in options.items() if opt.known_property(key)}
 
 
 def _opening(options: Mapping[str, str]) -> dict[str, str]:
-    """Of the options of `create` those that say how to open the table."""
+    """The options of `create` that say how to open the table."""
     return {key: value for key, value in options.items() if opt.OPENING.knows(key)}

@@ -1,7 +1,8 @@
-"""Options and table properties of Iceberg that lakebed does not act on: those that only tune, and those that it refuses
-by name, since they change which rows are seen or what is written.
+"""Options and table properties of Iceberg that lakebed does not act on.
 
-Source: the reference engine's SparkReadOptions, SparkWriteOptions and TableProperties of its newest release.
+Some only tune performance: lakebed accepts and ignores them. The others change which rows are seen or what is written:
+lakebed refuses them by name. Source: the reference engine's SparkReadOptions, SparkWriteOptions and TableProperties of
+its newest release.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from lakebed.errors import UnsupportedError
 from lakebed.kernel.options import Option
 
 TUNING: tuple[Option[str], ...] = tuple(
-    Option(key, str, "", "Taken, and changes nothing.")
+    Option(key, str, "", "Accepted and ignored.")
     for key in [
         "lookback",
         "file-open-cost",
@@ -33,7 +34,7 @@ TUNING: tuple[Option[str], ...] = tuple(
         "variant-inference-buffer-size",
     ]
 )
-"""Options of Spark's reads and writes that change no row."""
+"""Options of Spark's reads and writes that do not change any row."""
 
 
 def _refused(key: str, instead: str, harmless: str = "", *aliases: str) -> Option[str]:
@@ -68,19 +69,19 @@ REFUSED: tuple[Option[str], ...] = (
     _refused("compression-level", "nothing: set the table property write.FORMAT.compression-level"),
     _refused("compression-strategy", "nothing: set the table property write.orc.compression-strategy"),
 )
-"""Options of Spark's reads and writes that would change rows or files; the text says what is expected instead."""
+"""Options of Spark's reads and writes that would change rows or files. The text says what is expected instead."""
 
 RESERVED = (
     "uuid", "snapshot-count", "current-snapshot-id", "current-snapshot-summary", "current-snapshot-timestamp-ms",
     "current-schema", "default-partition-spec", "default-sort-order",
 )  # fmt: skip
-"""Properties that say what metadata says itself; no table keeps them."""
+"""Properties that metadata has fields for, so that no table may have them."""
 _ENCRYPTION = ("parquet.crypto.", "parquet.encryption.", "orc.encrypt", "orc.mask", "orc.key.provider")
-"""How properties begin that the reference engine hands to file formats, which encrypt then."""
+"""Prefixes of properties that the reference engine passes to file formats, and with which these encrypt."""
 
 
 def refuse_plain_files(properties: Mapping[str, str], table: str = "") -> None:
-    """Raise UnsupportedError where files of this table are to be encrypted by their format."""
+    """UnsupportedError for a table whose files are to be encrypted by their format."""
     for key, value in properties.items():
         if key.lower().startswith(_ENCRYPTION) and value:
             raise UnsupportedError(
