@@ -1,7 +1,7 @@
-"""The health of an Iceberg table: snapshots, refs, files, deletes, manifests and metadata, and what to do about them.
+"""The health report of an Iceberg table: snapshots, files, deletes, manifests and metadata, and what to do.
 
-Thresholds are those that the upkeep verbs go by: a file is small below 0.75 of the table's target size, a partition is
-worth a rewrite from 5 of them on, deletes of 0.3 of a table's rows cost every read.
+The thresholds are those of the maintenance verbs. A file is small below 0.75 of the table's target size, a partition is
+worth a rewrite with 5 small files, and deletes of 0.3 of a table's rows make every read slower.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lakebed.kernel.options import Option, Options, OptionSet, at_least
 from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
 
-_TARGET = Option("write.target-file-size-bytes", at_least(1), 512 << 20, "Bytes that a data file should have.")
+_TARGET = Option("write.target-file-size-bytes", at_least(1), 512 << 20, "Target size of data files, bytes.")
 _OPTIONS = EXPIRE + OptionSet((_TARGET,), "inspect", ())
 _SMALL, _WORTH, _DELETED = 0.75, 5, 0.3
 _MANY_MANIFESTS = 50
@@ -37,13 +37,14 @@ _LARGE_METADATA = 16 << 20
 
 
 def inspect(operations: TableOperations, branch: str, options: Mapping[str, str] = {}) -> TableReport:
-    """The report of one branch. A file of the metadata that is missing or damaged is a finding, no error.
+    """The report of one branch. A metadata file that is missing or damaged is a finding, not an error.
 
-    `options` are those of `expire`, and table properties that lie over the table's own. OptionError for others.
+    `options` are those of `expire`, and table properties that take precedence over the table's own. OptionError for
+    others, DataCleanedError when the snapshot expires meanwhile.
     """
-    asked = _OPTIONS.parse(options)
+    given = _OPTIONS.parse(options)
     loaded = operations.load()
-    report = _Report(operations, loaded, branch, asked, opt.properties(loaded.metadata.properties, asked.raw))
+    report = _Report(operations, loaded, branch, given, opt.properties(loaded.metadata.properties, given.raw))
     report.table()
     report.snapshots()
     try:
@@ -51,11 +52,11 @@ def inspect(operations: TableOperations, branch: str, options: Mapping[str, str]
     except (LakebedError, FileNotFoundError) as error:
         if is_gone(error) and operations.load().location != loaded.location:
             raise DataCleanedError(
-                "the snapshot that is looked at has expired", table=operations.name, why=str(error), todo="Look again"
+                "the snapshot expired while it was inspected", table=operations.name, why=str(error), todo="Try again"
             ) from error
         report.findings.append(Finding(
-            Health.BROKEN, "the newest snapshot cannot be read whole", str(error),
-            "Restore the file, or roll back to a snapshot that is whole",
+            Health.BROKEN, "the newest snapshot cannot be read completely", str(error),
+            "Restore the file, or roll back to a snapshot that is complete",
         ))  # fmt: skip
     report.metadata_files()
     return TableReport(operations.name, "iceberg", report.figures, tuple(report.findings), tuple(report.blockers))
@@ -66,14 +67,14 @@ class _Report:
     operations: TableOperations
     loaded: Loaded
     branch: str
-    asked: Options
+    given: Options
     properties: Options
     figures: dict[str, Mapping[str, Figure]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     blockers: list[Blocker] = field(default_factory=list)
 
     def followable(self, remedy: str) -> str:
-        """A remedy that can be followed: a table that may not be changed as it was opened is first opened elsewhere."""
+        """A remedy that works: a table that cannot be changed as it was opened must be opened elsewhere first."""
         try:
             self.operations.refuse_changes(self.loaded)
         except UnsupportedError as error:
@@ -85,7 +86,7 @@ class _Report:
         return self.loaded.metadata
 
     def table(self) -> None:
-        """What the table is."""
+        """The table's version, location, columns and partitioning."""
         metadata = self._metadata
         spec = ", ".join(f"{f.transform}({f.name})" for f in metadata.spec.fields)
         self.figures["table"] = {
@@ -101,22 +102,22 @@ class _Report:
             ))  # fmt: skip
         if not self.properties[opt.GC_ENABLED]:
             self._attention(
-                "upkeep may not delete files",
+                "maintenance may not delete files",
                 "gc.enabled is false",
-                "Set gc.enabled=true if no other table has the files",
+                "Set gc.enabled=true if no other table uses the files",
             )
 
     def snapshots(self) -> None:
-        """Snapshots and refs, what could expire and what holds it."""
+        """Snapshots, branches and tags; what is ready to expire, and what holds snapshots."""
         metadata = self._metadata
-        found = sorted(metadata.snapshots.values(), key=lambda s: s.timestamp_ms)
-        in_history = {s.snapshot_id for ref in metadata.refs.values() for s in _line(metadata, ref.snapshot_id)}
-        staged = [s for s in found if s.snapshot_id not in in_history]
+        snapshots = sorted(metadata.snapshots.values(), key=lambda s: s.timestamp_ms)
+        in_history = {s.snapshot_id for ref in metadata.refs.values() for s in _history(metadata, ref.snapshot_id)}
+        staged = [s for s in snapshots if s.snapshot_id not in in_history]
         now = clock.now_ms()
-        plan = plan_expiry(metadata, self.asked, now, self.operations.name)
+        plan = plan_expiry(metadata, self.given, now, self.operations.name)
         self.figures["snapshots"] = {
-            "snapshots": len(found), "oldest": iso_time(found[0].timestamp_ms) if found else None,
-            "newest": iso_time(found[-1].timestamp_ms) if found else None, "in no branch": len(staged),
+            "snapshots": len(snapshots), "oldest": iso_time(snapshots[0].timestamp_ms) if snapshots else None,
+            "newest": iso_time(snapshots[-1].timestamp_ms) if snapshots else None, "in no branch": len(staged),
             "ready to expire": len(plan.snapshots),
             "branches": sum(ref.is_branch for ref in metadata.refs.values()),
             "tags": sum(not ref.is_branch for ref in metadata.refs.values()),
@@ -139,17 +140,17 @@ class _Report:
                 word = "branch" if ref.is_branch else "tag"
                 self.blockers.append(Blocker(
                     str(ref.snapshot_id), f"{word} {ref.name} is at it, so it cannot expire",
-                    self.followable(f"Delete the {word} {ref.name} if nobody needs it"),
+                    self.followable(f"Delete the {word} {ref.name} if it is not needed"),
                 ))  # fmt: skip
 
     def files(self) -> None:
-        """Data files, delete files and manifests of the branch's head."""
+        """The data files, delete files and manifests of the branch's head."""
         metadata = self._metadata
         head = metadata.head(self.branch)
         manifests = manifests_of(self.operations.files, metadata, head) if head is not None else []
         data, deletes = _Files(), _Files()
-        stated = metadata.properties.get(_TARGET.key, str(_TARGET.default))
-        target = self.asked[_TARGET] if self.asked.given(_TARGET) else _TARGET.read(stated)
+        stored = metadata.properties.get(_TARGET.key, str(_TARGET.default))
+        target = self.given[_TARGET] if self.given.given(_TARGET) else _TARGET.read(stored)
         for entries in self._entries([m for m in manifests if m.content == 0]):
             data.add(entries, int(target * _SMALL))
         for entries in self._entries([m for m in manifests if m.content == 1]):
@@ -165,12 +166,12 @@ class _Report:
         if worth:
             self._attention(
                 f"{sum(worth.values())} small files lie in {len(worth)} partitions",
-                f"each has at least {_WORTH} files below {int(target * _SMALL)} bytes; every one costs reads a request",
+                f"each has {_WORTH} or more files below {int(target * _SMALL)} bytes; each file costs reads a request",
                 "Run table.rewrite()",
             )  # fmt: skip
         if data.records and deletes.positions / data.records >= _DELETED:
             self._attention(
-                f"{deletes.positions} of {data.records} rows are deleted, and read all the same", "",
+                f"{deletes.positions} of {data.records} rows are deleted, but reads still decode them", "",
                 "Run table.rewrite()",
             )  # fmt: skip
         if deletes.kinds["equality"]:
@@ -189,12 +190,12 @@ class _Report:
         }  # fmt: skip
         if len(manifests) >= _MANY_MANIFESTS and size / len(manifests) < target / 8:
             self._attention(
-                f"{len(manifests)} small manifests are read by each plan", "",
+                f"each plan of a read opens {len(manifests)} small manifests", "",
                 "Run table.rewrite(options={'lakebed.rewrite.what': 'manifests'})",
             )  # fmt: skip
 
     def metadata_files(self) -> None:
-        """The metadata file itself, which every commit writes anew."""
+        """The metadata file itself, which every commit rewrites."""
         metadata = self._metadata
         size = self.operations.files.size(self.loaded.location)
         properties = metadata.properties
@@ -204,13 +205,13 @@ class _Report:
             "delete-after-commit": properties.get("write.metadata.delete-after-commit.enabled", "false"),
         }  # fmt: skip
         if size > _LARGE_METADATA:
-            self._attention(f"the metadata file has {size} bytes", "every commit writes it whole", "Run table.expire()")
+            self._attention(f"the metadata file has {size} bytes", "every commit rewrites it", "Run table.expire()")
 
     def _entries(self, manifests: list[ManifestFile]) -> Iterator[pa.Table]:
         columns = ("partition", "spec_id", "content", "file_format", "record_count", "file_size_in_bytes")
         for spec_id in {m.spec_id for m in manifests}:
-            some = [m for m in manifests if m.spec_id == spec_id and m.has_live]
-            yield from iter_entries(self.operations.files, self._metadata, some, columns)
+            of_spec = [m for m in manifests if m.spec_id == spec_id and m.has_live]
+            yield from iter_entries(self.operations.files, self._metadata, of_spec, columns)
 
     def _attention(self, what: str, why: str, remedy: str) -> None:
         self.findings.append(Finding(Health.ATTENTION, what, why, self.followable(remedy)))
@@ -218,7 +219,7 @@ class _Report:
 
 @dataclass(slots=True)
 class _Files:
-    """Sums over entries, whole columns at a time; Python meets each partition once a piece."""
+    """Sums over entries, whole columns at a time. Python handles each partition once per table of entries."""
 
     count: int = 0
     size: int = 0
@@ -229,6 +230,7 @@ class _Files:
     small_by_partition: dict[object, int] = field(default_factory=dict)
 
     def add(self, entries: pa.Table, small: int) -> None:
+        """Add entries of one spec. Files of fewer than `small` bytes count as small."""
         if not len(entries):
             return
         sizes = entries["file_size_in_bytes"].to_numpy()
@@ -256,6 +258,6 @@ class _Files:
         self.positions += int(entries["record_count"].to_numpy()[content == 1].sum())
 
 
-def _line(metadata: TableMetadata, snapshot_id: int) -> Iterator[Snapshot]:
+def _history(metadata: TableMetadata, snapshot_id: int) -> Iterator[Snapshot]:
     head = metadata.snapshots.get(snapshot_id)
     return ancestors(metadata, head) if head is not None else iter(())

@@ -1,1 +1,1 @@
-"""Column metrics of new data files, as manifest entries hold them."""
+"""The metrics of the columns of new data files, for their manifest entries."""

@@ -1,7 +1,7 @@
-"""Least and greatest values of columns, in the specification's single-value form.
+"""Bounds: the least and the greatest value of columns, in the specification's single-value form.
 
 Rules: the specification's "Binary single-value serialization", and BinaryUtil and UnicodeUtil of the reference engine:
-text and bytes are cut to a length, upper bounds rounded up.
+text and bytes are truncated to a length, and upper bounds are rounded up.
 """
 
 from __future__ import annotations
@@ -31,42 +31,44 @@ from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
 
 @dataclass(slots=True)
 class Bounds:
-    """Least and greatest values so far, by column, in single-value form, not cut yet."""
+    """The least and the greatest value so far per column, in single-value form, before truncation."""
 
     leaves: Sequence[Leaf]
     modes: Mapping[int, MetricsMode]
-    _found: dict[int, tuple[bytes, bytes] | None] = field(default_factory=dict)
+    _extremes: dict[int, tuple[bytes, bytes] | None] = field(default_factory=dict)
 
     def add(self, leaf: Leaf, low: bytes, high: bytes) -> None:
-        """Count the least and greatest value of some rows in, in single-value form."""
+        """Add the least and the greatest value of more rows, in single-value form."""
         if not self.modes[leaf.id].length:
             return
-        known = self._found.get(leaf.id, (low, high))
-        if known is not None:
-            pick = _Pick(leaf.type)
-            self._found[leaf.id] = min(known[0], low, key=pick), max(known[1], high, key=pick)
+        extremes = self._extremes.get(leaf.id, (low, high))
+        if extremes is not None:
+            order = _Order(leaf.type)
+            self._extremes[leaf.id] = min(extremes[0], low, key=order), max(extremes[1], high, key=order)
 
     def drop(self, id: int) -> None:
-        """A column of which some values are not known has no bounds."""
-        self._found[id] = None
+        """Give a column no bounds, since some of its values are not known."""
+        self._extremes[id] = None
 
     def cut(self) -> tuple[dict[int, bytes], dict[int, bytes]]:
-        """Lower and upper bounds by column id, text and bytes cut to what the column's mode says."""
+        """The lower and upper bounds by column id. Text and bytes are truncated as the column's mode says."""
         lower: dict[int, bytes] = {}
         upper: dict[int, bytes] = {}
         for leaf in self.leaves:
-            found = self._found.get(leaf.id)
-            if found is not None:
+            extremes = self._extremes.get(leaf.id)
+            if extremes is not None:
                 length = self.modes[leaf.id].length
-                lower[leaf.id] = _lower(leaf.type, found[0], length)
-                high = _upper(leaf.type, found[1], length)
+                lower[leaf.id] = _lower(leaf.type, extremes[0], length)
+                high = _upper(leaf.type, extremes[1], length)
                 if high is not None:
                     upper[leaf.id] = high
         return lower, upper
 
 
 @dataclass(frozen=True, slots=True)
-class _Pick:
+class _Order:
+    """The sort key of bounds of a type."""
+
     kind: PrimitiveType
 
     def __call__(self, bound: bytes) -> Any:
@@ -74,7 +76,7 @@ class _Pick:
 
 
 def encoded(raw: Any, kind: PrimitiveType) -> bytes:
-    """A value as a Parquet footer gives it, in the specification's single-value form."""
+    """A value in the raw form of a Parquet footer, encoded in the specification's single-value form."""
     if isinstance(kind, DecimalType):
         value = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
         return int(value).to_bytes((value + (value < 0)).bit_length() // 8 + 1, "big", signed=True)
@@ -88,9 +90,9 @@ def encoded(raw: Any, kind: PrimitiveType) -> bytes:
 
 
 def comparable(kind: PrimitiveType, bound: bytes) -> Any:
-    """A bound in a form that sorts as its values do."""
+    """A bound in a form that sorts like the values of the type."""
     if isinstance(kind, StringType | BinaryType | FixedType | UUIDType):
-        return bytes(bound)  # UTF-8 sorts as its code points do
+        return bytes(bound)  # UTF-8 sorts like its code points
     if len(bound) == 4 and isinstance(kind, LongType | DoubleType):  # written when the column was narrower
         kind = IntegerType() if isinstance(kind, LongType) else FloatType()
     value: Any = from_bytes(kind, bytes(bound))
@@ -104,7 +106,7 @@ def _lower(kind: PrimitiveType, bound: bytes, length: int) -> bytes:
 
 
 def _upper(kind: PrimitiveType, bound: bytes, length: int) -> bytes | None:
-    """The shortest upper bound of that length; None when there is none."""
+    """The least upper bound of at most `length` characters or bytes. None when there is none."""
     if isinstance(kind, StringType):
         text = bound.decode()
         return bound if len(text) <= length else _next_text(text[:length])

@@ -1,7 +1,7 @@
-"""Column figures of a data file for its manifest entry, as the reference engine makes them.
+"""The metrics of a data file's columns for its manifest entry, as the reference engine computes them.
 
-Rules: ParquetMetrics; which figures a column gets is in `metrics_modes.py`, how bounds are told in `bounds.py`. Columns
-inside lists and maps have none.
+Rule: the reference engine's ParquetMetrics. `modes.py` says which metrics a column has, `bounds.py` encodes its bounds.
+Columns inside lists and maps have none.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from lakebed.formats.iceberg.write.statistics.bounds import Bounds, comparable, 
 from lakebed.formats.iceberg.write.statistics.leaves import Leaf, leaf_column
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
 
-# ---- Parquet: what the footer says -----------------------------------------------------------------------------------
+# ---- Parquet: from the footer ----------------------------------------------------------------------------------------
 
 
 def parquet_metrics(
     footer: pq.FileMetaData, leaves: Sequence[Leaf], modes: Mapping[int, MetricsMode], nans: Mapping[int, int]
 ) -> Metrics:
-    """The figures of a file from its footer; `nans` are counts of NaN, which a footer does not have."""
+    """The metrics of a file from its footer. `nans` are the counts of NaN, which a footer does not have."""
     sizes: dict[int, int] = {}
     values: dict[int, int] = {}
     nulls: dict[int, int] = {}
@@ -57,29 +57,29 @@ def parquet_metrics(
 
 
 def split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
-    """Where each row group starts."""
-    found = []
+    """The offset of each row group."""
+    offsets = []
     for number in range(footer.num_row_groups):
         first = footer.row_group(number).column(0)
         dictionary, data = first.dictionary_page_offset, first.data_page_offset
-        found.append(data if not dictionary or dictionary > data else dictionary)
-    return tuple(found)
+        offsets.append(data if not dictionary or dictionary > data else dictionary)
+    return tuple(offsets)
 
 
 def nan_counts(batch: pa.RecordBatch | pa.Table, leaves: Sequence[Leaf], counts: dict[int, int]) -> None:
-    """Add the NaN of a batch to the counts of its columns of floats outside lists and maps."""
+    """Add the number of NaN values in a batch to `counts`, for float columns outside lists and maps."""
     for leaf in leaves:
         if leaf.is_float and not leaf.repeated:
             column = leaf_column(batch, leaf)
             counts[leaf.id] = counts.get(leaf.id, 0) + (pc.sum(pc.is_nan(column)).as_py() or 0)
 
 
-# ---- other formats: what the columns say -----------------------------------------------------------------------------
+# ---- other formats: from the columns ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class ColumnMetrics:
-    """Figures gathered from the batches themselves, for files whose footer cannot be asked."""
+    """Metrics from the batches themselves, for files whose footer does not have them."""
 
     leaves: Sequence[Leaf]
     modes: Mapping[int, MetricsMode]
@@ -89,7 +89,7 @@ class ColumnMetrics:
     _bounds: Bounds | None = None
 
     def add(self, batch: pa.Table) -> None:
-        """Count a batch in."""
+        """Add the rows of a batch."""
         bounds = self._bounds = self._bounds or Bounds(self.leaves, self.modes)
         for leaf in self.leaves:
             if leaf.repeated or not self.modes[leaf.id].counts:
@@ -105,21 +105,20 @@ class ColumnMetrics:
         nan_counts(batch, [leaf for leaf in self.leaves if self.modes[leaf.id].counts], self._nans)
 
     def finish(self) -> Metrics:
-        """The figures of all batches."""
+        """The metrics of all batches."""
         lower, upper = self._bounds.cut() if self._bounds else ({}, {})
         return Metrics({}, self._values, self._nulls, self._nans, lower, upper)
 
 
 def _extremes(column: pa.ChunkedArray | pa.Array) -> tuple[Any, Any]:
-    """The least and greatest value in the raw form of a Parquet footer."""
+    """The least and the greatest value, in the raw form of a Parquet footer."""
     if isinstance(column.type, pa.BaseExtensionType):
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         column = pa.chunked_array([chunk.storage for chunk in chunks])
-    found = pc.min_max(column)
-    low, high = found["min"], found["max"]
+    low, high = pc.min_max(column).values()
     if pa.types.is_decimal(column.type):
         scale = column.type.scale
-        return tuple(int(one.as_py().scaleb(scale)) for one in (low, high))  # type: ignore[return-value]  # two of them
+        return int(low.as_py().scaleb(scale)), int(high.as_py().scaleb(scale))
     if pa.types.is_date(column.type):
         return low.cast(pa.int32()).as_py(), high.cast(pa.int32()).as_py()
     if pa.types.is_timestamp(column.type) or pa.types.is_time(column.type):
@@ -129,44 +128,48 @@ def _extremes(column: pa.ChunkedArray | pa.Array) -> tuple[Any, Any]:
     return low.as_py(), high.as_py()
 
 
-# ---- files that are joined -------------------------------------------------------------------------------------------
+# ---- files that are joined -----------------------------------------------------------------------------------------
 
 
 def merged(metrics: Sequence[Metrics], types: Mapping[int, PrimitiveType]) -> Metrics:
-    """The figures of files put together: exact, and left out for a column where one file lacks them.
+    """The exact metrics of a file with the rows of several files. A metric that one file lacks is left out.
 
-    `types` are the table's columns by id; bounds of others are left out.
+    `types` has the table's columns by id. Bounds of other columns are left out.
     """
     return Metrics(
-        _summed([m.column_sizes for m in metrics]), _summed([m.value_counts for m in metrics]),
-        _summed([m.null_value_counts for m in metrics]), _summed([m.nan_value_counts for m in metrics]),
-        _outer(metrics, types, upper=False), _outer(metrics, types, upper=True),
-    )  # fmt: skip
+        _summed([m.column_sizes for m in metrics]),
+        _summed([m.value_counts for m in metrics]),
+        _summed([m.null_value_counts for m in metrics]),
+        _summed([m.nan_value_counts for m in metrics]),
+        _outer(metrics, types, upper=False),
+        _outer(metrics, types, upper=True),
+    )
 
 
 def _summed(counts: Sequence[Mapping[int, int]]) -> dict[int, int]:
-    return {id: sum(one[id] for one in counts) for id in counts[0] if all(id in one for one in counts)}
+    return {id: sum(of_file[id] for of_file in counts) for id in counts[0] if all(id in of_file for of_file in counts)}
 
 
 def _outer(metrics: Sequence[Metrics], types: Mapping[int, PrimitiveType], upper: bool) -> dict[int, bytes]:
-    """The least lower or greatest upper bounds; a file without a single value of a column does not count."""
-    found: dict[int, bytes] = {}
+    """The least lower or the greatest upper bounds. A file without any value of a column is ignored for that column."""
+    outer: dict[int, bytes] = {}
     for id, kind in types.items():
         bounds = []
-        for one in metrics:
-            bound = (one.upper_bounds if upper else one.lower_bounds).get(id)
+        for of_file in metrics:
+            bound = (of_file.upper_bounds if upper else of_file.lower_bounds).get(id)
             if bound is not None:
                 bounds.append(bound)
-            elif not _is_void(one, id):
+            elif not _is_void(of_file, id):
                 break
         else:
             if bounds:
                 pick = max if upper else min
-                found[id] = pick(bounds, key=lambda bound: comparable(kind, bound))
-    return found
+                outer[id] = pick(bounds, key=lambda bound: comparable(kind, bound))
+    return outer
 
 
 def _is_void(metrics: Metrics, id: int) -> bool:
+    """Whether a column has only nulls and NaN."""
     values = metrics.value_counts.get(id)
     empty = metrics.null_value_counts.get(id, 0) + metrics.nan_value_counts.get(id, 0)
     return values is not None and values == empty

@@ -1,6 +1,6 @@
-"""Which figures of its columns a data file tells in its manifest entry.
+"""Metrics modes: which metrics of a column the manifest entry of a data file has.
 
-Rules: MetricsConfig and MetricsModes of the reference engine, by the table properties `write.metadata.metrics.*`.
+Rules: MetricsConfig and MetricsModes of the reference engine, and the table properties `write.metadata.metrics.*`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _WHOLE = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class MetricsMode:
-    """Whether values are counted, and to how many characters or bytes bounds are cut (0: no bounds)."""
+    """Whether values are counted, and to how many characters or bytes bounds are truncated (0: no bounds)."""
 
     counts: bool
     length: int
 
     @classmethod
     def parse(cls, text: str, key: str) -> MetricsMode:
-        """none, counts, truncate(N) or full; OptionError names the table property."""
+        """The mode of a text: none, counts, truncate(N) or full. OptionError names the property `key`."""
         word = text.strip().lower()
         match = re.fullmatch(r"truncate\((\d+)\)", word)
         if match and int(match[1]):
@@ -41,21 +41,24 @@ class MetricsMode:
 def metrics_modes(
     leaves: Sequence[Leaf], properties: Mapping[str, str], sorted_ids: Collection[int] = ()
 ) -> dict[int, MetricsMode]:
-    """The mode of each column by id. Columns of the sort order have bounds unless they are named; in a wide table only
-    the first hundred get figures that nobody asked for."""
+    """The mode of each column, by id.
+
+    Columns of the sort order have bounds, unless a property names their mode. In a wide table only the first hundred
+    columns have metrics without being named.
+    """
     default = properties.get(_DEFAULT)
     mode = MetricsMode.parse(default or _INFERRED, _DEFAULT)
     inferred = int(properties.get(_MAX_COLUMNS, 100)) if default is None else len(leaves)
     none, of_sorted = MetricsMode(False, 0), mode if mode.length else MetricsMode(True, 16)
-    found = {}
+    modes = {}
     for number, leaf in enumerate(leaves):
         given = properties.get(_COLUMN + leaf.name)
         if given is not None:
-            found[leaf.id] = MetricsMode.parse(given, _COLUMN + leaf.name)
+            modes[leaf.id] = MetricsMode.parse(given, _COLUMN + leaf.name)
         elif leaf.id in sorted_ids:
-            found[leaf.id] = of_sorted
+            modes[leaf.id] = of_sorted
         else:
-            found[leaf.id] = mode if number < inferred else none
+            modes[leaf.id] = mode if number < inferred else none
         if not leaf.has_bounds:
-            found[leaf.id] = MetricsMode(found[leaf.id].counts, 0)
-    return found
+            modes[leaf.id] = MetricsMode(modes[leaf.id].counts, 0)
+    return modes
