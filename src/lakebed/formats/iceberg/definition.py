@@ -146,9 +146,12 @@ def _type(kind: pa.DataType, column: str, ids: Iterator[int], version: int, tabl
     if pa.types.is_map(kind):
         key, value = next(ids), next(ids)
         return T.MapType(
-            key, _type(kind.key_type, column, ids, version, table), value,
-            _type(kind.item_type, column, ids, version, table), not kind.item_field.nullable,
-        )  # fmt: skip
+            key,
+            _type(kind.key_type, column, ids, version, table),
+            value,
+            _type(kind.item_type, column, ids, version, table),
+            not kind.item_field.nullable,
+        )
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         number = next(ids)
         return T.ListType(number, _type(kind.value_type, column, ids, version, table), not kind.value_field.nullable)
@@ -157,10 +160,11 @@ def _type(kind: pa.DataType, column: str, ids: Iterator[int], version: int, tabl
         raise SchemaError(f"column {column!r} has the type {kind}, which Iceberg does not have", table=table)
     if primitive.minimum_format_version() > version:
         raise SchemaError(
-            f"column {column!r} has the type {kind}", table=table,
+            f"column {column!r} has the type {kind}",
+            table=table,
             why=f"Iceberg has it from format version {primitive.minimum_format_version()} on",
             todo="Use another type, or create the table with the option format-version=3",
-        )  # fmt: skip
+        )
     return primitive
 
 
@@ -214,9 +218,10 @@ def _parsed(text: str, schema: Schema, table: str) -> tuple[str, Any, str]:
     sized = suffix in ("bucket", "trunc")
     if suffix is None or sized != (width is not None) or width == "0":
         raise UsageError(
-            f"partition_by has {text!r}, which is not a transform of a column", table=table,
+            f"partition_by has {text!r}, which is not a transform of a column",
+            table=table,
             todo="Write a column, or bucket(N, column), truncate(N, column), year, month, day or hour(column)",
-        )  # fmt: skip
+        )
     names = [field.name for field in schema.fields]
     source = find_column(column, names)
     if source is None:

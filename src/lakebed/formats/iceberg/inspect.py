@@ -95,11 +95,14 @@ class _Report:
             "partition-specs": len(metadata.specs), "branch": self.branch, "next-row-id": metadata.next_row_id,
         }  # fmt: skip
         if self.operations.moved_from:
-            self.findings.append(Finding(
-                Health.ATTENTION, f"the metadata says that the table lies at {self.operations.moved_from}",
-                "it is a copy or was moved; its files are read from where it was opened, and it cannot be changed here",
-                "Open it at that place, or make this its place with table.relocate()",
-            ))  # fmt: skip
+            self.findings.append(
+                Finding(
+                    Health.ATTENTION,
+                    f"the metadata says that the table lies at {self.operations.moved_from}",
+                    "it is a copy or was moved; its files are read from where it was opened, and it cannot be changed here",
+                    "Open it at that place, or make this its place with table.relocate()",
+                )
+            )
         if not self.properties[opt.GC_ENABLED]:
             self._attention(
                 "maintenance may not delete files",
@@ -116,32 +119,41 @@ class _Report:
         now = clock.now_ms()
         plan = plan_expiry(metadata, self.given, now, self.operations.name)
         self.figures["snapshots"] = {
-            "snapshots": len(snapshots), "oldest": iso_time(snapshots[0].timestamp_ms) if snapshots else None,
-            "newest": iso_time(snapshots[-1].timestamp_ms) if snapshots else None, "in no branch": len(staged),
+            "snapshots": len(snapshots),
+            "oldest": iso_time(snapshots[0].timestamp_ms) if snapshots else None,
+            "newest": iso_time(snapshots[-1].timestamp_ms) if snapshots else None,
+            "in no branch": len(staged),
             "ready to expire": len(plan.snapshots),
             "branches": sum(ref.is_branch for ref in metadata.refs.values()),
             "tags": sum(not ref.is_branch for ref in metadata.refs.values()),
-        }  # fmt: skip
+        }
         if plan.snapshots:
             limit = self.properties[opt.MAX_SNAPSHOT_AGE] / 86_400_000
             self._attention(
-                f"{len(plan.snapshots)} snapshots are ready to expire", f"they are older than {limit:g} days",
+                f"{len(plan.snapshots)} snapshots are ready to expire",
+                f"they are older than {limit:g} days",
                 "Run table.expire()",
-            )  # fmt: skip
+            )
         age = self.properties[opt.MAX_SNAPSHOT_AGE]
         for ref in metadata.refs.values():
             head = metadata.snapshots.get(ref.snapshot_id)
             if head is None:
-                self.findings.append(Finding(
-                    Health.BROKEN, f"{ref.name} is at snapshot {ref.snapshot_id}, which the table does not have",
-                    remedy=self.followable(f"Delete {ref.name}"),
-                ))  # fmt: skip
+                self.findings.append(
+                    Finding(
+                        Health.BROKEN,
+                        f"{ref.name} is at snapshot {ref.snapshot_id}, which the table does not have",
+                        remedy=self.followable(f"Delete {ref.name}"),
+                    )
+                )
             elif ref.name != MAIN and now - head.timestamp_ms > age:
                 word = "branch" if ref.is_branch else "tag"
-                self.blockers.append(Blocker(
-                    str(ref.snapshot_id), f"{word} {ref.name} is at it, so it cannot expire",
-                    self.followable(f"Delete the {word} {ref.name} if it is not needed"),
-                ))  # fmt: skip
+                self.blockers.append(
+                    Blocker(
+                        str(ref.snapshot_id),
+                        f"{word} {ref.name} is at it, so it cannot expire",
+                        self.followable(f"Delete the {word} {ref.name} if it is not needed"),
+                    )
+                )
 
     def files(self) -> None:
         """The data files, delete files and manifests of the branch's head."""
@@ -168,31 +180,36 @@ class _Report:
                 f"{sum(worth.values())} small files lie in {len(worth)} partitions",
                 f"each has {_WORTH} or more files below {int(target * _SMALL)} bytes; each file costs reads a request",
                 "Run table.rewrite()",
-            )  # fmt: skip
+            )
         if data.records and deletes.positions / data.records >= _DELETED:
             self._attention(
-                f"{deletes.positions} of {data.records} rows are deleted, but reads still decode them", "",
+                f"{deletes.positions} of {data.records} rows are deleted, but reads still decode them",
+                "",
                 "Run table.rewrite()",
-            )  # fmt: skip
+            )
         if deletes.kinds["equality"]:
             self._attention(
-                f"{deletes.kinds['equality']} equality delete files are compared with every older row", "",
+                f"{deletes.kinds['equality']} equality delete files are compared with every older row",
+                "",
                 "Run table.rewrite(options={'delete-file-threshold': 1, 'remove-dangling-deletes': True})",
-            )  # fmt: skip
+            )
         self._manifests(manifests)
 
     def _manifests(self, manifests: list[ManifestFile]) -> None:
         size = sum(m.length for m in manifests)
         target = self.properties[opt.MANIFEST_SIZE]
         self.figures["manifests"] = {
-            "manifests": len(manifests), "bytes": size,
-            "of delete files": sum(m.content == 1 for m in manifests), "target bytes": target,
-        }  # fmt: skip
+            "manifests": len(manifests),
+            "bytes": size,
+            "of delete files": sum(m.content == 1 for m in manifests),
+            "target bytes": target,
+        }
         if len(manifests) >= _MANY_MANIFESTS and size / len(manifests) < target / 8:
             self._attention(
-                f"each plan of a read opens {len(manifests)} small manifests", "",
+                f"each plan of a read opens {len(manifests)} small manifests",
+                "",
                 "Run table.rewrite(options={'lakebed.rewrite.what': 'manifests'})",
-            )  # fmt: skip
+            )
 
     def metadata_files(self) -> None:
         """The metadata file itself, which every commit rewrites."""
@@ -200,10 +217,12 @@ class _Report:
         size = self.operations.files.size(self.loaded.location)
         properties = metadata.properties
         self.figures["metadata"] = {
-            "file": self.loaded.location.rpartition("/")[2], "bytes": size,
-            "earlier files named": len(metadata.metadata_log), "statistics files": len(metadata.statistics_files),
+            "file": self.loaded.location.rpartition("/")[2],
+            "bytes": size,
+            "earlier files named": len(metadata.metadata_log),
+            "statistics files": len(metadata.statistics_files),
             "delete-after-commit": properties.get("write.metadata.delete-after-commit.enabled", "false"),
-        }  # fmt: skip
+        }
         if size > _LARGE_METADATA:
             self._attention(f"the metadata file has {size} bytes", "every commit rewrites it", "Run table.expire()")
 

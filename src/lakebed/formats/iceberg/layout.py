@@ -95,10 +95,11 @@ def refuse_location_provider(location: str, properties: Mapping[str, str]) -> No
     for key in ("write.location-provider.impl", "write.py-location-provider.impl"):
         if key in properties:
             raise UnsupportedError(
-                f"the table's files are named by the class {properties[key]}", table=location,
+                f"the table's files are named by the class {properties[key]}",
+                table=location,
                 why=f"its property {key} says so, and lakebed runs nothing that a table names",
                 todo="Remove the property, or write with the engine that has this class",
-            )  # fmt: skip
+            )
 
 
 def manifest_list_name(snapshot_id: int, attempt: int, commit: str) -> str:

@@ -56,9 +56,12 @@ def manifests_of(files: Files, metadata: TableMetadata, snapshot: Snapshot) -> l
 
 
 def iter_entries(
-    files: Files, metadata: TableMetadata, manifests: Sequence[ManifestFile], columns: Collection[str] = COLUMNS,
+    files: Files,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    columns: Collection[str] = COLUMNS,
     live_only: bool = True,
-) -> Iterator[pa.Table]:  # fmt: skip
+) -> Iterator[pa.Table]:
     """The entries of manifests of one spec, in order, as tables of bounded size.
 
     `columns` are names of `ALL_COLUMNS`. Entries that record a removal are left out unless `live_only` is False. What
@@ -103,9 +106,12 @@ def map_runs(
 
 
 def read_entries(
-    files: Files, metadata: TableMetadata, manifests: Sequence[ManifestFile], columns: Collection[str] = COLUMNS,
+    files: Files,
+    metadata: TableMetadata,
+    manifests: Sequence[ManifestFile],
+    columns: Collection[str] = COLUMNS,
     live_only: bool = True,
-) -> pa.Table:  # fmt: skip
+) -> pa.Table:
     """The entries of manifests of one spec, as `iter_entries` gives them, in one table.
 
     Without manifests it is an empty table of the table's default spec.

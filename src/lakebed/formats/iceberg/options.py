@@ -24,24 +24,33 @@ AS_OF_TIMESTAMP = Option(
 )
 TAG = Option("tag", str, None, "Reads the snapshot of this tag.")
 START_SNAPSHOT = Option(
-    "start-snapshot-id", int, None,
+    "start-snapshot-id",
+    int,
+    None,
     "Reads only the rows that appends after this snapshot added, whatever became of them since.",
-)  # fmt: skip
+)
 END_SNAPSHOT = Option(
     "end-snapshot-id", int, None, "The last snapshot of a read with start-snapshot-id. Default: the newest."
 )
 SPLIT_SIZE = Option(
-    "read.split.target-size", at_least(1), 128 << 20, "Parquet files of more bytes are read in several tasks.",
+    "read.split.target-size",
+    at_least(1),
+    128 << 20,
+    "Parquet files of more bytes are read in several tasks.",
     aliases=("split-size",),
-)  # fmt: skip
+)
 DELETE_MEMORY = Option(
-    "lakebed.read.equality-delete-memory", memory_size, 256 << 20,
+    "lakebed.read.equality-delete-memory",
+    memory_size,
+    256 << 20,
     "Memory for the equality deletes of one data file. More of them are applied in several passes.",
-)  # fmt: skip
+)
 START_COMMIT = Option(
-    "read.start-commit", str, "",
+    "read.start-commit",
+    str,
+    "",
     "Where a stream starts: a snapshot id or ISO time, inclusive, or earliest. Default: the newest snapshot.",
-)  # fmt: skip
+)
 STREAM_FROM = Option(
     "stream-from-timestamp",
     int,
@@ -109,9 +118,11 @@ MANIFEST_SIZE = Option(
     "commit.manifest.target-size-bytes", at_least(1), 8 << 20, "Target size of merged manifests, bytes."
 )
 PARTITION_LIMIT = Option(
-    "write.summary.partition-limit", at_least(0), 0,
+    "write.summary.partition-limit",
+    at_least(0),
+    0,
     "The summary of a snapshot has counts per partition when no more partitions than this changed.",
-)  # fmt: skip
+)
 GC_ENABLED = Option("gc.enabled", boolean, True, "Whether maintenance may delete files.")
 MAX_SNAPSHOT_AGE = Option(
     "history.expire.max-snapshot-age-ms", at_least(0), 432_000_000, "Age at which snapshots expire, milliseconds."
@@ -128,9 +139,10 @@ CALLBACK_PARAMETERS = "commit.callback."
 """Prefix of `commit.callback.NAME.param`, the text that a callback class is created with."""
 
 OPENING = OptionSet(
-    (BRANCH, READ_TASKS, *READING, CALLBACKS, *TUNING, *REFUSED), "an iceberg table",
+    (BRANCH, READ_TASKS, *READING, CALLBACKS, *TUNING, *REFUSED),
+    "an iceberg table",
     ("lakebed.storage.", "lakebed.catalog.", CALLBACK_PARAMETERS),
-)  # fmt: skip
+)
 """The options of `lakebed.open` besides the properties below."""
 PROPERTIES = (
     RETRIES, RETRY_MIN_WAIT, RETRY_MAX_WAIT, RETRY_TIMEOUT, CHECKS, CHECK_MIN_WAIT, CHECK_MAX_WAIT, MERGE, MERGE_COUNT,

@@ -51,9 +51,11 @@ def snapshot_at_time(metadata: TableMetadata, millis: int, branch: str = MAIN) -
     if snapshot_id is None:
         oldest = min((s.timestamp_ms for s in metadata.snapshots.values()), default=None)
         raise NotInHistoryError(
-            "no snapshot is that old", table=metadata.location, instant=iso_time(millis),
+            "no snapshot is that old",
+            table=metadata.location,
+            instant=iso_time(millis),
             todo=f"The oldest is {iso_time(oldest)}" if oldest is not None else "The table has no snapshot yet",
-        )  # fmt: skip
+        )
     return metadata.snapshot(snapshot_id)
 
 
@@ -66,9 +68,12 @@ def schema_at(metadata: TableMetadata, position: Position, branch: str = MAIN) -
         return metadata.schema
     if snapshot.schema_id not in metadata.schemas:
         raise UnsupportedError(
-            "the schema of this snapshot was removed", table=metadata.location, instant=str(snapshot.snapshot_id),
-            why=f"the metadata no longer has schema {snapshot.schema_id}", todo="Read a newer snapshot",
-        )  # fmt: skip
+            "the schema of this snapshot was removed",
+            table=metadata.location,
+            instant=str(snapshot.snapshot_id),
+            why=f"the metadata no longer has schema {snapshot.schema_id}",
+            todo="Read a newer snapshot",
+        )
     return metadata.schemas[snapshot.schema_id]
 
 
@@ -95,10 +100,11 @@ def between(metadata: TableMetadata, after: int | None, until: Snapshot) -> list
     missing = line[-1].parent_id if line else None
     raise NotInHistoryError(
         f"there is no line of snapshots from {after if after is not None else 'the first one'} to {until.snapshot_id}",
-        table=metadata.location, instant=str(after or missing),
+        table=metadata.location,
+        instant=str(after or missing),
         why=f"snapshot {missing} has expired" if missing is not None else "it is not among its ancestors",
         todo="Start from a snapshot of the same branch that the table still has",
-    )  # fmt: skip
+    )
 
 
 def history(metadata: TableMetadata) -> list[Instant]:
@@ -124,9 +130,10 @@ def milliseconds(text: str, table: str) -> int:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError as error:
         raise NotInHistoryError(
-            f"{text!r} does not name a snapshot", table=table,
+            f"{text!r} does not name a snapshot",
+            table=table,
             todo="Give a snapshot id, an ISO timestamp, tag:NAME or branch:NAME",
-        ) from error  # fmt: skip
+        ) from error
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return int(moment.timestamp() * 1000)
@@ -151,6 +158,9 @@ def _instant(snapshot: Snapshot, refs: list[str]) -> Instant:
     if refs:
         summary["refs"] = ", ".join(sorted(refs))
     return Instant(
-        str(snapshot.snapshot_id), iso_time(snapshot.timestamp_ms), snapshot.operation or "append", "completed",
+        str(snapshot.snapshot_id),
+        iso_time(snapshot.timestamp_ms),
+        snapshot.operation or "append",
+        "completed",
         summary=summary,
-    )  # fmt: skip
+    )

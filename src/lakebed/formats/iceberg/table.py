@@ -120,9 +120,10 @@ class IcebergTable(Table):
             ) from error
         except OutcomeUnknownError as error:
             raise CommitUnknownError(
-                "the store does not say whether the table was created", table=store.location,
+                "the store does not say whether the table was created",
+                table=store.location,
                 todo="Try to open it with lakebed.open before you create it again",
-            ) from error  # fmt: skip
+            ) from error
         return cls(store, _opening(options), operations)
 
     @classmethod
@@ -233,12 +234,15 @@ class IcebergTable(Table):
         opt.refuse_positions(options, "a stream", f"Start it with {opt.START_COMMIT.key} or {opt.STREAM_FROM.key}")
         return IcebergStream(
             self.operations.files, lambda: self.metadata, options, self.branch, names, where, appends_only
-        )  # fmt: skip
+        )
 
     def sink(
-        self, mode: Mode = Mode.APPEND, commit_user: str | None = None, callbacks: Sequence[Any] = (),
+        self,
+        mode: Mode = Mode.APPEND,
+        commit_user: str | None = None,
+        callbacks: Sequence[Any] = (),
         options: Mapping[str, object] = {},
-    ) -> IcebergSink:  # fmt: skip
+    ) -> IcebergSink:
         """The table as the target of a write by many tasks.
 
         Raises OptionError, UsageError when the mode needs a key and there is none, UnsupportedError for a table that
@@ -264,9 +268,12 @@ class IcebergTable(Table):
         return TableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
 
     def rewrite(
-        self, where: Where = None, dry_run: bool = False, engine: Engine | None = None,
+        self,
+        where: Where = None,
+        dry_run: bool = False,
+        engine: Engine | None = None,
         options: Mapping[str, object] = {},
-    ) -> RewriteResult:  # fmt: skip
+    ) -> RewriteResult:
         """Bin-pack, sort or z-order data files into files of the target size, in one REPLACE snapshot. Deletes are
         applied.
 
@@ -328,9 +335,10 @@ class IcebergTable(Table):
         """
         if not isinstance(self.operations, HadoopTable):
             raise UnsupportedError(
-                "the catalog decides where this table lies", table=self.operations.name,
+                "the catalog decides where this table lies",
+                table=self.operations.name,
                 todo="Register the metadata file of the new location with the catalog",
-            )  # fmt: skip
+            )
         return relocate(self.operations, dry_run)
 
     @looks_again

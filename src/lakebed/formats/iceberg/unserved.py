@@ -85,6 +85,7 @@ def refuse_plain_files(properties: Mapping[str, str], table: str = "") -> None:
     for key, value in properties.items():
         if key.lower().startswith(_ENCRYPTION) and value:
             raise UnsupportedError(
-                f"the table property {key!r} asks for encrypted files, which lakebed does not write", table=table,
+                f"the table property {key!r} asks for encrypted files, which lakebed does not write",
+                table=table,
                 todo="Write with Iceberg's own engine",
-            )  # fmt: skip
+            )

@@ -72,23 +72,26 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
         )
     if not given and name.lower() not in (known := list_catalogs()):
         raise UsageError(
-            f"no catalog {name!r} is configured", why=f"pyiceberg's configuration has {', '.join(known) or 'none'}",
+            f"no catalog {name!r} is configured",
+            why=f"pyiceberg's configuration has {', '.join(known) or 'none'}",
             todo=f"Configure it for pyiceberg (.pyiceberg.yaml, PYICEBERG_CATALOG__{name.upper()}__URI), or with "
             f"options {CATALOG_OPTIONS}type, {CATALOG_OPTIONS}uri ...",
-        )  # fmt: skip
+        )
     try:
         return _without_code(load_catalog(name, **{**storage, **given, "py-io-impl": IMPLEMENTATION}))
     except NotInstalledError as error:
         wanted = _EXTRAS.get(kind.lower()) or str(error).rpartition("pip install ")[2].strip("'")
         raise RuntimeMissingError(
-            f"the client of the catalog {name!r} is not installed", why=first_line(error),
+            f"the client of the catalog {name!r} is not installed",
+            why=first_line(error),
             todo=f'Install it: pip install "{wanted}"',
-        ) from error  # fmt: skip
+        ) from error
     except (ValueError, TypeError, ValidationError) as error:
         raise UsageError(
-            f"cannot open the catalog {name!r}", why=first_line(error),
+            f"cannot open the catalog {name!r}",
+            why=first_line(error),
             todo=f"Check {CATALOG_OPTIONS}type ({', '.join(_TYPES)}) and {CATALOG_OPTIONS}uri",
-        ) from error  # fmt: skip
+        ) from error
     except Exception as error:
         raise catalog_error(error, name) from error
 
@@ -116,9 +119,10 @@ def asking(catalog: str, table: tuple[str, ...]) -> Iterator[None]:
         raise
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise TableNotFoundError(
-            f"the catalog {catalog!r} has no table {'.'.join(table)!r}", why=first_line(error),
+            f"the catalog {catalog!r} has no table {'.'.join(table)!r}",
+            why=first_line(error),
             todo="Check the spelling, as catalog:namespace.table",
-        ) from error  # fmt: skip
+        ) from error
     except (ValidationError, InvalidMetadata) as error:
         raise UnsupportedError(
             "pyiceberg cannot read the table", table=f"{catalog}:{'.'.join(table)}", why=first_line(error)
@@ -131,23 +135,27 @@ def catalog_error(error: Exception, catalog: str) -> StorageError:
     """The error for the failure of a catalog, with what to do about it."""
     status = _status(error)
     if isinstance(error, (UnauthorizedError, ForbiddenError, OAuthError, AuthorizationExpiredError)) or status in (
-        401, 403,
-    ):  # fmt: skip
+        401,
+        403,
+    ):
         return StorageError(
-            f"the catalog {catalog!r} refused", why=first_line(error),
+            f"the catalog {catalog!r} refused",
+            why=first_line(error),
             todo=f"Give credentials that may do this ({CATALOG_OPTIONS}token, {CATALOG_OPTIONS}credential, or those of "
             "its cloud), preferably in pyiceberg's configuration and not in options",
-        )  # fmt: skip
+        )
     if status is not None and status < 500 and status not in (*_UNSURE, 429):
         return StorageError(
-            f"the catalog {catalog!r} refused", why=first_line(error),
+            f"the catalog {catalog!r} refused",
+            why=first_line(error),
             todo="Look in its log for the reason",
-        )  # fmt: skip
+        )
     return RetryableError(
-        f"the catalog {catalog!r} did not answer as it should", why=first_line(error),
+        f"the catalog {catalog!r} did not answer as it should",
+        why=first_line(error),
         todo=f"Check that it is running and that {CATALOG_OPTIONS}uri (or pyiceberg's configuration) points to it, "
         "then try again",
-    )  # fmt: skip
+    )
 
 
 def published_nothing(error: Exception) -> bool:

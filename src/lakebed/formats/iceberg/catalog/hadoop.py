@@ -75,22 +75,28 @@ class HadoopTable:
                 return Loaded(metadata, f"{metadata.location}/metadata/{name}")
         if name is not None:
             raise RetryableError(
-                "the table's metadata changes faster than it can be read", table=self.name, file=f"metadata/{name}",
-                why=f"{_LOADS} times the newest file was gone when it was read", todo="Try again",
-            )  # fmt: skip
+                "the table's metadata changes faster than it can be read",
+                table=self.name,
+                file=f"metadata/{name}",
+                why=f"{_LOADS} times the newest file was gone when it was read",
+                todo="Try again",
+            )
         raise TableNotFoundError(
-            "not an Iceberg table", table=self.name, why="it has no metadata/*.metadata.json",
+            "not an Iceberg table",
+            table=self.name,
+            why="it has no metadata/*.metadata.json",
             todo="Give the table's root folder, or catalog:namespace.table",
-        )  # fmt: skip
+        )
 
     def refuse_changes(self, base: Loaded) -> None:
         """UnsupportedError for a table of a catalog, and for one whose metadata says that it lies elsewhere."""
         if self._files.locked:
             raise UnsupportedError(
-                f"this table's metadata says that it lies at {self.moved_from}", table=self.name,
+                f"this table's metadata says that it lies at {self.moved_from}",
+                table=self.name,
                 why="it is a copy or was moved, and new metadata would name files of the other place",
                 todo="Open it at that place, or make this its place with table.relocate()",
-            )  # fmt: skip
+            )
         self.refuse_catalogs(base)
 
     def refuse_catalogs(self, base: Loaded) -> None:
@@ -98,10 +104,11 @@ class HadoopTable:
         name = base.location.rpartition("/")[2]
         if layout.hadoop_version(name) is None:
             raise UnsupportedError(
-                "this table belongs to a catalog", table=self.name,
+                "this table belongs to a catalog",
+                table=self.name,
                 why=f"its metadata file is {name}, not vN.metadata.json, so only its catalog knows the current one",
                 todo="Open it by its name, as catalog:namespace.table",
-            )  # fmt: skip
+            )
 
     def _compare_location(self, location: str) -> None:
         """Compare the location in the metadata with the one where the table was opened, and lock the files where they

@@ -62,7 +62,7 @@ __all__ = [
     "OutcomeUnknownError",
     "TableOperations",
     "parse_identifier",
-]  # fmt: skip
+]
 
 _NAME = re.compile(r"^([A-Za-z0-9_][A-Za-z0-9_-]+):([^/\\:]+)\.([^./\\:]+)$")
 
@@ -142,10 +142,12 @@ class CatalogTable:
             return self._read(newer.metadata_location)
         except FileNotFoundError as error:
             raise CorruptError(
-                "the table's metadata file is missing", table=self.name, file=newer.metadata_location,
+                "the table's metadata file is missing",
+                table=self.name,
+                file=newer.metadata_location,
                 why="the catalog names this file as the current one",
                 todo="Restore the file, or register the table again from an older one",
-            ) from error  # fmt: skip
+            ) from error
 
     def commit(self, base: Loaded, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> Loaded:
         """Send the changes to a REST catalog, or swap the location of the metadata file in another catalog.

@@ -32,9 +32,11 @@ def since(attempt: Attempt, start_id: int | None) -> list[Snapshot]:
         return between(attempt.metadata, start_id, attempt.head)
     except NotInHistoryError as error:
         raise _conflict(
-            attempt, f"the history since snapshot {start_id} is not known", why=error.why,
+            attempt,
+            f"the history since snapshot {start_id} is not known",
+            why=error.why,
             todo="Plan again from the newest snapshot, and expire snapshots less eagerly",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def check_no_new_deletes(
@@ -51,9 +53,11 @@ def check_no_new_deletes(
     for file in () if index.is_empty else replaced:
         for delete in index.applying(file):
             raise _conflict(
-                attempt, "rows of a file to be replaced were deleted meanwhile", file=file.path,
+                attempt,
+                "rows of a file to be replaced were deleted meanwhile",
+                file=file.path,
                 why=f"snapshot {delete.snapshot_id} added {delete.path}",
-            )  # fmt: skip
+            )
 
 
 def check_no_new_vectors(
@@ -71,9 +75,11 @@ def check_no_new_vectors(
         for file in delete_files(vectors):
             if file.is_vector and (file.path, file.content_offset) not in removed:
                 raise _conflict(
-                    attempt, "another writer deleted rows of the same data file", file=file.referenced_data_file or "",
+                    attempt,
+                    "another writer deleted rows of the same data file",
+                    file=file.referenced_data_file or "",
                     why=f"it has the deletion vector in {file.path}",
-                )  # fmt: skip
+                )
 
 
 def check_files_exist(attempt: Attempt, paths: Collection[str]) -> None:
@@ -83,9 +89,11 @@ def check_files_exist(attempt: Attempt, paths: Collection[str]) -> None:
     missing = _missing(attempt, paths, 0)
     if missing:
         raise _conflict(
-            attempt, f"{len(missing)} files to be replaced or deleted from are gone", file=missing[0],
+            attempt,
+            f"{len(missing)} files to be replaced or deleted from are gone",
+            file=missing[0],
             why="another writer rewrote or removed them",
-        )  # fmt: skip
+        )
 
 
 def check_deletes_exist(attempt: Attempt, paths: Collection[str]) -> None:
@@ -95,9 +103,11 @@ def check_deletes_exist(attempt: Attempt, paths: Collection[str]) -> None:
     missing = _missing(attempt, paths, 1)
     if missing:
         raise _conflict(
-            attempt, f"{len(missing)} delete files to be replaced are gone", file=missing[0],
+            attempt,
+            f"{len(missing)} delete files to be replaced are gone",
+            file=missing[0],
             why="another writer rewrote or removed them",
-        )  # fmt: skip
+        )
 
 
 def _missing(attempt: Attempt, paths: Collection[str], content: int) -> list[str]:
@@ -135,6 +145,9 @@ def _delete_manifests(attempt: Attempt, snapshots: Sequence[Snapshot]) -> list[M
 
 def _conflict(attempt: Attempt, what: str, *, file: str = "", why: str = "", todo: str = "") -> CommitConflictError:
     return CommitConflictError(
-        what, table=attempt.metadata.location, file=file, why=why,
+        what,
+        table=attempt.metadata.location,
+        file=file,
+        why=why,
         todo=todo or "Nothing of this commit is visible. Plan again from the newest snapshot",
-    )  # fmt: skip
+    )

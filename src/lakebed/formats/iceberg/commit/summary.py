@@ -24,9 +24,11 @@ _TOTALS = (
 
 
 def counts(
-    added: Sequence[DataFile | DeleteFile], removed: Sequence[DataFile | DeleteFile],
-    specs: Mapping[int, PartitionSpec] = {}, limit: int = 0,
-) -> dict[str, str]:  # fmt: skip
+    added: Sequence[DataFile | DeleteFile],
+    removed: Sequence[DataFile | DeleteFile],
+    specs: Mapping[int, PartitionSpec] = {},
+    limit: int = 0,
+) -> dict[str, str]:
     """The counts of one snapshot.
 
     It also has counts per partition, as `partitions.{path}`, when no more than `limit` partitions changed

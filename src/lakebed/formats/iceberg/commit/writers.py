@@ -41,9 +41,7 @@ class LastCommit:
         )
 
 
-def is_committed(
-    metadata: TableMetadata, head: Snapshot | None, branch: str, user: str, identifier: int
-) -> bool:  # fmt: skip
+def is_committed(metadata: TableMetadata, head: Snapshot | None, branch: str, user: str, identifier: int) -> bool:
     """Whether a user has committed this identifier, or a later one, on the branch. A batch commit is never a replay.
 
     Snapshots that were rolled back do not count. The property decides only where the branch's history has expired.
@@ -97,7 +95,7 @@ def _updates(metadata: TableMetadata, new: Mapping[str, LastCommit]) -> list[Tab
     forgotten = [key for key in oldest_first[: max(0, len(known) - MOST)] if key not in new]
     updates: list[TableUpdate] = [
         {"action": "set-properties", "updates": {key: last.text for key, last in new.items()}}
-    ]  # fmt: skip
+    ]
     return [*updates, {"action": "remove-properties", "removals": forgotten}] if forgotten else updates
 
 

@@ -222,6 +222,8 @@ class _Producer:
         missing = {file.spec_id for file in self.added} - set(metadata.specs)
         if missing:
             raise CommitConflictError(
-                f"the table no longer has partition spec {min(missing)}", table=metadata.location,
-                why="another writer replaced the table meanwhile", todo="Write the rows again",
-            )  # fmt: skip
+                f"the table no longer has partition spec {min(missing)}",
+                table=metadata.location,
+                why="another writer replaced the table meanwhile",
+                todo="Write the rows again",
+            )

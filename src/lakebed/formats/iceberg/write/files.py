@@ -99,16 +99,19 @@ def _refuse(kind: IcebergType, name: str, location: str, format: str) -> None:
         inner = [kind.key_type, kind.value_type]
     elif isinstance(kind, VariantType | GeometryType | GeographyType) and format != "PARQUET":
         raise UnsupportedError(
-            f"lakebed writes columns of type {kind} to Parquet files only", table=location,
+            f"lakebed writes columns of type {kind} to Parquet files only",
+            table=location,
             why=f"column {name!r} is one, and the table's files are {format}",
             todo="Set write.format.default=parquet for this table",
-        )  # fmt: skip
+        )
     for child_type in inner:
         if isinstance(child_type, Unknown):
             raise UnsupportedError(
-                "lakebed does not write columns of type unknown inside other columns", table=location,
-                why=f"column {name!r} has one", todo="Give it a type, or write to this table with its own engine",
-            )  # fmt: skip
+                "lakebed does not write columns of type unknown inside other columns",
+                table=location,
+                why=f"column {name!r} has one",
+                todo="Give it a type, or write to this table with its own engine",
+            )
         _refuse(child_type, name, location, format)
 
 

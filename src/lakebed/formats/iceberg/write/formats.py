@@ -76,13 +76,16 @@ class Layout:
             if key.startswith(_BLOOM) and value.strip().lower() == "true"
         }
         return cls(
-            kind, codec, level,
+            kind,
+            codec,
+            level,
             _number(properties, "write.parquet.row-group-size-bytes", 128 << 20),
             _number(properties, "write.parquet.page-size-bytes", 1 << 20),
             _number(properties, "write.parquet.page-row-limit", 20_000),
             _number(properties, "write.parquet.dict-size-bytes", 2 << 20),
-            blooms, schema.model_dump_json(),
-        )  # fmt: skip
+            blooms,
+            schema.model_dump_json(),
+        )
 
     @property
     def ending(self) -> str:
@@ -335,8 +338,9 @@ def _refuse_early_times(table: pa.Table) -> None:
             if least.is_valid and least.value < 0:
                 raise UnsupportedError(
                     f"column {field.name!r} has times before 1970, which other readers would misread in lakebed's ORC "
-                    "files", todo="Set write.format.default=parquet for this table",
-                )  # fmt: skip
+                    "files",
+                    todo="Set write.format.default=parquet for this table",
+                )
 
 
 class AvroOut(OpenData):

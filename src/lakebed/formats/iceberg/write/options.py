@@ -48,18 +48,25 @@ TARGET = Option(
     aliases=("write.target-file-size-bytes",),
 )
 DISTRIBUTION = Option(
-    "distribution-mode", one_of("none", "hash", "range"), None,
+    "distribution-mode",
+    one_of("none", "hash", "range"),
+    None,
     "Which rows share a file. Default: the table's property, then range if it has a sort order.",
     aliases=("write.distribution-mode",),
-)  # fmt: skip
+)
 FORMAT = Option(
-    "write-format", one_of("parquet", "orc", "avro"), None, "Format of data files. Default: the table's property.",
+    "write-format",
+    one_of("parquet", "orc", "avro"),
+    None,
+    "Format of data files. Default: the table's property.",
     aliases=("write.format.default",),
-)  # fmt: skip
+)
 OVERWRITE_MODE = Option(
-    "overwrite-mode", one_of("dynamic", "static"), "dynamic",
+    "overwrite-mode",
+    one_of("dynamic", "static"),
+    "dynamic",
     "What mode overwrite replaces: the partitions of the rows, or what overwrite-filter keeps (all rows without it).",
-)  # fmt: skip
+)
 OVERWRITE_FILTER = Option(
     "overwrite-filter", str, "", "A predicate: mode overwrite replaces the rows that match. Only lakebed has it."
 )
@@ -70,10 +77,12 @@ UPSERT_KEYS = Option(
     "Columns that identify a row. Default: the table's identifier fields. Only lakebed has it.",
 )
 GRANULARITY = Option(
-    "delete-granularity", one_of("file", "partition"), None,
+    "delete-granularity",
+    one_of("file", "partition"),
+    None,
     "Whether a position delete file is for a data file or for a partition. Default: the table's property.",
     aliases=("write.delete.granularity",),
-)  # fmt: skip
+)
 BUFFER = Option(
     "lakebed.write.buffer-bytes", memory_size, BUFFER_BYTES, "How many bytes of rows a writing task holds in memory."
 )
@@ -82,8 +91,9 @@ SNAPSHOT_PROPERTY = "snapshot-property."
 """Options with this prefix go into the snapshot's summary."""
 OPTIONS = OptionSet(
     (TARGET, DISTRIBUTION, FORMAT, OVERWRITE_MODE, OVERWRITE_FILTER, UPSERT_KEYS, GRANULARITY, BUFFER, CALLBACKS),
-    "an iceberg table", (SNAPSHOT_PROPERTY, CALLBACK_PARAMETERS),
-)  # fmt: skip
+    "an iceberg table",
+    (SNAPSHOT_PROPERTY, CALLBACK_PARAMETERS),
+)
 
 
 @dataclass(frozen=True, slots=True)

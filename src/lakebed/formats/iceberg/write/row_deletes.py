@@ -218,10 +218,11 @@ class DeleteWriter:
             return RowDeletes()
         if self.metadata.format_version < 2:
             raise UnsupportedError(
-                "a table of format version 1 has no row-level deletes", table=self.metadata.location,
+                "a table of format version 1 has no row-level deletes",
+                table=self.metadata.location,
                 why=f"rows of {len(deleted)} data files would have to be removed",
                 todo="Let the table's engine set format-version=2, or overwrite whole partitions",
-            )  # fmt: skip
+            )
         paths = tuple(task.data.path for task, _ in deleted)
         if self.vectors:
             added = self._vectors(deleted)
@@ -234,13 +235,16 @@ class DeleteWriter:
         blobs = [
             (
                 Blob(
-                    DELETION_VECTOR, 0, 0, (POS.field_id,),
+                    DELETION_VECTOR,
+                    0,
+                    0,
+                    (POS.field_id,),
                     properties={"referenced-data-file": task.data.path, "cardinality": str(len(positions))},
                 ),
                 encode_vector(positions),
             )
             for task, positions in deleted
-        ]  # fmt: skip
+        ]
         data, placed = write_puffin(blobs, {"created-by": "lakebed"})
         url = data_location(self.metadata.location, self.metadata.properties, "", f"{uuid.uuid4()}-deletes.puffin")
         self.files.write(url, data)

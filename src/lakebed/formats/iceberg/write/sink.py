@@ -200,8 +200,9 @@ class IcebergSink:
         if dropped:
             raise UsageError(
                 f"partition field {dropped[0]!r} uses a column that the table no longer has",
-                table=self.metadata.location, todo="Let the table's engine remove it from the partition spec",
-            )  # fmt: skip
+                table=self.metadata.location,
+                todo="Let the table's engine remove it from the partition spec",
+            )
 
 
 def _keys(metadata: TableMetadata, options: WriteOptions) -> tuple[str, ...]:
@@ -219,10 +220,11 @@ def _keys(metadata: TableMetadata, options: WriteOptions) -> tuple[str, ...]:
     if mode is Mode.APPEND:
         return ()
     raise UsageError(
-        f"{mode} needs to know which columns identify a row", table=metadata.location,
+        f"{mode} needs to know which columns identify a row",
+        table=metadata.location,
         why="an identifier field lies inside another column" if identifiers else "the table has no identifier fields",
         todo="Name the columns in the option upsert.keys",
-    )  # fmt: skip
+    )
 
 
 def _column(name: str, metadata: TableMetadata) -> str:
@@ -231,9 +233,10 @@ def _column(name: str, metadata: TableMetadata) -> str:
     column = find_column(name, names)
     if column is None:
         raise UsageError(
-            f"option upsert.keys names the unknown column {name!r}", table=metadata.location,
+            f"option upsert.keys names the unknown column {name!r}",
+            table=metadata.location,
             todo=f"Columns: {', '.join(names)}",
-        )  # fmt: skip
+        )
     return column
 
 

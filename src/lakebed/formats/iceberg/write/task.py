@@ -167,10 +167,11 @@ class IcebergTaskWriter:
 def _no_keys(kinds: Int8s, target: TaskTarget) -> UsageError:
     names = ", ".join(sorted({RowKind(kind).short for kind in np.unique(kinds)} - {"+I"}))
     return UsageError(
-        f"rows of kind {names}, but no key says which rows they change", table=target.location,
+        f"rows of kind {names}, but no key says which rows they change",
+        table=target.location,
         why=f"column {ROW_KIND_COLUMN!r} is given, and the write overwrites, or the table has no identifier fields",
         todo="Write rows of kind +I only, or append and name the key columns in the option upsert.keys",
-    )  # fmt: skip
+    )
 
 
 def _hashes(column: pa.Array) -> UInt32s:
