@@ -99,7 +99,7 @@ class _Report:
                 Finding(
                     Health.ATTENTION,
                     f"the metadata says that the table lies at {self.operations.moved_from}",
-                    "it is a copy or was moved; its files are read from where it was opened, and it cannot be changed here",
+                    "it is a copy or was moved: its files are read from where it was opened, and it cannot be changed",
                     "Open it at that place, or make this its place with table.relocate()",
                 )
             )

@@ -70,10 +70,10 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
             f"unknown type of catalog {kind!r}",
             todo=f"Did you mean {near[0]!r}?" if near else f"Types: {', '.join(_TYPES)}",
         )
-    if not given and name.lower() not in (known := list_catalogs()):
+    if not given and name.lower() not in (names := list_catalogs()):
         raise UsageError(
             f"no catalog {name!r} is configured",
-            why=f"pyiceberg's configuration has {', '.join(known) or 'none'}",
+            why=f"pyiceberg's configuration has {', '.join(names) or 'none'}",
             todo=f"Configure it for pyiceberg (.pyiceberg.yaml, PYICEBERG_CATALOG__{name.upper()}__URI), or with "
             f"options {CATALOG_OPTIONS}type, {CATALOG_OPTIONS}uri ...",
         )

@@ -74,7 +74,7 @@ def remembering(
 def before_expiry(metadata: TableMetadata, gone: Collection[int]) -> list[TableUpdate]:
     """The updates that remember writers whose newest snapshot expires and whom no property remembers, as those of
     earlier releases."""
-    known, new = _remembered(metadata), dict[str, LastCommit]()
+    remembered, new = _remembered(metadata), dict[str, LastCommit]()
     for ref in metadata.refs.values():
         head = metadata.snapshots.get(ref.snapshot_id) if ref.is_branch else None
         seen: set[str] = set()
@@ -84,15 +84,17 @@ def before_expiry(metadata: TableMetadata, gone: Collection[int]) -> list[TableU
                 continue
             seen.add(user)
             key = _key(ref.name, user)
-            if snapshot.snapshot_id in gone and (key not in known or known[key].time_ms < snapshot.timestamp_ms):
+            if snapshot.snapshot_id in gone and (
+                key not in remembered or remembered[key].time_ms < snapshot.timestamp_ms
+            ):
                 new[key] = LastCommit(number, snapshot.snapshot_id, snapshot.timestamp_ms)
     return _updates(metadata, new) if new else []
 
 
 def _updates(metadata: TableMetadata, new: Mapping[str, LastCommit]) -> list[TableUpdate]:
-    known = {**_remembered(metadata), **new}
-    oldest_first = sorted(known, key=lambda key: known[key].time_ms)
-    forgotten = [key for key in oldest_first[: max(0, len(known) - MOST)] if key not in new]
+    remembered = {**_remembered(metadata), **new}
+    oldest_first = sorted(remembered, key=lambda key: remembered[key].time_ms)
+    forgotten = [key for key in oldest_first[: max(0, len(remembered) - MOST)] if key not in new]
     updates: list[TableUpdate] = [
         {"action": "set-properties", "updates": {key: last.text for key, last in new.items()}}
     ]

@@ -26,7 +26,7 @@ from lakebed.formats.iceberg.data_files import Content, DeleteFile, Metrics
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read.deletes import positions_by_path
 from lakebed.formats.iceberg.relocate.paths import Names, as_json, rewritten, visit
-from lakebed.formats.iceberg.write.formats import Layout
+from lakebed.formats.iceberg.write.file_layout import Layout
 from lakebed.formats.iceberg.write.row_deletes import POSITION_DELETE_FIELDS, write_positions
 from lakebed.kernel import clock
 from lakebed.model.upkeep import RelocateResult

@@ -20,7 +20,8 @@ from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, ROW_ID, VariantTy
 from lakebed.formats.iceberg.data_files import DataFile, Partition
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import data_location, partition_path
-from lakebed.formats.iceberg.write.formats import FileColumns, Layout, OpenData, open_data_file
+from lakebed.formats.iceberg.write.file_layout import Layout
+from lakebed.formats.iceberg.write.formats import FileColumns, OpenData, open_data_file
 from lakebed.formats.iceberg.write.statistics.leaves import leaves_of
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode, metrics_modes
 

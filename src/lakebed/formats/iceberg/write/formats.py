@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.schema import Schema
 
-from lakebed.errors import OptionError, StorageError, UnsupportedError
+from lakebed.errors import StorageError, UnsupportedError
 from lakebed.formats.iceberg.codec.avro_data import avro_data_schema, plain_avro, plain_avro_field
 from lakebed.formats.iceberg.codec.schema import FIELD_ID
 from lakebed.formats.iceberg.data_files import Metrics
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.parquet.annotate import AnnotatedFile
-from lakebed.formats.iceberg.unserved import refuse_plain_files
 from lakebed.formats.iceberg.write.annotations import Annotations
+from lakebed.formats.iceberg.write.file_layout import Layout
 from lakebed.formats.iceberg.write.statistics.leaves import Leaf
 from lakebed.formats.iceberg.write.statistics.metrics import ColumnMetrics, nan_counts, parquet_metrics, split_offsets
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
@@ -33,99 +32,6 @@ from lakebed.kernel.avro.encode import encode_records
 from lakebed.kernel.decoding import writing
 from lakebed.kernel.orc import OrcWriter
 from lakebed.kernel.parquet.dictionaries import repeating_columns
-
-_CODECS = {
-    "PARQUET": {"zstd": "zstd", "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "brotli": "brotli"},
-    "ORC": {"zstd": "zstd", "zlib": "zlib", "snappy": "snappy", "lz4": "lz4"},
-    "AVRO": {"zstd": "zstd", "gzip": "zstd", "snappy": "zstd"},
-}
-_DEFAULT_CODECS = {"PARQUET": "zstd", "ORC": "zlib", "AVRO": "gzip"}
-_LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
-_DEFAULT_LEVEL = {"zstd": 3}
-_BLOOM = "write.parquet.bloom-filter-enabled.column."
-_BLOOM_FPP = "write.parquet.bloom-filter-fpp.column."
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How files of a table are laid out. `group_bytes` bounds a row group, in bytes that its rows take in memory."""
-
-    format: str
-    codec: str
-    level: int | None
-    group_bytes: int
-    page_bytes: int
-    page_rows: int
-    dictionary_bytes: int
-    blooms: Mapping[str, float]
-    """Column with a bloom filter -> share of false positives."""
-    schema_json: str
-
-    @classmethod
-    def of(cls, properties: Mapping[str, str], schema: Schema) -> Layout:
-        """The layout that table properties ask for. OptionError for a property out of range, UnsupportedError for
-        encryption."""
-        refuse_plain_files(properties)
-        kind = properties.get("write.format.default", "parquet").strip().upper()
-        if kind not in _CODECS:
-            raise OptionError.ill_typed("write.format.default", kind.lower(), "parquet, orc or avro")
-        codec, level = _compression(kind, properties)
-        blooms = {
-            key.removeprefix(_BLOOM): _share(properties, _BLOOM_FPP + key.removeprefix(_BLOOM), 0.01)
-            for key, value in properties.items()
-            if key.startswith(_BLOOM) and value.strip().lower() == "true"
-        }
-        return cls(
-            kind,
-            codec,
-            level,
-            _number(properties, "write.parquet.row-group-size-bytes", 128 << 20),
-            _number(properties, "write.parquet.page-size-bytes", 1 << 20),
-            _number(properties, "write.parquet.page-row-limit", 20_000),
-            _number(properties, "write.parquet.dict-size-bytes", 2 << 20),
-            blooms,
-            schema.model_dump_json(),
-        )
-
-    @property
-    def ending(self) -> str:
-        """The extension of a file's name."""
-        return self.format.lower()
-
-
-def _number(properties: Mapping[str, str], key: str, default: int) -> int:
-    text = properties.get(key, str(default))
-    if not text.strip().isdigit() or int(text) < 1:
-        raise OptionError.ill_typed(key, text, "a whole number above 0, as the table property")
-    return int(text)
-
-
-def _share(properties: Mapping[str, str], key: str, default: float) -> float:
-    text = properties.get(key, str(default))
-    with suppress(ValueError):
-        if 0 < (share := float(text)) < 1:
-            return share
-    raise OptionError.ill_typed(key, text, "a share between 0 and 1, as the table property")
-
-
-def _compression(kind: str, properties: Mapping[str, str]) -> tuple[str, int | None]:
-    """The codec as Arrow names it, and its level; None where there is none to set."""
-    key = f"write.{kind.lower()}.compression-codec"
-    word = properties.get(key, _DEFAULT_CODECS[kind]).strip().lower()
-    if word in ("uncompressed", "none"):
-        return "none", None
-    if word not in _CODECS[kind]:
-        raise OptionError.ill_typed(key, word, ", ".join([*_CODECS[kind], "uncompressed"]))
-    codec = _CODECS[kind][word]
-    level_key = f"write.{kind.lower()}.compression-level"
-    text = properties.get(level_key)
-    level = _DEFAULT_LEVEL.get(codec)
-    if text is not None and codec in _LEVELS:
-        low, high = _LEVELS[codec]
-        if not text.strip().lstrip("-").isdigit() or not low <= int(text) <= high:
-            raise OptionError.ill_typed(level_key, text, f"a level of {codec} from {low} to {high}")
-        level = int(text)
-    return codec, level
 
 
 @dataclass(frozen=True, slots=True)

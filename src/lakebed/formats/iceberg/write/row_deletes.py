@@ -41,7 +41,8 @@ from lakebed.formats.iceberg.read.key_sets import KeySet
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.read.pruning import Pruning
 from lakebed.formats.iceberg.read.task import Selection, predicate_schema, read_task
-from lakebed.formats.iceberg.write.formats import FileColumns, Layout, Written, open_data_file
+from lakebed.formats.iceberg.write.file_layout import Layout
+from lakebed.formats.iceberg.write.formats import FileColumns, Written, open_data_file
 from lakebed.formats.iceberg.write.statistics.leaves import leaves_of
 from lakebed.formats.iceberg.write.statistics.modes import MetricsMode
 from lakebed.kernel.arrays import Int64s
