@@ -41,7 +41,7 @@ def test_a_catalog_that_is_not_configured(monkeypatch: pytest.MonkeyPatch) -> No
     ("given", "wanted"), [("rset", "Did you mean 'rest'?"), ("xyz", "Types: sql, rest, hive, glue")]
 )
 def test_a_type_that_there_is_not(given: str, wanted: str) -> None:
-    assert f"no type of catalog '{given}'. {wanted}" in told(UsageError, type=given)
+    assert f"unknown type of catalog '{given}'. {wanted}" in told(UsageError, type=given)
 
 
 def test_an_address_that_says_nothing() -> None:
