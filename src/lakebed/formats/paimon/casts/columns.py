@@ -1,4 +1,4 @@
-"""Arrow columns as numpy arrays and back, and the error for a value that has no counterpart in the new type."""
+"""Arrow columns as numpy arrays and back, and the error for a value that the new type cannot hold."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def per_second(kind: pa.DataType) -> int:
-    """The units of a timestamp type in a second."""
+    """How many units of a timestamp type are one second."""
     return _PER_SECOND[kind.unit]
 
 
 def longs(column: pa.Array) -> Int64s:
-    """Integers, dates, times or timestamps as the numbers that they are kept as; 0 where there is none."""
+    """Integers, dates, times or timestamps as the numbers that store them. Null becomes 0."""
     kind = column.type
     if pa.types.is_temporal(kind):
         column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    made: Int64s = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return made
+    numbers: Int64s = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def present(column: pa.Array) -> Bools:
-    """Where a column has values."""
-    made: Bools = column.is_valid().to_numpy(zero_copy_only=False)
-    return made
+    """Whether each value is not null."""
+    valid: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    return valid
 
 
 def flags(column: pa.Array) -> Bools:
-    """A boolean column, false where it has no value."""
-    made: Bools = column.fill_null(False).to_numpy(zero_copy_only=False)
-    return made
+    """A boolean column as an array. Null becomes False."""
+    values: Bools = column.fill_null(False).to_numpy(zero_copy_only=False)
+    return values
 
 
 def column_of(numbers: AnyArray, valid: Bools, kind: pa.DataType) -> pa.Array:
-    """Numbers as a column of a type, null where they are not valid."""
+    """Numbers as a column of type `kind`, null where `valid` is false."""
     width = np.int32 if pa.types.is_temporal(kind) and kind.bit_width == 32 else np.int64
     if pa.types.is_temporal(kind):
         return pa.array(numbers.astype(width), mask=~valid).view(kind)
@@ -48,19 +48,25 @@ def column_of(numbers: AnyArray, valid: Bools, kind: pa.DataType) -> pa.Array:
 
 
 def scaled(column: pa.Array, numbers: Int64s, factor: int, source: DataType, wanted: DataType) -> Int64s:
-    """Numbers times a factor. SchemaError where eight bytes do not hold the product, as with times far from 1970."""
+    """Numbers times a factor. Raises SchemaError where the product exceeds 64 bits, as for times far from 1970."""
     bound = (2**63 - 1) // factor
-    refuse(column, (numbers > bound) | (numbers < -bound), source, wanted, "lakebed holds no time so far from 1970")
+    refuse(
+        column,
+        (numbers > bound) | (numbers < -bound),
+        source,
+        wanted,
+        "lakebed cannot represent a time so far from 1970",
+    )
     return numbers * factor
 
 
 def refuse(column: pa.Array, wrong: Bools, source: DataType, wanted: DataType, why: str = "") -> None:
-    """Raise SchemaError for the first value that is wrong."""
+    """Raise SchemaError that names the first value where `wrong` is true."""
     if wrong.any():
         value = column[int(np.flatnonzero(wrong)[0])]
         raise SchemaError(
-            f"a column was changed from {source} to {wanted}, and it has a value that is no {wanted}",
-            why=f"{_shown(value)}: {why or 'Paimon fails at it too'}",
+            f"a column was changed from {source} to {wanted}, and it has a value that cannot become {wanted}",
+            why=f"{_shown(value)}: {why or 'Paimon fails on it too'}",
             todo="Change the column back, or read a snapshot from before the change with as_of",
         )
 

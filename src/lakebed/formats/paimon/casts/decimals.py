@@ -1,4 +1,4 @@
-"""Casts to and from decimals: rounded half away from zero, null when the precision does not hold them.
+"""Casts to and from decimals. They round half away from zero, and give null where the precision is too small.
 
 Rules: Paimon's Decimal.fromBigDecimal, DecimalUtils, DecimalToDecimalCastRule, NumericPrimitiveToDecimalCastRule,
 DecimalToNumericPrimitiveCastRule, StringToDecimalCastRule.
@@ -17,19 +17,19 @@ from lakebed.formats.paimon.codec.types import DataType
 from lakebed.kernel.arrays import AnyArray, Bools, Float64s, Int64s, UInt64s
 
 _DIGITS = 76
-"""What Arrow's widest decimal holds: any decimal of the table in any scale of the table."""
+"""The precision of Arrow's widest decimal, which can hold any decimal of a table in any scale."""
 _WIDE = pa.decimal256(_DIGITS, 0)
 _MOST = 2**31 - 100
-"""Powers of ten beyond which Java's BigDecimal gives up."""
+"""The greatest power of ten of Java's BigDecimal."""
 _UNROUNDED = pa.decimal256(40, 0)
 _ENOUGH = 41
 _COMPACT = 18
-"""Digits that Paimon keeps as a long, whose way to a double differs."""
+"""The most digits that Paimon stores as a long. Such decimals become doubles in another way."""
 _NUMBER = r"^(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<power>[+-]?[0-9]{1,10}))?$"
 
 
 def rescaled(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """A decimal in another precision and scale."""
+    """Decimals in another precision and scale."""
     wide = column.cast(pa.decimal256(_DIGITS, source.scale))
     if wanted.scale < source.scale:
         wide = pc.round(wide, wanted.scale, "half_towards_infinity")
@@ -43,14 +43,14 @@ def of_whole(numbers: Int64s, column: pa.Array, wanted: DataType) -> pa.Array:
 
 
 def of_floats(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """Floats by the shortest digits of them as doubles. SchemaError for NaN and the infinities."""
+    """Floats as decimals, by their shortest digits as doubles. Raises SchemaError for NaN and infinities."""
     doubles = column.cast(pa.float64())
     refuse(column, flags(pc.invert(pc.is_finite(doubles))), source, wanted)
     return of_texts(doubles.cast(pa.string()), source, wanted)
 
 
 def of_texts(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """Texts as Java's BigDecimal reads them. SchemaError for one that is no number."""
+    """Texts as decimals, as Java's BigDecimal reads them. Raises SchemaError for a text that is not a number."""
     parts = pc.extract_regex(column, _NUMBER)
     digits = pc.binary_join_element_wise(pc.struct_field(parts, "whole"), pc.struct_field(parts, "part"), "")
     powers = pc.struct_field(parts, "power")
@@ -63,41 +63,41 @@ def of_texts(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
 
 
 def whole_numbers(column: pa.Array, source: DataType) -> Int64s:
-    """Decimals cut to whole numbers, of which the lowest eight bytes count."""
+    """Decimals cut to whole numbers, of which the lowest 64 bits count."""
     wide = column.cast(pa.decimal256(_DIGITS, source.scale))
     cut = pc.round(wide, 0, "towards_zero").cast(_WIDE)
-    made: Int64s = np.where(present(column), _words(cut)[:, 0].view(np.int64), 0)
-    return made
+    numbers: Int64s = np.where(present(column), _words(cut)[:, 0].view(np.int64), 0)
+    return numbers
 
 
 def doubles(column: pa.Array, source: DataType) -> Float64s:
-    """Decimals as doubles: short ones as a long divided by a power of ten, others by their digits."""
+    """Decimals as doubles: short ones by dividing a long by a power of ten, the others by their digits."""
     if source.precision > _COMPACT:
-        made = column.cast(pa.string()).cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
-        return np.asarray(made, np.float64)
+        values = column.cast(pa.string()).cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
+        return np.asarray(values, np.float64)
     unscaled = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset : 2 * (column.offset + len(column)) : 2]
     return np.where(present(column), unscaled, 0).astype(np.float64) / 10.0**source.scale
 
 
 def unscaled_texts(column: pa.Array) -> pa.Array:
-    """The digits of decimals without a point, with a minus where they are negative."""
+    """The digits of decimals without the point, and with a minus sign where they are negative."""
     plain = pa.Array.from_buffers(pa.decimal128(38, 0), len(column), column.buffers(), column.null_count, column.offset)
     return plain.cast(pa.string())
 
 
 def _of_digits(digits: pa.Array, power: Int64s, negative: Bools, valid: Bools, wanted: DataType) -> pa.Array:
-    """Decimals of digits without leading zeros, times ten to a power."""
+    """Decimals from digits without leading zeros, times a power of ten."""
     size = _lengths(digits)
-    power = power + np.maximum(size - _ENOUGH, 0)  # digits beyond these change nothing, and are of any number
+    power = power + np.maximum(size - _ENOUGH, 0)  # further digits change nothing, and there may be any number of them
     digits = pc.utf8_slice_codeunits(digits, 0, _ENOUGH)
     size = np.minimum(size, _ENOUGH)
-    places = np.where(size > 0, size + power + wanted.scale, 0)  # digits that the unscaled number has before rounding
+    places = np.where(size > 0, size + power + wanted.scale, 0)  # digits of the unscaled number before rounding
     fits = valid & (places <= wanted.precision + 1)
     shift = np.where(fits & (places >= 0), places - size, 0)
     numbers: pa.Array = pa.nulls(len(digits), _WIDE)
     digits = pc.if_else(pa.array(fits & (places >= 0)), digits, "")
-    for step in np.unique(shift):  # eighty at most
-        here = pa.array(shift == step)
+    for step in np.unique(shift):  # at most 80 different steps
+        in_step = pa.array(shift == step)
         if step >= 0:
             whole = pc.binary_join_element_wise(digits, "0" * int(step), "")
             up = pa.array(np.zeros(len(digits), np.int64))
@@ -105,15 +105,15 @@ def _of_digits(digits: pa.Array, power: Int64s, negative: Bools, valid: Bools, w
             whole = pc.utf8_slice_codeunits(digits, 0, int(step))
             following = pc.utf8_slice_codeunits(digits, int(step), int(step) + 1 or None)
             up = pc.greater_equal(following, "5").cast(pa.int64())
-        whole = pc.if_else(pc.and_(here, pc.not_equal(whole, "")), whole, "0").cast(_UNROUNDED)
-        numbers = pc.if_else(here, pc.add(whole, up.cast(pa.decimal256(19, 0))).cast(_WIDE), numbers)
+        whole = pc.if_else(pc.and_(in_step, pc.not_equal(whole, "")), whole, "0").cast(_UNROUNDED)
+        numbers = pc.if_else(in_step, pc.add(whole, up.cast(pa.decimal256(19, 0))).cast(_WIDE), numbers)
     numbers = pc.if_else(pa.array(negative), pc.negate(numbers), numbers)
     numbers = pc.if_else(pa.array(fits), numbers, pa.scalar(None, _WIDE))
     return _fitted(_reinterpreted(numbers, pa.decimal256(_DIGITS, wanted.scale)), wanted)
 
 
 def _fitted(wide: pa.Array, wanted: DataType) -> pa.Array:
-    """Wide decimals of the wanted scale in the wanted precision, null where it does not hold them."""
+    """Wide decimals that already have the wanted scale, in the wanted precision; null where it is too small."""
     words = _words(wide)
     bound = pa.scalar(Decimal(10) ** wanted.precision, _WIDE)
     plain = _reinterpreted(wide, _WIDE)

@@ -1,7 +1,7 @@
 """Casts of texts to booleans, numbers, dates, times and timestamps.
 
-Rules: Paimon's StringTo…CastRules over BinaryStringUtils and DateTimeUtils. A text that they cannot read fails the
-read there, and here: SchemaError names it.
+Rules: Paimon's StringTo…CastRules over BinaryStringUtils and DateTimeUtils. A text that they cannot parse fails the
+read in Paimon, and here too: every cast raises SchemaError with the text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakebed.formats.paimon.casts.zones import to_moment
 from lakebed.formats.paimon.codec.types import DataType, arrow_type
 from lakebed.kernel.arrays import Int64s
 
-_BLANK = "[\\x00-\\x20]*"  # what Java's trim takes away
+_BLANK = "[\\x00-\\x20]*"  # the characters that Java's trim removes
 _WHOLE = r"^(?P<sign>[+-]?)(?P<digits>[0-9]*)(?:\.[0-9]*)?$"
 _FLOAT = (
     rf"^{_BLANK}(?P<number>[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))"
@@ -34,13 +34,13 @@ _TIMESTAMP = (
     r"(?: (?P<h>[0-9]{1,2})(?P<h2>[0-9]*):(?P<i>[0-9]{1,2})(?P<i2>[0-9]*):(?P<s>[0-9]{1,2})(?P<s2>[0-9]*)"
     r"(?:\.(?P<f>[0-9]{0,9}))?)?$"
 )
-"""Java's pattern takes two digits, then one or more that must say the same again."""
+"""Java's pattern reads two digits, and then optional digits that must repeat the same number."""
 _TRUE, _FALSE = ["t", "true", "y", "yes", "1"], ["f", "false", "n", "no", "0"]
 _DAY_MILLIS = 86_400_000
 
 
 def to_boolean(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """t, true, y, yes, 1 and their opposites, in any case."""
+    """Texts as booleans: t, true, y, yes, 1 and their opposites, in any case."""
     lower = pc.utf8_lower(column)
     true, false = (pc.is_in(lower, pa.array(words)) for words in (_TRUE, _FALSE))
     refuse(column, present(column) & ~flags(pc.or_(true, false)), source, wanted)
@@ -48,7 +48,7 @@ def to_boolean(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array
 
 
 def to_whole(column: pa.Array, source: DataType, wanted: DataType, root: str = "") -> pa.Array:
-    """Whole numbers; a fraction is cut off, a number that the type does not hold is refused."""
+    """Texts as whole numbers. A fraction is cut off. SchemaError for a number outside the range of the type."""
     root = root or wanted.root
     parts = pc.extract_regex(column, _WHOLE)
     digits = pc.struct_field(parts, "digits")
@@ -67,19 +67,19 @@ def to_whole(column: pa.Array, source: DataType, wanted: DataType, root: str = "
 
 
 def to_float(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """What Java's parseDouble reads, apart from hexadecimal digits."""
+    """Texts as floats, as Java's parseDouble reads them, but without hexadecimal digits."""
     parts = pc.extract_regex(column, _FLOAT)
     number = pc.struct_field(parts, "number")
     bare = pc.and_(pc.not_equal(pc.struct_field(parts, "letter"), ""), pc.match_substring_regex(number, "[Ny]$"))
     wrong = present(column) & flags(pc.or_kleene(pc.is_null(parts), bare))
     hexadecimal = flags(pc.match_substring_regex(column, _HEXADECIMAL))
     refuse(column, wrong & ~hexadecimal, source, wanted)
-    refuse(column, wrong, source, wanted, "lakebed reads no hexadecimal numbers")
+    refuse(column, wrong, source, wanted, "lakebed does not read hexadecimal numbers")
     return pc.utf8_ltrim(number, "+").cast(arrow_type(wanted))
 
 
 def to_date(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """`2024-1-10`, also before a blank and a time; a whole number is the days since 1970."""
+    """Texts as dates: `2024-1-10`, which a blank and a time may follow. A whole number is days since 1970."""
     numeric = _numeric(column)
     days = longs(to_whole(pc.if_else(numeric, column, "0"), source, wanted, "INT"))
     cut = pc.replace_substring_regex(column, r"(?s)^([^ ]+) .*$", r"\1")
@@ -88,12 +88,12 @@ def to_date(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
     valid = (year <= 9999) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= _month_length(year, month))
     wrong = flags(pc.is_null(parts)) | ~valid
     refuse(column, present(column) & ~flags(numeric) & wrong, source, wanted)
-    made = np.where(flags(numeric), days, _days(year, np.where(valid, month, 1), day))
-    return column_of(made, present(column), pa.date32())
+    dates = np.where(flags(numeric), days, _days(year, np.where(valid, month, 1), day))
+    return column_of(dates, present(column), pa.date32())
 
 
 def to_time(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """`10:20:30.123`, also with an offset, which is added or taken away; a whole number is milliseconds."""
+    """Texts as times: `10:20:30.123`, with an optional offset that is added. A whole number is milliseconds."""
     numeric = _numeric(column)
     millis = longs(to_whole(pc.if_else(numeric, column, "0"), source, wanted, "INT"))
     parts = pc.extract_regex(column, _CLOCK)
@@ -103,15 +103,18 @@ def to_time(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
     wrong = flags(pc.is_null(parts)) | flags(unseen)
     refuse(column, present(column) & ~flags(numeric) & wrong, source, wanted)
     minutes = (hour + sign * zone_hour) * 60 + minute + sign * zone_minute
-    made = np.where(flags(numeric), millis, minutes * 60_000 + second * 1000 + _rounded_millis(parts))
-    out = present(column) & ((made < 0) | (made >= _DAY_MILLIS))
-    refuse(column, out, source, wanted, "lakebed holds no time outside the day")
-    return column_of(made, present(column), pa.time32("ms"))
+    times = np.where(flags(numeric), millis, minutes * 60_000 + second * 1000 + _rounded_millis(parts))
+    out = present(column) & ((times < 0) | (times >= _DAY_MILLIS))
+    refuse(column, out, source, wanted, "lakebed cannot represent a time outside the day")
+    return column_of(times, present(column), pa.time32("ms"))
 
 
 def to_timestamp(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """`2024-01-10 10:20:30.123`, in the local time zone where the type has one. Without one, a whole number is what the
-    type counts since 1970, for a precision of 0, 3, 6 or 9."""
+    """Texts as timestamps: `2024-01-10 10:20:30.123`, in the local time zone where the type has one.
+
+    In a type without time zone, a whole number counts the units of the type since 1970, if its precision is 0, 3, 6 or
+    9.
+    """
     local = wanted.root == "TIMESTAMP_LTZ"
     kind = pa.timestamp(arrow_type(wanted).unit)
     numeric = pa.array(np.zeros(len(column), np.bool_)) if local else _numeric(column)
@@ -130,15 +133,17 @@ def to_timestamp(column: pa.Array, source: DataType, wanted: DataType) -> pa.Arr
         valid &= flags(pc.equal(pc.struct_field(parts, name), "")) | (_part(parts, name, 0) == number)
     refuse(column, present(column) & ~flags(numeric) & (flags(pc.is_null(parts)) | ~valid), source, wanted)
     month = np.where(valid, month, 1)
-    days = _days(year, month, np.minimum(day, _month_length(year, month)))  # Java takes February 30 for its last day
+    days = _days(
+        year, month, np.minimum(day, _month_length(year, month))
+    )  # Java reads February 30 as the last day of February
     seconds = days * 86_400 + hour * 3600 + minute * 60 + second
     fraction = longs(pc.utf8_rpad(pc.struct_field(parts, "f"), 9, "0").cast(pa.int64()))
     fraction = fraction // 10 ** (9 - wanted.precision) * 10 ** (9 - wanted.precision)
     units = per_second(kind)
     far = present(column) & ~flags(numeric) & (abs(seconds) > (2**63 - 1) // units - 1)
-    refuse(column, far, source, wanted, "lakebed holds no time so far from 1970")
-    made = np.where(flags(numeric), numbers, np.where(far, 0, seconds) * units + fraction // (10**9 // units))
-    times = column_of(made, present(column), kind)
+    refuse(column, far, source, wanted, "lakebed cannot represent a time so far from 1970")
+    units_since = np.where(flags(numeric), numbers, np.where(far, 0, seconds) * units + fraction // (10**9 // units))
+    times = column_of(units_since, present(column), kind)
     return to_moment(times) if local else times
 
 
@@ -147,14 +152,14 @@ def _numeric(column: pa.Array) -> pa.Array:
 
 
 def _part(parts: pa.Array, name: str, missing: int) -> Int64s:
-    """A part of the texts as numbers; those of more than nine digits are out of every range, so they are cut."""
+    """One part of each text as a number. More than nine digits are out of any range, so they are cut off."""
     text = pc.utf8_slice_codeunits(pc.utf8_ltrim(pc.struct_field(parts, name), "+0"), 0, 9)
     absent = flags(pc.equal(pc.struct_field(parts, name), "")) | flags(pc.is_null(parts))
     return np.where(absent, missing, longs(pc.if_else(pc.equal(text, ""), "0", text).cast(pa.int64())))
 
 
 def _rounded_millis(parts: pa.Array) -> Int64s:
-    """The first three digits of a fraction, rounded by the fourth; what is no digit counts as 0."""
+    """The first three digits of a fraction, rounded by the fourth. Any other character counts as 0."""
     fraction = pc.utf8_trim(pc.utf8_slice_codeunits(pc.struct_field(parts, "f"), 1), "".join(map(chr, range(33))))
     digits = pc.replace_substring_regex(pc.utf8_slice_codeunits(fraction, 0, 3), r"(?s)[^0-9]", "0")
     up = flags(pc.greater_equal(pc.utf8_slice_codeunits(fraction, 3, 4), "5"))
@@ -164,12 +169,12 @@ def _rounded_millis(parts: pa.Array) -> Int64s:
 def _month_length(year: Int64s, month: Int64s) -> Int64s:
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     lengths = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
-    made: Int64s = lengths[np.clip(month, 1, 12) - 1] + (leap & (month == 2))
-    return made
+    days: Int64s = lengths[np.clip(month, 1, 12) - 1] + (leap & (month == 2))
+    return days
 
 
 def _days(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
-    """Days since 1970 of dates of the Gregorian calendar."""
+    """Dates of the Gregorian calendar as days since 1970."""
     months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
-    made: Int64s = months.astype("datetime64[D]").astype(np.int64) + day - 1
-    return made
+    days: Int64s = months.astype("datetime64[D]").astype(np.int64) + day - 1
+    return days

@@ -1,9 +1,9 @@
 """Casts to texts and to bytes.
 
-Rules: Paimon's …ToStringCastRules, which print as Java does: floats by Double.toString, decimals in plain digits,
-dates, times and timestamps by DateTimeUtils; BinaryStringUtils.toCharacterString and toBinaryString, which cut to a
-length and pad to it. What Paimon does not cut to the length of its new type (bytes read as a text, nested values)
-stays as it is.
+Rules: Paimon's …ToStringCastRules, which print as Java does: floats by Double.toString, decimals in plain digits, and
+dates, times and timestamps by DateTimeUtils. BinaryStringUtils.toCharacterString and toBinaryString cut and pad values
+to a length. Values that Paimon does not cut to the length of their new type (bytes cast to text, nested values) keep
+their length.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lakebed.kernel.java_floats import java_texts
 
 
 def text_of(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """Values of any type that is no text, as texts; what the type wanted limits is not looked at."""
+    """Values of any type but text, as texts. The length of the wanted type is not applied."""
     match source.root:
         case "BOOLEAN" | "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
             return column.cast(pa.string())
@@ -40,14 +40,14 @@ def text_of(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
 
 
 def sized_text(column: pa.Array, wanted: DataType) -> pa.Array:
-    """Texts cut to the characters of a type, and for CHAR padded with blanks."""
+    """Texts cut to the length of a type in characters, and for CHAR padded with blanks."""
     if wanted.length < MAX_LENGTH:
         column = pc.utf8_slice_codeunits(column, 0, wanted.length)
     return pc.utf8_rpad(column, wanted.length, " ") if wanted.root == "CHAR" else column
 
 
 def sized_bytes(column: pa.Array, wanted: DataType) -> pa.Array:
-    """Bytes cut to the length of a type, and for BINARY padded with zeros."""
+    """Bytes cut to the length of a type, and for BINARY padded with zero bytes."""
     if wanted.length < MAX_LENGTH:
         column = pc.binary_slice(column, 0, wanted.length)
     if wanted.root != "BINARY":
@@ -60,9 +60,9 @@ def _text_of_bytes(column: pa.Array, source: DataType, wanted: DataType) -> pa.A
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
-        wrong = [not _is_text(value) for value in pc.unique(column)]  # only to name the first one
+        wrong = [not _is_text(value) for value in pc.unique(column)]  # only to name the first value
         first = flags(pc.is_in(column, pc.unique(column).filter(pa.array(wrong))))
-        refuse(column, first, source, wanted, "the bytes are no text in UTF-8")
+        refuse(column, first, source, wanted, "the bytes are not UTF-8 text")
         raise
 
 
@@ -85,11 +85,11 @@ def _decimal_texts(column: pa.Array, scale: int) -> pa.Array:
 
 
 def _date_texts(column: pa.Array, days: Int64s, source: DataType, wanted: DataType) -> pa.Array:
-    """Dates of days since 1970. Java gives four digits to a year, the last ones."""
+    """Days since 1970 as dates. Java prints the last four digits of a year."""
     dates = days.astype("datetime64[D]")
     years, months = dates.astype("datetime64[Y]"), dates.astype("datetime64[M]")
     year = years.astype(np.int64) + 1970
-    refuse(column, present(column) & (year < 0), source, wanted, "the year is before Christ")
+    refuse(column, present(column) & (year < 0), source, wanted, "the year is before year 0")
     month = months.astype(np.int64) % 12 + 1
     day = (dates - months.astype("datetime64[D]")).astype(np.int64) + 1
     return _masked(_in_pairs(year % 10_000 * 10_000 + month * 100 + day, (4, 6, 8), "-"), column)
@@ -97,21 +97,21 @@ def _date_texts(column: pa.Array, days: Int64s, source: DataType, wanted: DataTy
 
 def _time_texts(column: pa.Array, precision: int) -> pa.Array:
     millis = longs(column)
-    made = _masked(_clock(millis // 1000), column)
+    clock = _masked(_clock(millis // 1000), column)
     if not precision:
-        return made
+        return clock
     fraction = pc.utf8_rtrim(_digits(millis % 1000, 3), "0")
     fraction = pc.utf8_slice_codeunits(pc.if_else(pc.equal(fraction, ""), "0", fraction), 0, precision)
-    return pc.binary_join_element_wise(made, fraction, ".")
+    return pc.binary_join_element_wise(clock, fraction, ".")
 
 
 def _timestamp_texts(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """Digits of the fraction: as many as the precision, and more where they are not zero."""
+    """Timestamps as texts. The fraction has as many digits as the precision, and more where they are not zero."""
     local = to_wall_clock(column) if column.type.tz else column
     units = per_second(local.type)
     seconds, rest = longs(local) // units, longs(local) % units * (10**9 // units)
     days = _date_texts(column, seconds // 86_400, source, wanted)
-    made = pc.binary_join_element_wise(days, _clock(seconds % 86_400), " ")
+    whole_seconds = pc.binary_join_element_wise(days, _clock(seconds % 86_400), " ")
     fraction = _digits(rest, 9)
     further = pc.utf8_rtrim(pc.utf8_slice_codeunits(fraction, source.precision), "0")
     if source.precision:
@@ -120,7 +120,7 @@ def _timestamp_texts(column: pa.Array, source: DataType, wanted: DataType) -> pa
     else:
         fraction = further
     dotted = pc.if_else(pc.equal(fraction, ""), "", pc.binary_join_element_wise(".", fraction, ""))
-    return pc.binary_join_element_wise(made, dotted, "")
+    return pc.binary_join_element_wise(whole_seconds, dotted, "")
 
 
 def _clock(seconds: Int64s) -> pa.Array:

@@ -1,7 +1,8 @@
-"""Which pairs of types have a cast, and which cast it is.
+"""The cast of each pair of types.
 
-Rules: the pairs that Paimon's SchemaManager allows in ALTER TABLE: DataTypeCasts.supportsCast with explicit casts, and
-a rule in CastExecutors. Dates, times and timestamps become STRING, no text of a length.
+Rules: the pairs that Paimon's SchemaManager allows in ALTER TABLE, which are those of DataTypeCasts.supportsCast with
+explicit casts that also have a rule in CastExecutors. Dates, times and timestamps become only STRING, not a text of
+limited length.
 """
 
 from __future__ import annotations
@@ -24,22 +25,25 @@ _SECONDS = ("INT", "BIGINT")
 
 
 def cast_values(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """A column of `source`, in its Arrow type, as one of `wanted`; types that are the same but for NOT NULL are not
-    asked about. UnsupportedError for a pair that Paimon has no cast for, SchemaError for a value that fails."""
+    """Cast a column from the type `source` to the type `wanted`.
+
+    The types must differ in more than NOT NULL. Raises UnsupportedError for a pair that Paimon has no cast for,
+    SchemaError for a value that cannot be cast.
+    """
     try:
-        made = _cast(column, source, wanted)
-    except pa.ArrowException as error:  # as texts padded beyond what a column holds
+        values = _cast(column, source, wanted)
+    except pa.ArrowException as error:  # for example texts padded beyond the size of a column
         raise UnsupportedError(
-            f"a column was changed from {source} to {wanted}, which lakebed cannot follow",
+            f"a column was changed from {source} to {wanted}, and lakebed cannot cast its values",
             why=first_line(error),
         ) from error
-    if made is None:
+    if values is None:
         raise UnsupportedError(
             f"a column was changed from {source} to {wanted}",
-            why="Paimon's ALTER TABLE refuses that change, so what older files hold has no reading",
+            why="Paimon's ALTER TABLE refuses that change, so the values of older files have no new reading",
             todo="Change the column back, or read a snapshot from before the change with as_of",
         )
-    return made
+    return values
 
 
 def _cast(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array | None:
@@ -79,7 +83,7 @@ def _cast(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array | No
 
 
 def _number(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """Between numbers; a boolean counts as 1 or 0."""
+    """Casts between numbers. A boolean counts as 1 or 0."""
     to = _FAMILY[wanted.root]
     if source.root == "DECIMAL":
         if to == "decimal":
@@ -128,14 +132,14 @@ _STRING = DataType("VARCHAR", length=MAX_LENGTH)
 
 
 def _nested_text(column: pa.Array, source: DataType, wanted: DataType) -> pa.Array:
-    """`[1, null]`, `{key -> value}` and `{1, x}`, of any length.
+    """Nested values as texts of any length: `[1, null]`, `{key -> value}` and `{1, x}`.
 
     Rules: Paimon's ArrayToStringCastRule, MapToStringCastRule, RowToStringCastRule.
     """
     if source.root == "ROW":
         parts = [_part_text(column.field(place), field.type) for place, field in enumerate(source.fields)]
-        made = pc.binary_join_element_wise("{", pc.binary_join_element_wise(*parts, ", "), "}", "")
-        return pc.if_else(column.is_valid(), made, pa.scalar(None, pa.string()))
+        texts = pc.binary_join_element_wise("{", pc.binary_join_element_wise(*parts, ", "), "}", "")
+        return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string()))
     if source.root == "ARRAY" and source.element:
         texts, open_, close = _part_text(column.values, source.element), "[", "]"
     elif source.key and source.element:

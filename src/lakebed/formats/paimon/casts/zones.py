@@ -1,7 +1,7 @@
 """The local time zone, which Paimon's casts between TIMESTAMP WITH LOCAL TIME ZONE and other types use.
 
-Rules: Java's TimeZone.getDefault, of the process that reads, and LocalDateTime.atZone: a wall clock time that a shift
-to summer time leaves out moves forward by the shift, one that comes twice is the earlier.
+Rules: Java's TimeZone.getDefault in the process that reads, and LocalDateTime.atZone. A wall clock time that the shift
+to summer time skips moves forward by the shift. A wall clock time that occurs twice is the earlier one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UTC = ("", "UTC", "Etc/UTC", "UCT", "Zulu", "GMT", "Etc/GMT")
 
 
 def local_zone() -> str:
-    """The name of this process's time zone: TZ, else the machine's. UnsupportedError when it has no name."""
+    """The name of this process's time zone: TZ, else the machine's. Raises UnsupportedError when it is unknown."""
     given = os.environ.get("TZ")
     if given is not None:
         return given.removeprefix(":").rpartition(_FOLDER)[2]
@@ -34,11 +34,11 @@ def local_zone() -> str:
         return name.read_text(encoding="utf-8").strip()
     if time.timezone == 0 and not time.daylight:
         return "UTC"
-    raise UnsupportedError("the name of the local time zone is not known", todo="Set TZ, as in TZ=Europe/Berlin")
+    raise UnsupportedError("the name of the local time zone is unknown", todo="Set TZ, for example TZ=Europe/Berlin")
 
 
 def to_moment(column: pa.Array) -> pa.Array:
-    """Wall clock times of the local zone as moments."""
+    """Convert wall clock times of the local time zone to moments."""
     zone, kind = local_zone(), pa.timestamp(column.type.unit, "UTC")
     if zone in _UTC:
         return column.view(kind)
@@ -46,14 +46,14 @@ def to_moment(column: pa.Array) -> pa.Array:
     missing = flags(pc.not_equal(pc.local_timestamp(later), column))
     if not missing.any():
         return later.cast(kind)
-    before = _assumed(column, zone, "earliest")  # the last moment before the gap, whose offset counts
+    before = _assumed(column, zone, "earliest")  # the last moment before the gap: its offset applies
     offset = longs(pc.local_timestamp(before)) - longs(before)
-    made = np.where(missing, longs(column) - offset, longs(later))
-    return column_of(made, present(column), kind)
+    moments = np.where(missing, longs(column) - offset, longs(later))
+    return column_of(moments, present(column), kind)
 
 
 def to_wall_clock(column: pa.Array) -> pa.Array:
-    """Moments as wall clock times of the local zone."""
+    """Convert moments to wall clock times of the local time zone."""
     zone, kind = local_zone(), pa.timestamp(column.type.unit)
     if zone in _UTC:
         return column.view(kind)
@@ -72,6 +72,6 @@ def _assumed(column: pa.Array, zone: str, nonexistent: str) -> pa.Array:
 
 def _unknown(zone: str, error: Exception) -> UnsupportedError:
     return UnsupportedError(
-        f"times of the local time zone {zone!r} cannot be told", why=first_line(error),
-        todo="Set TZ to a name of the time zone database, as in TZ=Europe/Berlin",
+        f"lakebed does not know the local time zone {zone!r}", why=first_line(error),
+        todo="Set TZ to a name of the time zone database, for example TZ=Europe/Berlin",
     )  # fmt: skip
