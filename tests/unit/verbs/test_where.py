@@ -184,6 +184,15 @@ def test_a_part_that_cannot_be_read_is_reported_by_each_plan(table: Table) -> No
     assert not table.plan_read(None, "real > 3").warnings
 
 
+@pytest.mark.parametrize("what", ["data-files", "position-deletes"])
+def test_a_rewrite_reports_a_part_that_cannot_be_read(tmp_path: Path, what: str) -> None:
+    table = MAKERS["iceberg"](tmp_path / "t")
+    options = {"lakebed.rewrite.what": what}
+    (note,) = table.rewrite(where=UNREADABLE, dry_run=True, options=options).notes
+    assert note.startswith("lakebed cannot read round(real") and note.endswith("rule out no file by it")
+    assert not table.rewrite(where="real = 3", dry_run=True, options=options).notes
+
+
 def test_parts_that_can_be_read_are_not_reported(table: Table) -> None:
     for where in ("real > 3 and lower(text) like 'a%'", pc.field("n") + 1 > 3):
         assert not table.plan_read(None, where).warnings

@@ -88,7 +88,7 @@ class _Evaluation:
                 )
             case "coalesce":
                 true, false = zip(*map(self.answer, arguments), strict=True)
-                return reduce(operator.or_, true), reduce(operator.or_, false)
+                return _both((reduce(operator.or_, true), reduce(operator.or_, false)), self._computed(node))
         return self._of_column(node)
 
     def _of_column(self, node: Call) -> Answer:

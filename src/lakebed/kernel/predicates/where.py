@@ -49,13 +49,12 @@ def both(one: Node | None, other: Node | None) -> Node | None:
     return all_of(one, other)
 
 
-def unread_parts(predicate: Node | None) -> tuple[str, ...]:
-    """A sentence for each part of a predicate that lakebed cannot read, for the warnings of a plan."""
+def unread_parts(predicate: Node | None, filters_rows: bool = True) -> tuple[str, ...]:
+    """A sentence for each part of a predicate that lakebed cannot read, for the warnings of a read's plan or the notes
+    of a rewrite. A read also filters its rows by such a part; a rewrite only chooses files."""
     parts = [] if predicate is None else predicate.opaque_parts()
-    return tuple(
-        f"lakebed cannot read {part} in where: it filters the rows, but statistics of columns rule out no file by it"
-        for part in parts
-    )
+    effect = "it filters the rows, but statistics of columns rule" if filters_rows else "statistics of columns rule"
+    return tuple(f"lakebed cannot read {part} in where: {effect} out no file by it" for part in parts)
 
 
 def keep(batch: pa.RecordBatch, predicate: Node) -> pa.RecordBatch:

@@ -43,7 +43,7 @@ from lakebed.formats.iceberg.write.options import GRANULARITY
 from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options, OptionSet
-from lakebed.kernel.predicates.where import Where, parse_where
+from lakebed.kernel.predicates.where import Where, parse_where, unread_parts
 from lakebed.model.upkeep import RewriteResult, Skipped
 
 TABLE_TARGET = "write.delete.target-file-size-bytes"
@@ -79,6 +79,7 @@ class PositionDeleteRewrite:
     deletes: Sequence[DeleteFile]
     plan: Plan
     commit_options: Mapping[str, str]
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def planned(
@@ -101,7 +102,8 @@ class PositionDeleteRewrite:
         deletes, alone = _without_lone_files(deletes, rules, granularity)
         plan = plan_groups(_planner_table(deletes, metadata, rules), rules)
         plan = Plan(plan.groups, (*plan.skipped, *alone))
-        return cls(operations, metadata, snapshot, branch, granularity, rules, deletes, plan, commit_options)
+        notes = unread_parts(pruning.predicate, filters_rows=False)
+        return cls(operations, metadata, snapshot, branch, granularity, rules, deletes, plan, commit_options, notes)
 
     def run(self, dry_run: bool = False, engine: Engine | None = None) -> RewriteResult:
         """Rewrite the planned delete files in one REPLACE snapshot; the rows of the table stay as they are.
@@ -158,6 +160,7 @@ class PositionDeleteRewrite:
             self.plan.skipped,
             dry_run,
             tuple(groups),
+            notes=self.notes,
         )
 
 

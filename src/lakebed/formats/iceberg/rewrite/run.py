@@ -44,7 +44,7 @@ from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates.where import Where, parse_where
+from lakebed.kernel.predicates.where import Where, parse_where, unread_parts
 from lakebed.model.upkeep import RewriteResult, Skipped
 
 
@@ -137,7 +137,10 @@ class IcebergRewrite:
 
     def _predicted(self) -> RewriteResult:
         groups = [group.about for group in self.plan.groups]
-        notes = partition_notes(self.live, self.metadata, self.plan, self.rules) if self.live is not None else []
+        notes: list[str] = []
+        if self.live is not None:
+            notes += unread_parts(self.live.pruning.predicate, filters_rows=False)
+            notes += partition_notes(self.live, self.metadata, self.plan, self.rules)
         return RewriteResult(
             sum(group.files for group in groups),
             sum(group.files_after for group in groups),
