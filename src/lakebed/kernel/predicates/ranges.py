@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.kernel.arrays import Bools
-from lakebed.kernel.predicates.constants import computed
+from lakebed.kernel.predicates.computed import computed
 from lakebed.kernel.predicates.facts import (
     Answer,
     Facts,

@@ -22,10 +22,23 @@ import pyarrow.compute as pc
 AND, OR = "and_kleene", "or_kleene"
 _SHOWN_VALUES = 10
 _INFIX = {
-    AND: "and", OR: "or", "equal": "=", "not_equal": "<>", "less": "<", "less_equal": "<=", "greater": ">",
-    "greater_equal": ">=", "add_checked": "+", "subtract_checked": "-", "multiply_checked": "*", "divide_checked": "/",
-    "add": "+", "subtract": "-", "multiply": "*", "divide": "/",
-}  # fmt: skip
+    AND: "and",
+    OR: "or",
+    "equal": "=",
+    "not_equal": "<>",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+    "add_checked": "+",
+    "subtract_checked": "-",
+    "multiply_checked": "*",
+    "divide_checked": "/",
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+}
 
 
 class Node:
