@@ -1,5 +1,5 @@
-"""An Iceberg commit that fails at any storage call leaves the old snapshot or the new one, whole, and done again lands
-once; so do expiry and creation."""
+"""An Iceberg commit that fails at any storage call leaves the old snapshot or the new one, complete, and lands once
+when it is repeated. So do expiry and creation."""
 
 import itertools
 import os
@@ -40,7 +40,7 @@ def observe(store: Store) -> tuple[list[int], list[str]]:
 
 
 def once(commit: Callable[[IcebergTable, DataFile], None], rows: list[int]) -> Callable[[Store], None]:
-    """A job that, started again, does not commit what it has committed."""
+    """A job that does not commit again what it has committed when it is restarted."""
 
     def operation(store: Store) -> None:
         table = opened(store)
@@ -72,8 +72,8 @@ def expire(store: Store) -> None:
 
 @pytest.fixture
 def copies(tmp_path: Path) -> Iterator[Callable[[], Store]]:
-    """Fresh copies of a table of rows 1, 2, 3 in a and 4 in b, with a manifest merge due at the next commit. Its
-    metadata holds absolute locations, so each copy takes the place of the one before."""
+    """Fresh copies of a table with rows 1, 2, 3 in a and 4 in b, whose next commit merges manifests. Its metadata has
+    absolute locations, so each copy takes the place of the one before."""
     number = itertools.count()
     original, place = tmp_path / "original", tmp_path / "t"
     table = create(place, **{"commit.manifest.min-count-to-merge": "3"})
@@ -104,7 +104,7 @@ def test_every_failure_leaves_the_old_or_the_new(
 
 
 def test_a_killed_removal_of_orphans_takes_nothing_that_is_known(copies: Callable[[], Store], tmp_path: Path) -> None:
-    """Whatever it had removed when it ended: the rows of every snapshot are there, and done again it ends."""
+    """Whatever it removed before it was killed, the rows of every snapshot are there, and a repeated run completes."""
     strays = [f"data/p=a/stray-{number}.parquet" for number in range(3)] + ["metadata/stray-m0.avro"]
     then = time.time() - 10 * 86_400
 
@@ -135,7 +135,7 @@ def test_a_killed_removal_of_orphans_takes_nothing_that_is_known(copies: Callabl
 
 
 def test_what_a_failed_commit_wrote_is_removed(copies: Callable[[], Store], tmp_path: Path) -> None:
-    """A store that refuses leaves no manifest behind (a killed process may)."""
+    """No manifest stays when the store refuses (a killed process may leave some)."""
     for point in crash_points(once(append, [7]), copies, [Kind.ERROR_BEFORE]):
         if isinstance(point.error, LakebedError) and not point.call.path.endswith(".parquet"):
             named = {m for s in opened(point.store).metadata.snapshots.values() for m in [s.manifest_list]}

@@ -1,5 +1,5 @@
-"""A write into an Iceberg table that fails at any storage call leaves the old rows or the new ones, and done again
-lands once."""
+"""A write into an Iceberg table that fails at any storage call leaves the old rows or the new ones, and lands once when
+it is repeated."""
 
 import itertools
 import shutil
@@ -27,7 +27,7 @@ QUICK = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "2", "comm
 
 
 def commit(rows: list[dict[str, Any]], identifier: int, user: str = "job") -> Callable[[Store], None]:
-    """What a restarted job runs: the same rows under the same commit user and identifier."""
+    """A job that, when restarted, commits the same rows with the same commit user and identifier."""
 
     def operation(store: Store) -> None:
         writer = lakebed.open(store, QUICK).writer(commit_user=user)
@@ -47,7 +47,7 @@ def observe(store: Store) -> tuple[list[tuple[Any, ...]], list[tuple[Any, Any]]]
 
 @pytest.fixture(params=["2", "3"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
-    """Fresh copies of a table with a snapshot. Its metadata holds locations, so each takes the place of the one
+    """Fresh copies of a table with a snapshot. Its metadata has locations, so each copy takes the place of the one
     before."""
     number = itertools.count()
     original, place = tmp_path / "original", tmp_path / "t"

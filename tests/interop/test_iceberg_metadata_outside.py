@@ -1,5 +1,5 @@
-"""Iceberg's own engine on tables whose metadata and manifests lakebed wrote: the same rows and files, and it goes on
-writing, rewriting and expiring; then lakebed goes on again."""
+"""Iceberg's own engine on tables whose metadata and manifests lakebed wrote: the same rows and files. The engine goes
+on to write, rewrite and expire, and then lakebed continues."""
 
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def queries(table: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], dict[str, Any]]:
-    """The folder of the tables, what lakebed says of each before Spark went on with it, and what Spark says."""
+    """The folder of the tables, what lakebed reads of each before Spark continues, and what Spark reports."""
     folder = tmp_path_factory.mktemp("iceberg")
     before = {}
     for place, version in TABLES:

@@ -1,5 +1,5 @@
-"""Commits to the REST catalog server of Iceberg's own tests, which builds the metadata: every kind, for each version of
-the format; Spark 4.1 goes on through the same catalog, and lakebed after it."""
+"""Every kind of commit to the REST catalog server of Iceberg's own tests, which writes the metadata, in each format
+version. Spark 4.1 continues through the same catalog, and then lakebed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VERSIONS = (1, 2, 3)
 
 @dataclass
 class Told:
-    """The catalog; by version what lakebed's steps left, the same by path, and what Spark then said."""
+    """The catalog, the result of lakebed's steps per version, the same by path, and what Spark reports then."""
 
     options: dict[str, str]
     steps: dict[int, list[Any]]

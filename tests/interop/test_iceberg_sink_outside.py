@@ -1,5 +1,5 @@
 """Iceberg's own engine on tables that lakebed's sink wrote: the same rows, the same partitions for every transform, and
-both go on writing in turn; pyiceberg reads them too."""
+both write in turn. pyiceberg reads the tables too."""
 
 import datetime
 from decimal import Decimal
@@ -78,7 +78,7 @@ def asked(name: str) -> str:
 
 
 def partitions(name: str) -> str:
-    """The partition of each row; a table without any has no such column."""
+    """The partition of each row. A table without partitions has no such column."""
     place = "string(_partition)" if TABLES[name.removesuffix("_copy")][1] else "'none'"
     return f"SELECT id, {place} FROM had.db.{name} ORDER BY id"
 
@@ -88,7 +88,7 @@ Told = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Told, Told, Told]:
-    """Where the tables are; their rows by lakebed at three moments, and what Spark says at the first two and the
+    """The folder of the tables, their rows by lakebed at three moments, and what Spark reports at the first two and the
     last."""
     folder = tmp_path_factory.mktemp("sink")
     ours: Told = {}

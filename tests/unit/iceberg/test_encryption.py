@@ -1,5 +1,5 @@
-"""A table that names encryption keys is neither read nor written, in any format version: what lakebed wrote would lie
-there in clear."""
+"""A table that names encryption keys is neither read nor written, in any format version: lakebed would write its rows
+unencrypted."""
 
 import json
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Tables whose metadata was cleaned: schemas and partition specs that files were written with are gone from it. Spark's
-`expire_snapshots(clean_expired_metadata => true)` leaves them so."""
+"""Tables whose metadata was cleaned up: it lacks schemas and partition specs that files were written with. Spark's
+`expire_snapshots(clean_expired_metadata => true)` leaves such tables."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ DATA = pa.table({"k": [1, 2, 3], "reg": ["us", "eu", "eu"], "n": [1, 2, 3]}, sch
 
 
 def forgotten(folder: Path, by: list[str], schemas: bool = True, specs: bool = False) -> Any:
-    """A table that was partitioned by columns that are dropped now, without the schema and the spec of that time."""
+    """A table that was partitioned by columns that have been dropped, without the schema and the spec of that time."""
     table: Any = lakebed.create(folder, "iceberg", ROWS, partition_by=by)
     table.write(DATA)
     lake = Lake.at(str(folder))

@@ -1,4 +1,4 @@
-"""An Iceberg table on an object store, by path and in a catalog, with one set of keys."""
+"""An Iceberg table on an object store, by path and in a catalog, with one set of credentials."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Every option and table property of Iceberg, one line each in iceberg_options.txt: served, tuning (no row depends on
-it), or refused by name before a row is read or written."""
+"""Every option and table property of Iceberg, one per line in iceberg_options.txt: it is served, or only tunes (no row
+depends on it), or is refused by name before a row is read or written."""
 
 from collections.abc import Iterator
 from pathlib import Path

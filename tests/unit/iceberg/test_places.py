@@ -1,5 +1,5 @@
-"""Where an Iceberg table may reach: its own folder, and what the caller or a catalog named. Every path that a local
-store is asked for is recorded."""
+"""The places that an Iceberg table may touch: its own folder, and what the caller or a catalog named. The test records
+every path that a local store is asked for."""
 
 import json
 import os
@@ -30,7 +30,7 @@ ORPHANS = {"expire-snapshots": "false", "remove-orphan-files": "true"}
 
 @pytest.fixture
 def touched(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
-    """Absolute paths that any local store was asked for."""
+    """The absolute paths that local stores were asked for."""
     found: set[str] = set()
     real = LocalStore.local_path
 
@@ -166,7 +166,7 @@ def test_who_makes_a_table_names_its_places(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spell", ["{}", "file:{}", "file://{}", "{table}/../home/f.parquet", "http://127.0.0.1:1/x"])
 def test_data_files_outside_are_not_read(spell: str, tmp_path: Path, victim: Path, touched: set[str]) -> None:
-    """Files that `add_files` named where they are; or those of somebody else."""
+    """Such files were named by `add_files`, or belong to somebody else."""
     pq.write_table(pa.table({"id": [7]}), victim / "f.parquet")
     mapping = json.dumps([{"field-id": 1, "names": ["id"]}])
     table = create(tmp_path / "t", 0, **{"schema.name-mapping.default": mapping})
@@ -310,7 +310,7 @@ def test_the_table_by_another_name_is_the_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("location", ["hdfs://name:8020/warehouse/t", "s3://bucket/t", "relative/t", "/"])
 def test_a_table_from_elsewhere(location: str, tmp_path: Path) -> None:
-    """Copied from a store that is not at hand: what lies below its old location is looked up here."""
+    """It was copied from a store that cannot be reached: files below its old location are looked up here."""
     create(tmp_path / "t", 0)
     edit(tmp_path / "t", lambda document: document.update(location=location))
     table = lakebed.open(tmp_path / "t")

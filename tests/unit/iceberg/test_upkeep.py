@@ -158,7 +158,7 @@ def test_golden_tables_are_inspected(name: str) -> None:
 
 
 def test_advice_is_what_the_table_can_follow_as_it_was_opened(tmp_path: Path) -> None:
-    """A catalog's table that is opened by its path cannot be changed: the advice says so first."""
+    """A catalog's table that is opened by its path cannot be changed, and the advice says so first."""
     catalog = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/catalog.db",
                "lakebed.catalog.warehouse": str(tmp_path / "lake")}  # fmt: skip
     schema = pa.schema([("id", pa.int64())])

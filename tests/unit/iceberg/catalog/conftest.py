@@ -1,4 +1,4 @@
-"""Servers of catalogs on this machine, and the options that lead to them."""
+"""Catalog servers on this machine, and the options that open them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def hive(tmp_path: Path) -> Iterator[Metastore]:
 
 @dataclass
 class Glue:
-    """A Glue server, which checks the versions of tables as Amazon's does. `repeat_changes` has every change carried
-    out twice, as after an answer that was lost; `deny_changes` refuses them."""
+    """A Glue server that checks the versions of tables, as Amazon's does. `repeat_changes` carries out every change
+    twice, as after a lost answer; `deny_changes` refuses them."""
 
     endpoint: str
     warehouse: str
@@ -69,7 +69,7 @@ def glue(s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> G
 
 
 def options_of(server: RestCatalog | Metastore | Glue) -> dict[str, str]:
-    """The options that lead to a server."""
+    """The options that open a server's catalog."""
     if isinstance(server, Glue):
         settings = {
             "type": "glue", "warehouse": server.warehouse, "glue.endpoint": server.endpoint,
@@ -88,7 +88,7 @@ def options_of(server: RestCatalog | Metastore | Glue) -> dict[str, str]:
 
 @pytest.fixture(params=["rest", "hive", "glue", "sql"])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """The options that lead to a catalog of each kind."""
+    """The options of a catalog of each kind."""
     if request.param == "sql":
         settings = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"{tmp_path}/sql"}
         return {f"lakebed.catalog.{key}": value for key, value in settings.items()}

@@ -1,4 +1,4 @@
-"""What a user is told whose catalog cannot be opened or does not answer."""
+"""The errors for a catalog that cannot be opened or does not answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def told(kind: type[LakebedError], **settings: str) -> str:
 
 @pytest.fixture
 def closed() -> str:
-    """An address where nobody listens."""
+    """An address where nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return f"127.0.0.1:{listening.getsockname()[1]}"
 

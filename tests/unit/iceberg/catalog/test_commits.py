@@ -1,4 +1,4 @@
-"""Every kind of commit, through every kind of catalog: the same table as at a path, step by step."""
+"""Every kind of commit through every kind of catalog gives the same table as by path, step by step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VERSIONS = pytest.mark.parametrize("version", [1, 2, 3])
 
 @pytest.fixture(scope="module")
 def by_path(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
-    """The same told of tables by path."""
+    """The same steps on tables that are opened by path."""
     folder = tmp_path_factory.mktemp("path")
     return {version: story(made(folder / f"v{version}", version, {}), version) for version in (1, 2, 3)}
 

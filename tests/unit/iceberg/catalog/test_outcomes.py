@@ -1,4 +1,4 @@
-"""What becomes of a commit, and of its files, when a catalog fails: refused, lost, landed without a word, unknown."""
+"""A commit and its files when a catalog fails: it refused, lost the race, landed without an answer, or did not say."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPEN = [500, 502, 503, 504, 0]
 
 
 def started(server: Any, version: int = 3) -> IcebergTable:
-    """A table with a row in it."""
+    """A table with one row."""
     name = f"t{secrets.token_hex(4)}" if isinstance(server, Glue) else "t"  # Glue's server outlives a test
     table = create(f"cat:db.{name}", version, **{**options_of(server), **QUICK})
     commits.append(table.operations, [data_file(table, [1])])
@@ -148,7 +148,7 @@ def test_a_swap_that_the_metastore_does_not_make(hive: Metastore) -> None:
 
 @pytest.mark.slow
 def test_a_change_that_is_carried_out_twice(glue: Glue) -> None:
-    """Amazon's client repeats a request whose answer was lost: the second is told of a conflict with the first."""
+    """Amazon's client repeats a request whose answer was lost, and the second one conflicts with the first."""
     table = started(glue)
     glue.repeat_changes = True
     assert append(table) is Outcome.COMMITTED

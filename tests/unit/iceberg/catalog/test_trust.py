@@ -1,5 +1,5 @@
-"""A catalog says where its tables lie and how they are reached; what a table's own properties say of code and of
-storage is not acted on."""
+"""A catalog decides where its tables lie and how they are reached. Code and storage settings in a table's own
+properties are ignored."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Callbacks of an Iceberg table: called for each snapshot that a write or rewrite makes, named by options alone."""
+"""Callbacks of an Iceberg table are called for each snapshot of a write or rewrite. Only options name them."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ ALL = {"rewrite-all": True}
 
 
 class Seen:
-    """Keeps what it is called with; made with a parameter, it fails."""
+    """Keeps its calls. With a parameter it fails."""
 
     calls: ClassVar[list[Committed]] = []
 

@@ -1,4 +1,4 @@
-"""Commits of Iceberg tables: what they write, what they say, and what stands in their way."""
+"""The kinds of commit to Iceberg tables: what they write, their summaries, and their conflicts."""
 
 import multiprocessing
 import threading

@@ -1,4 +1,5 @@
-"""Manifests and manifest lists that we write: the reference engine's schemas, the same entries, read by pyiceberg."""
+"""Manifests and manifest lists that lakebed writes have the reference engine's schemas and the same entries, and
+pyiceberg reads them."""
 
 import io
 import json
@@ -133,7 +134,7 @@ def test_a_manifest_ends_at_its_target_size() -> None:
 
 
 def test_a_manifest_whose_files_may_be_null_is_refused() -> None:
-    """No writer may make one; its files would be read as nothing."""
+    """No writer may create one: its files would be read as nothing."""
     file = {
         "type": "record", "name": "r2", "fields": [{"name": "file_path", "type": "string", "field-id": 100}],
     }  # fmt: skip

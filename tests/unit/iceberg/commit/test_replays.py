@@ -1,4 +1,5 @@
-"""Replays and aborts after a commit's own snapshot has expired: nothing is committed twice, no live file is removed."""
+"""Replays and aborts after a commit's own snapshot has expired: nothing is committed twice, and no live file is
+removed."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def commit(table: IcebergTable, user: str, identifier: int, *found: Any) -> tupl
 
 
 def others_expire(table: IcebergTable) -> None:
-    """As another engine does it: the metadata forgets all snapshots but the heads, and knows of no writers."""
+    """Expire as another engine does it: the metadata forgets all snapshots but the heads, and does not know of
+    writers."""
 
     def decide(metadata: Any) -> Any:
         heads = {ref.snapshot_id for ref in metadata.refs.values()}
@@ -43,7 +45,7 @@ def others_expire(table: IcebergTable) -> None:
 
 
 def without_properties(table: IcebergTable) -> None:
-    """As an earlier release left the table: only the snapshots tell who committed what."""
+    """The table as an earlier release left it: only the snapshots say who committed what."""
     names = [key for key in table.metadata.properties if key.startswith(PREFIX)]
     change_metadata(table.operations, lambda _: ([], [{"action": "remove-properties", "removals": names}]))
 

@@ -1,4 +1,4 @@
-"""Columns of types that Arrow has no word for: variants, geometries, geographies, and those without a type."""
+"""Columns of types that Arrow does not have: variants, geometries and geographies, and those of type unknown."""
 
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ ROWS: list[dict[str, Any]] = [
 
 
 def annotations(path: str) -> dict[int, tuple[int, bytes]]:
-    """Field id -> number and content of the logical type, of those that Arrow knows none for."""
+    """Field id -> number and content of the logical type, for types that Arrow does not have."""
     data = Path(path.removeprefix("file:")).read_bytes()
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     footer, _ = decode(data, start, {2: {9: None, 10: {16: {}, 17: {}, 18: {2: None}}}})
@@ -68,7 +68,7 @@ def annotations(path: str) -> dict[int, tuple[int, bytes]]:
 
 
 def lake(folder: Path, schema: Schema = EVERYWHERE) -> Lake:
-    """pyiceberg makes no metadata with variants."""
+    """pyiceberg does not write metadata with variants."""
     store = open_store(folder)
     HadoopTable(store).create(new_metadata(str(folder), schema, PartitionSpec(), 3, {}))
     return Lake.at(str(folder))
@@ -80,7 +80,7 @@ def rows(table: Any) -> list[Any]:
 
 
 def whole(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with nulls where they say nothing, and maps as pairs."""
+    """The rows with every column, null where it is missing, and with maps as pairs."""
     return [{**one, "later": None, "named": None if one["named"] is None else [*one["named"].items()]} for one in found]
 
 
@@ -115,7 +115,8 @@ def test_counts_without_bounds(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("least", [1, 1 << 40])
 def test_a_rewrite_keeps_them(least: int, tmp_path: Path) -> None:
-    """Decoded and encoded first, which puts row ids into the files, then joined or encoded once more."""
+    """The first rewrite encodes the rows, which puts row ids into the files. The next one joins or encodes them
+    again."""
     made = lake(tmp_path / "t")
     table, encode = made.table, {"rewrite-all": True, "lakebed.rewrite.concat-min-row-group-bytes": 1 << 40}
     ids: list[Any] = []
@@ -156,7 +157,7 @@ def test_a_column_without_a_type_inside_another_one_is_refused(tmp_path: Path) -
 
 
 def shredded(made: Lake, first: int) -> DataFile:
-    """A data file as engines write it that keep integers of a variant apart, with the rows' ids and last changes."""
+    """A data file as written by engines that store integers of a variant apart, with the row ids and last changes."""
 
     def column(name: str, kind: pa.DataType, id: int) -> pa.Field:
         return pa.field(name, kind, metadata={"PARQUET:field_id": str(id)})
@@ -182,7 +183,7 @@ def shredded(made: Lake, first: int) -> DataFile:
 
 
 def test_shredded_variants_are_joined_but_not_decoded(tmp_path: Path) -> None:
-    """Bytes that are only moved need not be understood."""
+    """Bytes that are only copied need not be understood."""
     made = lake(tmp_path / "t", Schema(*EVERYWHERE.fields[:2]))
     commits.append(made.table.operations, [shredded(made, 0), shredded(made, 100)])
     with pytest.raises(UnsupportedError, match="shredded") as refused:

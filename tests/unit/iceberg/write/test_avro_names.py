@@ -1,4 +1,5 @@
-"""Columns whose names Avro does not allow: written under those that Iceberg gives them, read back under their own."""
+"""Columns with names that Avro does not allow are written with the names that Iceberg gives them, and read back with
+their own."""
 
 import io
 from pathlib import Path

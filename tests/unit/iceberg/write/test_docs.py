@@ -10,7 +10,7 @@ HEAD = "| option | table property | default | what it says |\n|---|---|---|---|\
 
 
 def table() -> str:
-    """A row an option, in the order of their declaration."""
+    """A row per option, in the order of their declaration."""
     return HEAD + "".join(
         f"| `{option.key}` | {', '.join(f'`{alias}`' for alias in option.aliases)} | {_default(option.default)} | "
         f"{option.doc} |\n"

@@ -1,4 +1,4 @@
-"""Modes of figures, bounds that are cut, and figures of files put together."""
+"""Metrics modes, truncated bounds, and metrics of joined files."""
 
 from __future__ import annotations
 

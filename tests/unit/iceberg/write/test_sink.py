@@ -1,4 +1,4 @@
-"""Commits of writes: once for a user and identifier, on a branch, beside other writers, and readable by others."""
+"""Commits of writes: once per user and identifier, on a branch, beside other writers, and readable by others."""
 
 from __future__ import annotations
 

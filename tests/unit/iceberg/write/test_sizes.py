@@ -1,4 +1,5 @@
-"""Files follow the bytes of each partition at any number of tasks, one is open at a time, the sort order is kept."""
+"""Files follow the bytes of each partition at any number of tasks, one file is open at a time, and the sort order is
+kept."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ BY_VALUE = SortField(3, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS
 
 
 def skewed(rows: int = ROWS, seed: int = 1) -> pa.Table:
-    """Nine in ten rows lie in one partition; texts repeat in the first half of the rows only."""
+    """Rows of which nine in ten lie in one partition. Texts repeat only in the first half of the rows."""
     chance = np.random.default_rng(seed)
     parts = np.where(chance.random(rows) < 0.9, "a", chance.choice(["b", "c", "d"], rows))
     texts = np.where(
@@ -62,7 +63,7 @@ def files_of(table: IcebergTable) -> dict[tuple[Any, ...], list[DataFile]]:
 
 
 def write_by_tasks(table: IcebergTable, data: pa.Table, tasks: int, **options: object) -> None:
-    """As an engine does it: so many tasks, and as many for the second half."""
+    """A write as an engine runs it, with this number of tasks in both halves."""
     sink = table.sink(Mode.APPEND, options={"target-file-size-bytes": TARGET, **options})
     plan = sink.plan(tasks)
     messages: list[Any] = []
