@@ -1,8 +1,8 @@
-"""Arrow columns to the Avro bytes of Paimon's data files, many rows at once.
+"""The Avro schema of Paimon's data files, for whole Arrow columns.
 
-Rules: Paimon's AvroSchemaConverter: what may be null is a union with null first; TIMESTAMP is `timestamp-millis` or
-`-micros` and TIMESTAMP WITH LOCAL TIME ZONE `local-timestamp-…`, the reverse of the specification's words. Timestamps
-of more than six digits have no Avro type, maps need text keys.
+Rules: Paimon's AvroSchemaConverter. A nullable type is a union with null first. TIMESTAMP is `timestamp-millis` or
+`-micros`, and TIMESTAMP WITH LOCAL TIME ZONE is `local-timestamp-…`, which is the reverse of the Avro specification.
+Timestamps of more than six digits have no Avro type, and maps need text keys.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ RECORD = "org.apache.paimon.avro.generated.record"
 
 
 def avro_schema(schema: pa.Schema) -> dict[str, Any]:
-    """The Avro schema of data files with those columns; UnsupportedError names a column that Avro cannot hold."""
+    """The Avro schema of data files with these columns. UnsupportedError names a column that Avro cannot hold."""
     return _record(RECORD, "record", schema, "")
 
 
 def can_hold(schema: pa.Schema) -> bool:
-    """Whether Avro files can hold those columns."""
+    """Whether Avro files can hold these columns."""
     try:
         avro_schema(schema)
     except UnsupportedError:

@@ -1,11 +1,11 @@
-"""BinaryRow: the bytes of a key or partition, which Paimon hashes, orders manifests by and stores in them.
+"""BinaryRow: the bytes of a key or partition, which Paimon hashes and stores in manifests.
 
 Rules: Paimon's BinaryRow and BinaryRowWriter. A row is a header of null bits (the first byte is the row kind), then
-eight bytes a field, then the variable part, all little-endian. A null DECIMAL of precision above 18 or TIMESTAMP
-above 3 still takes its room in the variable part, so it hashes differently from other nulls.
+eight bytes per field, then the variable part, all little-endian. A null DECIMAL of precision above 18 or TIMESTAMP of
+precision above 3 still takes its space in the variable part, so it hashes differently from other nulls.
 
-Plain values, where single rows are meant: int, float, bool, str, bytes, `Decimal`; DATE is days, TIME milliseconds,
-timestamps the number of milli-, micro- or nanoseconds since 1970 that their Arrow type counts.
+The plain values of single rows are int, float, bool, str, bytes and `Decimal`. A DATE is days, a TIME milliseconds, and
+a timestamp the number of milli-, micro- or nanoseconds since 1970, by the unit of its Arrow type.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakebed.kernel.decoding import decoding
 
 SEED = 42
 EMPTY_ROW = bytes(8)
-"""The row of no fields."""
+"""The row without fields."""
 
 _WIDE = Context(prec=60)
 _INLINE_BYTES = 7
@@ -33,7 +33,7 @@ NANOS = {"ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 def encode_row(values: Sequence[Any], types: Sequence[DataType]) -> bytes:
-    """One row from plain values."""
+    """Encode one row from plain values. Raises UnsupportedError for nested types."""
     header = header_words(len(types)) * 8
     nulls = 0
     slots: list[bytes] = []
@@ -49,7 +49,7 @@ def encode_row(values: Sequence[Any], types: Sequence[DataType]) -> bytes:
 
 
 def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
-    """The plain values of one row; None for null. CorruptError when the bytes end too early."""
+    """Decode the plain values of one row, None for null. Raises CorruptError when the bytes end too early."""
     header = header_words(len(types)) * 8
     if len(data) < header + 8 * len(types):
         raise CorruptError("a binary row ends too early", why=f"{len(data)} bytes for {len(types)} fields")
@@ -75,12 +75,12 @@ def decode_field(data: bytes, place: int, arity: int, kind: DataType) -> Any:
 
 
 def with_arity(row: bytes, arity: int) -> bytes:
-    """The serialized form that manifests hold: the number of fields as a big-endian int, then the row."""
+    """The serialized form of a row in manifests: the number of fields as a big-endian int, then the row."""
     return struct.pack(">i", arity) + row
 
 
 def without_arity(data: bytes) -> bytes:
-    """The row of its serialized form."""
+    """The row in its serialized form, without the number of fields."""
     return data[4:]
 
 
@@ -93,7 +93,7 @@ def plain(scalar: pa.Scalar) -> Any:
 
 
 def header_words(arity: int) -> int:
-    """The words of null bits of a row with so many fields."""
+    """How many words the null bits of a row with `arity` fields take."""
     return (arity + 63 + 8) // 64
 
 

@@ -1,8 +1,8 @@
-"""Deletion vectors: which rows of a data file are gone, as bitmaps in index files.
+"""Deletion vectors: bitmaps in index files that say which rows of a data file are deleted.
 
 Rules: Paimon's DeletionVectorsIndexFile, BitmapDeletionVector and Bitmap64DeletionVector. A file begins with the
-version byte 1; each block is a size, a magic number, a portable Roaring bitmap and a CRC32 of magic and bitmap. The
-32-bit magic is big-endian, the 64-bit one little-endian.
+version byte 1. Each block is a size, a magic number, a portable Roaring bitmap, and a CRC32 of magic and bitmap. The
+magic number of the 32-bit form is big-endian, that of the 64-bit form little-endian.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from lakebed.kernel.decoding import decoding
 VERSION = b"\x01"
 _MAGIC_32, _MAGIC_64 = 1581511376, 1681511377
 BLOCK_SLACK = 8
-"""Bytes to read beyond the length that an index manifest names: in the 32-bit form it leaves out size and checksum."""
+"""Bytes to read beyond the length in an index manifest, which excludes size and checksum in the 32-bit form."""
 
 
 def decode_vector(data: bytes, file: str, rows: int | None = None, stated: int | None = None) -> Int64s:
-    """The deleted row positions of one block, ascending; `data` begins with the block's size and may go on after its
-    end.
+    """Decode the deleted row positions of one block, ascending.
 
-    CorruptError when size, magic or checksum do not hold, or it has other positions than `stated` or more than the data
-    file has `rows`.
+    `data` begins with the block's size and may continue after its end. Raises CorruptError for a wrong size, magic
+    number or checksum, when the number of positions is not `stated`, or when positions exceed the data file's `rows`.
     """
     with decoding("a deletion vector cannot be read", file=file):
         (size,) = struct.unpack_from(">i", data)
@@ -45,7 +44,7 @@ def decode_vector(data: bytes, file: str, rows: int | None = None, stated: int |
 
 
 def encode_vector(positions: Int64s, wide: bool) -> bytes:
-    """One block; `wide` for the 64-bit form."""
+    """Encode one block. `wide` selects the 64-bit form."""
     if wide:
         body = struct.pack("<i", _MAGIC_64) + BitMap64(positions.tolist()).serialize()
     else:

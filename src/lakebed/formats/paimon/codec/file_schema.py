@@ -1,8 +1,8 @@
-"""The columns of data files and the ids that they carry.
+"""The columns of data files, with their field ids.
 
-Rules: Paimon's KeyValue.schema and SpecialFields: a table with a primary key writes `_KEY_` columns of the trimmed
-key (not in thin mode), the sequence number and the row kind before its value columns; a table without one writes only
-those.
+Rules: Paimon's KeyValue.schema and SpecialFields. A table with a primary key writes the `_KEY_` columns of the trimmed
+key (not in thin mode), the sequence number and the row kind before its value columns. A table without a primary key
+writes only its value columns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakebed.formats.paimon.codec.types import (
 
 
 def key_fields(schema: TableSchema) -> tuple[DataField, ...]:
-    """The `_KEY_` columns: the trimmed primary key again, under names and ids of their own."""
+    """The `_KEY_` columns, which repeat the trimmed primary key under their own names and ids."""
     return tuple(
         replace(field, name=KEY_PREFIX + field.name, id=KEY_FIELD_ID_START + field.id)
         for field in schema.project(schema.trimmed_primary_keys)

@@ -1,4 +1,4 @@
-"""The Paimon types of a new table's columns, which are given in Arrow types."""
+"""The Paimon types of a new table's columns, from their Arrow types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakebed.formats.paimon.codec.types import MAX_LENGTH, DataField, DataType, 
 
 
 def type_from_arrow(kind: pa.DataType, next_id: Callable[[], int], column: str) -> DataType:
-    """The Paimon type for an Arrow type; SchemaError where there is none, naming the column and what to cast it to."""
+    """The Paimon type for an Arrow type. Without one, SchemaError names the column and what to cast it to."""
     if pa.types.is_dictionary(kind):
         return type_from_arrow(kind.value_type, next_id, column)
     if kind in _FROM_ARROW:
@@ -32,7 +32,7 @@ def type_from_arrow(kind: pa.DataType, next_id: Callable[[], int], column: str) 
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         element = type_from_arrow(kind.value_type, next_id, column)
         return DataType("ARRAY", element=_nullable(element, kind.value_field.nullable))
-    if pa.types.is_struct(kind) and kind.num_fields:  # no file format of Paimon writes a row of no fields
+    if pa.types.is_struct(kind) and kind.num_fields:  # no file format of Paimon can write a row without fields
         return DataType("ROW", fields=tuple(field_from_arrow(kind.field(i), next_id) for i in range(kind.num_fields)))
     raise SchemaError(
         f"column {column!r} has the type {kind}, which Paimon does not have",
@@ -41,7 +41,7 @@ def type_from_arrow(kind: pa.DataType, next_id: Callable[[], int], column: str) 
 
 
 def field_from_arrow(field: pa.Field, next_id: Callable[[], int]) -> DataField:
-    """A new column; its id is taken before those of its nested fields, as Paimon's Schema builder does."""
+    """A new column. It takes its id before its nested fields do, as in Paimon's Schema builder."""
     number = next_id()
     kind = type_from_arrow(field.type, next_id, field.name)
     description = (field.metadata or {}).get(b"comment")

@@ -1,4 +1,4 @@
-"""HASH index files: the key hashes of one bucket, four bytes each, big-endian (Paimon's HashIndexFile)."""
+"""HASH index files: the key hashes of one bucket, four big-endian bytes each. Rule: Paimon's HashIndexFile."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What manifests, manifest lists and index manifests say: which files a snapshot holds.
+"""The values of manifests, manifest lists and index manifests: the files of a snapshot.
 
-Rules: Paimon's ManifestEntry, ManifestFileMeta, IndexManifestEntry and DataFileMeta. Rows inside (keys, partitions,
-statistics) are binary rows with their arity in front; here they are kept as those bytes.
+Rules: Paimon's ManifestEntry, ManifestFileMeta, IndexManifestEntry and DataFileMeta. Keys, partitions and
+statistics are binary rows that begin with their number of fields. These values hold them as bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lakebed.kernel.decoding import Stated
 ADD, DELETE = 0, 1
 """The kinds of an entry."""
 SOURCE_APPEND, SOURCE_COMPACT = 0, 1
-"""Where a data file comes from."""
+"""What wrote a data file: an append or a compaction."""
 HASH_INDEX, DELETION_VECTORS = "HASH", "DELETION_VECTORS"
 """Types of index files."""
 
@@ -23,7 +23,7 @@ _EMPTY = with_arity(EMPTY_ROW, 0)
 
 @dataclass(frozen=True, slots=True)
 class SimpleStats:
-    """Least and greatest value of each column as serialized rows, and the nulls of each (None: not counted)."""
+    """The least and greatest value of each column, as serialized rows, and its count of nulls (None: not counted)."""
 
     min_values: bytes = _EMPTY
     max_values: bytes = _EMPTY
@@ -32,8 +32,10 @@ class SimpleStats:
 
 @dataclass(frozen=True, slots=True)
 class DataFileMeta:
-    """One data file. Sizes are bytes, `creation_time` milliseconds since 1970. `value_stats_cols` None: the
-    statistics cover every column."""
+    """One data file. Sizes are bytes, and `creation_time` is milliseconds since 1970.
+
+    The value statistics cover the columns `value_stats_cols`, or every column where it is None.
+    """
 
     file_name: str
     file_size: int
@@ -58,7 +60,7 @@ class DataFileMeta:
 
     @property
     def stated(self) -> Stated:
-        """What the manifest states of the file's bytes and rows."""
+        """The size in bytes and the row count that the manifest states for the file."""
         return Stated(self.file_size, self.row_count)
 
 
@@ -67,8 +69,10 @@ Identity = tuple[bytes, int, int, str, tuple[str, ...], bytes | None, str | None
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """A data file that was added or deleted. `total_buckets` is -1 where buckets are not fixed, -2 for postponed
-    ones."""
+    """A data file that was added or deleted.
+
+    `total_buckets` is -1 where the number of buckets is not fixed, -2 for postponed buckets.
+    """
 
     kind: int
     partition: bytes
@@ -78,7 +82,7 @@ class ManifestEntry:
 
     @property
     def identity(self) -> Identity:
-        """What makes two entries mean one file."""
+        """Equal for two entries of the same file."""
         file = self.file
         return (
             self.partition,
@@ -93,7 +97,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True, slots=True)
 class ManifestFileMeta:
-    """One manifest in a manifest list, with what can be known of its entries without reading it."""
+    """One manifest in a manifest list, with a summary of its entries."""
 
     file_name: str
     file_size: int
@@ -109,7 +113,7 @@ class ManifestFileMeta:
 
 @dataclass(frozen=True, slots=True)
 class DeletionVectorRange:
-    """Where in an index file the deletion vector of one data file lies, in bytes."""
+    """The range of an index file, in bytes, that holds the deletion vector of one data file."""
 
     data_file: str
     offset: int

@@ -1,7 +1,7 @@
 """The Avro files that hold manifests, manifest lists and index manifests, compressed with zstd.
 
 Rules: Paimon's ManifestEntrySerializer, ManifestFileMetaSerializer, IndexManifestEntrySerializer and
-DataFileMetaSerializer: the records' names, the order of their fields, and which may be null.
+DataFileMetaSerializer, which define the names of the records, the order of their fields and which are nullable.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _file(schema: RecordSchema, records: Iterable[dict[str, Any]]) -> bytes:
 
 
 def _values(make: Callable[[dict[str, Any]], V], data: bytes, file: str) -> Iterator[V]:
-    """What `make` makes of each record. CorruptError for a record that lacks something."""
+    """The value of each record, by `make`. Raises CorruptError for a record without a required field."""
     with decoding("a manifest cannot be read", file=file):
         yield from map(make, read_records(data, numbers=True))
 

@@ -1,9 +1,9 @@
-"""64-bit Roaring bitmaps in the form of Java's `Roaring64Bitmap`: what Paimon's `rbm64` aggregate keeps in a column.
+"""64-bit Roaring bitmaps as Java's `Roaring64Bitmap` serializes them: the column values of Paimon's `rbm64` aggregate.
 
 Rule: RoaringBitmap 1.x, `HighLowContainer.serialize`. The upper 48 bits of the numbers are the keys of a radix tree
-(ART), whose leaves point to containers of the lower 16 bits. All is little-endian; a tree node says its kind, its
-children, the bytes that all keys below it share, and by which byte each child is chosen. Of a bitmap only its set of
-numbers means something: the order of containers is that in which the writer met them.
+(ART), whose leaves point to containers of the lower 16 bits. All numbers are little-endian. A tree node has its kind,
+its number of children, the bytes that all keys below it share, and the byte that selects each child. Only the set of
+numbers has a meaning: containers are in the order in which the writer met them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from pyroaring import BitMap
 
 Chunks = dict[bytes, BitMap]
-"""The numbers by their upper six bytes, big-endian; a bitmap has the lower sixteen bits."""
+"""The numbers of a bitmap: upper six bytes, big-endian, to a bitmap of the lower sixteen bits."""
 
 _EMPTY, _FILLED = b"\x00", b"\x01"
 _NODE_4, _NODE_16, _NODE_48, _NODE_256, _LEAF = range(5)
@@ -37,24 +37,24 @@ _RUN_AT, _AT = 9, 16
 
 
 def chunks_from_bytes(data: bytes) -> Chunks:
-    """The numbers of a serialized bitmap. ValueError when the bytes are none."""
+    """The numbers of a serialized bitmap. Raises ValueError for bytes that are not such a bitmap."""
     try:
         return _chunks(data)
     except (struct.error, IndexError, KeyError) as error:
-        raise ValueError("these bytes are no 64-bit Roaring bitmap of Java's form") from error
+        raise ValueError("the bytes are not a 64-bit Roaring bitmap of Java") from error
 
 
 def chunks_to_bytes(chunks: Chunks) -> bytes:
-    """The serialized bitmap, each chunk in its smallest form. Containers lie in the order of their keys."""
+    """The serialized bitmap, with each chunk in its smallest form and containers in the order of their keys."""
     keys = sorted(chunks)
     if not keys:
         return _EMPTY
-    made = [_FILLED, struct.pack("<q", len(keys)), *_nodes(keys, range(len(keys)), 0)]
-    made += [struct.pack("<i", 1), _ARRAY_HEADER.pack(_NOT_TRIMMED, len(keys))]
+    parts = [_FILLED, struct.pack("<q", len(keys)), *_nodes(keys, range(len(keys)), 0)]
+    parts += [struct.pack("<i", 1), _ARRAY_HEADER.pack(_NOT_TRIMMED, len(keys))]
     for key in keys:
-        made += _container(chunks[key])
-    made.append(_FOOT.pack(len(keys), 0, len(keys) - 1))
-    return b"".join(made)
+        parts += _container(chunks[key])
+    parts.append(_FOOT.pack(len(keys), 0, len(keys) - 1))
+    return b"".join(parts)
 
 
 # ---- reading ----
@@ -64,18 +64,20 @@ def _chunks(data: bytes) -> Chunks:
     if data[:1] == _EMPTY and len(data) == 1:
         return {}
     if data[:1] != _FILLED:
-        raise ValueError("these bytes are no 64-bit Roaring bitmap of Java's form")
+        raise ValueError("the bytes are not a 64-bit Roaring bitmap of Java")
     (count,) = struct.unpack_from("<q", data, 1)
     places, at = _leaves(data, 9, count)
     containers, at = _containers(data, at)
     if len(data) != at + _FOOT.size:
-        raise ValueError("a 64-bit Roaring bitmap is cut short, or more follows it")
+        raise ValueError("a 64-bit Roaring bitmap is cut short, or other bytes follow it")
     return {key: containers[place >> 32][place & 0xFFFF_FFFF] for key, place in places.items()}
 
 
 def _leaves(data: bytes, at: int, count: int) -> tuple[dict[bytes, int], int]:
-    """The place of each key's container, and where the tree ends: a node is followed by all below it, so the nodes can
-    be read one after the other until every key was met."""
+    """The position of each key's container, and where the tree ends.
+
+    A node is followed by all nodes below it, so the nodes can be read in sequence until every key was read.
+    """
     places: dict[bytes, int] = {}
     while len(places) < count:
         kind, _, shared = _HEADER.unpack_from(data, at)
@@ -90,22 +92,22 @@ def _leaves(data: bytes, at: int, count: int) -> tuple[dict[bytes, int], int]:
 def _containers(data: bytes, at: int) -> tuple[list[dict[int, BitMap]], int]:
     (arrays,) = struct.unpack_from("<i", data, at)
     at += 4
-    made: list[dict[int, BitMap]] = []
+    arrays_of_containers: list[dict[int, BitMap]] = []
     for _ in range(arrays):
         _, length = _ARRAY_HEADER.unpack_from(data, at)
         at += _ARRAY_HEADER.size
-        found: dict[int, BitMap] = {}
+        containers: dict[int, BitMap] = {}
         for place in range(length):
-            if not data[at]:  # room for more
+            if not data[at]:  # an unused slot
                 at += 1
                 continue
             _, kind, count = _CONTAINER.unpack_from(data, at)
             at += _CONTAINER.size
             size = _payload_size(kind, count, data, at)
-            found[place] = _bitmap(kind, count, data[at : at + size])
+            containers[place] = _bitmap(kind, count, data[at : at + size])
             at += size
-        made.append(found)
-    return made, at
+        arrays_of_containers.append(containers)
+    return arrays_of_containers, at
 
 
 def _payload_size(kind: int, count: int, data: bytes, at: int) -> int:
@@ -115,7 +117,7 @@ def _payload_size(kind: int, count: int, data: bytes, at: int) -> int:
 
 
 def _bitmap(kind: int, count: int, payload: bytes) -> BitMap:
-    """One container as a 32-bit bitmap: the portable form has the same bytes behind another header."""
+    """One container as a 32-bit bitmap, whose portable form has the same bytes after another header."""
     if kind == _RUNS:
         return BitMap.deserialize(struct.pack("<IBHH", _RUN_COOKIE, 1, 0, count - 1) + payload)
     if kind == _BITS and count <= _MOST_IN_ARRAY:  # which the portable form knows as an array only
@@ -137,7 +139,7 @@ def _container(chunk: BitMap) -> tuple[bytes, bytes]:
 
 
 def _nodes(keys: Sequence[bytes], places: range, depth: int) -> Iterator[bytes]:
-    """The tree over sorted keys, which agree in their first `depth` bytes."""
+    """The nodes of the tree over sorted keys that share their first `depth` bytes."""
     if len(keys) == 1:
         yield _HEADER.pack(_LEAF, 0, 0) + _LEAF_BODY.pack(keys[0], places[0])
         return
@@ -154,8 +156,10 @@ def _nodes(keys: Sequence[bytes], places: range, depth: int) -> Iterator[bytes]:
 
 
 def _node_body(steps: bytes) -> tuple[int, bytes]:
-    """The kind of a node with such children and how it names them: each stretch of bytes is one number of Java's,
-    written with its lowest byte first."""
+    """The kind of a node with these children, and the bytes that list them.
+
+    Each group of bytes is one number in Java, written with its lowest byte first.
+    """
     if len(steps) <= 4:
         return _NODE_4, steps.ljust(4, b"\x00")[::-1]
     if len(steps) <= 16:

@@ -1,4 +1,4 @@
-"""BinaryRows of whole columns: many rows at once, by numpy on Arrow's buffers.
+"""Encodes and hashes the BinaryRows of whole columns, with numpy on Arrow's buffers.
 
 Rules: as in `binary_row`.
 """
@@ -24,38 +24,41 @@ _HASHED_ROWS = 1 << 15
 
 
 def encode_rows(columns: Sequence[pa.Array], types: Sequence[DataType], length: int | None = None) -> list[bytes]:
-    """The bytes of the rows that columns make up, one a position. `columns` are Arrow arrays of exactly the types'
-    Arrow types; `length` is for no columns."""
+    """The bytes of the row at each position of the columns.
+
+    `columns` are Arrow arrays with exactly the Arrow types of `types`. `length` is the number of rows without columns.
+    """
     rows = len(columns[0]) if columns else (length or 0)
     fields = [Field(column, kind) for column, kind in zip(columns, types, strict=True)]
-    made = [b""] * rows
+    encoded = [b""] * rows
     if not rows:
-        return made
-    for some, rooms in _layouts(fields):
-        places = np.arange(rows)[some]
-        whole = np.stack(_layout_words(fields, some, rooms, len(places)), axis=1)
-        for place, row in zip(places.tolist(), whole, strict=True):
-            made[place] = row.tobytes()
-    return made
+        return encoded
+    for of_layout, rooms in _layouts(fields):
+        places = np.arange(rows)[of_layout]
+        words = np.stack(_layout_words(fields, of_layout, rooms, len(places)), axis=1)
+        for place, row in zip(places.tolist(), words, strict=True):
+            encoded[place] = row.tobytes()
+    return encoded
 
 
 def hash_rows(columns: Sequence[pa.Array], types: Sequence[DataType], length: int | None = None) -> Int32s:
-    """The int32 hash of each row that columns make up: Java's `BinaryRow.hashCode`.
+    """The int32 hash of the row at each position of the columns, equal to Java's `BinaryRow.hashCode`.
 
-    Some rows at a time, for the cache; of these all that have one layout at once, word by word.
+    To stay within the processor's cache, this takes a slice of the rows at a time, and in it all rows of one layout at
+    once, word by word.
     """
     rows = len(columns[0]) if columns else (length or 0)
     hashes = np.empty(rows, np.int32)
     for start in range(0, rows, _HASHED_ROWS):
         fields = [Field(column.slice(start, _HASHED_ROWS), kind) for column, kind in zip(columns, types, strict=True)]
         part = hashes[start : start + _HASHED_ROWS]
-        for some, rooms in _layouts(fields):
-            part[some] = hash_words(_layout_words(fields, some, rooms, len(part[some])), SEED)
+        for of_layout, rooms in _layouts(fields):
+            part[of_layout] = hash_words(_layout_words(fields, of_layout, rooms, len(part[of_layout])), SEED)
     return hashes
 
 
 def _layouts(fields: Sequence[Field]) -> list[tuple[Any, tuple[int, ...]]]:
-    """The rows of each combination of words that the fields take in the variable part, and that combination."""
+    """The layouts of the rows: the rows of each, and how many words each field takes in its variable part."""
     varying = [field.room for field in fields if not isinstance(field.room, int)]
     if not varying:
         return [(slice(None), tuple(int(field.room) for field in fields))]
@@ -63,30 +66,30 @@ def _layouts(fields: Sequence[Field]) -> list[tuple[Any, tuple[int, ...]]]:
     for room in varying:
         _, codes = np.unique(codes * (int(room.max()) + 1) + room, return_inverse=True)
     order = np.argsort(codes, kind="stable")
-    made = []
-    for some in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
-        first = some[0]
-        made.append((some, tuple(f.room if isinstance(f.room, int) else int(f.room[first]) for f in fields)))
-    return made
+    layouts = []
+    for of_layout in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        first = of_layout[0]
+        layouts.append((of_layout, tuple(f.room if isinstance(f.room, int) else int(f.room[first]) for f in fields)))
+    return layouts
 
 
-def _layout_words(fields: Sequence[Field], some: Any, rooms: Sequence[int], rows: int) -> list[UInt64s]:
-    """The words of rows of one layout, each over all rows."""
+def _layout_words(fields: Sequence[Field], of_layout: Any, rooms: Sequence[int], rows: int) -> list[UInt64s]:
+    """The words of the rows of one layout. Each array has one word of every row."""
     header = header_words(len(fields))
-    made: list[UInt64s] = [np.zeros(rows, np.uint64) for _ in range(header)]
+    head: list[UInt64s] = [np.zeros(rows, np.uint64) for _ in range(header)]
     tail: list[UInt64s] = []
     for position, (field, room) in enumerate(zip(fields, rooms, strict=True)):
         if field.valid is not None:
             bit = np.uint64(1 << ((position + 8) % 64))
-            made[(position + 8) // 64] |= np.where(field.valid[some], np.uint64(0), bit)
-        slot, *more = field.words(some, room, 8 * (header + len(fields) + len(tail)))
-        made.append(slot)
+            head[(position + 8) // 64] |= np.where(field.valid[of_layout], np.uint64(0), bit)
+        slot, *more = field.words(of_layout, room, 8 * (header + len(fields) + len(tail)))
+        head.append(slot)
         tail += more
-    return made + tail
+    return head + tail
 
 
 class Field:
-    """One column on its way into rows. `room` is the words it takes in the variable part: one number, or one a row."""
+    """One column to encode. `room` is how many words it takes in the variable part: one number, or one per row."""
 
     def __init__(self, column: pa.Array, kind: DataType) -> None:
         self.column, self.kind = column, kind
@@ -113,14 +116,16 @@ class Field:
             self.lengths[~self.valid] = 0
         data = column.buffers()[2]
         raw = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
-        # eight more bytes, so that a whole word can be read at every position
+        # with eight more bytes a whole word can be read at every position
         self.data = np.concatenate([raw[offsets[0] : offsets[-1]], np.zeros(8, np.uint8)])
         room = np.where(self.lengths > _INLINE_BYTES, (self.lengths + 7) // 8, 0)
         self.room = 0 if not room.any() else room
 
     def words(self, rows: Any, room: int, offset: int) -> list[UInt64s]:
-        """The slot and then the words of the variable part of rows that all take `room` words, `offset` bytes into
-        the row."""
+        """The slot and the words of the variable part, for rows that all take `room` words.
+
+        `offset` is where these words begin, in bytes from the start of the row.
+        """
         kind = self.kind
         match kind.root:
             case "CHAR" | "VARCHAR" | "BINARY" | "VARBINARY":
@@ -139,12 +144,12 @@ class Field:
             low = _unaligned_words(self.data, begins) & _LOW_BYTES[lengths]
             inline = low | ((lengths.astype(np.uint64) | np.uint64(0x80)) << np.uint64(56))
             return [inline if self.valid is None else np.where(self.valid[rows], inline, np.uint64(0))]
-        made = [_unaligned_words(self.data, begins + 8 * place) for place in range(room)]
-        made[-1] &= _LOW_BYTES[lengths - 8 * (room - 1)]
-        return [_far(offset, lengths), *made]
+        words = [_unaligned_words(self.data, begins + 8 * place) for place in range(room)]
+        words[-1] &= _LOW_BYTES[lengths - 8 * (room - 1)]
+        return [_far(offset, lengths), *words]
 
     def _moments(self) -> tuple[Int64s, Int64s]:
-        """Milliseconds, and the nanoseconds within them."""
+        """Timestamps as milliseconds, and the nanoseconds within the millisecond."""
         unit = timestamp_unit(self.kind)
         value = self._zeroed(_fixed(self.column, np.int64))
         millis = np.floor_divide(value, PER_MILLI[unit])
@@ -174,7 +179,7 @@ class Field:
 
 
 _LOW_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
-"""Mask of the lowest n bytes of a word."""
+"""The mask of the lowest n bytes of a word, by n."""
 
 
 def _fixed(column: pa.Array, dtype: Any) -> Any:
@@ -182,7 +187,7 @@ def _fixed(column: pa.Array, dtype: Any) -> Any:
 
 
 def _unaligned_words(data: UInt8s, positions: Int64s) -> UInt64s:
-    """The eight bytes at each position, as one little-endian word."""
+    """The eight bytes at each position as one little-endian word."""
     every = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
     return every[positions]
 

@@ -1,4 +1,4 @@
-"""The table's schema files: `schema/schema-N`, JSON, version 3."""
+"""Schema files: `schema/schema-N`, JSON, version 3."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """One version of a table's columns, keys and options. `id` counts from 0; `time_millis` is since 1970 UTC."""
+    """One version of a table's columns, keys and options. `id` counts from 0; `time_millis` counts from 1970 UTC."""
 
     id: int
     fields: tuple[DataField, ...]
@@ -34,7 +34,7 @@ class TableSchema:
 
     @property
     def trimmed_primary_keys(self) -> tuple[str, ...]:
-        """The primary key without the partition columns: what rows of one partition differ by."""
+        """The primary key without the partition columns. It identifies a row within its partition."""
         return tuple(name for name in self.primary_keys if name not in self.partition_keys)
 
     @property
@@ -44,27 +44,29 @@ class TableSchema:
         return tuple(name.strip() for name in given.split(",") if name.strip()) or self.trimmed_primary_keys
 
     def field(self, name: str) -> DataField:
-        """The column of that name; KeyError when there is none."""
+        """The column with this name. Raises KeyError when there is none."""
         for item in self.fields:
             if item.name == name:
                 return item
         raise KeyError(name)
 
     def project(self, names: tuple[str, ...]) -> tuple[DataField, ...]:
-        """The columns of those names, in that order."""
+        """The columns with these names, in this order."""
         return tuple(self.field(name) for name in names)
 
 
 def schema_from_json(data: bytes) -> TableSchema:
-    """A schema file's value. CorruptError for what is no schema, UnsupportedError for a newer version."""
+    """Decode a schema file. Raises CorruptError for other bytes, UnsupportedError for a newer version."""
     with decoding("the schema file cannot be read"):
         value: dict[str, Any] = json.loads(data)
         version = value.get("version", 1)
         if version > _VERSION:
-            raise UnsupportedError(f"the schema file has version {version}", why=f"lakebed knows up to {_VERSION}")
+            raise UnsupportedError(
+                f"the schema file has version {version}", why=f"lakebed reads versions up to {_VERSION}"
+            )
         options = dict(value.get("options") or {})
         if version < 3 and "bucket" not in options:
-            options["bucket"] = "1"  # the default of that time
+            options["bucket"] = "1"  # the default of those versions
         schema = TableSchema(
             value["id"],
             tuple(field_from_json(item) for item in value["fields"]),
@@ -80,14 +82,16 @@ def schema_from_json(data: bytes) -> TableSchema:
 
 
 def _check(schema: TableSchema) -> None:
-    """CorruptError for numbers and names of the wrong type, and for keys that are no columns."""
+    """Raise CorruptError for ids, names or options of the wrong type, and for keys that are not columns."""
     numbers = (schema.id, schema.highest_field_id, schema.time_millis, *(field.id for field in schema.fields))
     names = (*schema.names, *schema.partition_keys, *schema.primary_keys, *schema.options.values())
     if not all(isinstance(number, int) for number in numbers) or not all(isinstance(name, str) for name in names):
-        raise CorruptError("the schema file cannot be read", why="an id, a name or an option is of the wrong type")
+        raise CorruptError("the schema file cannot be read", why="an id, a name or an option has the wrong type")
     unknown = {*schema.partition_keys, *schema.primary_keys} - {*schema.names}
     if unknown:
-        raise CorruptError("the schema file cannot be read", why=f"its keys name {sorted(unknown)[0]!r}, no column")
+        raise CorruptError(
+            "the schema file cannot be read", why=f"its keys name {sorted(unknown)[0]!r}, which is not a column"
+        )
 
 
 def schema_to_json(schema: TableSchema) -> bytes:

@@ -1,4 +1,4 @@
-"""The snapshot files: `snapshot/snapshot-N`, JSON, version 3. A tag is the same with two keys more."""
+"""Snapshot files: `snapshot/snapshot-N`, JSON, version 3. A tag file has the same keys and two more."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ class CommitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One committed state: base list and delta list together are the live files. Counts are rows in files, not live
-    keys; sizes are bytes."""
+    """One committed state. Its live files are those of the base list and the delta list together.
+
+    Counts are rows in files, not live keys. Sizes are bytes.
+    """
 
     id: int
     schema_id: int
@@ -74,13 +76,13 @@ _TEXTS = frozenset({
     "commit_kind", "statistics",
 })  # fmt: skip
 _LAST_MILLIS = 253_402_300_800_000
-"""The year 10000: what no calendar of Python's reaches."""
+"""The year 10000, which Python's calendar does not reach."""
 _ALWAYS = {"changelogManifestList"}
-"""Written even when null, as the JVM does."""
+"""Keys that are written even when null, as Paimon's Java engine does."""
 
 
 def snapshot_from_json(data: bytes) -> Snapshot:
-    """A snapshot file's value; CorruptError when it is none."""
+    """Decode a snapshot file. Raises CorruptError for bytes that are not a snapshot."""
     with decoding("the snapshot file cannot be read"):
         value: dict[str, Any] = json.loads(data)
         given = {name: value[key] for key, name in _KEYS.items() if value.get(key) is not None}
@@ -89,24 +91,24 @@ def snapshot_from_json(data: bytes) -> Snapshot:
         given.setdefault("next_row_id", None)
         for count in ("total_record_count", "delta_record_count"):
             given.setdefault(count, 0)
-        for name, found in given.items():
+        for name, field in given.items():
             wanted = str if name in _TEXTS else tuple if name == "properties" else int
-            if not isinstance(found, wanted) or isinstance(found, bool):
-                raise ValueError(f"{name} is {found!r}")
+            if not isinstance(field, wanted) or isinstance(field, bool):
+                raise ValueError(f"{name} is {field!r}")
         if not -_LAST_MILLIS < given["time_millis"] < _LAST_MILLIS:
-            raise ValueError(f"it was made at {given['time_millis']}")
+            raise ValueError(f"its time_millis is {given['time_millis']}")
         return Snapshot(**given)
 
 
 def snapshot_to_json(snapshot: Snapshot) -> bytes:
-    """The bytes of a snapshot file, keys in the JVM's order."""
-    made: dict[str, Any] = {}
+    """The bytes of a snapshot file, with its keys in the order of Paimon's Java engine."""
+    value_by_key: dict[str, Any] = {}
     for key, name in _KEYS.items():
         value = getattr(snapshot, name)
         if value is not None or key in _ALWAYS:
-            made[key] = str(value) if name == "commit_kind" else value
+            value_by_key[key] = str(value) if name == "commit_kind" else value
         if key == "timeMillis":
-            made["logOffsets"] = {}
+            value_by_key["logOffsets"] = {}
         if key == "statistics" and snapshot.properties:
-            made["properties"] = dict(snapshot.properties)
-    return json.dumps(made, indent=2, ensure_ascii=False).encode()
+            value_by_key["properties"] = dict(snapshot.properties)
+    return json.dumps(value_by_key, indent=2, ensure_ascii=False).encode()

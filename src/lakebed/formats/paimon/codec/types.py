@@ -1,8 +1,8 @@
-"""Paimon's types: their text in schema files, their Arrow counterparts, and the ids that Parquet files carry.
+"""Paimon's types: their texts in schema files, their Arrow types, and the field ids in Parquet files.
 
-Rules: Paimon's DataTypeJsonParser (text), SchemaUtil and SpecialFields (field ids). Temporal types keep the unit that
-Paimon stores: TIMESTAMP(0..3) milliseconds, (4..6) microseconds, (7..9) nanoseconds, with local time zone as UTC;
-TIME is milliseconds of the day.
+Rules: Paimon's DataTypeJsonParser (texts), SchemaUtil and SpecialFields (field ids). Times keep the unit that Paimon
+stores: TIMESTAMP(0..3) is milliseconds, (4..6) microseconds and (7..9) nanoseconds, with local time zone in UTC. TIME
+is milliseconds of the day.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _FIELD_ID = b"PARQUET:field_id"
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """One type. `root` is the SQL name without parameters (`STRING` is VARCHAR of the greatest length, `BYTES`
-    VARBINARY).
+    """One type. `root` is its SQL name without parameters.
 
-    `length` of CHAR, VARCHAR, BINARY, VARBINARY, VECTOR; `precision` (and `scale`) of DECIMAL, TIME and the timestamps;
-    `element` of ARRAY, MULTISET and VECTOR, `key` and `element` of MAP, `fields` of ROW. `text` spells a type that
-    lakebed knows by name only, as the schema file does.
+    STRING is a VARCHAR and BYTES a VARBINARY of the greatest length. CHAR, VARCHAR, BINARY, VARBINARY and VECTOR have
+    `length`. DECIMAL, TIME and the timestamps have `precision`, and DECIMAL also has `scale`. ARRAY, MULTISET and
+    VECTOR have `element`, MAP has `key` and `element`, and ROW has `fields`. `text` is the schema file's text of a type
+    that lakebed knows by name only.
     """
 
     root: str
@@ -51,7 +51,7 @@ class DataType:
         return f"{_plain_text(self)}{'' if self.nullable else ' NOT NULL'}"
 
     def required(self) -> DataType:
-        """The same type, NOT NULL."""
+        """The same type as NOT NULL."""
         return replace(self, nullable=False)
 
     @property
@@ -62,7 +62,7 @@ class DataType:
 
 @dataclass(frozen=True, slots=True)
 class DataField:
-    """A column, or a field of a ROW; `id` is unique in the table and never used again."""
+    """A column, or a field of a ROW. `id` is unique in the table and never used again."""
 
     id: int
     name: str
@@ -71,7 +71,7 @@ class DataField:
     default: str | None = None
 
 
-_WORDS = {
+_PLAIN_ROOTS = {
     "BOOLEAN": "BOOLEAN",
     "TINYINT": "TINYINT",
     "SMALLINT": "SMALLINT",
@@ -91,8 +91,10 @@ _LIKE_A_TYPE = re.compile(r"[A-Z][A-Z_]+[A-Z](\s*[(<].*[)>])?( NOT NULL)?")
 
 
 def type_from_json(value: Any) -> DataType:
-    """The type of a schema file's `type`: a text, or an object for nested types. CorruptError when it is neither,
-    UnsupportedError for a type that lakebed has never heard of."""
+    """Decode the `type` of a schema file: a text, or an object for a nested type.
+
+    Raises CorruptError for any other value, UnsupportedError for a type that lakebed does not know.
+    """
     if isinstance(value, str):
         return _type_from_text(value)
     try:
@@ -109,12 +111,12 @@ def type_from_json(value: Any) -> DataType:
             case "VECTOR":
                 return DataType(word, nullable, value["length"], element=type_from_json(value["element"]))
     except (KeyError, TypeError, AttributeError) as error:
-        raise CorruptError(f"no type: {value!r}", why=f"{type(error).__name__} {error}") from error
-    raise _unheard(value["type"])
+        raise CorruptError(f"not a type: {value!r}", why=f"{type(error).__name__} {error}") from error
+    raise _unknown(value["type"])
 
 
 def field_from_json(value: Any) -> DataField:
-    """A field of a schema file."""
+    """Decode a column, or a field of a ROW, of a schema file."""
     return DataField(
         value["id"],
         value["name"],
@@ -125,7 +127,7 @@ def field_from_json(value: Any) -> DataField:
 
 
 def type_to_json(kind: DataType) -> Any:
-    """The counterpart of `type_from_json`."""
+    """Encode a type for a schema file; `type_from_json` decodes it."""
     word = kind.root if kind.nullable else f"{kind.root} NOT NULL"
     match kind.root:
         case "ARRAY" | "MULTISET":
@@ -140,18 +142,20 @@ def type_to_json(kind: DataType) -> Any:
 
 
 def field_to_json(field: DataField) -> dict[str, Any]:
-    """The counterpart of `field_from_json`."""
-    made: dict[str, Any] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
+    """Encode a field for a schema file; `field_from_json` decodes it."""
+    value: dict[str, Any] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
     if field.description is not None:
-        made["description"] = field.description
+        value["description"] = field.description
     if field.default is not None:
-        made["defaultValue"] = field.default
-    return made
+        value["defaultValue"] = field.default
+    return value
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """The Arrow type that columns of this type are read and written as. UnsupportedError for MULTISET, VARIANT, BLOB,
-    VECTOR, GEOMETRY and GEOGRAPHY."""
+    """The Arrow type in which columns of this type are read and written.
+
+    Raises UnsupportedError for MULTISET, VARIANT, BLOB, VECTOR, GEOMETRY and GEOGRAPHY.
+    """
     match kind.root:
         case "DECIMAL":
             return pa.decimal128(kind.precision, kind.scale)
@@ -187,12 +191,12 @@ def arrow_schema(fields: Iterable[DataField]) -> pa.Schema:
 
 
 def timestamp_unit(kind: DataType) -> str:
-    """The Arrow unit of a timestamp's precision."""
+    """The Arrow unit for the precision of a timestamp type."""
     return "ms" if kind.precision <= 3 else "us" if kind.precision <= 6 else "ns"
 
 
 def file_field(field: DataField) -> pa.Field:
-    """The Arrow field with the ids that Paimon's Parquet files carry, nested ones too."""
+    """The Arrow field of a column with the field ids of Paimon's Parquet files, nested ones too."""
     return pa.field(
         field.name, _file_type(field.type, field.id, 0), field.type.nullable, metadata={_FIELD_ID: str(field.id)}
     )
@@ -244,12 +248,12 @@ def _type_from_text(text: str) -> DataType:
         return DataType(plain.partition("(")[0].strip().upper(), nullable, text=plain)
     match = _TEXT.fullmatch(plain.upper())
     if match is None:
-        raise _unheard(text)
+        raise _unknown(text)
     word, first, second, zone = match.groups()
     if int(first or 0) > (_MOST_DIGITS.get(word, MAX_LENGTH)) or int(second or 0) > int(first or 0):
-        raise CorruptError(f"no type: {text!r}", why="it has more digits, or a greater length, than any type of Paimon")
-    if word in _WORDS and first is None:
-        return DataType(_WORDS[word], nullable)
+        raise CorruptError(f"not a type: {text!r}", why="no type of Paimon has so many digits or such a length")
+    if word in _PLAIN_ROOTS and first is None:
+        return DataType(_PLAIN_ROOTS[word], nullable)
     if word in ("STRING", "BYTES"):
         return DataType("VARCHAR" if word == "STRING" else "VARBINARY", nullable, length=MAX_LENGTH)
     if word in _SIZED:
@@ -261,7 +265,7 @@ def _type_from_text(text: str) -> DataType:
     if word in ("TIMESTAMP", "TIMESTAMP_LTZ"):
         local = word == "TIMESTAMP_LTZ" or zone == "WITH LOCAL TIME ZONE"
         return DataType("TIMESTAMP_LTZ" if local else "TIMESTAMP", nullable, precision=int(first or 6))
-    raise _unheard(text)
+    raise _unknown(text)
 
 
 def _plain_text(kind: DataType) -> str:
@@ -292,16 +296,16 @@ def _split_null(text: str) -> tuple[str, bool]:
     return (plain, False) if plain != text.strip() else (text.strip().removesuffix(" NULL"), True)
 
 
-def _unheard(text: Any) -> UnsupportedError | CorruptError:
-    """The error for a type that is none of ours: what looks like one may be of a newer release."""
+def _unknown(text: Any) -> UnsupportedError | CorruptError:
+    """The error for an unknown type. A text that looks like a type may come from a newer release."""
     if isinstance(text, str) and _LIKE_A_TYPE.fullmatch(text.upper()):
         return UnsupportedError(
-            f"unknown type {text!r}", why="it may be of a Paimon release that lakebed does not know"
+            f"unknown type {text!r}", why="it may come from a newer release of Paimon than lakebed knows"
         )
-    return CorruptError(f"no type: {text!r}")
+    return CorruptError(f"not a type: {text!r}")
 
 
 def _given(kind: DataType | None) -> DataType:
     if kind is None:
-        raise CorruptError("a nested type lacks its element type")
+        raise CorruptError("a nested type has no element type")
     return kind
