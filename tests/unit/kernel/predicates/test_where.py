@@ -129,6 +129,17 @@ def kept(where: object) -> list[int]:
         ("upper(text) = 'AXB'", [1]),
         ("lower(text) in ('axb')", [1]),
         ("text >= 'b'", [3]),
+        # other spellings
+        ("starts_with(text, 'a') and lcase(text) = ucase('axb')", []),
+        ("lcase(text) = 'axb' -- a comment", [1]),
+        ("n == 1L or /* another */ n = '2'::int", [1, 2]),
+        ("!flag or flag is unknown", [1, 2]),
+        ("real = 0.1D and n != 1", [0]),
+        ("day = date('2024-01-01') or day = to_date('2024-01-02')", [0, 1]),
+        ("moment > timestamp('2024-01-01 13:00:00')", [1]),
+        ("local > timestamp_ntz '2024-01-01 13:00:00'", [1]),
+        # a text in double quotes is a column, or an error
+        ('"n" = "n"', [0, 1, 2, 3]),
         ("word = 'x'", [0, 3]),
         ("word in ('x', 'z')", [0, 3]),
         ("blob = 'b'", [1]),
