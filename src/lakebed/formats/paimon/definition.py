@@ -174,9 +174,10 @@ def _check_keys(schema: TableSchema, table: str) -> None:
                 )
     if schema.primary_keys and not schema.trimmed_primary_keys:
         raise SchemaError(
-            "the primary key has only partition columns", table=table,
+            "the primary key has only partition columns",
+            table=table,
             todo="Add the columns that identify a row within its partition",
-        )  # fmt: skip
+        )
 
 
 def _check_bucket(schema: TableSchema, options: Options, table: str) -> None:

@@ -102,10 +102,12 @@ def _refuse_external(store: Store, files: Iterable[tuple[str, str | None]]) -> N
     for name, place in files:
         if place:
             raise UnsupportedError(
-                f"the file {name} is outside the table", table=store.location, file=place,
+                f"the file {name} is outside the table",
+                table=store.location,
+                file=place,
                 why="lakebed reads and changes nothing outside a table's own folder",
                 todo="Rewrite the table with Paimon's own engine, without data-file.external-paths",
-            )  # fmt: skip
+            )
 
 
 def _read_many(store: Store, names: list[str]) -> Sequence[bytes]:
@@ -121,9 +123,12 @@ def _read(store: Store, name: str) -> bytes:
         return store.read(path)
     except FileNotFoundError as error:
         raise DataCleanedError(
-            "a manifest is gone", table=store.location, file=path, why="the snapshot that holds it has expired",
+            "a manifest is gone",
+            table=store.location,
+            file=path,
+            why="the snapshot that holds it has expired",
             todo="Read a newer snapshot",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def key_hashes(store: Store, entry: IndexManifestEntry) -> Int32s:

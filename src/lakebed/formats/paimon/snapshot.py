@@ -62,9 +62,11 @@ class History:
         if not ids:
             where = "" if self.branch == MAIN_BRANCH else f" branch {self.branch!r} of this"
             raise TableNotFoundError(
-                f"there is no{where} table", table=self.store.location, why="it has no schema file",
+                f"there is no{where} table",
+                table=self.store.location,
+                why="it has no schema file",
                 todo=f"Branches: {', '.join(self.branches()) or 'none'}" if where else "",
-            )  # fmt: skip
+            )
         return self.schema(ids[-1])
 
     def branches(self) -> list[str]:
@@ -163,15 +165,19 @@ class History:
             snapshot = self.find(snapshot_id)
             if snapshot is None:
                 raise NotInHistoryError(
-                    f"snapshot {snapshot_id} is not in the history", table=self.store.location,
-                    instant=str(snapshot_id), why="it has expired, or the table was rolled back",
-                )  # fmt: skip
+                    f"snapshot {snapshot_id} is not in the history",
+                    table=self.store.location,
+                    instant=str(snapshot_id),
+                    why="it has expired, or the table was rolled back",
+                )
             yield snapshot
         if newest < after:
             raise NotInHistoryError(
-                f"snapshot {after} is not in the history", table=self.store.location, instant=str(after),
+                f"snapshot {after} is not in the history",
+                table=self.store.location,
+                instant=str(after),
                 why=f"the newest is {newest}, so the table was rolled back",
-            )  # fmt: skip
+            )
 
     def latest_of_user(self, user: str, until: int = 0) -> Snapshot | None:
         """The newest snapshot of a commit user with an id above `until`."""
@@ -233,9 +239,11 @@ class History:
                 return snapshot_from_json(self.store.read(path))
         except FileNotFoundError as error:
             raise NotInHistoryError(
-                f"there is no tag {name!r}", table=self.store.location, instant=f"tag:{name}",
+                f"there is no tag {name!r}",
+                table=self.store.location,
+                instant=f"tag:{name}",
                 todo=f"Tags: {', '.join(self.tags()) or 'none'}",
-            ) from error  # fmt: skip
+            ) from error
 
     def tags(self) -> list[str]:
         """The names of all tags."""

@@ -72,6 +72,7 @@ def _assumed(column: pa.Array, zone: str, nonexistent: str) -> pa.Array:
 
 def _unknown(zone: str, error: Exception) -> UnsupportedError:
     return UnsupportedError(
-        f"lakebed does not know the local time zone {zone!r}", why=first_line(error),
+        f"lakebed does not know the local time zone {zone!r}",
+        why=first_line(error),
         todo="Set TZ to a name of the time zone database, for example TZ=Europe/Berlin",
-    )  # fmt: skip
+    )

@@ -163,9 +163,10 @@ def _folded(values: pa.Array, runs: Runs, name: str, aggregate: Aggregate) -> pa
         return folded.cast(values.type, safe=pa.types.is_decimal(values.type))
     except pa.ArrowInvalid as error:
         raise UsageError(
-            f"the {name} of column {aggregate.column!r} does not fit {values.type}", why=first_line(error),
+            f"the {name} of column {aggregate.column!r} does not fit {values.type}",
+            why=first_line(error),
             todo="Give the column more digits",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _union(values: pa.Array, retracts: Bools, runs: Runs, aggregate: Aggregate) -> pa.Array:

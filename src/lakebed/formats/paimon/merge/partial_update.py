@@ -91,8 +91,8 @@ class PartialUpdate:
         """One row per key, of kind +I, or -D for a key with retractions only."""
         kinds = rows.column(VALUE_KIND).chunk(0).to_numpy()
         retracts = (kinds == RowKind.DELETE) | (kinds == RowKind.UPDATE_BEFORE)
-        made = np.zeros(len(runs), np.int8)
-        made[np.logical_and.reduceat(retracts, runs.starts)] = RowKind.DELETE
+        result_kinds = np.zeros(len(runs), np.int8)
+        result_kinds[np.logical_and.reduceat(retracts, runs.starts)] = RowKind.DELETE
         if retracts.any() and not self.groups:
             if not self.remove_on_delete or (kinds == RowKind.UPDATE_BEFORE).any():
                 raise UsageError(
@@ -100,25 +100,25 @@ class PartialUpdate:
                     todo="Set ignore-delete=true, partial-update.remove-record-on-delete=true or sequence "
                     "groups on the table",
                 )
-            made[kinds[runs.last] == RowKind.DELETE] = RowKind.DELETE
+            result_kinds[kinds[runs.last] == RowKind.DELETE] = RowKind.DELETE
             rows, kinds, runs = after_deletes(rows, kinds, runs)
             retracts = kinds == RowKind.DELETE
         removed = self._removals(rows, kinds, runs)
         if (removed >= 0).any():
-            made[removed == runs.last] = RowKind.DELETE
+            result_kinds[removed == runs.last] = RowKind.DELETE
             rows, kinds, runs = rows_after(removed, rows, kinds, runs)
             retracts = (kinds == RowKind.DELETE) | (kinds == RowKind.UPDATE_BEFORE)
-        found: dict[str, pa.Array] = {
+        merged: dict[str, pa.Array] = {
             SEQUENCE_NUMBER: rows.column(SEQUENCE_NUMBER).chunk(0).take(pa.array(runs.last)),
-            VALUE_KIND: pa.array(made),
+            VALUE_KIND: pa.array(result_kinds),
         }
         for group in self.groups:
             if {*group.sequence} <= set(rows.column_names):
-                found |= self._merge_group(group, rows, retracts, runs)
+                merged |= self._merge_group(group, rows, retracts, runs)
         for name in rows.column_names:
-            if name not in found:
-                found[name] = self._merge_column(name, rows.column(name).chunk(0), retracts, runs)
-        return pa.Table.from_arrays([found[name] for name in rows.column_names], schema=rows.schema)
+            if name not in merged:
+                merged[name] = self._merge_column(name, rows.column(name).chunk(0), retracts, runs)
+        return pa.Table.from_arrays([merged[name] for name in rows.column_names], schema=rows.schema)
 
     def _removals(self, rows: pa.Table, kinds: Int8s, runs: Runs) -> Int64s:
         """The position of the last -D of each run that wins a group with `removes`, -1 for none.
@@ -200,12 +200,14 @@ class PartialUpdate:
 
 def _check_removal(options: Options, removing: set[str]) -> None:
     """OptionError for options that remove rows together with ignored deletes, or with each other."""
-    known = {name for sequence in sequence_groups(options) for name in sequence}
-    if removing - known:
+    sequence_columns = {name for sequence in sequence_groups(options) for name in sequence}
+    if removing - sequence_columns:
         key = opt.PARTIAL_UPDATE_REMOVE_GROUP
-        raise opt.refuse(key, options[key], f"no sequence group has the sequence {', '.join(sorted(removing - known))}")
+        raise opt.refuse(
+            key, options[key], f"no sequence group has the sequence {', '.join(sorted(removing - sequence_columns))}"
+        )
     if options[opt.PARTIAL_UPDATE_REMOVE]:
-        if known:
+        if sequence_columns:
             raise opt.refuse(opt.PARTIAL_UPDATE_REMOVE, "true", "it cannot be combined with sequence groups")
         if options[opt.IGNORE_DELETE]:
             raise opt.refuse(opt.PARTIAL_UPDATE_REMOVE, "true", "it cannot be combined with ignore-delete")

@@ -77,9 +77,10 @@ def unions(values: pa.Array, runs: Runs, function: SetFunction[Any], column: str
             results[run] = function.write(union)
     except (ValueError, RuntimeError, IndexError) as error:
         raise UsageError(
-            f"a value of column {column!r} is not a {function.kind}", why=str(error) or type(error).__name__,
+            f"a value of column {column!r} is not a {function.kind}",
+            why=str(error) or type(error).__name__,
             todo="Write values that Paimon's own functions made",
-        ) from error  # fmt: skip
+        ) from error
     return pa.array(results, values.type)
 
 

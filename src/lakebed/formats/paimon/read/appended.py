@@ -42,14 +42,16 @@ def plan_appended(request: ReadRequest) -> ReadPlan[PaimonSplit]:
     key = _range_key(options)
     if schema.primary_keys:
         raise UnsupportedError(
-            f"option {key!r} works only on tables without a primary key", table=table,
+            f"option {key!r} works only on tables without a primary key",
+            table=table,
             why="a batch read has no column for row kinds",
-        )  # fmt: skip
+        )
     if options[opt.INCREMENTAL_MODE] not in ("auto", "delta"):
         raise UnsupportedError(
             f"lakebed does not support {options[opt.INCREMENTAL_MODE]!r} as {opt.INCREMENTAL_MODE.key!r}",
-            table=table, todo="Use auto or delta",
-        )  # fmt: skip
+            table=table,
+            todo="Use auto or delta",
+        )
     ids = history.snapshot_ids()
     if not ids:
         after = until = 0
@@ -66,9 +68,10 @@ def _range_key(options: Options) -> str:
     given = [*(option.key for option in _RANGES if options[option]), *travel_keys(options)]
     if not given or given[0] not in (option.key for option in _RANGES):
         raise OptionError(
-            f"option {opt.SCAN_MODE.key!r} is 'incremental', but no range is given", key=opt.SCAN_MODE.key,
+            f"option {opt.SCAN_MODE.key!r} is 'incremental', but no range is given",
+            key=opt.SCAN_MODE.key,
             todo=f"Give {opt.INCREMENTAL_BETWEEN.key} or {opt.INCREMENTAL_BETWEEN_TIMESTAMP.key}",
-        )  # fmt: skip
+        )
     if len(given) > 1:
         raise OptionError(
             f"{' and '.join(given)} are given together",
@@ -79,8 +82,9 @@ def _range_key(options: Options) -> str:
     if options[opt.SCAN_MODE] not in ("default", "incremental"):
         raise OptionError(
             f"option {opt.SCAN_MODE.key!r} is {options[opt.SCAN_MODE]!r}, but {given[0]} is given",
-            key=opt.SCAN_MODE.key, todo=f"Leave out {opt.SCAN_MODE.key} or {given[0]}",
-        )  # fmt: skip
+            key=opt.SCAN_MODE.key,
+            todo=f"Leave out {opt.SCAN_MODE.key} or {given[0]}",
+        )
     return given[0]
 
 
@@ -98,9 +102,10 @@ def _snapshot_range(history: History, options: Options, ids: Sequence[int], tabl
     if first in tags and second in tags:
         if not options[opt.INCREMENTAL_TAGS]:
             raise UnsupportedError(
-                f"option {key!r} is {text!r}, and lakebed cannot compare two tags", table=table,
+                f"option {key!r} is {text!r}, and lakebed cannot compare two tags",
+                table=table,
                 todo=f"Give two snapshot ids, or {opt.INCREMENTAL_TAGS.key}=true to read the appends between the tags",
-            )  # fmt: skip
+            )
         after, until = history.tag(first).id, history.tag(second).id
     elif first.isdecimal() and second.isdecimal():
         after, until = int(first), int(second)
@@ -112,9 +117,11 @@ def _snapshot_range(history: History, options: Options, ids: Sequence[int], tabl
         raise OptionError.ill_typed(key, text, "an end that is not before the start")
     if after != until and (after < ids[0] - 1 or until > ids[-1]):
         raise NotInHistoryError(
-            f"the history does not have all snapshots after {after} up to {until}", table=table,
-            instant=str(until if until > ids[-1] else after), todo=f"Snapshots: {ids[0]} to {ids[-1]}",
-        )  # fmt: skip
+            f"the history does not have all snapshots after {after} up to {until}",
+            table=table,
+            instant=str(until if until > ids[-1] else after),
+            todo=f"Snapshots: {ids[0]} to {ids[-1]}",
+        )
     return after, until
 
 

@@ -20,9 +20,13 @@ from lakebed.kernel.files import Store
 
 
 def read_batches(
-    store: Store, path: str, written: TableSchema, wanted: Sequence[DataField], system: Sequence[DataField] = (),
+    store: Store,
+    path: str,
+    written: TableSchema,
+    wanted: Sequence[DataField],
+    system: Sequence[DataField] = (),
     stated: Stated = UNSTATED,
-) -> Iterator[pa.RecordBatch]:  # fmt: skip
+) -> Iterator[pa.RecordBatch]:
     """Read the rows of a file in order: the `system` columns by name, then the `wanted` columns by id.
 
     `written` is the schema that the file was written with. Raises DataCleanedError when the file is gone, and

@@ -42,9 +42,12 @@ def file_batches(
             yield from _READERS[kind](source, names, coarse, stated)
     except FileNotFoundError as error:
         raise DataCleanedError(
-            "a data file is gone", table=store.location, file=path, why="the snapshot that holds it has expired",
+            "a data file is gone",
+            table=store.location,
+            file=path,
+            why="the snapshot that holds it has expired",
             todo="Read a newer snapshot",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _parquet(

@@ -68,9 +68,10 @@ def plan_snapshot(
 
 
 def plan_files(
-    request: ReadRequest, entries: Sequence[ManifestEntry],
+    request: ReadRequest,
+    entries: Sequence[ManifestEntry],
     deletions: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]] = {},
-) -> ReadPlan[PaimonSplit]:  # fmt: skip
+) -> ReadPlan[PaimonSplit]:
     """Plan a read of data files, one split per bucket, without the rows that deletion vectors delete.
 
     `deletions` has the vectors by partition and bucket, then by data file name.

@@ -1,7 +1,7 @@
-"""Files that a predicate rules out, by partition values and by the statistics in the manifests.
+"""Rules out files that cannot match a predicate, by their partition values and the statistics in manifests.
 
-In a table with a primary key only key statistics count. An older value of a row may be what hides a newer one, so a
-file must be read whatever its other columns hold.
+In a table with a primary key, only the statistics of key columns count. A file whose other columns do not match may
+still have the newest version of a row, and without it the read would return an older version that does match.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _EMPTY_ROW_BYTES = 8
 
 
 def kept_entries(entries: Sequence[ManifestEntry], predicate: Node | None, schema: TableSchema) -> list[ManifestEntry]:
-    """The entries whose files may hold a row that the predicate keeps. `schema` is the one that is read."""
+    """The entries whose files may have a row that the predicate keeps. `schema` is the schema that is read."""
     if predicate is None or not entries:
         return list(entries)
-    kept = can_hold(predicate, _Known(entries, schema), len(entries))
-    return [entry for entry, wanted in zip(entries, kept, strict=True) if wanted]
+    kept = can_hold(predicate, _FileFacts(entries, schema), len(entries))
+    return [entry for entry, is_kept in zip(entries, kept, strict=True) if is_kept]
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What the manifests say of a column in the file of each entry."""
+class _FileFacts:
+    """What the manifests say about a column in the file of each entry."""
 
     entries: Sequence[ManifestEntry]
     schema: TableSchema
@@ -64,11 +64,14 @@ class _Known:
         return Facts.constant(_array(values, field), np.zeros(len(values), np.bool_))
 
     def _value_stats(self, name: str) -> Callable[[ManifestEntry], _Place | None]:
-        """Where the statistics of a column stand. Files of another schema have theirs in other places."""
+        """A function that gives the value statistics of a column in an entry.
+
+        It gives None where the entry has none, and for files of another schema, whose columns are in other places.
+        """
         place = self.schema.names.index(name)
         arity = len(self.schema.names)
 
-        def found(entry: ManifestEntry) -> _Place | None:
+        def stats_of(entry: ManifestEntry) -> _Place | None:
             named = entry.file.value_stats_cols
             if entry.file.schema_id != self.schema.id or named == ():
                 return None
@@ -76,7 +79,7 @@ class _Known:
                 return entry.file.value_stats, place, arity
             return (entry.file.value_stats, named.index(name), len(named)) if name in named else None
 
-        return found
+        return stats_of
 
     def _key_stats(self, name: str) -> Callable[[ManifestEntry], _Place | None]:
         keys = self.schema.trimmed_primary_keys
@@ -87,8 +90,8 @@ class _Known:
         highs: list[Any] = []
         nulls = np.ones(len(self.entries), np.bool_)
         for number, entry in enumerate(self.entries):
-            found = stats_of(entry)
-            low, high, null_count = (None, None, None) if found is None else _bounds(*found, field)
+            stats = stats_of(entry)
+            low, high, null_count = (None, None, None) if stats is None else _bounds(*stats, field)
             lows.append(low)
             highs.append(high)
             nulls[number] = null_count != 0 or low is None
@@ -98,11 +101,11 @@ class _Known:
 
 
 _Place = tuple[SimpleStats, int, int]
-"""Statistics, the place of a column in their rows, and how many columns these have."""
+"""Statistics, the position of a column in their rows, and the number of columns of these rows."""
 
 
 def _bounds(stats: SimpleStats, place: int, arity: int, field: DataField) -> tuple[Any, Any, int | None]:
-    """The least and the greatest value of a column and how many nulls it has, None for what is not known."""
+    """The least and the greatest value of a column, and its count of nulls. None means unknown."""
     if len(without_arity(stats.min_values)) <= _EMPTY_ROW_BYTES:
         return None, None, None
     low = decode_field(without_arity(stats.min_values), place, arity, field.type)

@@ -53,15 +53,17 @@ def travelled(history: History, options: Options, table: str) -> Snapshot | None
         )
     if mode not in (*_OPTIONS_OF_MODE, opt.SCAN_MODE.default):
         raise UnsupportedError(
-            f"lakebed does not support the scan mode {mode!r}", table=table,
+            f"lakebed does not support the scan mode {mode!r}",
+            table=table,
             todo=f"Supported: {', '.join(_OPTIONS_OF_MODE)}",
-        )  # fmt: skip
+        )
     allowed = _OPTIONS_OF_MODE.get(mode)
     if allowed is not None and (given[0] not in allowed if given else allowed):
         raise OptionError(
             f"option {opt.SCAN_MODE.key!r} is {mode!r}, but {given[0] if given else 'no snapshot'} is given",
-            key=opt.SCAN_MODE.key, todo=f"Give {' or '.join(allowed)}" if allowed else f"Leave out {given[0]}",
-        )  # fmt: skip
+            key=opt.SCAN_MODE.key,
+            todo=f"Give {' or '.join(allowed)}" if allowed else f"Leave out {given[0]}",
+        )
     if mode == "compacted-full":
         return _compacted(history, options, table)
     return _named(history, given[0], options, table) if given else None
@@ -108,7 +110,8 @@ def _compacted(history: History, options: Options, table: str) -> Snapshot | Non
     if scheduled or options[opt.CHANGELOG_PRODUCER] == "full-compaction":
         raise UnsupportedError(
             f"lakebed cannot read {opt.SCAN_MODE.key}=compacted-full of a table that schedules full compactions",
-            table=table, why="no snapshot records whether its compaction was a full one",
+            table=table,
+            why="no snapshot records whether its compaction was a full one",
             todo=f"Name the snapshot with {opt.SCAN_SNAPSHOT_ID.key}",
-        )  # fmt: skip
+        )
     return next((snapshot for snapshot in history.backwards() if snapshot.commit_kind is CommitKind.COMPACT), None)
