@@ -24,7 +24,7 @@ def test_a_table_is_never_made_over_another(tmp_path: Path) -> None:
     lakebed.create(tmp_path / "t", "paimon", SCHEMA, options={"bucket": -1})
     before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
     for name in ("paimon", "PAIMON"):
-        with pytest.raises(TableExistsError, match="a paimon table is there already"):
+        with pytest.raises(TableExistsError, match="there is already a paimon table"):
             lakebed.create(tmp_path / "t", name, SCHEMA)
     assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
 

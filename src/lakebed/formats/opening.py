@@ -103,7 +103,7 @@ def create_table(
     if detected is not None:
         article = "an" if detected == "iceberg" else "a"
         raise TableExistsError(
-            f"{article} {detected} table is there already",
+            f"there is already {article} {detected} table",
             table=store.location,
             todo="Open it with lakebed.open, or choose another location",
         )

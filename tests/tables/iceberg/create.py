@@ -23,7 +23,7 @@ def make_table(
     folder: Path, schema: Schema, partition_by: Sequence[tuple[str, str]] = (), version: int = 2,
     properties: Mapping[str, str] = {}, sort_by: Sequence[SortField] = (), options: Mapping[str, str] = {},
 ) -> IcebergTable:  # fmt: skip
-    """An empty table; `partition_by` are (column, transform). It is a path table: `metadata/vN.metadata.json`."""
+    """An empty table; `partition_by` are (column, transform). It is a hadoop table: `metadata/vN.metadata.json`."""
     fields = [
         PartitionField(schema.find_field(column).field_id, 1000 + n, parse_transform(transform), f"{column}_{n}")
         for n, (column, transform) in enumerate(partition_by)

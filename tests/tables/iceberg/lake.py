@@ -31,7 +31,7 @@ from tests.tables.iceberg.create import make_table
 
 
 class Lake:
-    """A path table and what fills it."""
+    """A hadoop table, and helpers that write its files."""
 
     def __init__(self, folder: Path, schema: Schema, **how: Any) -> None:
         self.folder = folder
@@ -39,7 +39,7 @@ class Lake:
 
     @classmethod
     def at(cls, folder: str) -> Lake:
-        """A table that is there already."""
+        """Open an existing table."""
         found = cls.__new__(cls)
         found.folder, found.table = Path(folder), cast(IcebergTable, lakebed.open(folder))
         return found

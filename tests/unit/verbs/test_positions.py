@@ -38,5 +38,5 @@ def test_a_table_is_read_as_of_a_datetime(format: str, tmp_path: Path) -> None:
         table.read(as_of=1.5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="names no moment of a table"):
         table.changes(after=True)
-    with pytest.raises(TableExistsError, match=f"an? {format} table is there already"):
+    with pytest.raises(TableExistsError, match=f"there is already an? {format} table"):
         lakebed.create(tmp_path / "t", format, table.schema)

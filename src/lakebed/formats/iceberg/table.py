@@ -116,7 +116,7 @@ class IcebergTable(Table):
             operations.create(new_metadata(store.location, columns, spec, version, properties))
         except LostRaceError as error:
             raise TableExistsError(
-                "an iceberg table is there already", table=store.location, todo="Open it with lakebed.open"
+                "there is already an iceberg table", table=store.location, todo="Open it with lakebed.open"
             ) from error
         except OutcomeUnknownError as error:
             raise CommitUnknownError(

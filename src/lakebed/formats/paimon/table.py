@@ -82,7 +82,7 @@ class PaimonTable(Table):
         outcome = store.put_if_absent(schema_path(MAIN_BRANCH, definition.id), schema_to_json(definition))
         if outcome is PutOutcome.EXISTS:
             raise TableExistsError(
-                "a paimon table is there already", table=store.location, todo="Open it with lakebed.open"
+                "there is already a paimon table", table=store.location, todo="Open it with lakebed.open"
             )
         if outcome is PutOutcome.UNKNOWN:
             raise CommitUnknownError(
