@@ -1,4 +1,4 @@
-"""Full changes of real tables: equal to what Hudi's own reader tells, and a chain of states that never breaks."""
+"""Full changes of real tables: equal to what Hudi's own reader gives, and a chain of states that never breaks."""
 
 import itertools
 import json
@@ -39,9 +39,9 @@ def _user(row: Row | None) -> Row | None:
     return row and {name: value for name, value in row.items() if name[0] != "_" and value is not None}
 
 
-def _told(rows: Iterable[Row]) -> list[str]:
-    """Changes with their kinds as Hudi tells them: operation, instant, row before, row after."""
-    found, rows = [], iter(rows)
+def _reported(rows: Iterable[Row]) -> list[str]:
+    """Changes with their row kinds as Hudi gives them: operation, instant, row before, row after."""
+    actual, rows = [], iter(rows)
     for row in rows:
         kind, before, after = row["_row_kind"], None, None
         if kind == "-U":
@@ -51,8 +51,8 @@ def _told(rows: Iterable[Row]) -> list[str]:
             before = row
         else:
             after = row
-        found.append(_change({"+I": "i", "-U": "u", "-D": "d"}[kind], row["_hoodie_commit_time"], before, after))
-    return sorted(found)
+        actual.append(_change({"+I": "i", "-U": "u", "-D": "d"}[kind], row["_hoodie_commit_time"], before, after))
+    return sorted(actual)
 
 
 def _change(op: str, instant: str, before: Row | None, after: Row | None) -> str:
@@ -61,8 +61,8 @@ def _change(op: str, instant: str, before: Row | None, after: Row | None) -> str
 
 def _texts(rows: Iterable[Row]) -> list[str]:
     def parsed(text: str | None) -> Row | None:
-        found: Row | None = json.loads(text or "null")
-        return found
+        actual: Row | None = json.loads(text or "null")
+        return actual
 
     return sorted(_change(row["op"], row["ts_ms"], parsed(row["before"]), parsed(row["after"])) for row in rows)
 
@@ -78,12 +78,12 @@ def _full(folder: Path, **given: str) -> list[Row]:
 
 
 @pytest.mark.parametrize("name", CHANGE_LOGS)
-def test_what_hudi_tells(name: str) -> None:
-    assert _told(_full(unpack("hudi", name))) == _hudis(name)
+def test_full_changes_are_those_of_hudi(name: str) -> None:
+    assert _reported(_full(unpack("hudi", name))) == _hudis(name)
 
 
 @pytest.mark.parametrize("name", CHANGE_LOGS)
-def test_what_hudi_tells_in_the_shape_of_its_spark_source(name: str) -> None:
+def test_cdc_rows_are_those_of_hudis_spark_source(name: str) -> None:
     table = lakebed.open(unpack("hudi", name))
     assert isinstance(table, HudiTable)
     plan = plan_spark_read(table.state(), SPARK)
@@ -94,13 +94,13 @@ def test_what_hudi_tells_in_the_shape_of_its_spark_source(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHANGE_LOGS)
-def test_without_the_change_logs_the_slices_tell_the_same(name: str, tmp_path: Path) -> None:
+def test_without_the_change_logs_the_slices_give_the_same(name: str, tmp_path: Path) -> None:
     folder = unpack("hudi", name, into=tmp_path)
     logs = list(folder.rglob("*.cdc"))
     assert logs
     for path in logs:
         path.unlink()
-    assert _told(_full(folder)) == _hudis(name)
+    assert _reported(_full(folder)) == _hudis(name)
 
 
 @pytest.mark.parametrize("name", CHANGE_LOGS)
@@ -114,7 +114,7 @@ def test_the_change_logs_are_enough_where_files_were_cleaned(name: str, tmp_path
     for path in folder.rglob(f"*_{first.time}.parquet"):
         if path.parent.name in logged and name != "cdc_mor_v9":
             path.unlink()
-    assert _told(table.changes(after=first).read_all().to_pylist()) == wanted
+    assert _reported(table.changes(after=first).read_all().to_pylist()) == wanted
     if name != "cdc_mor_v9":
         with pytest.raises(DataCleanedError):
             table.changes().read_all()
@@ -127,7 +127,7 @@ def test_a_stream_takes_commit_after_commit(name: str) -> None:
     table = lakebed.open(folder, {"cdc.enabled": "true", "read.start-commit": first.time})
     batches = [run(plan, 2).read_all() for _, plan in drain(table.stream(), limits=Limits(commits=1))]
     assert [len(set(batch["_hoodie_commit_time"].to_pylist())) for batch in batches] == [1, 1, 1]
-    assert _told(row for batch in batches for row in batch.to_pylist()) == _hudis(name)
+    assert _reported(row for batch in batches for row in batch.to_pylist()) == _hudis(name)
     earliest = lakebed.open(folder, {"cdc.enabled": "true", "read.start-commit": "earliest"}).stream()
     ((_, plan),) = drain(earliest)
     assert _keys(run(plan, 2).read_all().to_pylist()) == _keys(lakebed.open(folder).read().read_all().to_pylist())

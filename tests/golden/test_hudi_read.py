@@ -29,7 +29,7 @@ CLEANED = {
     ("mor_v8", "20261127204536444_20261127204538016"),
     ("mor_v9", "20261127213905570_20261127213913252"),
 }
-"""Ranges whose files at the range's end the cleaner removed: nobody can read them exactly any more."""
+"""Ranges of which the cleaner removed files that the end needs: nobody can read them exactly any more."""
 
 LOGS_ALONE = {
     ("partial_payload_v9", "20261127215157397_20261127215200495"),
@@ -39,7 +39,7 @@ LOGS_ALONE = {
 
 
 VIRTUAL = ("virtual_complex_v9", "virtual_timestamp_h015")
-"""Tables without meta columns: no changes can be told of them, and `test_virtual_keys.py` reads them."""
+"""Tables without meta columns: they have no changes to read. `test_virtual_keys.py` reads their snapshots."""
 
 REFUSED = ("bootstrap_h015",)
 """Tables that lakebed refuses by name."""
@@ -48,8 +48,8 @@ READ = [name for name in names("hudi") if name not in (*VIRTUAL, *REFUSED)]
 
 
 def _meta(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((expected(unpack("hudi", name)) / "meta.json").read_text())
-    return found
+    actual: dict[str, Any] = json.loads((expected(unpack("hudi", name)) / "meta.json").read_text())
+    return actual
 
 
 def _ranges() -> list[tuple[str, str]]:
@@ -115,13 +115,13 @@ def test_range(name: str, span: str) -> None:
 
 
 def _as_the_snapshot(name: str, changed: pa.Table) -> bool:
-    found = lakebed.open(unpack("hudi", name)).read().read_all()
+    actual = lakebed.open(unpack("hudi", name)).read().read_all()
     key = [("_hoodie_record_key", "ascending")]
-    return bool(found.sort_by(key).equals(changed.cast(found.schema).sort_by(key)))
+    return bool(actual.sort_by(key).equals(changed.cast(actual.schema).sort_by(key)))
 
 
 def test_a_late_row_after_a_delete_reads_alike_before_and_after_its_compaction() -> None:
-    """The engine's answer before, the file that its compaction wrote after; changes tell that the row is back."""
+    """The engine's answer before, the file that its compaction wrote after; changes report that the row is back."""
     folder = unpack("hudi", "late_after_delete_v9")
     table = lakebed.open(folder)
     _, deleted, late, _, compacted = (i.time for i in table.history() if i.state == "completed")
@@ -130,8 +130,8 @@ def test_a_late_row_after_a_delete_reads_alike_before_and_after_its_compaction()
     ends = ((deleted, late), (deleted, compacted))
     for options in ({}, {"cdc.enabled": "true"}):
         for after, until in ends:
-            found = lakebed.open(folder, options).changes(["id", "v"], "id = 'k1'", after, until).read_all()
-            assert found.to_pylist() == [{"id": "k1", "v": "v1", "_row_kind": "+I"}]
+            actual = lakebed.open(folder, options).changes(["id", "v"], "id = 'k1'", after, until).read_all()
+            assert actual.to_pylist() == [{"id": "k1", "v": "v1", "_row_kind": "+I"}]
     assert not table.changes(["id"], "id = 'k1'", late, compacted).read_all().num_rows
 
 
@@ -139,9 +139,9 @@ def _is_part_of_the_snapshot(name: str, changed: pa.Table, end: str) -> None:
     """Each changed row is the row of its key at the end of the range."""
     table = lakebed.open(unpack("hudi", name))
     snapshot = table.read(as_of=None if end == "latest" else end).read_all().to_pylist()
-    found = {row["_hoodie_record_key"]: row for row in snapshot}
+    actual = {row["_hoodie_record_key"]: row for row in snapshot}
     assert changed.num_rows
-    assert all(found[row["_hoodie_record_key"]] == row for row in changed.to_pylist())
+    assert all(actual[row["_hoodie_record_key"]] == row for row in changed.to_pylist())
 
 
 # The engine that wrote some of these tables cleaned files that a delete needs, and a read says so.
@@ -160,18 +160,18 @@ def test_each_moment_is_the_sum_of_the_changes_up_to_it(name: str) -> None:
 
 def _keys(table: Table, as_of: Any) -> dict[str, str] | None:
     try:
-        found = table.read(["_hoodie_record_key", "_hoodie_commit_time"], as_of=as_of).read_all()
+        actual = table.read(["_hoodie_record_key", "_hoodie_commit_time"], as_of=as_of).read_all()
     except DataCleanedError:
         return None
-    return dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    return dict(zip(*(column.to_pylist() for column in actual.columns), strict=True))
 
 
 def _net_keys(table: Table, until: Any) -> dict[str, str] | None:
     try:
-        found = compare.net(table.changes(list(compare.META), until=until))
+        actual = compare.net(table.changes(list(compare.META), until=until))
     except DataCleanedError:
         return None
-    return dict(zip(found["_hoodie_record_key"].to_pylist(), found["_hoodie_commit_time"].to_pylist(), strict=True))
+    return dict(zip(actual["_hoodie_record_key"].to_pylist(), actual["_hoodie_commit_time"].to_pylist(), strict=True))
 
 
 @pytest.mark.parametrize("name", [n for n in names("hudi") if n.startswith("archived")])
@@ -179,8 +179,8 @@ def test_archived_history(name: str) -> None:
     """Every instant that Hudi archived, once."""
     table = lakebed.open(unpack("hudi", name))
     wanted = json.loads((expected(unpack("hudi", name)) / "archived.json").read_text())
-    found = {(i.time, i.action) for i in table.history(archived=True) if i.archived}
-    assert {(entry["instant"], entry["action"]) for entry in wanted["archived"]} >= found
+    actual = {(i.time, i.action) for i in table.history(archived=True) if i.archived}
+    assert {(entry["instant"], entry["action"]) for entry in wanted["archived"]} >= actual
     assert {entry["instant"] for entry in wanted["archived"]} <= {i.time for i in table.history(archived=True)}
 
 

@@ -216,7 +216,7 @@ def test_changes_turn_each_state_into_each_later_one(
     for (after, before), (until, wanted) in itertools.combinations(states, 2):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error", ReadWarning)  # it says which deletes cannot be told any more
+                warnings.simplefilter("error", ReadWarning)  # it says which deletes can no longer be found
                 changes = table.changes(after=after, until=until).read_all()
         except (DataCleanedError, ReadWarning):
             assert _may_be_cleaned(release, seed)

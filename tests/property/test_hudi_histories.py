@@ -159,17 +159,17 @@ class History:
 
 
 def _snapshot(history: History, **read: Any) -> dict[str, int]:
-    found = history.table.open().read(["id", "x"], **read).read_all()
-    assert found.num_rows == len(set(found["id"].to_pylist()))
-    return {key: int(x) for key, x in zip(found["id"].to_pylist(), found["x"].to_pylist(), strict=True)}
+    actual = history.table.open().read(["id", "x"], **read).read_all()
+    assert actual.num_rows == len(set(actual["id"].to_pylist()))
+    return {key: int(x) for key, x in zip(actual["id"].to_pylist(), actual["x"].to_pylist(), strict=True)}
 
 
 def _after(state: dict[str, int], changes: Any) -> dict[str, int]:
     """A state with changes applied to it, in any order: a key has one."""
-    found = changes.to_pylist()
-    assert len(found) == len({row["id"] for row in found}), found
+    actual = changes.to_pylist()
+    assert len(actual) == len({row["id"] for row in actual}), actual
     state = dict(state)
-    for row in found:
+    for row in actual:
         if row["_row_kind"] == "-D":
             state.pop(row["id"], None)
         else:
@@ -209,8 +209,8 @@ def test_snapshots_ranges_and_streams(version: int, event_time: bool, steps: lis
         for low in times[:: max(1, len(times) // 3)]:
             for high in times[-2:]:
                 if low < high:
-                    found = table.changes(["id", "x"], after=moments[low], until=moments[high]).read_all()
-                    assert _after(history.states[low], found) == history.states[high]
+                    actual = table.changes(["id", "x"], after=moments[low], until=moments[high]).read_all()
+                    assert _after(history.states[low], actual) == history.states[high]
         stream = history.table.open(**{"read__start-commit": t(1), "read__commits__limit": 1}).stream(["id", "x"])
         state: dict[str, int] = {}
         for _, plan in drain(stream, limits=Limits(commits=1)):

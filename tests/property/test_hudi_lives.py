@@ -131,12 +131,12 @@ class Life:
 
     def row(self, partition: str, key: str) -> Row:
         chance = self.chance
-        made = {"id": key, "p": partition, "ts": chance.randrange(5), "x": chance.choice([None, "", "é", "x"])}
+        writer = {"id": key, "p": partition, "ts": chance.randrange(5), "x": chance.choice([None, "", "é", "x"])}
         if self.columns is WIDE:
-            made |= {"n": chance.choice([None, 1 << 40, -3]), "more": chance.choice([None, "m"])}
+            writer |= {"n": chance.choice([None, 1 << 40, -3]), "more": chance.choice([None, "m"])}
         else:
-            made |= {"n": chance.choice([None, 7, -3])}
-        return {**made, "_hoodie_commit_time": t(self.clock)}
+            writer |= {"n": chance.choice([None, 7, -3])}
+        return {**writer, "_hoodie_commit_time": t(self.clock)}
 
     def base(self, at: tuple[str, str]) -> str:
         self.slices[at] = self.clock
@@ -161,7 +161,7 @@ class Life:
 
 
 def _applied(state: State, changes: list[Row]) -> State:
-    """Net changes, in any order: a key has one. One that came and went in between may be told as gone."""
+    """Net changes, in any order: a key has one. A key that came and went in between may be reported as deleted."""
     assert len(changes) == len({row["id"] for row in changes}), changes
     state = dict(state)
     for row in changes:
@@ -214,9 +214,9 @@ def test_whatever_is_done_to_a_table_its_rows_are_those_of_the_dictionary(versio
 
 
 def _rows(reader: Any) -> State:
-    found = reader.read_all().to_pylist()
-    assert len(found) == len({row["id"] for row in found})
-    return {row["id"]: row for row in found}
+    actual = reader.read_all().to_pylist()
+    assert len(actual) == len({row["id"] for row in actual})
+    return {row["id"]: row for row in actual}
 
 
 def _check_predicates(table: Any) -> None:
@@ -228,10 +228,10 @@ def _check_predicates(table: Any) -> None:
             *(pc.field(name) == value for value in values[:2]), *(pc.field(name) > value for value in values[:2]),
             *(~(pc.field(name) <= value) for value in values[:1]), pc.field(name).is_null(),
         ]:  # fmt: skip
-            for found, all_rows in (
+            for actual, all_rows in (
                 (table.read(["id"], predicate), whole),
                 (table.changes(["id"], predicate), changes),
             ):
-                assert sorted(found.read_all()["id"].to_pylist()) == sorted(
+                assert sorted(actual.read_all()["id"].to_pylist()) == sorted(
                     all_rows.filter(predicate)["id"].to_pylist()
                 )

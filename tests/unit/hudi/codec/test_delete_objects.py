@@ -50,30 +50,30 @@ UNKNOWN = {"bytes": "java.nio.HeapByteBuffer", "big_integer": "java.math.BigInte
 
 @pytest.mark.parametrize(("release", "name"), [key for key in VECTORS if key[1] in VALUES])
 def test_ordering_values_of_every_class(release: str, name: str) -> None:
-    found = decode_deletes(VECTORS[release, name], SCRATCH)
+    actual = decode_deletes(VECTORS[release, name], SCRATCH)
     branch = OrderingBranch[KNOWN.get(name, name).upper()]
-    assert found.column_names == ["record_key", "partition_path", "ordering_branch", f"ordering_{branch.name.lower()}"]
-    assert found["record_key"].to_pylist() == [f"k{number}" for number in range(len(VALUES[name]))]
-    assert set(found["partition_path"].to_pylist()) == {"part=a"}
-    assert set(found["ordering_branch"].to_pylist()) == {branch}
-    assert found[3].to_pylist() == VALUES[name]
+    assert actual.column_names == ["record_key", "partition_path", "ordering_branch", f"ordering_{branch.name.lower()}"]
+    assert actual["record_key"].to_pylist() == [f"k{number}" for number in range(len(VALUES[name]))]
+    assert set(actual["partition_path"].to_pylist()) == {"part=a"}
+    assert set(actual["ordering_branch"].to_pylist()) == {branch}
+    assert actual[3].to_pylist() == VALUES[name]
 
 
 @pytest.mark.parametrize("release", ["0.9.0", "0.10.1"])
 def test_keys_alone_have_no_ordering_values(release: str) -> None:
-    found = decode_deletes(VECTORS[release, "keys"], SCRATCH)
-    assert found["record_key"].to_pylist() == ["k1", "k2", "ké3 ж漢", "k1", "x" * 200, None, "k\0z"]
-    assert found["partition_path"].to_pylist() == ["part=a", "part=a", "part=b", None, "", "q", "emoji 😀"]
-    assert natural_order(found).to_pylist() == [True] * 7
+    actual = decode_deletes(VECTORS[release, "keys"], SCRATCH)
+    assert actual["record_key"].to_pylist() == ["k1", "k2", "ké3 ж漢", "k1", "x" * 200, None, "k\0z"]
+    assert actual["partition_path"].to_pylist() == ["part=a", "part=a", "part=b", None, "", "q", "emoji 😀"]
+    assert natural_order(actual).to_pylist() == [True] * 7
 
 
 @pytest.mark.parametrize("release", ["0.11.1", "0.12.3"])
 def test_mixed_and_missing_values(release: str) -> None:
     assert natural_order(decode_deletes(VECTORS[release, "none"], SCRATCH)).to_pylist() == [True] * 3
-    found = decode_deletes(VECTORS[release, "mixed"], SCRATCH)
-    assert found["ordering_branch"].to_pylist() == [2, 3, 0, 7, 5, 9, 2, 7, 8]
-    assert found["ordering_string"].drop_null().to_pylist() == ["s", "s"]
-    assert found["ordering_decimal"].drop_null().to_pylist() == [Decimal("1.5")]
+    actual = decode_deletes(VECTORS[release, "mixed"], SCRATCH)
+    assert actual["ordering_branch"].to_pylist() == [2, 3, 0, 7, 5, 9, 2, 7, 8]
+    assert actual["ordering_string"].drop_null().to_pylist() == ["s", "s"]
+    assert actual["ordering_decimal"].drop_null().to_pylist() == [Decimal("1.5")]
 
 
 @pytest.mark.parametrize(("release", "name"), [key for key in VECTORS if key[1] == "empty"])
@@ -102,11 +102,11 @@ def test_damage_to_objects_is_told_or_stays_inside_a_value(release: str, name: s
             damaged = bytearray(content)
             damaged[at] ^= 1 << bit
             try:
-                found = decode_deletes(bytes(damaged), SCRATCH)
+                actual = decode_deletes(bytes(damaged), SCRATCH)
             except (CorruptError, UnsupportedError):
                 continue
             assert whole is not None
-            assert found.num_rows == whole.num_rows
+            assert actual.num_rows == whole.num_rows
 
 
 def test_a_table_with_old_delete_blocks(tmp_path: Path) -> None:
@@ -126,5 +126,5 @@ def test_a_table_with_old_delete_blocks(tmp_path: Path) -> None:
 
 
 def test_decimals_keep_their_scale() -> None:
-    found = decode_deletes(VECTORS["0.12.3", "decimal"], SCRATCH)
-    assert pa.types.is_decimal(found["ordering_decimal"].type)
+    actual = decode_deletes(VECTORS["0.12.3", "decimal"], SCRATCH)
+    assert pa.types.is_decimal(actual["ordering_decimal"].type)

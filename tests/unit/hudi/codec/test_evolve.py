@@ -102,8 +102,8 @@ def nested_batch():
 def test_changes_inside_structs_lists_and_maps_of_any_slice(part):
     target = pa.schema([("m", pa.map_(TEXT, NEW)), ("l", pa.list_(NEW)), ("s", NEW)])
     batch = nested_batch().slice(part.start, part.stop - part.start)
-    found = conform(batch, target)
-    found.validate(full=True)
+    actual = conform(batch, target)
+    actual.validate(full=True)
     one = {"b": "x", "added": None, "a": 1}
     none = {"b": None, "added": None, "a": None}
     expected = [
@@ -112,13 +112,13 @@ def test_changes_inside_structs_lists_and_maps_of_any_slice(part):
         {"m": [], "l": [], "s": none},
         {"m": [("k", None), ("l", one)], "l": [None, one], "s": one},
     ]
-    assert found.to_pylist() == expected[part]
+    assert actual.to_pylist() == expected[part]
 
 
 def test_missing_columns_are_null_unless_they_may_not_be():
     batch = pa.record_batch({"a": [1, 2]})
-    found = conform(batch, pa.schema([("new", TEXT), ("a", LONG)]))
-    assert found.to_pylist() == [{"new": None, "a": 1}, {"new": None, "a": 2}]
+    actual = conform(batch, pa.schema([("new", TEXT), ("a", LONG)]))
+    assert actual.to_pylist() == [{"new": None, "a": 1}, {"new": None, "a": 2}]
     with pytest.raises(SchemaError, match="'new'"):
         conform(batch, pa.schema([pa.field("new", TEXT, nullable=False)]))
     assert conform(batch, pa.schema([])).num_rows == 2

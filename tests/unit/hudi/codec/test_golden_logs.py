@@ -33,14 +33,14 @@ def log_files(name: str) -> list[Path]:
 
 
 def golden_blocks(name: str) -> list[LogBlock]:
-    found = []
+    actual = []
     for path in log_files(name):
         data = path.read_bytes()
         scan = parse_log(data)
         assert not scan.corrupt, path
         assert sum(block.length for block in scan.blocks) == len(data), path
-        found += scan.blocks
-    return found
+        actual += scan.blocks
+    return actual
 
 
 def one_by_one(block: LogBlock) -> list[dict]:
@@ -63,8 +63,8 @@ def test_blocks_of_a_golden_table(name):
             assert table.schema == arrow_schema(block.schema)
             assert table.to_pylist(maps_as_pydicts="strict") == one_by_one(block)
         elif block.kind is BlockKind.DELETE:
-            found = decode_deletes(block.content, SCRATCH)
-            assert found.equals(_decode_singly(block.content[8:]))
+            actual = decode_deletes(block.content, SCRATCH)
+            assert actual.equals(_decode_singly(block.content[8:]))
         elif block.kind is BlockKind.PARQUET_DATA:
             table = parquet_rows(block, None)
             assert table.schema == arrow_schema(block.schema)
@@ -88,7 +88,7 @@ def test_change_blocks(name):
 
 
 def test_deletes_with_two_ordering_fields():
-    found = [
+    actual = [
         row
         for block in golden_blocks("merge_event_2fields_v9")
         if block.kind is BlockKind.DELETE
@@ -100,7 +100,7 @@ def test_deletes_with_two_ordering_fields():
         "ordering_branch": 12,
         "ordering_array": [{"branch": 3, "long": 300}, {"branch": 3, "long": 2}],
     }
-    assert expected in found
+    assert expected in actual
 
 
 def test_the_delete_operation_has_natural_order():

@@ -146,7 +146,7 @@ def test_a_block_of_kind_corrupt_is_a_range():
     bad = write_block(BlockKind.CORRUPT, {}, b"xx")
     scan = parse_log(GOOD + bad + NEXT)
     assert contents(scan) == [b"first rows", b"more rows"]
-    assert [(found.offset, found.length) for found in scan.corrupt] == [(len(GOOD), len(bad))]
+    assert [(actual.offset, actual.length) for actual in scan.corrupt] == [(len(GOOD), len(bad))]
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ STAMP = pa.timestamp("us", "UTC")
 
 
 def _values(key: str, kind: pa.DataType, generator: KeyGenerator | None = None, unit: str = "us", **form: bool) -> Any:
-    found = KeyForm(generator or KeyGenerator(SIMPLE), **form)
-    column = found.columns(pa.array([key]), [pa.field("id", kind)], [unit]).column(0)
+    actual = KeyForm(generator or KeyGenerator(SIMPLE), **form)
+    column = actual.columns(pa.array([key]), [pa.field("id", kind)], [unit]).column(0)
     assert column.type == kind
     return column[0].as_py()
 
@@ -96,9 +96,9 @@ def test_several_fields_come_back_as_rows_have_them() -> None:
         "a:__empty__,d:2024-01-02,n:__null__",
     ]
     for kind in (COMPLEX, GeneratorKind.NON_PARTITION, GeneratorKind.CUSTOM):
-        found = KeyForm(KeyGenerator(kind)).columns(pa.array(keys), fields, ["us"] * 3)
-        assert found.to_pylist() == rows.to_pylist()
-        assert row_keys(found, ("a", "d", "n")).to_pylist() == row_keys(rows, ("a", "d", "n")).to_pylist()
+        actual = KeyForm(KeyGenerator(kind)).columns(pa.array(keys), fields, ["us"] * 3)
+        assert actual.to_pylist() == rows.to_pylist()
+        assert row_keys(actual, ("a", "d", "n")).to_pylist() == row_keys(rows, ("a", "d", "n")).to_pylist()
     with pytest.raises(UnsupportedError, match="'x' is a key of another form"):
         KeyForm(KeyGenerator(COMPLEX)).columns(pa.array(["x"]), fields, ["us"] * 3)
 

@@ -52,8 +52,8 @@ def _nested(leaf: Any) -> dict[str, Any]:
 def test_the_tables_schema_says_what_a_files_numbers_are(table: str, stored: pa.DataType, value: Any) -> None:
     schema = _schema(_logical(table))
     batch = pa.record_batch({"t": pa.array([MOMENT, None]).cast(stored)})
-    found = conform(batch, arrow_schema(schema), units=mislabelled_units(schema))
-    assert found.column("t").to_pylist() == [value, None]
+    actual = conform(batch, arrow_schema(schema), units=mislabelled_units(schema))
+    assert actual.column("t").to_pylist() == [value, None]
 
 
 def test_inside_lists_maps_and_records() -> None:
@@ -62,33 +62,33 @@ def test_inside_lists_maps_and_records() -> None:
     written = pa.list_(pa.map_(pa.string(), pa.struct([("u", LABELLED_MICROS)])))
     number = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=MOMENT)
     batch = pa.record_batch({"t": pa.array([[[("a", {"u": number})]]], written)})
-    found = conform(batch, target, units=mislabelled_units(schema))
-    assert found.column("t").to_pylist() == [[[("a", {"u": READ})]]]
+    actual = conform(batch, target, units=mislabelled_units(schema))
+    assert actual.column("t").to_pylist() == [[[("a", {"u": READ})]]]
 
 
-@pytest.mark.parametrize(("label", "mended"), [("timestamp-micros", True), ("timestamp-millis", False)])
-def test_a_log_block_is_mended_where_its_own_schema_says_microseconds(label: str, mended: bool) -> None:
+@pytest.mark.parametrize(("label", "mislabelled"), [("timestamp-micros", True), ("timestamp-millis", False)])
+def test_a_log_block_is_repaired_where_its_own_schema_says_microseconds(label: str, mislabelled: bool) -> None:
     units = mislabelled_units(_schema(_nested(_logical("timestamp-millis"))))
-    assert bool(units_of_block(units, _schema(_nested(_logical(label))))) == mended
+    assert bool(units_of_block(units, _schema(_nested(_logical(label))))) == mislabelled
     renamed = {("new",): "t"}
-    assert bool(units_of_block({("new",): "timestamp-millis"}, _schema(_logical(label)), renamed)) == mended
+    assert bool(units_of_block({("new",): "timestamp-millis"}, _schema(_logical(label)), renamed)) == mislabelled
 
 
 def test_statistics_of_a_wrong_label_rule_nothing_out() -> None:
     folder = unpack("hudi", "timestamps_h015")
-    found = lakebed.open(folder).read(["id"], where="t > timestamp '2024-01-01 00:00:00'").read_all()
-    assert sorted(found["id"].to_pylist()) == ["k0", "k1", "k2"]
+    actual = lakebed.open(folder).read(["id"], where="t > timestamp '2024-01-01 00:00:00'").read_all()
+    assert sorted(actual["id"].to_pylist()) == ["k0", "k1", "k2"]
     assert lakebed.open(folder).read(["id"], where="t < timestamp '2024-01-01 00:00:00'").read_all().num_rows == 0
 
 
 @pytest.mark.parametrize("options", [{}, {"cdc.enabled": True}])
-def test_changes_of_mended_columns(options: dict[str, object]) -> None:
+def test_changes_of_repaired_columns(options: dict[str, object]) -> None:
     table = lakebed.open(unpack("hudi", "timestamps_h015"), options)
     assert {moment.year for moment in table.changes(["t"]).read_all()["t"].to_pylist()} == {2024}
 
 
 @pytest.mark.parametrize("label", ["timestamp-millis", "timestamp-micros"])
-def test_a_parquet_block_is_mended_by_its_own_schema(label: str) -> None:
+def test_a_parquet_block_is_repaired_by_its_own_schema(label: str) -> None:
     content = pa.BufferOutputStream()
     pq.write_table(pa.table({"t": pa.array([MOMENT]).cast(LABELLED_MICROS)}), content)
     headers = {HeaderKey.INSTANT_TIME: "20260101000000000", HeaderKey.SCHEMA: _schema(_logical(label))}
@@ -99,9 +99,9 @@ def test_a_parquet_block_is_mended_by_its_own_schema(label: str) -> None:
 
 def test_bare_numbers_of_deletes_count_the_columns_unit(tmp_path: Path) -> None:
     table = HudiFolder(tmp_path, columns={"id": "string", "ts": _logical("timestamp-millis"), "x": "string"})
-    found = [{"id": key, "ts": MOMENT, "x": key} for key in "abc"]
+    actual = [{"id": key, "ts": MOMENT, "x": key} for key in "abc"]
     deletes = table.deletes(2, {"a": MOMENT + 1, "b": MOMENT - 1})
-    table.done(2, [table.log("g", 2, table.data(2, found) + deletes)])
+    table.done(2, [table.log("g", 2, table.data(2, actual) + deletes)])
     assert rows(table.open(), "x") == {"b": "b", "c": "c"}
 
 

@@ -18,14 +18,14 @@ SKELETON, FULL = "00000000000001", "00000000000002"
 def _base(table: HudiFolder, group: str, instant: str, keys: str, columns: bool) -> str:
     """A base file of a bootstrap, with or without the user's columns."""
     name = f"{group}-0_0-1-1_{instant}.parquet"
-    found = [
+    actual = [
         {**dict(zip(META, (instant, f"{instant}_0", key, "", name), strict=True)), "id": key, "ts": 1, "x": f"{key}1"}
         for key in keys
     ]
     kinds = {**dict.fromkeys(META, pa.string())}
     if columns:
         kinds |= {"id": pa.string(), "ts": pa.int64(), "x": pa.string(), "n": pa.int32()}
-    pq.write_table(pa.Table.from_pylist(found, pa.schema(list(kinds.items()))), table.folder / name)
+    pq.write_table(pa.Table.from_pylist(actual, pa.schema(list(kinds.items()))), table.folder / name)
     return name
 
 
@@ -33,8 +33,8 @@ def _bootstrap(folder: Path, instant: str, version: int = 6, **properties: str) 
     table = HudiFolder(folder, version, bootstrap__base__path="/elsewhere/src", **properties)
     path = _base(table, "g", instant, "ab", instant == FULL)
     table.done(1, [path], inserts=2)
-    made = next(table.timeline.glob(f"{t(1)}*.deltacommit"))
-    made.rename(made.with_name(made.name.replace(t(1), instant, 1)))
+    writer = next(table.timeline.glob(f"{t(1)}*.deltacommit"))
+    writer.rename(writer.with_name(writer.name.replace(t(1), instant, 1)))
     return table
 
 

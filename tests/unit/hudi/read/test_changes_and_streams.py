@@ -18,34 +18,34 @@ BOTH = pytest.mark.parametrize("version", [6, 8])
 
 def _cow(folder: Path, commits: int = 3, version: int = 6) -> HudiFolder:
     """Copy-on-write: one file group, each commit n changes key n and rewrites the file."""
-    made = HudiFolder(folder, version, table__type="COPY_ON_WRITE")
+    writer = HudiFolder(folder, version, table__type="COPY_ON_WRITE")
     for number in range(1, commits + 1):
-        found = [{"id": f"k{n}", "ts": n, "x": f"v{n}", "_hoodie_commit_time": t(n)} for n in range(1, number + 1)]
-        made.done(number, [made.base("g", number, found)], "commit", previous=t(number - 1))
-    return made
+        actual = [{"id": f"k{n}", "ts": n, "x": f"v{n}", "_hoodie_commit_time": t(n)} for n in range(1, number + 1)]
+        writer.done(number, [writer.base("g", number, actual)], "commit", previous=t(number - 1))
+    return writer
 
 
 def _clean(table: HudiFolder, instant: float, names: list[str], retained: float) -> None:
-    found = {
+    actual = {
         "earliestCommitToRetain": t(retained),
         "partitionMetadata": {"": {"partitionPath": "", "successDeleteFiles": names}},
     }
     for name in names:
         (table.folder / name).unlink()
     time = f"{t(instant)}_{t(instant + 0.1)}" if table.version >= 8 else t(instant)
-    (table.timeline / f"{time}.clean").write_text(json.dumps(found))
+    (table.timeline / f"{time}.clean").write_text(json.dumps(actual))
 
 
 def _streamed(table: HudiTable, start: str | None = None, limits: Limits = NO_LIMITS) -> list[dict[str, Any]]:
     """Each batch of a stream: the value of x by key, "-D" for deletes."""
     batches = []
     for _, plan in drain(table.stream(["id", "x"]), start, limits):
-        found = run(plan, 1).read_all()
-        kinds = found["_row_kind"].to_pylist()
+        actual = run(plan, 1).read_all()
+        kinds = actual["_row_kind"].to_pylist()
         batches.append(
             {
                 k: "-D" if d == "-D" else x
-                for k, x, d in zip(found["id"].to_pylist(), found["x"].to_pylist(), kinds, strict=True)
+                for k, x, d in zip(actual["id"].to_pylist(), actual["x"].to_pylist(), kinds, strict=True)
             }
         )
     return batches
@@ -207,7 +207,7 @@ def test_timestamps_name_moments(tmp_path: Path, text: str) -> None:
 
 
 def test_a_table_without_meta_columns(tmp_path: Path) -> None:
-    """Keys come from the key fields, and no range can be told."""
+    """Keys come from the key fields, and no range can be read."""
     table = HudiFolder(tmp_path, populate__meta__fields="false")
     base = table.base("g", 1, [{"id": "a", "ts": 1, "x": "a"}, {"id": "b", "ts": 1, "x": "b"}], meta=False)
     table.done(1, [base])

@@ -34,11 +34,11 @@ def _pending(folder: Path, version: int) -> HudiFolder:
 def _done(folder: Path, version: int) -> HudiFolder:
     """The same, then the clustering makes h of a and c, and i of b; completed after the second copies were written."""
     table = _pending(folder, version)
-    made = [
+    writer = [
         table.base("h", 3, [{"id": k, "ts": 1, "x": f"{k}1", "_hoodie_commit_time": t(1)} for k in "ac"]),
         table.base("i", 3, [{"id": "b", "ts": 1, "x": "b1", "_hoodie_commit_time": t(1)}]),
     ]
-    table.done(3, made, action="replacecommit", completed=5, operation="CLUSTER", replaced={"": ["g"]})
+    table.done(3, writer, action="replacecommit", completed=5, operation="CLUSTER", replaced={"": ["g"]})
     return table
 
 
@@ -55,9 +55,9 @@ def test_rows_come_once(tmp_path: Path, version: int, make: Any) -> None:
 @BOTH
 @pytest.mark.parametrize("make", [_pending, _done])
 def test_full_changes_come_once(tmp_path: Path, version: int, make: Any) -> None:
-    found = make(tmp_path, version).open(cdc__enabled=True).changes(["id", "x"]).read_all().to_pylist()
+    actual = make(tmp_path, version).open(cdc__enabled=True).changes(["id", "x"]).read_all().to_pylist()
     wanted = [("+I", "a1"), ("+I", "b1"), ("+I", "c1"), ("-U", "a1"), ("+U", "a4"), ("-D", "b1"), ("+I", "d4")]
-    assert Counter((row["_row_kind"], row["x"]) for row in found) == Counter(wanted)
+    assert Counter((row["_row_kind"], row["x"]) for row in actual) == Counter(wanted)
 
 
 @BOTH
@@ -67,22 +67,22 @@ def test_a_changelog_holds_each_change_once(tmp_path: Path, version: int, make: 
     if make is _done:  # a later write goes to the new buckets alone
         log = table.log("h", 3 if version == 6 else 6, table.data(6, [{"id": "c", "ts": 6, "x": "c6"}]), version=2)
         table.done(6, [log])
-    found = table.open(changelog__enabled=True).changes(["id", "x"], after=t(1)).read_all().to_pylist()
+    actual = table.open(changelog__enabled=True).changes(["id", "x"], after=t(1)).read_all().to_pylist()
     wanted = [("+I", "a", "a4"), ("+I", "d", "d4"), ("-D", "b", None)]
     wanted += [("+I", "c", "c6")] if make is _done else []
-    assert Counter((row["_row_kind"], row["id"], row["x"]) for row in found) == Counter(wanted)
+    assert Counter((row["_row_kind"], row["id"], row["x"]) for row in actual) == Counter(wanted)
 
 
 @BOTH
 @pytest.mark.parametrize("make", [_pending, _done])
 def test_the_changelog_has_no_second_copies(tmp_path: Path, version: int, make: Any) -> None:
-    made = make(tmp_path, version)
-    log = made.log("h", 3 if version == 6 else 6, made.data(6, [{"id": "c", "ts": 6, "x": "c6"}]), version=2)
-    made.done(6, [log] if make is _done else [])
-    found = made.open(changelog__enabled=True).changes(["id", "x"], after=t(1.6)).read_all().to_pylist()
-    told = [(row["_row_kind"], row["id"], row["x"]) for row in found]
+    writer = make(tmp_path, version)
+    log = writer.log("h", 3 if version == 6 else 6, writer.data(6, [{"id": "c", "ts": 6, "x": "c6"}]), version=2)
+    writer.done(6, [log] if make is _done else [])
+    actual = writer.open(changelog__enabled=True).changes(["id", "x"], after=t(1.6)).read_all().to_pylist()
+    reported = [(row["_row_kind"], row["id"], row["x"]) for row in actual]
     wanted = [("+I", "a", "a4"), ("+I", "d", "d4"), ("-D", "b", None)]
-    assert told == wanted + [("+I", "c", "c6")] * (make is _done)
+    assert reported == wanted + [("+I", "c", "c6")] * (make is _done)
 
 
 @BOTH
@@ -93,19 +93,19 @@ def test_writes_after_the_clustering(tmp_path: Path, version: int) -> None:
     assert rows(table.open(), "x") == {"a": "a4", "c": "c6", "d": "d4"}
     assert changed(table.open(), "x", after=t(5)) == {"c": "c6"}
     assert changed(table.open(), "x", after=t(1)) == {"a": "a4", "b": "-D", "c": "c6", "d": "d4"}
-    found = table.open(cdc__enabled=True).changes(["x"], after=t(5)).read_all()
-    assert found["x"].to_pylist() == ["c1", "c6"]
+    actual = table.open(cdc__enabled=True).changes(["x"], after=t(5)).read_all()
+    assert actual["x"].to_pylist() == ["c1", "c6"]
 
 
 @BOTH
 def test_a_bucket_whose_clustering_had_no_row_for_it(tmp_path: Path, version: int) -> None:
     """It has no base file: its log, named by the clustering's instant, is all of it."""
     table = _pending(tmp_path, version)
-    made = [table.base("h", 3, [{"id": k, "ts": 1, "x": f"{k}1", "_hoodie_commit_time": t(1)} for k in "abc"])]
+    writer = [table.base("h", 3, [{"id": k, "ts": 1, "x": f"{k}1", "_hoodie_commit_time": t(1)} for k in "abc"])]
     block = table.data(4, [{"id": "a", "ts": 4, "x": "a4"}]) + table.deletes(4, {"b": None})
     table.log("h", 3, block)
     table.log("i", 3, table.data(4, [{"id": "d", "ts": 4, "x": "d4"}]))
-    table.done(3, made, action="replacecommit", completed=5, operation="CLUSTER", replaced={"": ["g"]})
+    table.done(3, writer, action="replacecommit", completed=5, operation="CLUSTER", replaced={"": ["g"]})
     assert rows(table.open(), "x") == {"a": "a4", "c": "c1", "d": "d4"}
     assert changed(table.open(), "x", after=t(1)) == {"a": "a4", "b": "-D", "d": "d4"}
 
@@ -124,14 +124,14 @@ def test_what_another_table_left_in_the_folder_is_no_row() -> None:
         row["_hoodie_record_key"]: (row["_hoodie_commit_time"], row["v"])
         for row in load(expected(folder) / "snapshot.jsonl")
     }
-    for found in (lakebed.open(folder).read(), lakebed.open(folder).changes()):
-        table = found.read_all()
+    for actual in (lakebed.open(folder).read(), lakebed.open(folder).changes()):
+        table = actual.read_all()
         assert table.num_rows == len(wanted) == 61
         assert {r["id"]: (r["_hoodie_commit_time"], r["v"]) for r in table.to_pylist()} == wanted
 
 
 def test_logs_from_before_the_timeline_that_no_archived_write_named(tmp_path: Path) -> None:
-    """Without an archive only the buckets of consistent hashing can tell that a group is none of the table's."""
+    """Without an archive only the buckets of consistent hashing show that a group is not the table's."""
     table = HudiFolder(tmp_path)
     table.log("old", 1, table.data(1, [{"id": "z", "ts": 1, "x": "z1"}]))
     table.done(5, [table.log("g", 5, table.data(5, [{"id": "a", "ts": 5, "x": "a5"}]))])

@@ -86,9 +86,9 @@ def test_every_mode_gives_whole_rows(tmp_path: Path, version: int, mode: str) ->
 
 @pytest.mark.parametrize("mode", MODES)
 def test_cleaned_files_need_whole_rows_in_the_log(tmp_path: Path, mode: str) -> None:
-    made = _logged(tmp_path, 6, mode)
+    writer = _logged(tmp_path, 6, mode)
     (tmp_path / f"g-0_0-1-1_{t(1)}.parquet").unlink()
-    table = made.open(cdc__enabled=True)
+    table = writer.open(cdc__enabled=True)
     if mode == "data_before_after":
         assert len(_kinds(table, after=t(1))) == 4
     else:
@@ -98,21 +98,21 @@ def test_cleaned_files_need_whole_rows_in_the_log(tmp_path: Path, mode: str) -> 
 
 @BOTH
 def test_an_overwrite_deletes_then_inserts(tmp_path: Path, version: int) -> None:
-    made = _logged(tmp_path, version, "data_before_after")
-    new = made.base("h", 3, [{"id": "a", "ts": 3, "x": "a3"}])
-    made.done(3, [new], "replacecommit", operation="INSERT_OVERWRITE", replaced={"": ["g"]}, inserts=1)
-    found = _kinds(made.open(cdc__enabled=True), after=t(2.6 if version >= 8 else 2))
-    assert found == [("-D", "a", "a2"), ("-D", "c", "c2"), ("+I", "a", "a3")]
+    writer = _logged(tmp_path, version, "data_before_after")
+    new = writer.base("h", 3, [{"id": "a", "ts": 3, "x": "a3"}])
+    writer.done(3, [new], "replacecommit", operation="INSERT_OVERWRITE", replaced={"": ["g"]}, inserts=1)
+    actual = _kinds(writer.open(cdc__enabled=True), after=t(2.6 if version >= 8 else 2))
+    assert actual == [("-D", "a", "a2"), ("-D", "c", "c2"), ("+I", "a", "a3")]
 
 
 @BOTH
 def test_a_key_that_moves_to_another_group_is_deleted_before_it_comes_back(tmp_path: Path, version: int) -> None:
-    made = HudiFolder(tmp_path, version)
-    made.done(1, [made.base("z", 1, [{"id": k, "ts": 1, "x": k} for k in "ab"])], inserts=2)
-    made.done(2, [made.log("z", 2 if version >= 8 else 1, made.deletes(2, {"a": None}))], deletes=1)
-    made.done(3, [made.base("b", 3, [{"id": "a", "ts": 3, "x": "back"}])], inserts=1)
-    found = _kinds(made.open(cdc__enabled=True), after=t(1.6 if version >= 8 else 1))
-    assert found == [("-D", "a", "a"), ("+I", "a", "back")]
+    writer = HudiFolder(tmp_path, version)
+    writer.done(1, [writer.base("z", 1, [{"id": k, "ts": 1, "x": k} for k in "ab"])], inserts=2)
+    writer.done(2, [writer.log("z", 2 if version >= 8 else 1, writer.deletes(2, {"a": None}))], deletes=1)
+    writer.done(3, [writer.base("b", 3, [{"id": "a", "ts": 3, "x": "back"}])], inserts=1)
+    actual = _kinds(writer.open(cdc__enabled=True), after=t(1.6 if version >= 8 else 1))
+    assert actual == [("-D", "a", "a"), ("+I", "a", "back")]
 
 
 @BOTH
@@ -122,18 +122,18 @@ def test_a_key_that_moves_within_one_commit_is_deleted_before_it_is_inserted(
     tmp_path: Path, version: int, target: str, partition: str
 ) -> None:
     """To a group of its partition or, by a global index, of another one; whichever group comes first."""
-    made = HudiFolder(tmp_path, version)
-    made.done(1, [made.base("z", 1, [{"id": k, "ts": 1, "x": k} for k in "abc"])], inserts=3)
-    log = made.deletes(2, {"a": None}) + made.data(2, [{"id": "b", "ts": 2, "x": "b2"}])
-    left = made.log("z", 2 if version >= 8 else 1, log)
-    came = made.base(target, 2, [{"id": "a", "ts": 2, "x": "moved"}], partition)
-    made.done(2, [left, came] if target == "zz" else [came, left], deletes=1, inserts=1)
-    table = made.open(cdc__enabled=True)
+    writer = HudiFolder(tmp_path, version)
+    writer.done(1, [writer.base("z", 1, [{"id": k, "ts": 1, "x": k} for k in "abc"])], inserts=3)
+    log = writer.deletes(2, {"a": None}) + writer.data(2, [{"id": "b", "ts": 2, "x": "b2"}])
+    left = writer.log("z", 2 if version >= 8 else 1, log)
+    came = writer.base(target, 2, [{"id": "a", "ts": 2, "x": "moved"}], partition)
+    writer.done(2, [left, came] if target == "zz" else [came, left], deletes=1, inserts=1)
+    table = writer.open(cdc__enabled=True)
     after = t(1.6 if version >= 8 else 1)
     assert len(table.plan_changes(after=after).splits) == 1, "one task, or any could come first"
-    found = _kinds(table, after=after)
-    assert found[0] == ("-D", "a", "a") and ("+I", "a", "moved") in found and len(found) == 4
-    assert found.index(("-U", "b", "b")) + 1 == found.index(("+U", "b", "b2"))
+    actual = _kinds(table, after=after)
+    assert actual[0] == ("-D", "a", "a") and ("+I", "a", "moved") in actual and len(actual) == 4
+    assert actual.index(("-U", "b", "b")) + 1 == actual.index(("+U", "b", "b2"))
 
 
 def test_file_groups_that_keys_cannot_move_between_are_read_apart() -> None:
@@ -152,13 +152,13 @@ def test_file_groups_that_keys_cannot_move_between_are_read_apart() -> None:
 @BOTH
 def test_rows_that_a_clustering_moved_keep_the_order_of_their_changes(tmp_path: Path, version: int) -> None:
     """They change in one group before, in another after it: both are read together, or either could come first."""
-    made = HudiFolder(tmp_path, version)
-    made.done(1, [made.base("z", 1, [{"id": "a", "ts": 1, "x": "a"}])], inserts=1)
-    made.done(2, [made.log("z", 2 if version >= 8 else 1, made.data(2, [{"id": "a", "ts": 2, "x": "a2"}]))])
+    writer = HudiFolder(tmp_path, version)
+    writer.done(1, [writer.base("z", 1, [{"id": "a", "ts": 1, "x": "a"}])], inserts=1)
+    writer.done(2, [writer.log("z", 2 if version >= 8 else 1, writer.data(2, [{"id": "a", "ts": 2, "x": "a2"}]))])
     moved = [{"id": "a", "ts": 2, "x": "a2", "_hoodie_commit_time": t(2)}]
-    made.done(3, [made.base("b", 3, moved)], "replacecommit", operation="CLUSTER", replaced={"": ["z"]})
-    made.done(4, [made.log("b", 4 if version >= 8 else 3, made.data(4, [{"id": "a", "ts": 4, "x": "a4"}]))])
-    table = made.open(cdc__enabled=True)
+    writer.done(3, [writer.base("b", 3, moved)], "replacecommit", operation="CLUSTER", replaced={"": ["z"]})
+    writer.done(4, [writer.log("b", 4 if version >= 8 else 3, writer.data(4, [{"id": "a", "ts": 4, "x": "a4"}]))])
+    table = writer.open(cdc__enabled=True)
     after = t(1.6 if version >= 8 else 1)
     assert len(table.plan_changes(after=after).splits) == 1
     assert _kinds(table, after=after) == [("-U", "a", "a"), ("+U", "a", "a2"), ("-U", "a", "a2"), ("+U", "a", "a4")]
@@ -166,38 +166,38 @@ def test_rows_that_a_clustering_moved_keep_the_order_of_their_changes(tmp_path: 
 
 @BOTH
 def test_services_change_nothing_and_late_rows_neither(tmp_path: Path, version: int) -> None:
-    made = HudiFolder(tmp_path, version)
-    made.done(1, [made.base("g", 1, [{"id": k, "ts": 10, "x": k} for k in "ab"])], inserts=2)
+    writer = HudiFolder(tmp_path, version)
+    writer.done(1, [writer.base("g", 1, [{"id": k, "ts": 10, "x": k} for k in "ab"])], inserts=2)
     rows = [{"id": "a", "ts": 5, "x": "late"}, {"id": "b", "ts": 11, "x": "b2"}]
-    made.done(2, [made.log("g", 2 if version >= 8 else 1, made.data(2, rows))])
+    writer.done(2, [writer.log("g", 2 if version >= 8 else 1, writer.data(2, rows))])
     full = [
         {"id": "a", "ts": 10, "x": "a", "_hoodie_commit_time": t(1)},
         {"id": "b", "ts": 11, "x": "b2", "_hoodie_commit_time": t(2)},
     ]
-    made.done(3, [made.base("g", 3, full)], "commit", operation="COMPACT")
-    table = made.open(cdc__enabled=True)
+    writer.done(3, [writer.base("g", 3, full)], "commit", operation="COMPACT")
+    table = writer.open(cdc__enabled=True)
     assert _kinds(table, after=t(1.6 if version >= 8 else 1)) == [("-U", "b", "b"), ("+U", "b", "b2")]
     assert _kinds(table, after=t(2.6 if version >= 8 else 2)) == []
 
 
 def test_changes_of_log_files_can_wait_for_their_compaction(tmp_path: Path) -> None:
-    made = HudiFolder(tmp_path, 6, table__keygenerator__type="SIMPLE", table__cdc__enabled="true")
+    writer = HudiFolder(tmp_path, 6, table__keygenerator__type="SIMPLE", table__cdc__enabled="true")
     a = {"id": "a", "ts": 1, "x": "a1"}
-    made.done(1, [made.base("g", 1, [a])], inserts=1)
+    writer.done(1, [writer.base("g", 1, [a])], inserts=1)
     new = {"id": "a", "ts": 2, "x": "a2", "_hoodie_commit_time": t(2)}
-    made.done(2, [made.log("g", 1, made.data(2, [new]))])
+    writer.done(2, [writer.log("g", 1, writer.data(2, [new]))])
     options = {"cdc__enabled": True, "read__cdc__from__changelog": True, "read__start-commit": t(1)}
-    assert _kinds(made.open(**options), after=t(1)) == []
-    stream = made.open(**options).stream(["id", "x"])
+    assert _kinds(writer.open(**options), after=t(1)) == []
+    stream = writer.open(**options).stream(["id", "x"])
     ((first, _),) = drain(stream, limits=Limits(commits=1))
     assert stream.latest(first, Limits()) == first, "a delta commit alone brings nothing"
-    made.done(3, [made.base("g", 3, [new])], "commit", operation="COMPACT", previous=t(1))
+    writer.done(3, [writer.base("g", 3, [new])], "commit", operation="COMPACT", previous=t(1))
     with pytest.raises(UnsupportedError, match=r"read\.cdc\.from\.changelog = false"):
-        _kinds(made.open(**options), after=t(1))
+        _kinds(writer.open(**options), after=t(1))
     user = {name: value for name, value in new.items() if name[0] != "_"}
-    made.log("g", 3, _change_log(made, 3, "data_before_after", [("u", a, user)]), cdc=True)
+    writer.log("g", 3, _change_log(writer, 3, "data_before_after", [("u", a, user)]), cdc=True)
     wanted = [("-U", "a", "a1"), ("+U", "a", "a2")]
-    assert _kinds(made.open(**options), after=t(1)) == wanted
-    ((_, plan),) = drain(made.open(**options).stream(["id", "x"]), first)
+    assert _kinds(writer.open(**options), after=t(1)) == wanted
+    ((_, plan),) = drain(writer.open(**options).stream(["id", "x"]), first)
     assert _rows(run(plan, 1).read_all().to_pylist()) == wanted
-    assert _kinds(made.open(cdc__enabled=True), after=t(1)) == wanted, "or they come at once, and once"
+    assert _kinds(writer.open(cdc__enabled=True), after=t(1)) == wanted, "or they come at once, and once"

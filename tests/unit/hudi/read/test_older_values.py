@@ -70,10 +70,10 @@ def _table(folder: Path, mode: str, versions: list[tuple[int, Any]], base: Row |
 def _expected(versions: list[tuple[int, Any]], by_event_time: bool, gap: str | None) -> Any:
     """The value of `x`: all versions in their order, each gap filled by the last value before it that is none."""
     order = sorted(versions, key=lambda version: version[0]) if by_event_time else versions
-    found: Any = "delete"
+    actual: Any = "delete"
     for _, x in order:
-        found = found if x == gap and found != "delete" else x
-    return None if found == "delete" else (found,)
+        actual = actual if x == gap and actual != "delete" else x
+    return None if actual == "delete" else (actual,)
 
 
 @pytest.mark.slow

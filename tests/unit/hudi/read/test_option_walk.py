@@ -70,24 +70,24 @@ INCREMENTAL = {"hoodie.datasource.query.type": "incremental", "hoodie.datasource
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two file groups: an update and a delete in the log of one, the other overwritten by the newest commit."""
     folder = tmp_path_factory.mktemp("walk")
-    made = HudiFolder(folder, request.param)
+    writer = HudiFolder(folder, request.param)
     half = 0 if request.param < 8 else 1
-    made.done(1, [made.base("g", 1, [{"id": k, "ts": 1, "x": k} for k in "abd"])], completed=1, inserts=2)
-    log = made.data(2, [{"id": "a", "ts": 2, "x": "a2"}]) + made.deletes(2, {"b": None})
-    made.done(2, [made.log("g", 2 if half else 1, log)], completed=2, deletes=1)
-    made.done(3, [made.base("h", 3, [{"id": "c", "ts": 3, "x": "c3"}])], completed=3, inserts=1)
-    overwritten = made.base("i", 4, [{"id": "c", "ts": 4, "x": "c4"}])
-    made.done(4, [overwritten], "replacecommit", 4, "INSERT_OVERWRITE", {"": ["h"]}, inserts=1)
+    writer.done(1, [writer.base("g", 1, [{"id": k, "ts": 1, "x": k} for k in "abd"])], completed=1, inserts=2)
+    log = writer.data(2, [{"id": "a", "ts": 2, "x": "a2"}]) + writer.deletes(2, {"b": None})
+    writer.done(2, [writer.log("g", 2 if half else 1, log)], completed=2, deletes=1)
+    writer.done(3, [writer.base("h", 3, [{"id": "c", "ts": 3, "x": "c3"}])], completed=3, inserts=1)
+    overwritten = writer.base("i", 4, [{"id": "c", "ts": 4, "x": "c4"}])
+    writer.done(4, [overwritten], "replacecommit", 4, "INSERT_OVERWRITE", {"": ["h"]}, inserts=1)
     return folder
 
 
 def _outcome(rows: Callable[[dict[str, object]], list[Any]], base: dict[str, object], key: str, value: object) -> str:
     try:
-        found = rows({**base, key: value})
+        actual = rows({**base, key: value})
     except (OptionError, UnsupportedError) as error:
         assert key in str(error), "a refusal names the key"
         return R
-    return S if found == rows(base) else X
+    return S if actual == rows(base) else X
 
 
 def _rows(table: pa.Table) -> list[Any]:
@@ -113,12 +113,12 @@ def test_keys_of_a_table(place: Path, tmp_path: Path, key: str) -> None:
 
     value = _valued(value, tmp_path)
     after = None if key == "read.start-commit" else t(0.5)  # the whole history but not "the table as it stands"
-    found = [
+    actual = [
         _outcome(lambda options: _rows(opened(options).read().read_all()), {}, key, value),
         _outcome(lambda options: _rows(opened(options).changes(after=after).read_all()), {}, key, value),
         _outcome(lambda options: _drained(opened(options).stream()), {}, key, value),
     ]
-    assert found == wanted
+    assert actual == wanted
 
 
 @pytest.mark.slow
@@ -162,9 +162,9 @@ def test_a_batch_with_start_or_end_is_a_range(place: Path, options: dict[str, ob
     if "read.streaming.skip_insertoverwrite" in options:
         # The overwrite took the file group away all the same: the state at the range's end has no row of commit 3.
         wanted = {}
-    found = table.read(["id", "x"]).read_all()
-    assert found.column_names == ["id", "x"]
-    assert {row["id"]: row["x"] for row in found.to_pylist()} == wanted
+    actual = table.read(["id", "x"]).read_all()
+    assert actual.column_names == ["id", "x"]
+    assert {row["id"]: row["x"] for row in actual.to_pylist()} == wanted
     as_of = {key: value for key, value in wanted.items() if value in ("a", "b", "d", "a2")}
     early = {row["id"]: row["x"] for row in table.read(["id", "x"], as_of=t(2)).read_all().to_pylist()}
     if "read.start-commit" in options:
@@ -173,8 +173,8 @@ def test_a_batch_with_start_or_end_is_a_range(place: Path, options: dict[str, ob
 
 def test_full_changes_of_a_range_have_their_kinds(place: Path) -> None:
     options = {"read.start-commit": t(2), "read.end-commit": t(2), "cdc.enabled": "true"}
-    found = HudiTable(open_store(place), options).read(["id", "x"]).read_all().to_pylist()
-    kinds = [(row["_row_kind"], row["id"], row["x"]) for row in found]
+    actual = HudiTable(open_store(place), options).read(["id", "x"]).read_all().to_pylist()
+    kinds = [(row["_row_kind"], row["id"], row["x"]) for row in actual]
     assert sorted(kinds) == [("+U", "a", "a2"), ("-D", "b", "b"), ("-U", "a", "a")]
 
 

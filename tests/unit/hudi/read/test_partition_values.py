@@ -151,8 +151,8 @@ def test_dates_in_folders_of_their_parts(tmp_path: Path, generator: str) -> None
     if generator.startswith("com."):
         text = text.replace("hoodie.datasource.write.slash.separated.date.partitioning=true\n", "")
     properties.write_text(text)
-    found = lakebed.open(folder).read(["id"], where="d = '2026-01-06'").read_all()
-    assert sorted(found["id"].to_pylist()) == ["k1", "k3"]
+    actual = lakebed.open(folder).read(["id"], where="d = '2026-01-06'").read_all()
+    assert sorted(actual["id"].to_pylist()) == ["k1", "k3"]
 
 
 @pytest.mark.parametrize(
@@ -166,5 +166,5 @@ def test_dates_in_folders_of_their_parts(tmp_path: Path, generator: str) -> None
     ],
 )
 def test_columns_that_stand_in_paths_alone_can_be_asked_for(name: str, where: str, keys: list[str]) -> None:
-    found = lakebed.open(unpack("hudi", name)).read(["id"], where=where).read_all()
-    assert sorted(found["id"].to_pylist()) == keys
+    actual = lakebed.open(unpack("hudi", name)).read(["id"], where=where).read_all()
+    assert sorted(actual["id"].to_pylist()) == keys

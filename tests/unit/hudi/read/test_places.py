@@ -35,11 +35,11 @@ def test_folders_of_the_timeline_stay_inside(key: str, name: str, tmp_path: Path
 @pytest.mark.slow
 def test_nothing_outside_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder that a table lies in is not what its files say: it can be copied anywhere, and is read there."""
-    found: set[str] = set()
+    actual: set[str] = set()
     real = LocalStore.local_path
 
     def recorded(store: LocalStore, path: str) -> str:
-        found.add(f"{store.location}/{path}")
+        actual.add(f"{store.location}/{path}")
         return real(store, path)
 
     monkeypatch.setattr(LocalStore, "local_path", recorded)
@@ -50,5 +50,5 @@ def test_nothing_outside_is_asked_for(tmp_path: Path, monkeypatch: pytest.Monkey
         opened.changes().read_all()
         opened.inspect()
         opened.archive(dry_run=True)
-        assert {path for path in found if not path.startswith(f"{table}/")} == set()
-        found.clear()
+        assert {path for path in actual if not path.startswith(f"{table}/")} == set()
+        actual.clear()

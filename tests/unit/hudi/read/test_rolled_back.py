@@ -1,4 +1,4 @@
-"""Streams over a table that a rollback or a restore took back: what was read is told, and nothing else is."""
+"""Streams over a table of which a rollback or a restore took commits back: those that were read are reported."""
 
 from pathlib import Path
 
@@ -20,10 +20,10 @@ WARN = {"lakebed.stream.rolled-back": "warn"}
 
 def _written(folder: Path, version: int, commits: int) -> HudiFolder:
     """One file group per commit."""
-    made = HudiFolder(folder, version, table__type="COPY_ON_WRITE")
+    writer = HudiFolder(folder, version, table__type="COPY_ON_WRITE")
     for number in range(1, commits + 1):
-        made.done(number, [made.base(f"g{number}", number, [{"id": f"k{number}"}])], "commit", inserts=1)
-    return made
+        writer.done(number, [writer.base(f"g{number}", number, [{"id": f"k{number}"}])], "commit", inserts=1)
+    return writer
 
 
 def _all(table: HudiTable) -> str:
@@ -32,20 +32,20 @@ def _all(table: HudiTable) -> str:
     return stream.latest(StreamPosition("").text(), Limits())
 
 
-def _take_back(made: HudiFolder, number: int) -> None:
-    next(path for path in made.timeline.iterdir() if path.name.startswith(t(number))).unlink()
-    next(made.folder.glob(f"g{number}-*")).unlink()
+def _take_back(writer: HudiFolder, number: int) -> None:
+    next(path for path in writer.timeline.iterdir() if path.name.startswith(t(number))).unlink()
+    next(writer.folder.glob(f"g{number}-*")).unlink()
 
 
 @BOTH
 def test_a_commit_that_was_taken_back_is_told(tmp_path: Path, version: int) -> None:
-    made = _written(tmp_path, version, 3)
+    writer = _written(tmp_path, version, 3)
     table = HudiTable(open_store(tmp_path), {})
     position = _all(table)
-    _take_back(made, 3)
+    _take_back(writer, 3)
     with pytest.raises(NotInHistoryError, match=t(3)):
         table.stream().latest(position, Limits())
-    made.done(9, [made.base("h", 9, [{"id": "k9"}])], "commit", inserts=1)
+    writer.done(9, [writer.base("h", 9, [{"id": "k9"}])], "commit", inserts=1)
     with pytest.raises(NotInHistoryError, match=r"lakebed\.stream\.rolled-back = warn"):
         list(drain(table.stream(), position))
     with pytest.raises(NotInHistoryError):
@@ -54,57 +54,57 @@ def test_a_commit_that_was_taken_back_is_told(tmp_path: Path, version: int) -> N
     assert any(f"1 commits that this stream has read were rolled back: {t(3)}" in text for text in plan.warnings)
     with pytest.warns(ReadWarning, match="rolled back"):
         assert run(plan, 1).read_all()["id"].to_pylist() == ["k9"]
-    assert table.stream().latest(end, Limits()) == end, "told once"
+    assert table.stream().latest(end, Limits()) == end, "reported once"
 
 
 @BOTH
 def test_a_failed_write_that_was_rolled_back_is_none_of_it(tmp_path: Path, version: int) -> None:
-    made = _written(tmp_path, version, 2)
-    made.state(1.5, "commit.inflight", b"")
+    writer = _written(tmp_path, version, 2)
+    writer.state(1.5, "commit.inflight", b"")
     table = HudiTable(open_store(tmp_path), {})
     position = _all(table)
-    (made.timeline / f"{t(1.5)}.commit.inflight").unlink()
+    (writer.timeline / f"{t(1.5)}.commit.inflight").unlink()
     assert table.stream().latest(position, Limits()) == position
 
 
 @BOTH
 def test_archived_commits_were_not_taken_back(tmp_path: Path, version: int) -> None:
     """Neither while an archival under way has removed some instants before others, nor after a restore."""
-    made = _written(tmp_path, version, 6)
+    writer = _written(tmp_path, version, 6)
     table = HudiTable(open_store(tmp_path), {})
     position = StreamPosition.parse(_all(table))
-    archive(made, [(2, "commit"), (3, "commit")])
+    archive(writer, [(2, "commit"), (3, "commit")])
     assert t(1) in table.state().timeline.by_time
     assert position.vanished(table.state()) == ()
-    archive(made, [(1, "commit")], 2)
-    (made.timeline / (f"{t(8)}.restore" if version < 8 else f"{t(8)}_{t(8.5)}.restore")).write_bytes(b"{}")
+    archive(writer, [(1, "commit")], 2)
+    (writer.timeline / (f"{t(8)}.restore" if version < 8 else f"{t(8)}_{t(8.5)}.restore")).write_bytes(b"{}")
     assert position.vanished(table.state()) == ()
-    _take_back(made, 6)
+    _take_back(writer, 6)
     assert position.vanished(table.state()) == (t(6),)
 
 
 def test_a_restore_to_before_the_timeline_is_told_where_the_archive_lacks_the_commits(tmp_path: Path) -> None:
-    made = _written(tmp_path, 8, 4)
+    writer = _written(tmp_path, 8, 4)
     table = HudiTable(open_store(tmp_path), {})
     position = StreamPosition.parse(_all(table))
     for number in (2, 3, 4):
-        _take_back(made, number)
-    archive(made, [(1, "commit")])
-    (made.timeline / f"{t(8)}_{t(8.5)}.restore").write_bytes(b"{}")
-    made.done(9, [made.base("h", 9, [{"id": "k9"}])], "commit", inserts=1)
+        _take_back(writer, number)
+    archive(writer, [(1, "commit")])
+    (writer.timeline / f"{t(8)}_{t(8.5)}.restore").write_bytes(b"{}")
+    writer.done(9, [writer.base("h", 9, [{"id": "k9"}])], "commit", inserts=1)
     assert table.state().timeline.start == t(9)
     assert position.vanished(table.state()) == tuple(t(number) for number in (2, 3, 4))
 
 
 @BOTH
 def test_the_face_of_hudis_own_source_tells_it_too(tmp_path: Path, version: int) -> None:
-    made = _written(tmp_path, version, 4)
+    writer = _written(tmp_path, version, 4)
     table = HudiTable(open_store(tmp_path), {})
     position = _all(table)
-    _take_back(made, 3)
-    _take_back(made, 4)
-    (made.timeline / (f"{t(8)}.restore" if version < 8 else f"{t(8)}_{t(8.5)}.restore")).write_bytes(b"{}")
-    made.done(9, [made.base("h", 9, [{"id": "k9"}])], "commit", inserts=1)
+    _take_back(writer, 3)
+    _take_back(writer, 4)
+    (writer.timeline / (f"{t(8)}.restore" if version < 8 else f"{t(8)}_{t(8.5)}.restore")).write_bytes(b"{}")
+    writer.done(9, [writer.base("h", 9, [{"id": "k9"}])], "commit", inserts=1)
     with pytest.raises(NotInHistoryError, match="2 commits that this stream has read were rolled back"):
         spark_stream(table.state, {}).latest(position, Limits())
     ((_, plan),) = drain(spark_stream(table.state, WARN, ["id"]), position)

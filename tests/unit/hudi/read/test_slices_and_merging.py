@@ -16,10 +16,10 @@ BOTH = pytest.mark.parametrize("version", [6, 8])
 
 def _based(folder: Path, version: int = 6, **properties: str) -> HudiFolder:
     """A table with one base file: keys a, b, c at ts 10."""
-    made = HudiFolder(folder, version, **properties)
-    base = made.base("g", 1, [{"id": key, "ts": 10, "x": f"{key}1"} for key in "abc"])
-    made.done(1, [base], "deltacommit", operation="BULK_INSERT")
-    return made
+    writer = HudiFolder(folder, version, **properties)
+    base = writer.base("g", 1, [{"id": key, "ts": 10, "x": f"{key}1"} for key in "abc"])
+    writer.done(1, [base], "deltacommit", operation="BULK_INSERT")
+    return writer
 
 
 def _slice_time(version: int, slice_instant: float, commit: float) -> float:
@@ -72,9 +72,9 @@ def test_null_is_the_lowest_ordering_value(tmp_path: Path, base: int | None, log
     table = HudiFolder(tmp_path)
     table.done(1, [table.base("g", 1, [{"id": "a", "ts": base, "x": "base"}])])
     table.done(2, [table.log("g", 1, table.data(2, [{"id": "a", "ts": log, "x": "log"}]))])
-    found = table.open().read(["ts", "x"]).read_all()
-    assert found.to_pylist() == [{"ts": base if winner == "base" else log, "x": winner}]
-    assert str(found.schema.field("ts").type) == "int64"
+    actual = table.open().read(["ts", "x"]).read_all()
+    assert actual.to_pylist() == [{"ts": base if winner == "base" else log, "x": winner}]
+    assert str(actual.schema.field("ts").type) == "int64"
 
 
 def test_ordering_by_several_fields(tmp_path: Path) -> None:
@@ -302,15 +302,15 @@ def test_an_unknown_payload_is_refused_by_name(tmp_path: Path) -> None:
     table.done(2, [table.log("g", 1, table.data(2, [{"id": "a", "ts": 20, "x": "a2"}]))])
     with pytest.raises(UnsupportedError, match=r"com\.example\.OurPayload.*skip_combine"):
         table.open().read()
-    found = table.open(hoodie__datasource__merge__type="skip_combine").read(["id", "x"]).read_all()
-    assert sorted(found["x"].to_pylist()) == ["a1", "a2", "b1", "c1"]
+    actual = table.open(hoodie__datasource__merge__type="skip_combine").read(["id", "x"]).read_all()
+    assert sorted(actual["x"].to_pylist()) == ["a1", "a2", "b1", "c1"]
 
 
 def test_skip_merge_gives_base_rows_then_log_rows(tmp_path: Path) -> None:
     table = _based(tmp_path)
     table.done(2, [table.log("g", 1, table.data(2, [{"id": "a", "ts": 20, "x": "a2"}]))])
-    found = table.open(hoodie__datasource__merge__type="skip_merge").read(["x"]).read_all()
-    assert found["x"].to_pylist() == ["a1", "b1", "c1", "a2"]
+    actual = table.open(hoodie__datasource__merge__type="skip_merge").read(["x"]).read_all()
+    assert actual["x"].to_pylist() == ["a1", "b1", "c1", "a2"]
 
 
 def test_partial_updates_take_what_they_bring(tmp_path: Path) -> None:
@@ -395,9 +395,9 @@ def test_renamed_columns(tmp_path: Path) -> None:
     table.done(2, [table.log("g", 1, table.data(2, [{"id": "a", "ts": 2, "x": "log a"}], columns=old))], columns=old)
     table.done(3, [table.log("g", 1, table.data(3, [{"id": "b", "ts": 3, "n": "new b", "x": "other"}]), version=2)])
     commit = tmp_path / ".hoodie" / f"{t(3)}.deltacommit"
-    found = json.loads(commit.read_text())
-    found["extraMetadata"]["latest_schema"] = json.dumps(now)
-    commit.write_text(json.dumps(found))
+    actual = json.loads(commit.read_text())
+    actual["extraMetadata"]["latest_schema"] = json.dumps(now)
+    commit.write_text(json.dumps(actual))
     (tmp_path / ".hoodie" / ".schema").mkdir()
     history = tmp_path / ".hoodie" / ".schema" / f"{t(3)}.schemacommit"
     history.write_text(json.dumps({"schemas": [now, before]}))
@@ -410,7 +410,7 @@ def test_renamed_columns(tmp_path: Path) -> None:
     assert early == {"a": "log a", "b": "base b", "c": "base c"}, "a range from before the renaming, in today's columns"
     table.done(4, [], action="replacecommit", operation="CLUSTER")
     assert rows(table.open(), "n", "x") == whole, "the newest commit names no schema with ids"
-    del found["extraMetadata"]["latest_schema"]
-    commit.write_text(json.dumps(found))
+    del actual["extraMetadata"]["latest_schema"]
+    commit.write_text(json.dumps(actual))
     assert rows(table.open(), "n", "x") == whole, "no commit does, the history alone"
     assert rows(table.open(), "x", as_of=t(2)) == {"a": "log a", "b": "base b", "c": "base c"}

@@ -17,18 +17,20 @@ from tests.tables.hudi.writing import HudiFolder, t
 
 @pytest.fixture
 def table(tmp_path: Path) -> HudiTable:
-    made = HudiFolder(tmp_path)
-    made.done(1, [made.base("g", 1, [{"id": k, "ts": 1, "x": k} for k in "abc"])])
-    made.done(
-        2, [made.log("g", 1, made.data(2, [{"id": "a", "ts": 2, "x": "a2"}]) + made.deletes(2, {"b": None}))], deletes=1
+    writer = HudiFolder(tmp_path)
+    writer.done(1, [writer.base("g", 1, [{"id": k, "ts": 1, "x": k} for k in "abc"])])
+    writer.done(
+        2,
+        [writer.log("g", 1, writer.data(2, [{"id": "a", "ts": 2, "x": "a2"}]) + writer.deletes(2, {"b": None}))],
+        deletes=1,
     )
     return HudiTable(open_store(tmp_path), {})
 
 
 def _rows(plan: ReadPlan) -> dict[str, str]:  # type: ignore[type-arg]  # any split
-    found: pa.Table = run(plan, 1).read_all()
-    assert "_row_kind" not in found.column_names
-    return dict(zip(found["id"].to_pylist(), found["x"].to_pylist(), strict=True))
+    actual: pa.Table = run(plan, 1).read_all()
+    assert "_row_kind" not in actual.column_names
+    return dict(zip(actual["id"].to_pylist(), actual["x"].to_pylist(), strict=True))
 
 
 def test_batch(table: HudiTable) -> None:

@@ -15,14 +15,14 @@ from tests.tables.hudi.writing import HudiFolder, changed, rows, t
 BOTH = pytest.mark.parametrize("version", [6, 8])
 
 
-def _told(work: Any) -> tuple[Any, list[Warning]]:
-    with warnings.catch_warnings(record=True) as told:
+def _reported(work: Any) -> tuple[Any, list[Warning]]:
+    with warnings.catch_warnings(record=True) as reported:
         warnings.simplefilter("always")
-        found = work()
-    return found, [warning.message for warning in told if isinstance(warning.message, Warning)]
+        actual = work()
+    return actual, [warning.message for warning in reported if isinstance(warning.message, Warning)]
 
 
-# ---- damage that is passed over is told ------------------------------------------------------------------------------
+# ---- damage that is skipped is reported ------------------------------------------------------------------------------
 
 
 @BOTH
@@ -35,9 +35,9 @@ def test_torn_bytes_are_counted_and_told_and_take_no_good_block_along(tmp_path: 
     content = b"#HUDI#" + blocks[0] + torn + blocks[1] + b"foreign" + blocks[2]
     path = table.log("g", 2 if version >= 8 else 1, content)
     table.done(2, [path])
-    found, told = _told(lambda: rows(table.open(), "x"))
-    assert found == {"z": "z", "a": "a", "b": "b", "c": "c"}
-    [warning] = told
+    actual, reported = _reported(lambda: rows(table.open(), "x"))
+    assert actual == {"z": "z", "a": "a", "b": "b", "c": "c"}
+    [warning] = reported
     assert isinstance(warning, CorruptBlocksWarning)
     assert (warning.ranges, warning.size) == (3, 6 + len(torn) + 7)
     assert (warning.table, warning.file) == (str(tmp_path), path)
@@ -49,9 +49,9 @@ def test_each_file_is_told_by_itself_also_from_threads(tmp_path: Path) -> None:
     table.done(1, [table.base(group, 1, [{"id": group, "ts": 1}]) for group in "ghi"])
     logs = [table.log(group, 1, table.data(2, [{"id": group, "ts": 2, "x": "new"}]) + b"torn") for group in "gh"]
     table.done(2, logs)
-    found, told = _told(lambda: rows(table.open(read__tasks=3), "x"))
-    assert found == {"g": "new", "h": "new", "i": None}
-    assert {warning.file for warning in told if isinstance(warning, CorruptBlocksWarning)} == set(logs)
+    actual, reported = _reported(lambda: rows(table.open(read__tasks=3), "x"))
+    assert actual == {"g": "new", "h": "new", "i": None}
+    assert {warning.file for warning in reported if isinstance(warning, CorruptBlocksWarning)} == set(logs)
 
 
 @BOTH
@@ -61,10 +61,10 @@ def test_what_a_plan_warns_of_is_told_to_who_reads(tmp_path: Path, version: int)
         table.done(number, [table.base(f"g{number}", number, [{"id": f"k{number}", "x": str(number)}])], "commit")
     archive(table, [(1, "commit"), (2, "commit")])
     half = 0.5 if version >= 8 else 0
-    found, told = _told(lambda: changed(table.open(), "x", after=t(1 + half)))
-    assert found == {"k2": "2", "k3": "3", "k4": "4"}
-    assert [type(warning) for warning in told] == [ReadWarning]
-    assert "archived" in str(told[0])
+    actual, reported = _reported(lambda: changed(table.open(), "x", after=t(1 + half)))
+    assert actual == {"k2": "2", "k3": "3", "k4": "4"}
+    assert [type(warning) for warning in reported] == [ReadWarning]
+    assert "archived" in str(reported[0])
 
 
 # ---- archived commits ------------------------------------------------------------------------------------------------
@@ -74,9 +74,9 @@ def _ten(folder: Path, version: int, commits: int = 10) -> HudiFolder:
     """Copy-on-write, one file group: each commit n brings key n and writes key 0 again."""
     table = HudiFolder(folder, version, table__type="COPY_ON_WRITE")
     for number in range(1, commits + 1):
-        found = [{"id": f"k{n}", "ts": n, "x": f"v{n}", "_hoodie_commit_time": t(n)} for n in range(1, number + 1)]
-        found.append({"id": "k0", "ts": number, "x": f"v{number}", "_hoodie_commit_time": t(number)})
-        table.done(number, [table.base("g", number, found)], "commit", previous=t(number - 1))
+        actual = [{"id": f"k{n}", "ts": n, "x": f"v{n}", "_hoodie_commit_time": t(n)} for n in range(1, number + 1)]
+        actual.append({"id": "k0", "ts": number, "x": f"v{number}", "_hoodie_commit_time": t(number)})
+        table.done(number, [table.base("g", number, actual)], "commit", previous=t(number - 1))
     return table
 
 
@@ -125,12 +125,12 @@ def test_writes_that_end_after_a_batch_and_are_archived_before_the_next_are_deli
         table.done(number, [table.base(f"n{number}", number, [{"id": f"n{number}", "x": "n"}])])
     (table.timeline / f"{t(2)}.deltacommit.inflight").unlink()
     archive(table, [(number, "deltacommit") for number in (1, 2, 3, 6)])
-    found: list[str] = []
+    actual: list[str] = []
     for _, plan in drain(opened.stream(["id"]), position):
         assert plan.warnings, "the reader has fallen behind"
         with pytest.warns(ReadWarning, match="fallen behind"):
-            found += run(plan, 1).read_all()["id"].to_pylist()
-    assert sorted(found) == ["b", "n6", "n7"]
+            actual += run(plan, 1).read_all()["id"].to_pylist()
+    assert sorted(actual) == ["b", "n6", "n7"]
 
 
 @pytest.mark.parametrize("compacted", [False, True])
@@ -165,9 +165,9 @@ def test_logs_are_merged_by_version_and_attempt_and_not_by_name(tmp_path: Path, 
         block = table.data(2, [{"id": "k", "x": f"{number} {token}"}, {"id": f"only{place}", "x": "x"}])
         logs.append(table.log("g", 2 if version >= 8 else 1, block, number, token=token))
     table.done(2, logs)
-    found = rows(table.open(), "x")
-    assert found["k"] == "10 0-2-10"
-    assert len(found) == 6
+    actual = rows(table.open(), "x")
+    assert actual["k"] == "10 0-2-10"
+    assert len(actual) == 6
 
 
 def test_two_writers_of_one_bucket_without_a_base_file(tmp_path: Path) -> None:

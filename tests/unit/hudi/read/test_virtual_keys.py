@@ -34,11 +34,11 @@ def test_deleted_rows_stay_away(tmp_path: Path, generator: str) -> None:
 )
 def test_deleted_rows_of_the_real_engine_stay_away(name: str, values: list[str]) -> None:
     folder = unpack("hudi", name)
-    found = lakebed.open(folder).read().read_all()
-    assert sorted(found["v"].to_pylist()) == values
+    actual = lakebed.open(folder).read().read_all()
+    assert sorted(actual["v"].to_pylist()) == values
     answers = expected(folder) / "snapshot.jsonl"
     if answers.exists():
-        assert diff("hudi", found, load(answers), key=["id"]) is None
+        assert diff("hudi", actual, load(answers), key=["id"]) is None
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_key_columns_of_deletes_in_changes(tmp_path: Path, generator: str, key: 
     row = {"id": value or "X", "_hoodie_record_key": key, "ts": 1}
     table.done(1, [table.base("g", 1, [row])])
     table.done(2, [table.log("g", 1, table.deletes(2, {key: None}))], deletes=1)
-    found = table.open().changes(["id", "_hoodie_record_key"], after=t(1)).read_all().to_pylist()
-    assert found == [{"id": value, "_hoodie_record_key": key, "_row_kind": "-D"}]
+    actual = table.open().changes(["id", "_hoodie_record_key"], after=t(1)).read_all().to_pylist()
+    assert actual == [{"id": value, "_hoodie_record_key": key, "_row_kind": "-D"}]
 
 
 def test_key_columns_of_deletes_have_their_types(tmp_path: Path) -> None:
