@@ -1,4 +1,4 @@
-"""Dynamic buckets as the reference's own classes assign them, and tables that they made written on."""
+"""Dynamic buckets against the reference's own classes, and writes to tables that they created."""
 
 import json
 from collections import defaultdict
@@ -24,19 +24,19 @@ VECTORS = [json.loads(line) for line in (HERE / "paimon/bucket_assign_vectors.js
 @pytest.mark.parametrize("vector", VECTORS, ids=range(len(VECTORS)))
 @pytest.mark.parametrize("at_once", [1, 25], ids=["one by one", "all at once"])
 def test_partition_index(vector: dict[str, Any], at_once: int) -> None:
-    known = np.array(vector["initial_hash_bucket"], np.int32).reshape(-1, 2)
+    initial = np.array(vector["initial_hash_bucket"], np.int32).reshape(-1, 2)
     counts: dict[int, int] = defaultdict(int)
     for _, bucket in vector["initial_hash_bucket"]:
         counts[bucket] += 1
-    index = PartitionIndex(known[:, 0], known[:, 1], dict(counts))
+    index = PartitionIndex(initial[:, 0], initial[:, 1], dict(counts))
     settings = DynamicSettings(vector["target"], -1, vector["numAssigners"], vector["numAssigners"])
     sequence = vector["hash_partitionIndex_simple"]
     hashes = np.array([item[0] for item in sequence], np.int32)
-    found = [
+    assigned = [
         index.assign(hashes[start : start + at_once], vector["assignId"], settings)[0]
         for start in range(0, len(hashes), at_once)
     ]
-    assert np.concatenate(found).tolist() == [item[1] for item in sequence]
+    assert np.concatenate(assigned).tolist() == [item[1] for item in sequence]
 
 
 def test_tasks_that_assign() -> None:
@@ -46,7 +46,7 @@ def test_tasks_that_assign() -> None:
 
 
 def test_the_same_keys_come_to_the_same_buckets(tmp_path: Path) -> None:
-    """The golden table's rounds written here: each key in the bucket that the reference gave it."""
+    """Writes the rounds of the golden table: each key gets the bucket that the reference gave it."""
     golden = unpack("paimon", "pk_dynamic")
     assigned = load(expected(golden) / "assign.jsonl")
     schema = lakebed.open(golden).schema
@@ -58,12 +58,12 @@ def test_the_same_keys_come_to_the_same_buckets(tmp_path: Path) -> None:
         data = pa.table({"dt": [row["dt"] for row in rows], "id": pa.array([row["id"] for row in rows], pa.int64())})
         table.write(data)
     wanted = {(row["dt"], row["id"]): row["bucket"] for row in assigned}
-    found: dict[tuple[str, int], int] = {}
+    bucket_of_key: dict[tuple[str, int], int] = {}
     plan = table.plan_read(columns=["dt", "id"])
     for split in plan.splits:
         for batch in plan.read(split):
-            found |= {(row["dt"], row["id"]): split.bucket for row in batch.to_pylist()}
-    assert found == wanted
+            bucket_of_key |= {(row["dt"], row["id"]): split.bucket for row in batch.to_pylist()}
+    assert bucket_of_key == wanted
     indexes = index_hashes(table)
     theirs = index_hashes(lakebed.open(golden))
     assert {bucket: sorted(hashes) for bucket, hashes in indexes.items()} == {

@@ -1,5 +1,5 @@
-"""Every pair of types that Paimon's ALTER TABLE allows, against what its engine makes of the values, and the pairs that
-it refuses. `cast_vectors.jsonl` is what tests/interop/jvm/CastVectors.java prints; an interop test compares them."""
+"""Every pair of types that Paimon's ALTER TABLE allows, compared with the engine's own casts, and the pairs that it
+refuses. tests/interop/jvm/CastVectors.java prints `cast_vectors.jsonl`; an interop test compares the two."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from lakebed.formats.paimon.codec.types import DataType, arrow_type, type_from_j
 
 VECTORS = Path(__file__).parent / "paimon" / "cast_vectors.jsonl"
 DAY = 86_400_000
-FAILS = {}  # how the vectors spell a value that the engine fails at
+FAILS = {}  # how the vectors write a value that the engine cannot cast
 NANOS = {"ms": 10**6, "us": 10**3, "ns": 1}
 
 
@@ -42,7 +42,7 @@ def pairs() -> Iterator[Pair]:
 
 
 def plain(value: Any, kind: DataType) -> Any:
-    """A value of the vectors in Python; dates and times stay numbers."""
+    """A value of the vectors as a Python value. Dates and times stay numbers."""
     if value is None:
         return None
     match kind.root:
@@ -86,22 +86,22 @@ def numbers(values: pa.Array) -> list[Any]:
 
 
 def answer(pair: Pair, result: Any) -> Any:
-    """What lakebed is to give, FAILS for an error: the engine's answer where a column can hold it."""
+    """The result that lakebed must give, FAILS for an error: the engine's result where a column can hold it."""
     if result in (None, FAILS):
         return result
     if pair.wanted.root == "TIME" and not 0 <= result < DAY:  # negative times of release 1.3.1 are mended in later ones
         return result % DAY if pair.source.root == "TIMESTAMP" else FAILS
     if pair.source.root.endswith("BINARY") and isinstance(result, str) and "\ufffd" in result:  # no text: not UTF-8
         return FAILS
-    made = plain(result, pair.wanted)
-    return FAILS if isinstance(made, int) and not -(2**63) <= made < 2**63 else made
+    cast = plain(result, pair.wanted)
+    return FAILS if isinstance(cast, int) and not -(2**63) <= cast < 2**63 else cast
 
 
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, float) and isinstance(other, float):
-        alike = one == other and math.copysign(1, one) == math.copysign(1, other)
-        return alike or (math.isnan(one) and math.isnan(other))
-    return bool(one == other) and type(one) is type(other)
+def same(actual: Any, wanted: Any) -> bool:
+    if isinstance(actual, float) and isinstance(wanted, float):
+        alike = actual == wanted and math.copysign(1, actual) == math.copysign(1, wanted)
+        return alike or (math.isnan(actual) and math.isnan(wanted))
+    return bool(actual == wanted) and type(actual) is type(wanted)
 
 
 @pytest.fixture
@@ -118,10 +118,10 @@ def test_every_pair_gives_what_the_engine_gives(zone: Any) -> None:
         zone(pair.zone)
         answers = [answer(pair, result) for result in pair.results]
         places = [place for place, result in enumerate(answers) if result != FAILS]
-        made = cast_values(pair.values.take(pa.array([*places, None], pa.int64())), pair.source, pair.wanted)
-        made.validate(full=True)
-        assert made.type == arrow_type(pair.wanted), (pair.source, pair.wanted)
-        for place, got in zip([*places, None], numbers(made), strict=True):
+        cast = cast_values(pair.values.take(pa.array([*places, None], pa.int64())), pair.source, pair.wanted)
+        cast.validate(full=True)
+        assert cast.type == arrow_type(pair.wanted), (pair.source, pair.wanted)
+        for place, got in zip([*places, None], numbers(cast), strict=True):
             expected = None if place is None else answers[place]
             if not same(got, expected):
                 wrong.append((str(pair.source), str(pair.wanted), pair.zone, pair.values[place].as_py(), got, expected))
@@ -181,10 +181,10 @@ def test_a_slice_is_cast_by_its_own_rows() -> None:
 @pytest.mark.slow
 def test_digits_without_end_are_cast_in_bounded_time() -> None:
     texts = pa.array(["1" * size + ".5" for size in range(1, 5000)] + ["0." + "0" * size + "6" for size in range(5000)])
-    made = cast_values(texts, type_from_json("STRING"), type_from_json("DECIMAL(38, 1)"))
-    assert made.null_count == 5000 - 1 - 37
-    assert made[36].as_py() == Decimal("1" * 37 + ".5")
-    assert made[-5000:].to_pylist() == [Decimal("0.6"), Decimal("0.1"), *[Decimal("0.0")] * 4998]
+    cast = cast_values(texts, type_from_json("STRING"), type_from_json("DECIMAL(38, 1)"))
+    assert cast.null_count == 5000 - 1 - 37
+    assert cast[36].as_py() == Decimal("1" * 37 + ".5")
+    assert cast[-5000:].to_pylist() == [Decimal("0.6"), Decimal("0.1"), *[Decimal("0.0")] * 4998]
 
 
 def test_a_length_that_no_column_holds_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Default values of columns as Paimon's Java engine reads their texts (default_vectors.jsonl)."""
+"""Default values of columns, compared with Paimon's Java engine (default_vectors.jsonl)."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ VECTORS: list[dict[str, Any]] = [json.loads(line) for line in LINES]
 
 
 def text_of(value: pa.Scalar, kind: DataType) -> str | None:
-    """A value as the engine's Java objects print themselves."""
+    """A value as the engine's Java objects print it."""
     if not value.is_valid:
         return None
     if pa.types.is_timestamp(value.type):

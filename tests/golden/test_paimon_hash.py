@@ -1,4 +1,4 @@
-"""Keys as the reference engine's own classes encode, hash and route them: every line of hash_vectors.jsonl."""
+"""Keys encoded, hashed and routed as by the reference engine's own classes: every line of hash_vectors.jsonl."""
 
 import datetime
 import json
@@ -19,7 +19,7 @@ VECTORS = [json.loads(line) for line in (HERE / "paimon" / "hash_vectors.jsonl")
 
 
 def plain_value(text: Any, kind: DataType) -> Any:
-    """A vector's value as the codec's plain value."""
+    """A value of a vector as a plain value of the codec."""
     if text is None:
         return None
     match kind.root:
@@ -41,7 +41,7 @@ def plain_value(text: Any, kind: DataType) -> Any:
 
 
 def column(value: Any, kind: DataType) -> pa.Array:
-    """Three rows: the value, null, the value; sliced from a longer array, so that offsets count."""
+    """Three rows (the value, null, the value) sliced from a longer array, so that offsets matter."""
     arrow = arrow_type(kind)
     stored = arrow
     if pa.types.is_temporal(arrow):

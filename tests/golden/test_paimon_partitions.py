@@ -1,4 +1,4 @@
-"""Folder names of partitions as Paimon's Java engine makes them, on Java 17 and 25 (partition_vectors.jsonl)."""
+"""Folder names of partitions, compared with Paimon's Java engine on Java 17 and 25 (partition_vectors.jsonl)."""
 
 import json
 import struct

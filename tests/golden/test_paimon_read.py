@@ -1,4 +1,4 @@
-"""Every golden Paimon table, and every snapshot, tag and branch of it, read as the JVM reader reads it."""
+"""Every golden Paimon table, with every snapshot, tag and branch, reads as it does in Paimon's Java engine."""
 
 import re
 from pathlib import Path
@@ -22,8 +22,8 @@ def test_rows(name: str) -> None:
     snapshots = sorted(answer.glob("snapshot_*.jsonl"))
     assert snapshots
     for path in snapshots:
-        found = diff("paimon", table.read(as_of=int(path.stem.removeprefix("snapshot_"))), load(path))
-        assert found is None, f"{path.name}: {found}"
+        difference = diff("paimon", table.read(as_of=int(path.stem.removeprefix("snapshot_"))), load(path))
+        assert difference is None, f"{path.name}: {difference}"
 
 
 @pytest.mark.parametrize("name", names("paimon"))
@@ -81,8 +81,8 @@ def test_where_keeps_what_a_filter_keeps(where: str) -> None:
         "dt > '2024'": lambda r: r["dt"] > "2024",
     }
     wanted = [row for row in whole.to_pylist() if filters[where](row)]
-    found = table.read(where=where).read_all().to_pylist()
-    assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+    rows = table.read(where=where).read_all().to_pylist()
+    assert sorted(map(repr, rows)) == sorted(map(repr, wanted))
 
 
 def test_pruning_leaves_files_closed() -> None:
@@ -105,8 +105,8 @@ def test_projection_gives_columns_in_the_order_asked_for() -> None:
 
 @pytest.mark.parametrize("nanoseconds", [True, False])
 def test_files_carry_the_field_ids_and_types_that_the_jvm_wrote(tmp_path: Path, nanoseconds: bool) -> None:
-    """A table like the golden one, written here. With columns of nanoseconds every timestamp is INT96, so that only the
-    others have the JVM's types; without them all have, under ids of their own."""
+    """Writes a table like the golden one. With columns of nanoseconds every timestamp is INT96, so only the other
+    columns have the JVM's types. Without them all columns have, with ids of their own."""
     folder = unpack("paimon", "types_pk_parquet")
     table = lakebed.open(folder)
     schema = table.schema

@@ -37,8 +37,8 @@ def test_bytes_to_values_and_back(vector: dict[str, Any]) -> None:
         ):
             check_files(getattr(value, mine), vector.get(theirs, []))
         for mine, theirs in (("new_index_files", "newIndexFiles"), ("compact_new_index_files", "compactNewIndexFiles")):
-            found = [(i.index_type, i.file_name, i.file_size, i.row_count) for i in getattr(value, mine)]
-            assert found == [
+            index_files = [(i.index_type, i.file_name, i.file_size, i.row_count) for i in getattr(value, mine)]
+            assert index_files == [
                 (i["indexType"], i["fileName"], i["fileSize"], i["rowCount"]) for i in vector.get(theirs, [])
             ]
     elif vector["kind"] == "AppendCompactTask":
@@ -53,10 +53,10 @@ def test_bytes_to_values_and_back(vector: dict[str, Any]) -> None:
             read(vector["version"], cut)
 
 
-def check_files(found: Any, wanted: list[dict[str, Any]]) -> None:
+def check_files(files: Any, wanted: list[dict[str, Any]]) -> None:
     assert [
         (f.file_name, f.file_size, f.row_count, f.level, f.min_sequence_number, f.creation_time, f.delete_row_count)
-        for f in found
+        for f in files
     ] == [
         (
             w["fileName"],
@@ -69,7 +69,7 @@ def check_files(found: Any, wanted: list[dict[str, Any]]) -> None:
         )
         for w in wanted
     ]
-    for file, want in zip(found, wanted, strict=True):
+    for file, want in zip(files, wanted, strict=True):
         assert file.min_key[4:].hex() == want["minKey"]
         assert file.value_stats.max_values[4:].hex() == want["valueStatsMax"]
         assert list(file.value_stats.null_counts) == want["valueStatsNulls"]

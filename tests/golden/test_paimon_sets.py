@@ -1,4 +1,4 @@
-"""Bitmaps and sketches that Paimon's Java engine made and united (set_vectors.jsonl): ours are the same."""
+"""Unions of bitmaps and sketches equal those of Paimon's Java engine (set_vectors.jsonl)."""
 
 import json
 from typing import Any
@@ -27,22 +27,22 @@ def united(function: str, *values: bytes | None) -> Any:
 
 @pytest.mark.parametrize("vector", [v for v in VECTORS if v["function"] in SKETCHES], ids=lambda v: v["function"])
 def test_unions_of_sketches_have_the_same_bytes(vector: dict[str, str]) -> None:
-    one, two, union = (bytes.fromhex(vector[name]) for name in ("one", "two", "union"))
-    assert united(vector["function"], one, two) == union
-    assert united(vector["function"], one, None) == one
+    first, second, union = (bytes.fromhex(vector[name]) for name in ("one", "two", "union"))
+    assert united(vector["function"], first, second) == union
+    assert united(vector["function"], first, None) == first
 
 
 @pytest.mark.parametrize("vector", [v for v in VECTORS if v["function"] == "rbm64"])
 def test_unions_of_bitmaps_have_the_same_numbers(vector: dict[str, str]) -> None:
-    one, two, union = (bytes.fromhex(vector[name]) for name in ("one", "two", "union"))
-    found = united("rbm64", one, two)
-    assert chunks_from_bytes(found) == chunks_from_bytes(union)
-    for data in (one, two, union):
+    first, second, union = (bytes.fromhex(vector[name]) for name in ("one", "two", "union"))
+    result = united("rbm64", first, second)
+    assert chunks_from_bytes(result) == chunks_from_bytes(union)
+    for data in (first, second, union):
         again = chunks_to_bytes(chunks_from_bytes(data))
         assert chunks_from_bytes(again) == chunks_from_bytes(data)
         assert len(again) <= len(data)  # theirs keeps room for more containers
-    again = chunks_to_bytes(chunks_from_bytes(one))
-    assert again == one or len(again) < len(one)
+    again = chunks_to_bytes(chunks_from_bytes(first))
+    assert again == first or len(again) < len(first)
 
 
 @pytest.mark.parametrize("function", ["rbm32", "rbm64", *SKETCHES])
