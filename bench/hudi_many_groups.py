@@ -3,7 +3,7 @@
     python -m bench.hudi_many_groups TABLE_FOLDER        makes it where it is not there, and prints figures as JSON
 
 Merge-on-read, table version 6: 100,000 file groups in 100 partitions, base files by the first 500 of 1,000 delta
-commits, no, one or two log files a group by the others.
+commits, no, one or two log files per group by the others.
 """
 
 from __future__ import annotations

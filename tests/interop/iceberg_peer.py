@@ -1,8 +1,8 @@
-"""Iceberg's own engine: one Spark session that runs SQL on path tables and on tables of a SQLite catalog.
+"""Iceberg's own engine: one Spark session that runs SQL on hadoop tables and on tables of a SQLite catalog.
 
     python iceberg_peer.py JARS FOLDER [REST] < REQUESTS
 
-Catalog `had` finds path tables: `had.db.NAME` lies at FOLDER/db/NAME. Catalog `ice` is FOLDER/catalog.db (JdbcCatalog
+Catalog `had` finds hadoop tables: `had.db.NAME` lies at FOLDER/db/NAME. Catalog `ice` is FOLDER/catalog.db (JdbcCatalog
 V1, which pyiceberg's SqlCatalog shares). Catalog `rest` is the REST catalog at the address REST. A request is one JSON
 object a line: name, sql (statements). The answer is one JSON object a request behind the mark `ANSWER `: the rows of
 each statement, or the error of the first that fails. Values that JSON has not are text; bytes are hex. Do not commit to

@@ -205,7 +205,7 @@ class FaultyStore(Store):
             raise Crash("the process is dead")
 
     def _fault(self, call: Call) -> Fault | None:
-        """Record a call. Returns the fault that it shall fail with, if any."""
+        """Record a call. Returns the fault that it fails with, if any."""
         with self._lock:
             self._alive()
             self.calls.append(call)

@@ -135,7 +135,8 @@ def _checked_messages(messages: object) -> Sequence[CommitMessage]:
     for message in checked:
         if not isinstance(message, CommitMessage):
             raise UsageError(
-                f"{type(message).__name__} is not a commit message", todo="Give a list of what prepare_commit returned"
+                f"a {type(message).__name__} is not a commit message",
+                todo="Give a list of what prepare_commit returned",
             )
     return checked
 

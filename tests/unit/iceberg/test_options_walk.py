@@ -120,5 +120,5 @@ def test_positions_of_a_batch_are_none_of_a_stream_or_of_changes(location: Path,
     table = lakebed.open(location, options={key: "1"})
     assert isinstance(table, IcebergTable)
     for act in (table.stream, table.changes):
-        with pytest.raises(LakebedError, match=f"option '{key}' does not go with"):
+        with pytest.raises(LakebedError, match=f"option '{key}' cannot be used with"):
             act()

@@ -40,7 +40,7 @@ def new_schema(schema: pa.Schema, primary_key: Sequence[str], version: int, tabl
     """
     for number, name in enumerate(schema.names):
         if name in schema.names[:number]:
-            raise SchemaError(f"column {name!r} occurs twice", table=table, todo="Rename one")
+            raise SchemaError(f"two columns have the name {name!r}", table=table, todo="Rename one of them")
         if name in METADATA_COLUMNS or name == ROW_KIND_COLUMN:
             raise SchemaError(
                 f"the column name {name!r} is reserved for metadata of rows", table=table, todo="Rename the column"

@@ -164,7 +164,7 @@ def refuse_positions(options: Options, what: str, instead: str) -> None:
     """OptionError for an option that names a snapshot to read. `what` cannot have it; `instead` says what to do."""
     for option in (*POSITIONS, START_SNAPSHOT, END_SNAPSHOT):
         if options.given(option):
-            raise OptionError(f"option {option.key!r} does not go with {what}", key=option.key, todo=instead)
+            raise OptionError(f"option {option.key!r} cannot be used with {what}", key=option.key, todo=instead)
 
 
 def known_property(key: str) -> bool:

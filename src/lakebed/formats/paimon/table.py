@@ -88,7 +88,7 @@ class PaimonTable(Table):
             raise CommitUnknownError(
                 "the store does not say whether the table was created",
                 table=store.location,
-                todo="Look with lakebed.open, then try again",
+                todo="Try to open it with lakebed.open before you create it again",
             )
         return cls(store, {key: value for key, value in options.items() if key.lower().startswith(opt.CALL_ONLY)})
 
@@ -224,7 +224,7 @@ class PaimonTable(Table):
         callbacks = self._tag_callbacks()  # one that cannot be made fails before there is a tag
         outcome = self.store.put_if_absent(tag_path(self._history.branch, name), snapshot_to_json(tagged))
         if outcome is PutOutcome.EXISTS:
-            raise UsageError(f"there is a tag {name!r} already", table=self.location, todo="Delete it first")
+            raise UsageError(f"there is already a tag {name!r}", table=self.location, todo="Delete it first")
         if outcome is PutOutcome.UNKNOWN:
             raise CommitUnknownError(
                 "the store does not say whether the tag was created", table=self.location, todo="Try again"

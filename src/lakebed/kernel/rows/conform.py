@@ -22,8 +22,9 @@ _KIND_EXTRA = {ROW_KIND_COLUMN: pa.string()}
 def check_conformable(given: pa.Schema, wanted: pa.Schema, table: str) -> None:
     """Raise SchemaError when rows of the schema `given` cannot conform to `wanted`. Call it before there are rows."""
     check_input(given, wanted, table=table, extra=_KIND_EXTRA)
-    if len(set(given.names)) != len(given.names):
-        raise SchemaError("a column is there twice", table=table)
+    repeated = [name for name in given.names if given.names.count(name) > 1]
+    if repeated:
+        raise SchemaError(f"two columns have the name {repeated[0]!r}", table=table, todo="Rename one of them")
     for field in given:
         if field.name != ROW_KIND_COLUMN and not _castable(field.type, wanted.field(field.name).type):
             raise _misfit(field.name, field.type, wanted.field(field.name).type, table)

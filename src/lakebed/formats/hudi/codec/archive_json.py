@@ -231,7 +231,7 @@ def _long(head: bytes) -> Encode:
         if 0 <= value < _SMALL:
             return small[value]
         if not isinstance(value, int) or not _LONGS[0] <= value <= _LONGS[1]:
-            raise TypeError(f"{value!r} is no whole number of 64 bits")
+            raise TypeError(f"{value!r} is not a whole number of 64 bits")
         return head + avro_long(value)
 
     return long

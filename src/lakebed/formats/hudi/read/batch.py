@@ -79,7 +79,7 @@ def _changelog_as_it_stands(state: TableState, request: ReadRequest, bound: str)
     if read_optimized or unmerged or options[CDC]:
         other = CDC if options[CDC] else QUERY_TYPE if read_optimized else MERGE_TYPE
         raise OptionError(
-            f"option {other.key!r} can't be used with {CHANGELOG.key}",
+            f"option {other.key!r} cannot be used with {CHANGELOG.key!r}",
             key=other.key,
             table=state.store.location,
             why=f"{CHANGELOG.key} gives the logs unmerged, beside their base files",

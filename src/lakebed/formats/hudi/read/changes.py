@@ -98,7 +98,7 @@ def check_has_changes(state: TableState) -> None:
     """Raise UnsupportedError for a table without meta columns."""
     if not state.config.meta_fields:
         raise UnsupportedError(
-            "lakebed can't read changes of a table without meta columns",
+            "lakebed cannot read changes of a table without meta columns",
             table=state.store.location,
             why="hoodie.populate.meta.fields is false, so no row says which commit wrote it",
             todo="Read snapshots instead",

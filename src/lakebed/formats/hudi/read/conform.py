@@ -32,9 +32,9 @@ def conform(
 ) -> pa.RecordBatch:
     """The batch with exactly the columns and types of `target`, in its order. Columns that the batch lacks are null.
 
-    `units` are the timestamps of the target that the batch can label wrongly (`timestamps.py`). Raises SchemaError,
-    naming the column and both types, where one type cannot become the other or a value does not fit, and where a column
-    is missing that may not be null.
+    `units` are the timestamps of the target that the batch can label wrongly (`codec/timestamps.py`). Raises
+    SchemaError, naming the column and both types, where one type cannot become the other or a value does not fit, and
+    where a column is missing that may not be null.
     """
     if not renames and not units and batch.schema.equals(target):
         return batch

@@ -88,7 +88,7 @@ class BaseFileReader:
         store, path = self.store, self.path
         if not path.endswith(".parquet"):
             raise UnsupportedError(
-                f"base files of format {path.rpartition('.')[2]} are not supported",
+                f"lakebed does not read {path.rpartition('.')[2]} base files",
                 table=store.location,
                 file=path,
                 todo="Rewrite the table with Parquet base files",

@@ -126,7 +126,7 @@ def _why_uncertain(state: TableState, unusable: Sequence[str]) -> str:
     if state.config.generator.kind is GeneratorKind.OTHER:
         return f"lakebed does not know the key generator {state.config.generator.name}"
     if unusable:
-        return f"{', '.join(unusable)} is not a column, or its type can't make a record key"
+        return f"{', '.join(unusable)} is not a column, or its type cannot be part of a record key"
     return "the table has no record key fields"
 
 

@@ -1,4 +1,4 @@
-"""Columns of new manifest entries from data files and delete files: the reverse of `data_files.py`."""
+"""Columns of new manifest entries from data files and delete files: the reverse of `iceberg/data_files.py`."""
 
 from __future__ import annotations
 

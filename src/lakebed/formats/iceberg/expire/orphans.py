@@ -124,7 +124,7 @@ _Place = tuple[str, str, str]
 
 
 class _KnownFiles:
-    """The files that the table knows, in one spelling that `equal-schemes` and `equal-authorities` settle.
+    """The files that the table knows, in the one spelling that `equal-schemes` and `equal-authorities` decide.
 
     Names are kept per folder, and each folder is spelled once: a table has many files and few folders.
     """

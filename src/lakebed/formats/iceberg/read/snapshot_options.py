@@ -61,7 +61,7 @@ def append_range(options: Options, as_of: Position) -> tuple[int, Position]:
         )
     if (as_of is not None and not pinned) or given_position(options) is not None:
         raise UsageError(
-            "start-snapshot-id does not go with a snapshot, time or tag to read as of",
+            "start-snapshot-id cannot be used with a snapshot, time or tag to read as of",
             todo="End the range with end-snapshot-id",
         )
     return start, end if end is not None else as_of

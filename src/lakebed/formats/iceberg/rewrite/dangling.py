@@ -1,6 +1,6 @@
 """Dangling delete files: those that no data file needs once some data files are removed.
 
-Rule: which deletes apply to which data (`delete_index.py`). A delete file is dangling when no data
+Rule: which deletes apply to which data (`iceberg/delete_index.py`). A delete file is dangling when no data
 file is left that it could apply to. The new files of a rewrite need none of the existing deletes: deleted rows were
 left out of them, and no position delete names a new file. Files that other writers add meanwhile are newer than all of
 these deletes.

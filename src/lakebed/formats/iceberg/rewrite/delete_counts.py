@@ -1,6 +1,6 @@
 """How many deletes apply to each data file, and how many rows they remove. Whole columns on both sides.
 
-Rule: which deletes apply (`delete_index.py: DeleteIndex`, which returns the files themselves). A rewrite holds all of
+Rule: which deletes apply (`iceberg/delete_index.py`, which returns the files themselves). A rewrite holds all of
 them against its threshold. Against its ratio it holds only the rows of deletion vectors and of position deletes of one
 file (TableScanUtil and BinPackRewriteFilePlanner of the reference engine). Python visits each partition of a piece
 once, and never a file.

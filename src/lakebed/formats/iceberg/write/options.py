@@ -65,7 +65,7 @@ OVERWRITE_MODE = Option(
     "overwrite-mode",
     one_of("dynamic", "static"),
     "dynamic",
-    "What mode overwrite replaces: the partitions of the rows, or what overwrite-filter keeps (all rows without it).",
+    "What mode overwrite replaces: the partitions of the rows, or what overwrite-filter selects (all without it).",
 )
 OVERWRITE_FILTER = Option(
     "overwrite-filter", str, "", "A predicate: mode overwrite replaces the rows that match. Only lakebed has it."

@@ -153,6 +153,6 @@ def _refuse(history: History, options: Options) -> None:
             raise UnsupportedError(
                 f"lakebed does not expire snapshots of a table with {key.key}",
                 table=history.store.location,
-                why="its changelog shall outlive its snapshots, and lakebed cannot keep the one without the others",
+                why="its changelog outlives its snapshots, and lakebed cannot keep a changelog without its snapshot",
                 todo="Expire with Paimon's own engine, or remove the option",
             )

@@ -116,7 +116,7 @@ def split_staged(messages: Sequence[CommitMessage]) -> tuple[list[PaimonMessage]
     """The messages that name files, and those whose rows are staged. UsageError for another format's."""
     for message in messages:
         if not isinstance(message, PaimonMessage | StagedMessage):
-            raise UsageError(f"{type(message).__name__} is not a commit message of a Paimon table")
+            raise UsageError(f"a {type(message).__name__} is not a commit message of a Paimon table")
     return (
         [message for message in messages if isinstance(message, PaimonMessage)],
         [message for message in messages if isinstance(message, StagedMessage)],
