@@ -16,6 +16,9 @@ OptionOption = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="KEY=VALUE", help="An option of the table or format. Repeatable."),
 ]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show the plan and the reasons for it, and change nothing.")
+]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document to standard output, and nothing else.")
 ]

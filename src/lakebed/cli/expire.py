@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from lakebed.cli import output, upkeep
-from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
+from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
 
 
 def expire(
     table: TableArgument,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be removed and what stays, and change nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     option: OptionOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,

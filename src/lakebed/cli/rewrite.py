@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lakebed.cli import output, upkeep
-from lakebed.cli.arguments import DebugOption, JsonOption, OptionOption, TableArgument
+from lakebed.cli.arguments import DebugOption, DryRunOption, JsonOption, OptionOption, TableArgument
 from lakebed.model.upkeep import RewriteResult
 
 
@@ -16,9 +16,7 @@ def rewrite(
     where: Annotated[
         str | None, typer.Option("--where", metavar="SQL", help="Rewrite only files that may have a matching row.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be rewritten and why, and change nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     option: OptionOption = None,
     json: JsonOption = False,
     debug: DebugOption = False,

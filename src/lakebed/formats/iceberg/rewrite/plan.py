@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakebed.formats.iceberg.rewrite.options import PlanRules
 from lakebed.formats.iceberg.rewrite.packing import next_fit
 from lakebed.kernel.arrays import Bools, Int64s
-from lakebed.model.upkeep import RewriteGroup, Skipped
+from lakebed.model.upkeep import RewriteGroup, RewriteResult, Skipped
 
 PLAN_SCHEMA = pa.schema(
     [
@@ -60,6 +60,21 @@ class Plan:
 
     groups: tuple[PlannedGroup, ...]
     skipped: tuple[Skipped, ...]
+
+    def predicted(self, notes: Sequence[str], dry_run: bool = False) -> RewriteResult:
+        """The result of a rewrite that does what was planned. A dry run returns it."""
+        groups = tuple(group.about for group in self.groups)
+        return RewriteResult(
+            sum(group.files for group in groups),
+            sum(group.files_after for group in groups),
+            sum(group.size for group in groups),
+            sum(group.size_after for group in groups),
+            len(groups),
+            self.skipped,
+            dry_run,
+            groups,
+            notes=tuple(notes),
+        )
 
 
 def plan_groups(files: pa.Table, rules: PlanRules) -> Plan:

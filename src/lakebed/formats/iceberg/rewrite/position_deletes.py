@@ -111,7 +111,7 @@ class PositionDeleteRewrite:
         The result counts delete files and their bytes. `removed_deletes` counts those that went, `plan` and `skipped`
         say why. CommitConflictError when others rewrote or removed the same delete files meanwhile.
         """
-        result = self._predicted(dry_run)
+        result = self.plan.predicted(self.notes, dry_run)
         if dry_run or not self.plan.groups or self.snapshot is None:
             return result
         files = self.operations.files
@@ -148,20 +148,6 @@ class PositionDeleteRewrite:
     def files(self, group: PlannedGroup) -> list[DeleteFile]:
         """The delete files of a group."""
         return [self.deletes[row] for row in group.rows.tolist()]
-
-    def _predicted(self, dry_run: bool) -> RewriteResult:
-        groups = [group.about for group in self.plan.groups]
-        return RewriteResult(
-            sum(group.files for group in groups),
-            sum(group.files_after for group in groups),
-            sum(group.size for group in groups),
-            sum(group.size_after for group in groups),
-            len(groups),
-            self.plan.skipped,
-            dry_run,
-            tuple(groups),
-            notes=self.notes,
-        )
 
 
 # ---- planning --------------------------------------------------------------------------------------------------------

@@ -136,21 +136,11 @@ class IcebergRewrite:
         return _Run(self, engine or LocalEngine()).run(result)
 
     def _predicted(self) -> RewriteResult:
-        groups = [group.about for group in self.plan.groups]
         notes: list[str] = []
         if self.live is not None:
             notes += unread_parts(self.live.pruning.predicate, filters_rows=False)
             notes += partition_notes(self.live, self.metadata, self.plan, self.rules)
-        return RewriteResult(
-            sum(group.files for group in groups),
-            sum(group.files_after for group in groups),
-            sum(group.size for group in groups),
-            sum(group.size_after for group in groups),
-            len(groups),
-            self.plan.skipped,
-            plan=tuple(groups),
-            notes=tuple(notes),
-        )
+        return self.plan.predicted(notes)
 
     def _only_deletes(self, result: RewriteResult) -> RewriteResult:
         """Remove dangling delete files when no data file is worth a rewrite."""
