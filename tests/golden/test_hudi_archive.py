@@ -73,6 +73,7 @@ def test_the_same_instants_leave_into_the_same_files(name: str, tmp_path: Path) 
     assert compare.hudi_snapshot_diff(lakebed.open(replay.table).read(), expected(replay.table)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in REPLAYED if name.endswith(("_v8", "_v9"))])
 def test_the_same_history_files_stay_on_disk(name: str, tmp_path: Path) -> None:
     golden = {path.name for path in (unpack("hudi", name) / ".hoodie/timeline/history").iterdir()}

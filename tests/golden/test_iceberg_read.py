@@ -83,6 +83,7 @@ def test_there_are_many_snapshots() -> None:
     assert len(MOMENTS) > 80 and len(LINEAGE) == 5
 
 
+@pytest.mark.slow
 def test_branches_tags_and_times() -> None:
     table = opened("branches_tags")
     metadata = table.metadata

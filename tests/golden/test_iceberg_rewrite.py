@@ -137,6 +137,7 @@ def test_a_branch_is_rewritten_alone(tmp_path: Path) -> None:
     assert rows(table, as_of=f"branch:{branch}") == old
 
 
+@pytest.mark.slow
 def test_variants_stay_variants(tmp_path: Path) -> None:
     """pyiceberg cannot open a catalog's table with variants, so the table gets the file names of a hadoop table."""
     folder = unpack("iceberg", "variant_v3", into=tmp_path)

@@ -49,6 +49,7 @@ def column(value: Any, kind: DataType) -> pa.Array:
     return pa.array([None, value, None, value, None], stored).cast(arrow).slice(1, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda v: f"{','.join(v['types'])[:30]}={str(v['values'])[:30]}")
 def test_vector(vector: dict[str, Any]) -> None:
     types = [type_from_json(text) for text in vector["types"]]

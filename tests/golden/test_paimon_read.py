@@ -13,6 +13,7 @@ from tests.golden import expected, names, unpack
 from tests.golden.compare import diff, load
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names("paimon"))
 def test_rows(name: str) -> None:
     folder = unpack("paimon", name)

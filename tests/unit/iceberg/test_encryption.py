@@ -65,6 +65,7 @@ def test_a_new_table_gets_no_key(tmp_path: Path) -> None:
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["1", "2", "3"])
 @pytest.mark.parametrize("what", ["manifest", "data file"])
 def test_a_file_that_has_a_key(what: str, version: str, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def test_every_option_has_its_line() -> None:
         ), key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key, group in ALL.items() if group == "refused"])
 def test_refused_by_name(location: Path, stored, key: str) -> None:  # type: ignore[no-untyped-def]
     one = REFUSED[key]

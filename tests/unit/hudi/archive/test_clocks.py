@@ -62,6 +62,7 @@ class Meanwhile(FaultyStore):
 # ---- the lease -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skew", [-(10.0**9), -700.0, 700.0, 10.0**9])
 def test_a_lease_holds_whatever_the_other_machines_clock_says(tmp_path: Path, skew: float) -> None:
     lake = filled(tmp_path)
@@ -220,6 +221,7 @@ def test_a_merged_file_that_lacks_something_replaces_nothing(tmp_path: Path, tor
     assert not store.exists(f"{V1}/{PLAN}")
 
 
+@pytest.mark.slow
 def test_many_small_files_are_merged_in_files_of_bounded_size(tmp_path: Path) -> None:
     lake = filled(tmp_path, runs=10)
     sizes = [info.size for info in archive_files(open_store(tmp_path), V1)]
@@ -263,6 +265,7 @@ def test_one_that_lacks_files_or_is_torn_does_not_count_and_is_replaced(tmp_path
     assert lake.history() == [(time, "commit") for time in times(range(1, 19))]
 
 
+@pytest.mark.slow
 def test_who_was_away_for_many_manifests_takes_no_history_back(tmp_path: Path) -> None:
     lake = filled(tmp_path, 8, runs=2)
     store = open_store(tmp_path)

@@ -156,6 +156,7 @@ RANGES: list[tuple[dict[str, object], dict[str, str]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "wanted"), RANGES)
 def test_a_batch_with_start_or_end_is_a_range(place: Path, options: dict[str, object], wanted: dict[str, str]) -> None:
     table = HudiTable(open_store(place), {key: str(value) for key, value in options.items()})

@@ -43,6 +43,7 @@ def append(table: IcebergTable, number: int = 2) -> Outcome:
     return commits.append(table.operations, [data_file(table, [number])]).outcome
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", OPEN)
 def test_landed_without_a_word(rest: RestCatalog, status: int) -> None:
     table = started(rest)
@@ -51,6 +52,7 @@ def test_landed_without_a_word(rest: RestCatalog, status: int) -> None:
     assert ids(table) == [1, 2] and len(rest.commits) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", OPEN)
 def test_an_unknown_outcome_keeps_the_files(rest: RestCatalog, status: int) -> None:
     table = started(rest)
@@ -64,6 +66,7 @@ def test_an_unknown_outcome_keeps_the_files(rest: RestCatalog, status: int) -> N
     assert ids(table) == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [400, 401, 403, 422, 429, 501])
 def test_a_refusal_leaves_nothing(rest: RestCatalog, status: int) -> None:
     table = started(rest)

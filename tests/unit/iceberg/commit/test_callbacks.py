@@ -43,6 +43,7 @@ def kinds() -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["create", "open", "call"])
 def test_each_snapshot_is_told(tmp_path: Path, where: str) -> None:
     folder = tmp_path / "t"

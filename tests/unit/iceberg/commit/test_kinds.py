@@ -83,6 +83,7 @@ def test_overwrites_replace_all_or_partitions(tmp_path: Path, version: int) -> N
     assert ids(table) == [] and table.history()[-1].action == "delete"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_replace_keeps_the_starting_sequence_number(tmp_path: Path, version: int) -> None:
     table = create(tmp_path / "t", version)

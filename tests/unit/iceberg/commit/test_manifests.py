@@ -46,6 +46,7 @@ def undocumented(schema: Any) -> Any:
     return [undocumented(item) for item in schema] if isinstance(schema, list) else schema
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_a_manifest_written_again_says_the_same(name: str) -> None:
     files, metadata, manifests = all_manifests(name)
@@ -122,6 +123,7 @@ def test_pyiceberg_reads_what_we_write(name: str, tmp_path: Path) -> None:
             assert dict(entry.data_file.lower_bounds or {}) == dict(row["lower_bounds"] or {})
 
 
+@pytest.mark.slow
 def test_a_manifest_ends_at_its_target_size() -> None:
     files, metadata, manifests = all_manifests("many_small")
     entries = pa.concat_tables([read_entries(files, metadata, manifests, ALL_COLUMNS)] * 100)

@@ -50,6 +50,7 @@ def without_properties(table: IcebergTable) -> None:
     change_metadata(table.operations, lambda _: ([], [{"action": "remove-properties", "removals": names}]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expire", [lambda table: table.expire(options=ALL), others_expire])
 def test_a_replay_is_known_after_its_snapshot_has_expired(table: IcebergTable, expire: Any) -> None:
     commit(table, "job", 4, (1, "a", 1))

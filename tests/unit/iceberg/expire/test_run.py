@@ -42,6 +42,7 @@ def history(path: Path) -> IcebergTable:
     return table
 
 
+@pytest.mark.slow
 def test_only_what_the_newest_snapshot_needs_stays(tmp_path: Path) -> None:
     table = history(tmp_path / "t")
     before, rows = files(table), ids(table)
@@ -150,6 +151,7 @@ def test_schemas_and_specs_go_with_the_last_snapshot_that_used_them(tmp_path: Pa
     assert ids(table) == [20, 30]
 
 
+@pytest.mark.slow
 def test_schemas_go_from_tables_of_catalogs(tmp_path: Path) -> None:
     unpack("iceberg", "schema_evolution", into=tmp_path)
     options = {"lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/catalog.db"}

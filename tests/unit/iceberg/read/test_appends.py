@@ -34,6 +34,7 @@ def lake(tmp_path: Path) -> Lake:
     return made
 
 
+@pytest.mark.slow
 def test_only_appends_of_the_range_are_read(lake: Lake) -> None:
     ids = [int(instant.time) for instant in lake.table.history()]
     assert [instant.action for instant in lake.table.history()].count("append") == 4
@@ -45,6 +46,7 @@ def test_only_appends_of_the_range_are_read(lake: Lake) -> None:
     assert added(lake, ids[0], where="id > 8 and id < 12") == [9, 10, 11]
 
 
+@pytest.mark.slow
 def test_the_start_may_be_expired(lake: Lake) -> None:
     ids = [int(instant.time) for instant in lake.table.history()]
     lake.table.expire(options={"snapshot-ids": f"{ids[0]},{ids[1]}"})
@@ -53,6 +55,7 @@ def test_the_start_may_be_expired(lake: Lake) -> None:
         added(lake, ids[0])
 
 
+@pytest.mark.slow
 def test_ranges_that_cannot_be(lake: Lake) -> None:
     ids = [int(instant.time) for instant in lake.table.history()]
     with pytest.raises(NotInHistoryError, match="not an ancestor"):
@@ -65,6 +68,7 @@ def test_ranges_that_cannot_be(lake: Lake) -> None:
         lakebed.open(lake.folder, {"start-snapshot-id": str(ids[0])}).read(as_of=ids[1])
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_pinned_ends_where_it_was_made(lake: Lake) -> None:
     """Spark's source plans as of the newest instant, and may plan again after another commit."""
     ids = [int(instant.time) for instant in lake.table.history()]

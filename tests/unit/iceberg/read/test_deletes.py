@@ -197,6 +197,7 @@ def test_many_small_delete_files(tmp_path: Path) -> None:
     assert ids(lake.table)[:1] == [10_000] and lake.table.read([]).read_all().num_rows == 95_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [1 << 10, 1 << 16, 1 << 28])
 def test_a_set_larger_than_its_memory_is_tried_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int

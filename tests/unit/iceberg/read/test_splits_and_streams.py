@@ -142,6 +142,7 @@ def test_where_streams_start(lake: Lake) -> None:
     assert drained(opened(lake, **{"read.start-commit": history[0].time}), limits=Limits()) == [["+I2", "+I3", "+I4"]]
 
 
+@pytest.mark.slow
 def test_bounds_end_a_batch_before_the_snapshot_that_is_too_much(lake: Lake) -> None:
     first = lake.table.history()[0].time
     for bound in ({"streaming-max-rows-per-micro-batch": "3"}, {"streaming-max-files-per-micro-batch": "2"}):
@@ -159,6 +160,7 @@ def test_appends_only_refuses_deletes_unless_told(lake: Lake) -> None:
     assert drained(skipping.stream(appends_only=True)) == [["+I1", "+I2"], ["+I3"], [], ["+I4"]]  # type: ignore[call-arg]
 
 
+@pytest.mark.slow
 def test_a_branch_that_was_rolled_back(lake: Lake) -> None:
     stream = opened(lake)
     (position, _), *_ = drain(stream, None, Limits())

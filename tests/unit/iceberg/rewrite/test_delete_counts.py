@@ -73,6 +73,7 @@ def some_deletes(random: random.Random, count: int, files: int) -> list[DeleteFi
     return list(found.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_counts_are_those_of_the_index(seed: int) -> None:
     chance = random.Random(seed)

@@ -104,6 +104,7 @@ def test_targets_roll_and_partitions_can_be_chosen(tmp_path: Path) -> None:
     assert sorted(one.record_count for one in only_positions(made)) == [4, 4, 4]
 
 
+@pytest.mark.slow
 def test_a_small_group_is_left_alone_and_says_so(tmp_path: Path) -> None:
     made = lake(tmp_path / "t", 2)
     done = made.table.rewrite(options=DELETES)

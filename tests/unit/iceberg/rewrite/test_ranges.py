@@ -178,6 +178,7 @@ def test_lost_rows_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not made.orphans and not staged(made)
 
 
+@pytest.mark.slow
 def test_groups_as_large_as_the_others_are_one_task_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Lake(tmp_path / "t", SCHEMA, partition_by=[("k", "identity")])
     for part, count in enumerate((20_000, 3000, 3000, 3000)):

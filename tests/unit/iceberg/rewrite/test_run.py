@@ -93,6 +93,7 @@ def test_a_partition_of_five_targets_becomes_five_files_of_about_that_size(tmp_p
     assert not made.table.rewrite(options={"target-file-size-bytes": target}).groups
 
 
+@pytest.mark.slow
 def test_a_large_file_is_split(tmp_path: Path) -> None:
     made = lake(tmp_path)
     random = np.random.default_rng(0)
@@ -134,6 +135,7 @@ def test_nothing_happens_to_an_empty_table_and_a_lone_file(tmp_path: Path) -> No
     assert result.instants == () and "alone" in result.skipped[0].reason
 
 
+@pytest.mark.slow
 def test_where_chooses_files_that_may_match(tmp_path: Path) -> None:
     made = lake(tmp_path, **BY_PART)
     for day in range(7):
@@ -182,6 +184,7 @@ def test_files_that_turn_out_to_differ_are_decoded(tmp_path: Path) -> None:
     assert "snappy" in result.notes[0] and made.rows() == before
 
 
+@pytest.mark.slow
 def test_files_with_deletes_are_decoded(tmp_path: Path) -> None:
     made = lake(tmp_path)
     for number in range(5):
@@ -222,6 +225,7 @@ def test_another_order_has_no_id(tmp_path: Path) -> None:
     assert task.data.sort_order_id in (None, 0)
 
 
+@pytest.mark.slow
 def test_z_order_brings_both_columns_together(tmp_path: Path) -> None:
     made = lake(tmp_path)
     random = np.random.default_rng(3)
@@ -592,6 +596,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield parts
 
 
+@pytest.mark.slow
 def test_a_failed_group_is_reported_and_the_others_stand(tmp_path: Path, failing: list[str]) -> None:
     made = of_parts(tmp_path, "abc")
     failing.append("b")
@@ -602,6 +607,7 @@ def test_a_failed_group_is_reported_and_the_others_stand(tmp_path: Path, failing
     assert made.rows() == expected and not made.orphans
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_failed_group_fails_the_whole_and_nothing_is_left(tmp_path: Path, failing: list[str], threads: int) -> None:
     made = of_parts(tmp_path, "abcdef")
@@ -612,6 +618,7 @@ def test_a_failed_group_fails_the_whole_and_nothing_is_left(tmp_path: Path, fail
     assert made.rows() == expected and made.table.metadata.head() == head and not made.orphans
 
 
+@pytest.mark.slow
 def test_too_many_failed_commits_are_an_error_and_those_made_stand(tmp_path: Path) -> None:
     made = of_parts(tmp_path, "abc")
     run = planned(made, **PARTIAL, **{"partial-progress.max-failed-commits": 0})
@@ -694,6 +701,7 @@ class Elsewhere(LocalEngine):
             yield pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(fn))(pickle.loads(pickle.dumps(task)))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [ENCODE, {"lakebed.rewrite.concat-min-row-group-bytes": 1}, {"sort-order": "x"}, {"sort-order": "zorder(x, id)"}],

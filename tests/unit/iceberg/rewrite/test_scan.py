@@ -38,6 +38,7 @@ def live(lake: Lake, where: str | None = None) -> LiveFiles:
     return LiveFiles.of(lake.table.operations.files, metadata, head, Pruning(predicate, metadata.schema))
 
 
+@pytest.mark.slow
 def test_a_plan_holds_numbers_and_no_path(lake: Lake) -> None:
     table = live(lake).table
     kinds = {field.name: field.type for field in table.schema}
@@ -65,6 +66,7 @@ def test_chosen_files_are_those_of_their_rows(lake: Lake, where: str | None) -> 
     assert [f"part_0={one.data.partition[0]}" for one in tasks] == keys
 
 
+@pytest.mark.slow
 def test_manifests_of_other_files_are_not_opened_again(lake: Lake) -> None:
     planned = live(lake)
     chosen = planned.chosen(np.array([2, 9]))

@@ -77,6 +77,7 @@ def test_every_evolution(old: str, name: str, tmp_path: Path) -> None:
         assert rows(table) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["none", "void", "day"])
 def test_a_column_dropped_after_its_field(name: str, tmp_path: Path) -> None:
     table = evolved(tmp_path / "t", "reg", SPECS[name], "1" if name == "void" else "2", drop=[2])

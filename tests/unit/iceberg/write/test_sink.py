@@ -66,6 +66,7 @@ def test_pyiceberg_reads_what_was_replaced_and_removed(table: IcebergTable) -> N
     assert held(table) == [(2, "a", 200), (3, "c", 30), (4, None, 4), (5, "b", 5)] == pyiceberg_rows(table)
 
 
+@pytest.mark.slow
 def test_a_data_file_has_one_vector_that_holds_all_its_deletes(tmp_path: Path) -> None:
     table = make_table(tmp_path / "t", SCHEMA, [], 3)
     table.write(rows(*((n, "a", n) for n in range(10))))
@@ -116,6 +117,7 @@ def test_one_key_is_left_when_another_writer_was_faster(table: IcebergTable) -> 
     assert live <= there
 
 
+@pytest.mark.slow
 def test_later_messages_of_one_commit_win_over_earlier_ones(table: IcebergTable) -> None:
     table.write(rows((1, "a", 1), (9, "b", 9)))
     writer = table.writer("job")
@@ -229,6 +231,7 @@ def test_tasks_of_a_catalog_table_travel_without_its_secrets(tmp_path: Path) -> 
     assert held(table) == [(1, "a", 1), (2, "a", 20)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
 def test_every_format_of_data_files(tmp_path: Path, kind: str) -> None:
     table = make_table(tmp_path / "t", SCHEMA, [("id", "bucket[2]")], 2, {"write.format.default": kind})

@@ -79,6 +79,7 @@ def test_a_count_that_does_not_fit_its_bytes(wrong: int) -> None:
         decoded(reframed(lambda count, data: (count, data + b"\0\0")))
 
 
+@pytest.mark.slow
 def test_flipped_bits_end_in_rows_or_a_named_error() -> None:
     """Each would hang for ever, or lose rows, if the reader saw the table's own framing."""
     data = written(records(60))

@@ -53,6 +53,7 @@ def kept(where: object) -> list[int]:
     return TABLE.filter(predicate.to_arrow())["n"].to_pylist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "rows"),
     [
@@ -300,6 +301,7 @@ def test_what_cannot_be_used_is_one_clear_error(where: object, says: str) -> Non
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_conditions() -> None:
     assert kept(" or ".join(f"n = {n}" for n in range(2, 600))) == [2, 3]
     assert kept(f"n in ({', '.join(map(str, range(2, 6000)))})") == [2, 3]

@@ -34,6 +34,7 @@ def found(table: Any) -> dict[str, str]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
 @pytest.mark.parametrize("bucket", ["1", "4", "-1", "-2"])
 def test_nan_is_one_key(tmp_path: Path, kind: pa.DataType, bucket: str) -> None:

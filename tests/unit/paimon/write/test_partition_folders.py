@@ -32,6 +32,7 @@ def folders(path: Path) -> list[str]:
     return sorted(item.name for item in path.glob("p=*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("legacy", ["true", "false"])
 @pytest.mark.parametrize(
     ("kind", "value", "names"),

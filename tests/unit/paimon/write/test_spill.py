@@ -64,6 +64,7 @@ def test_spilled_rows_become_the_same_files(tmp_path: Path, engine: str) -> None
     assert logs == ([4, 4] if engine == "input" else [0, 0])
 
 
+@pytest.mark.slow
 def test_without_leave_to_spill_each_full_buffer_becomes_files(make: Make) -> None:
     table = make(write__buffer__size="2 kb", write__buffer__spillable="false")
     fill(table, kinds=False)
@@ -80,6 +81,7 @@ def test_a_full_spill_disk_is_emptied_into_files(make: Make) -> None:
     assert len(contents(table)) == 4000
 
 
+@pytest.mark.slow
 def test_very_many_runs_are_merged_on_the_way(make: Make) -> None:
     table = make(write__buffer__size="1 b", bucket="1")
     data = rows(*(("a", i * 7 % 200, f"v{i}", i) for i in range(450)))
