@@ -15,6 +15,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from tests.tables.iceberg.lake import Lake
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "k", LongType()), NestedField(3, "text", StringType()))
 EACH = 100_000
 """Rows of a file: 12 MB decoded."""
