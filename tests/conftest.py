@@ -41,10 +41,7 @@ class SparkTogether(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(SPARK):
-            return SPARK
-        # Handing out thousands of short tests one by one would take longer than to run them.
-        return nodeid.partition("::")[0] if self.config.option.markexpr == "not slow" else nodeid
+        return SPARK if nodeid.startswith(SPARK) else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkTogether:
