@@ -25,13 +25,15 @@ class ReadPlan(Generic[S]):
     `read` is a picklable function that takes one split and yields its batches, each of exactly `schema`. Any process
     may call it, more than once, and may stop before the last batch. `warnings` are sentences for people, for example
     how far a reader has fallen behind or which rows are missing; `report` shows them. What only shows when a file is
-    read, such as torn bytes, the process that reads it reports itself.
+    read, such as torn bytes, the process that reads it reports itself. `at_once` is how many requests are worth making
+    at once where the files lie (`Store.at_once`).
     """
 
     schema: pa.Schema
     splits: tuple[S, ...]
     read: Callable[[S], Iterator[pa.RecordBatch]]
     warnings: tuple[str, ...] = ()
+    at_once: int = 1
 
 
 def run(plan: ReadPlan[S], threads: int) -> pa.RecordBatchReader:

@@ -11,18 +11,21 @@ same path below the folder where the table was opened, and never the old one: a 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from lakebed.errors import LakebedError, UnsupportedError, UsageError
-from lakebed.kernel.files import PutOutcome, Store, open_store, parse_location
+from lakebed.kernel.files import FileInfo, PutOutcome, Store, open_store, parse_location
 from lakebed.kernel.files.credentials import Credentials
 from lakebed.kernel.files.location import REMOTE_SCHEMES
 from lakebed.kernel.files.objects import RemoteStore
 from lakebed.kernel.files.places import Places, is_below
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Files:
@@ -106,10 +109,37 @@ class Files:
         store, path = self.place(url)
         return store.exists(path)
 
-    def open_input(self, url: str) -> pa.NativeFile:
-        """A random-access Arrow file."""
+    def open_input(self, url: str, size: int | None = None) -> pa.NativeFile:
+        """A random-access Arrow file. `size` is what the metadata says of its bytes, where it does."""
         store, path = self.place(url)
-        return store.open_input(path)
+        return store.open_input(path, size)
+
+    def together(self, act: Callable[[T], R], items: Iterable[T]) -> Sequence[R]:
+        """The results of `act`, which makes requests, for each item, in order: many at once where the table is
+        remote."""
+        return self.home.together(act, items)
+
+    def read_immutable(self, files: Sequence[tuple[str, int]]) -> Sequence[bytes]:
+        """The bytes of whole files that never change under their name, by location and size, in the given order."""
+        if not files:
+            return []
+        places = [(*self.place(url), size) for url, size in files]
+        store = places[0][0]
+        if all(other is store for other, _, _ in places):
+            return store.read_immutable([FileInfo(path, size) for _, path, size in places])
+        return [other.read_immutable([FileInfo(path, size)])[0] for other, path, size in places]
+
+    @contextmanager
+    def fetching(self, files: Iterable[tuple[str, int]]) -> Iterator[None]:
+        """A block that is going to read these files, by location and size, in about this order."""
+        by_store: dict[int, tuple[Store, list[FileInfo]]] = {}
+        for url, size in files:
+            store, path = self.place(url)
+            by_store.setdefault(id(store), (store, []))[1].append(FileInfo(path, size))
+        with ExitStack() as stack:
+            for store, infos in by_store.values():
+                stack.enter_context(store.fetching(infos))
+            yield
 
     def open_output(self, url: str) -> AbstractContextManager[pa.NativeFile]:
         """A new data file. It is removed when the block fails."""

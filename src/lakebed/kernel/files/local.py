@@ -109,7 +109,7 @@ class LocalStore(Store):
         except OSError as error:
             raise failed("read", self._root, path, error) from error
 
-    def open_input(self, path: str) -> pa.NativeFile:
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """A memory-mapped Arrow file. An empty file, which cannot be mapped, is an empty buffer."""
         full, status = self._stat(path)
         try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import obstore
@@ -18,6 +19,8 @@ from lakebed.errors import NotWrittenError, RetryableError, StorageError, UsageE
 from lakebed.kernel.files.credentials import Credentials
 from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, failed, inside
 
+T = TypeVar("T")
+R = TypeVar("R")
 _REFUSALS = (PermissionDeniedError, UnauthenticatedError, InvalidPathError)
 
 
@@ -94,6 +97,20 @@ class RemoteStore(Store):
         except BaseError as error:
             raise self._failed("look at", path, error) from error
 
+    def together(self, act: Callable[[T], R], items: Iterable[T]) -> Sequence[R]:
+        """The results of `act` for each item, in order, with many requests at once."""
+        items = [*items]
+        if len(items) < 2:
+            return [act(item) for item in items]
+        with ThreadPoolExecutor(min(self.at_once, len(items))) as pool:
+            futures = [pool.submit(act, item) for item in items]
+        return [future.result() for future in futures]
+
+    @property
+    def at_once(self) -> int:
+        """How many requests are worth making at once."""
+        return 64
+
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
         """The bytes of a file, or of a range of it."""
         try:
@@ -116,7 +133,7 @@ class RemoteStore(Store):
         except BaseError as error:
             raise self._failed("read", path, error) from error
 
-    def open_input(self, path: str) -> pa.NativeFile:
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """A random-access file that fetches ranges."""
         return pa.PythonFile(_RangeFile(self, path, self.size(path)), mode="r")
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from lakebed.errors import StorageError, UnsupportedError, first_line
 from lakebed.redaction import redacted
 
+T = TypeVar("T")
+R = TypeVar("R")
 _THREADS = 16
 
 
@@ -94,8 +96,12 @@ class Store(ABC):
         """The bytes of a file, or of a range of it. There are fewer when the file ends before the range does."""
 
     @abstractmethod
-    def open_input(self, path: str) -> pa.NativeFile:
-        """A random-access Arrow file, for reading Parquet and ORC."""
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+        """A random-access Arrow file, for reading Parquet and ORC.
+
+        `size` is what the table's metadata says of the file's bytes: a remote store then knows what to ask for first.
+        The file's own `size()` is always the true one.
+        """
 
     @abstractmethod
     def open_output(self, path: str) -> AbstractContextManager[pa.NativeFile]:
@@ -153,10 +159,36 @@ class Store(ABC):
 
         All of them are in memory at once, so this is for small files.
         """
-        if len(paths) < 2:
-            return [self.read(path) for path in paths]
-        with ThreadPoolExecutor(min(_THREADS, len(paths))) as pool:
-            return [*pool.map(self.read, paths)]
+        return self.together(self.read, paths)
+
+    def read_immutable(self, files: Sequence[FileInfo]) -> Sequence[bytes]:
+        """The bytes of whole files that never change under their name, in the given order. Several are read at a time.
+
+        A remote store keeps them in a bounded cache of the process, by path and size. So this is for files whose names
+        are unique for ever (a UUID in them), whose sizes the table's metadata tells.
+        """
+        return self.read_many([file.path for file in files])
+
+    @property
+    def at_once(self) -> int:
+        """How many requests are worth making at once: 1 for a disk, where threads cost more than they gain."""
+        return 1
+
+    def together(self, act: Callable[[T], R], items: Iterable[T]) -> Sequence[R]:
+        """The results of `act`, which makes requests of this store, for each item, in order.
+
+        A remote store runs as many at once as it may make requests, so nobody waits in a row. The first error is raised
+        after all have ended.
+        """
+        return [act(item) for item in items]
+
+    def fetching(self, files: Iterable[FileInfo]) -> AbstractContextManager[None]:
+        """A block that is going to read these files whole or in part, with `open_input` or `read`, in about this order.
+
+        A remote store fetches them ahead of the reads, within its bound of bytes in flight. A file larger than
+        the bytes that are fetched at once is fetched from its end. What was not read is dropped when the block ends.
+        """
+        return nullcontext()
 
     def delete_in_order(self, paths: Iterable[str]) -> None:
         """Remove files one after the other, each only after the ones before it. The first error ends it."""
