@@ -5,40 +5,91 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
 
+from lakebed.kernel.files.waiting import computing, waiting
+
 T = TypeVar("T")
 _POLL_SECONDS = 0.1
+_DEPTH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """How many tasks may be open at once while they wait for requests, and how many bytes these may have together.
+
+    On a disk a task that waits keeps its processor, so there it is one task per thread that decodes: `Overlap()`.
+    """
+
+    at_once: int = 1
+    in_flight: int = 256 << 20
 
 
 def interleave(
-    read: Callable[[T], Iterator[pa.RecordBatch]], tasks: Sequence[T], threads: int, depth: int = 4
+    read: Callable[[T], Iterator[pa.RecordBatch]],
+    tasks: Sequence[T],
+    threads: int,
+    overlap: Overlap = Overlap(),
+    size: Callable[[T], int] = lambda _: 0,
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of all tasks, read by `threads` threads. Those of one task stay in order, tasks interleave.
+    """The batches of all tasks. Those of one task stay in order, tasks interleave.
 
-    At most `depth` batches per thread wait for the consumer, so memory is bounded by what the running tasks hold. An
-    error of a task is raised here. Closing the iterator stops the threads.
+    `threads` tasks are decoded at once. With an `overlap` more tasks are open, of which the others wait for requests:
+    as many as it allows, while their sizes in bytes stay within its bound, but at least `threads`. A few batches per
+    thread wait for the consumer, so memory is bounded by what the open tasks hold. An error of a task is raised here.
+    Closing the iterator stops the threads.
     """
-    if threads <= 1 or len(tasks) <= 1:
+    lanes = min(max(threads, overlap.at_once), len(tasks))
+    if lanes <= 1:
         for task in tasks:
             yield from read(task)
         return
-    yield from _Pump(read, tasks, min(threads, len(tasks)), depth)
+    yield from _Pump(read, tasks, threads, lanes, _Admission(threads, overlap.in_flight), size)
+
+
+class _Admission:
+    """Lets a task begin when its bytes fit beside those of the open tasks, or when fewer than `least` are open."""
+
+    def __init__(self, least: int, limit: int) -> None:
+        self._least, self._limit = least, limit
+        self._open = self._bytes = 0
+        self._changed = threading.Condition()
+
+    def enter(self, size: int, stop: threading.Event) -> bool:
+        """Wait until a task of so many bytes may begin. False when all was stopped meanwhile."""
+        with self._changed:
+            while self._open >= self._least and self._bytes + size > self._limit:
+                if stop.is_set():
+                    return False
+                self._changed.wait(_POLL_SECONDS)
+            self._open += 1
+            self._bytes += size
+            return True
+
+    def leave(self, size: int) -> None:
+        """A task of so many bytes has ended."""
+        with self._changed:
+            self._open -= 1
+            self._bytes -= size
+            self._changed.notify_all()
 
 
 class _Pump:
     """Threads that take one task after the other and put its batches into a bounded queue."""
 
     def __init__(
-        self, read: Callable[[T], Iterator[pa.RecordBatch]], tasks: Sequence[T], threads: int, depth: int
-    ) -> None:
-        self._read, self._tasks = read, iter(tasks)
+        self, read: Callable[[T], Iterator[pa.RecordBatch]], tasks: Sequence[T], threads: int, lanes: int,
+        admission: _Admission, size: Callable[[T], int],
+    ) -> None:  # fmt: skip
+        self._read, self._tasks, self._size, self._admission = read, iter(tasks), size, admission
+        self._processors = threading.Semaphore(threads)
         self._lock, self._stop = threading.Lock(), threading.Event()
-        self._queue: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(threads * depth)
+        self._queue: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(threads * _DEPTH)
         self._threads = [
-            threading.Thread(target=self._work, name=f"lakebed-read-{n}", daemon=True) for n in range(threads)
+            threading.Thread(target=self._work, name=f"lakebed-read-{n}", daemon=True) for n in range(lanes)
         ]
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -62,17 +113,30 @@ class _Pump:
 
     def _work(self) -> None:
         try:
-            while not self._stop.is_set():
-                with self._lock:
-                    task = next(self._tasks, None)
-                if task is None:
-                    break
-                for batch in self._read(task):
-                    if not self._put(batch):
-                        return
+            while not self._stop.is_set() and self._read_next():
+                pass
             self._put(None)
         except BaseException as error:  # noqa: BLE001 - the consumer raises it
             self._put(error)
+
+    def _read_next(self) -> bool:
+        """Read the next task. False when there is none."""
+        with self._lock:  # admitted in their order: a large task is not passed by small ones for ever
+            task = next(self._tasks, None)
+            if task is None:
+                return False
+            size = self._size(task)
+            if not self._admission.enter(size, self._stop):
+                return False
+        try:
+            with computing(self._processors):
+                for batch in self._read(task):
+                    with waiting():
+                        if not self._put(batch):
+                            return False
+        finally:
+            self._admission.leave(size)
+        return True
 
     def _put(self, item: pa.RecordBatch | BaseException | None) -> bool:
         while not self._stop.is_set():

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from lakebed.kernel.streams import interleave
+from lakebed.kernel.files.waiting import waiting
+from lakebed.kernel.streams import Overlap, interleave
 
 
 def batch(task: int, n: int) -> pa.RecordBatch:
@@ -96,8 +97,66 @@ def test_producers_wait_for_the_consumer() -> None:
             made.append(n)
             yield batch(task, n)
 
-    batches = interleave(fast, [0, 1], threads=2, depth=3)
+    batches = interleave(fast, [0, 1], threads=2)
     next(batches)
     time.sleep(0.3)
-    assert len(made) <= 1 + 2 * 3 + 2  # taken, waiting, one in each hand
+    assert len(made) <= 1 + 2 * 4 + 2  # taken, waiting, one in each hand
     batches.close()
+
+
+class Watched:
+    """Tasks that wait for a request and then compute, and how many did either at once."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.open: list[int] = []
+        self.waiting = self.computing = self.most_waiting = self.most_computing = self.most_open_bytes = 0
+
+    def read(self, size: int) -> Iterator[pa.RecordBatch]:
+        with self.lock:
+            self.open.append(size)
+            self.most_open_bytes = max(self.most_open_bytes, sum(self.open))
+        with waiting():
+            with self.lock:
+                self.waiting += 1
+                self.most_waiting = max(self.most_waiting, self.waiting)
+            time.sleep(0.03)
+            with self.lock:
+                self.waiting -= 1
+        with self.lock:
+            self.computing += 1
+            self.most_computing = max(self.most_computing, self.computing)
+        time.sleep(0.002)
+        with self.lock:
+            self.computing -= 1
+        yield batch(size, 0)
+        with self.lock:
+            self.open.remove(size)
+
+
+def test_waiting_is_not_computing() -> None:
+    watched = Watched()
+    got = list(interleave(watched.read, [1] * 60, 2, Overlap(32)))
+    assert len(got) == 60 and 16 < watched.most_waiting <= 32 and watched.most_computing <= 2
+
+
+def test_open_tasks_stay_within_the_bytes() -> None:
+    watched = Watched()
+    got = list(interleave(watched.read, [30] * 20, 2, Overlap(32, 100), lambda size: size))
+    assert len(got) == 20 and watched.most_open_bytes <= 90
+    watched = Watched()
+    list(interleave(watched.read, [500] * 6, 2, Overlap(32, 100), lambda size: size))
+    assert watched.most_open_bytes == 1000, "as many as decode are always open"
+
+
+def test_an_error_ends_all_that_wait() -> None:
+    def failing(task: int) -> Iterator[pa.RecordBatch]:
+        with waiting():
+            time.sleep(0.01 * (task % 7))
+        if task == 20:
+            raise KeyError(task)
+        yield batch(task, 0)
+
+    with pytest.raises(KeyError):
+        list(interleave(failing, range(60), 2, Overlap(16, 100), lambda _: 30))
+    assert readers() == []

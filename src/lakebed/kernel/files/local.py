@@ -12,7 +12,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import starmap
 
@@ -167,10 +167,6 @@ class LocalStore(Store):
             kind = NotWrittenError if refused else StorageError
             raise failed("write", self._root, path, error, kind, todo) from error
 
-    def list_many(self, folders: Sequence[str]) -> Sequence[Listing]:
-        """The content of several folders, one after the other: threads would make it several times slower."""
-        return [self.list(folder) for folder in folders]
-
     def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
         """The bytes of whole files, one after the other: threads would cost more than they gain.
 
@@ -196,20 +192,19 @@ class LocalStore(Store):
             for path in paths:
                 self._delete_in(folders, path)
 
-    def delete_many(self, paths: Iterable[str]) -> None:
+    def undeleted(self, paths: Iterable[str]) -> Mapping[str, StorageError]:
         """Remove files, one after the other: threads would cost more than they gain.
 
-        The first error is raised after all were tried. Each folder is checked once for links out of the table.
+        Each folder is checked once for links out of the table.
         """
-        first: StorageError | None = None
+        errors: dict[str, StorageError] = {}
         with Folders(self.local_path) as folders:
             for path in paths:
                 try:
                     self._delete_in(folders, path)
                 except StorageError as error:
-                    first = first or error
-        if first is not None:
-            raise first
+                    errors[path] = error
+        return errors
 
     def _delete_in(self, folders: Folders, path: str) -> None:
         try:

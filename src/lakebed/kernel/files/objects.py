@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import hashlib
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -16,12 +18,28 @@ from obstore.store import ObjectStore as Client
 from obstore.store import from_url
 
 from lakebed.errors import NotWrittenError, RetryableError, StorageError, UsageError, first_line
+from lakebed.kernel.files.cache import CACHE
 from lakebed.kernel.files.credentials import Credentials
+from lakebed.kernel.files.fetching import TAIL, WHOLE, Fetching
+from lakebed.kernel.files.remote_file import End, RemoteFile, RemoteInput
 from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, failed, inside
+from lakebed.kernel.files.upload import PART, Upload
+from lakebed.kernel.files.waiting import budget, request_threads, slots, waiting
 
 T = TypeVar("T")
 R = TypeVar("R")
 _REFUSALS = (PermissionDeniedError, UnauthenticatedError, InvalidPathError)
+_REQUESTS, _BYTES_IN_FLIGHT, _CACHED_BYTES = 64, 256 << 20, 64 << 20
+_PARTS_AT_ONCE = 4
+"""Parts of one upload that are under way at once."""
+_DELETED_AT_ONCE = 1000
+_NO_SUCH_RANGE = ("416 Range Not Satisfiable", "non-partial response")
+_NO_SUFFIX_RANGES = ("abfss://", "az://")
+"""Azure cannot be asked for the last bytes of a file of unknown size."""
+
+
+class _NoSuchRange(Exception):
+    """The file does not reach the range that was asked for."""
 
 
 class RemoteStore(Store):
@@ -29,7 +47,13 @@ class RemoteStore(Store):
 
     def __init__(self, location: str, credentials: Credentials) -> None:
         self._location, self._credentials = location, credentials
+        self._requests, self._bytes_in_flight, self._cached_bytes = _REQUESTS, _BYTES_IN_FLIGHT, _CACHED_BYTES
+        self._whose = _identity(credentials)
+        self._can_read_ends = not location.startswith(_NO_SUFFIX_RANGES)
+        submit = request_threads(self._requests).submit
+        self._fetching = Fetching(self._end_of, submit, budget(self._bytes_in_flight))
         self._opened: Client | None = None
+        self._opening = threading.Lock()
 
     def __reduce__(self) -> tuple[type[RemoteStore], tuple[str, Credentials]]:
         return RemoteStore, (self._location, self._credentials)
@@ -41,18 +65,20 @@ class RemoteStore(Store):
 
     @property
     def _client(self) -> Client:
-        if self._opened is None:
-            settings: Mapping[str, Any] = self._credentials.settings()
-            try:
-                self._opened = from_url(_escaped(self._location), **settings)
-            except (BaseError, ValueError, TypeError) as error:
-                raise UsageError(f"cannot reach {self._location}", why=first_line(error)) from error
+        with self._opening:
+            if self._opened is None:
+                settings: Mapping[str, Any] = self._credentials.settings()
+                try:
+                    self._opened = from_url(_escaped(self._location), **settings)
+                except (BaseError, ValueError, TypeError) as error:
+                    raise UsageError(f"cannot reach {self._location}", why=first_line(error)) from error
         return self._opened
 
     def list(self, folder: str = "") -> Listing:
         """The direct content of a folder."""
         try:
-            result = obstore.list_with_delimiter(self._client, inside(folder) or None)
+            with self._request():
+                result = obstore.list_with_delimiter(self._client, inside(folder) or None)
         except (BaseError, FileNotFoundError) as error:
             raise self._failed("list", folder, error) from error
         folders = sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in result["common_prefixes"])
@@ -82,7 +108,8 @@ class RemoteStore(Store):
     def size(self, path: str) -> int:
         """The size of a file in bytes."""
         try:
-            return obstore.head(self._client, inside(path))["size"]
+            with self._request():
+                return obstore.head(self._client, inside(path))["size"]
         except FileNotFoundError as error:
             raise self._missing(path) from error
         except BaseError as error:
@@ -91,75 +118,149 @@ class RemoteStore(Store):
     def modified(self, path: str) -> float:
         """When a file was last written, by the store's clock."""
         try:
-            return obstore.head(self._client, inside(path))["last_modified"].timestamp()
+            with self._request():
+                return obstore.head(self._client, inside(path))["last_modified"].timestamp()
         except FileNotFoundError as error:
             raise self._missing(path) from error
         except BaseError as error:
             raise self._failed("look at", path, error) from error
+
+    @property
+    def at_once(self) -> int:
+        """How many requests are worth making at once."""
+        return self._requests
+
+    @property
+    def in_flight(self) -> int:
+        """How many bytes of files may be open at once while their readers wait for requests."""
+        return self._bytes_in_flight
 
     def together(self, act: Callable[[T], R], items: Iterable[T]) -> Sequence[R]:
         """The results of `act` for each item, in order, with many requests at once."""
         items = [*items]
         if len(items) < 2:
             return [act(item) for item in items]
-        with ThreadPoolExecutor(min(self.at_once, len(items))) as pool:
+        with waiting(), ThreadPoolExecutor(min(self.at_once, len(items)), "lakebed-together") as pool:
             futures = [pool.submit(act, item) for item in items]
         return [future.result() for future in futures]
 
-    @property
-    def at_once(self) -> int:
-        """How many requests are worth making at once."""
-        return 64
-
     def read(self, path: str, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes of a file, or of a range of it."""
-        try:
-            if start == 0 and length is None:
-                return bytes(obstore.get(self._client, inside(path)).bytes())
-            end = self.size(path)
-            stop = end if length is None else min(end, start + length)
-            return self.read_range(path, start, stop) if stop > start else b""
-        except FileNotFoundError as error:
-            raise self._missing(path) from error
-        except BaseError as error:
-            raise self._failed("read", path, error) from error
+        """The bytes of a file, or of a range of it, in one request. A large file that `fetching` fetches comes in
+        parts."""
+        if start or length is not None:
+            return self._read_part(path, start, length)
+        end = self._fetching.take(path)
+        if end is None:
+            return bytes(self._get(path, None)[0])
+        before = [(at, min(at + PART, end.start)) for at in range(0, end.start, PART)]
+        return b"".join([*self.together(lambda part: self.read_range(path, *part), before), end.data])
 
-    def read_range(self, path: str, start: int, stop: int) -> bytes:
-        """The bytes [start, stop) of a file, in one request. The range must be inside the file."""
+    def _read_part(self, path: str, start: int, length: int | None) -> bytes:
+        if length is not None and length <= 0:
+            return b""
         try:
-            return bytes(obstore.get_range(self._client, inside(path), start=start, end=stop))
-        except FileNotFoundError as error:
-            raise self._missing(path) from error
-        except BaseError as error:
-            raise self._failed("read", path, error) from error
+            return bytes(self._get(path, {"offset": start} if length is None else (start, start + length))[0])
+        except _NoSuchRange:
+            return b""
+
+    def read_range(self, path: str, start: int, stop: int) -> memoryview:
+        """The bytes [start, stop) of a file, in one request; fewer where the file ends before."""
+        return self._get(path, (start, stop))[0]
+
+    def read_immutable(self, files: Sequence[FileInfo]) -> Sequence[bytes]:
+        """The bytes of whole files that never change under their name, from the process's cache where it has them."""
+        if not self._cached_bytes:
+            return self.read_many([file.path for file in files])
+        whose = self._location, self._whose
+        kept = {file: CACHE.get((whose, file)) for file in files}
+        missing = [file for file, data in kept.items() if data is None]
+        for file, read in zip(missing, self.read_many([file.path for file in missing]), strict=True):
+            kept[file] = read
+            if len(read) == file.size:
+                CACHE.put((whose, file), read, self._cached_bytes)
+        return [data for file in files if (data := kept[file]) is not None]
+
+    @contextmanager
+    def fetching(self, files: Iterable[FileInfo]) -> Iterator[None]:
+        """A block that is going to read these files, in about this order."""
+        block = self._fetching.begin([FileInfo(inside(path), size) for path, size in files])
+        try:
+            yield
+        finally:
+            self._fetching.end(block)
 
     def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
-        """A random-access file that fetches ranges."""
-        return pa.PythonFile(_RangeFile(self, path, self.size(path)), mode="r")
+        """A random-access file. One request has brought its end, or the whole of it when that is small."""
+        end = self._fetching.take(path) or self._end_of(path, size)
+        if end.is_whole:
+            return pa.BufferReader(pa.py_buffer(end.data))
+        fetch = partial(self.read_range, path)
+        return RemoteInput(
+            RemoteFile(end, fetch, request_threads(self._requests).submit, budget(self._bytes_in_flight))
+        )
+
+    def _end_of(self, path: str, size: int | None) -> End:
+        """The end of a file, from one request: all of it when it is small. `size` is what the metadata says."""
+        if size is not None and size <= WHOLE:
+            data, _ = self._get(path, None)
+            return End(data, 0, len(data))
+        if size is None and not self._can_read_ends:
+            size = self.size(path)
+        try:
+            data, true_size = self._get(path, {"suffix": TAIL} if size is None else (max(size - TAIL, 0), size))
+        except _NoSuchRange:  # an empty file, or one much smaller than the metadata says
+            data, true_size = self._get(path, None)
+        if true_size > (size or true_size):  # the file is larger than the metadata says, so this was not its end
+            data, _ = self._get(path, (max(true_size - TAIL, 0), true_size))
+        return End(data, true_size - len(data), true_size)
+
+    def _get(self, path: str, part: tuple[int, int] | Mapping[str, int] | None) -> tuple[memoryview, int]:
+        """The bytes of a file or of a part of it, and the size of the file, from one request.
+
+        _NoSuchRange for a part of an empty file, and for one that begins after the file's end.
+        """
+        options: Any = {} if part is None else {"range": part}
+        try:
+            with self._request():
+                result = obstore.get(self._client, inside(path), options=options)
+                return memoryview(result.bytes()), result.meta["size"]
+        except FileNotFoundError as error:
+            raise self._missing(path) from error
+        except BaseError as error:
+            if part is not None and any(sign in str(error) for sign in _NO_SUCH_RANGE):
+                raise _NoSuchRange from error
+            raise self._failed("read", path, error) from error
+
+    @contextmanager
+    def _request(self) -> Iterator[None]:
+        """A block that makes one request: not more at once than the bound, and no processor is held meanwhile."""
+        with waiting(), slots(self._requests):
+            yield
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[pa.NativeFile]:
-        """A multipart upload: nothing is visible before the block ends without an error.
+        """A new data file: one request where it is small, else parts. Nothing is visible before the block ends without
+        an error. After an error, the parts that were sent are removed."""
+        inside(path)
+        upload = Upload(lambda data: self.write(path, data), lambda parts: self._put_parts(path, parts))
+        try:
+            yield pa.PythonFile(upload, mode="w")
+        except BaseException:
+            upload.give_up()
+            raise
+        upload.finish()
 
-        The parts of a failed upload stay in the bucket, invisible, until the bucket's own lifecycle rule removes them.
-        """
+    def _put_parts(self, path: str, parts: Iterator[bytes]) -> None:
         try:
-            upload = obstore.open_writer(self._client, inside(path))
+            obstore.put(self._client, path, parts, chunk_size=PART, max_concurrency=_PARTS_AT_ONCE)
         except (BaseError, FileNotFoundError) as error:
-            raise self._failed("write", path, error) from error
-        sink = _Uploading(upload)
-        try:
-            yield pa.PythonFile(sink, mode="w")  # an upload that is not closed never becomes visible
-            upload.close()
-        except (BaseError, FileNotFoundError) as error:
-            if isinstance(error, FileNotFoundError) and error is not sink.error:  # the caller raised it
-                raise
             raise self._failed("write", path, error) from error
 
     def write(self, path: str, data: bytes) -> None:
         """Write or replace a whole file."""
         try:
-            obstore.put(self._client, inside(path), data)
+            with self._request():
+                obstore.put(self._client, inside(path), data)
         except (BaseError, FileNotFoundError) as error:
             raise self._failed("write", path, error) from error
 
@@ -170,12 +271,14 @@ class RemoteStore(Store):
         NotWrittenError only when the store refused (no permission, no bucket) and the name is seen to be free.
         """
         try:
-            obstore.put(self._client, inside(path), data, mode="create", use_multipart=False)
+            with self._request():
+                obstore.put(self._client, inside(path), data, mode="create", use_multipart=False)
             return PutOutcome.CREATED
         except (BaseError, FileNotFoundError) as error:
             refusal = error
         try:
-            stored = bytes(obstore.get(self._client, path).bytes())
+            with self._request():
+                stored = bytes(obstore.get(self._client, path).bytes())
         except FileNotFoundError:
             if isinstance(refusal, (*_REFUSALS, FileNotFoundError)):
                 failure = self._failed("write", path, refusal)
@@ -190,11 +293,25 @@ class RemoteStore(Store):
     def delete(self, path: str) -> None:
         """Remove a file. A missing file is not an error."""
         try:
-            obstore.delete(self._client, inside(path))
+            with self._request():
+                obstore.delete(self._client, inside(path))
         except FileNotFoundError:
             return
         except BaseError as error:
             raise self._failed("delete", path, error) from error
+
+    def undeleted(self, paths: Iterable[str]) -> Mapping[str, StorageError]:
+        """Remove files, 1,000 by a request and several requests at once. Those that stand, each with the error."""
+        wanted = [*dict.fromkeys(paths)]
+        batches = [wanted[at : at + _DELETED_AT_ONCE] for at in range(0, len(wanted), _DELETED_AT_ONCE)]
+        return {path: error for failed in self.together(self._delete_batch, batches) for path, error in failed.items()}
+
+    def _delete_batch(self, paths: Sequence[str]) -> Mapping[str, StorageError]:
+        if len(paths) > 1:
+            with suppress(BaseError, FileNotFoundError), self._request():
+                obstore.delete(self._client, [inside(path) for path in paths])
+                return {}
+        return super().undeleted(paths)  # one by one: some stores have no bulk deletes, and others stop at an error
 
     def _missing(self, path: str) -> FileNotFoundError:
         return FileNotFoundError(f"there is no file {self._location}/{path}")
@@ -204,6 +321,12 @@ class RemoteStore(Store):
         final = missing or isinstance(error, _REFUSALS)
         todo = "Check that the bucket exists" if missing else "Check the credentials" if final else ""
         return failed(verb, self._location, path, error, StorageError if final else RetryableError, todo)
+
+
+def _identity(credentials: Credentials) -> Hashable:
+    """Whose files these are: one process may open a place with several credentials."""
+    settings = sorted({**credentials.plain, **credentials.secret}.items())
+    return hashlib.sha256(repr((credentials.provider, settings)).encode()).digest()
 
 
 def _escaped(url: str) -> str:
@@ -217,58 +340,3 @@ def _above(path: str) -> Iterator[str]:
     while path:
         path = path.rpartition("/")[0]
         yield path
-
-
-class _RangeFile(io.RawIOBase):
-    """A file that reads ranges of one object."""
-
-    def __init__(self, store: RemoteStore, path: str, size: int) -> None:
-        super().__init__()
-        self._store, self._path, self._size, self._at = store, path, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = start + offset
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        wanted = self._size - self._at if size is None or size < 0 else min(size, self._size - self._at)
-        data = self._store.read_range(self._path, self._at, self._at + wanted) if wanted > 0 else b""
-        self._at += len(data)
-        return data
-
-    def size(self) -> int:
-        """The size of the object in bytes."""
-        return self._size
-
-
-class _Uploading:
-    """The file that Arrow writes to. Closing it does not end the upload: the store's block does that."""
-
-    closed = False
-    error: Exception | None = None
-
-    def __init__(self, sink: Any) -> None:
-        self._sink = sink
-
-    def write(self, data: Any) -> int:
-        try:
-            return int(self._sink.write(bytes(data)))
-        except Exception as error:
-            self.error = error
-            raise
-
-    def flush(self) -> None:
-        """Do nothing: parts are sent as they fill up."""
-
-    def close(self) -> None:
-        self.closed = True

@@ -18,7 +18,8 @@ from lakebed.redaction import redacted
 
 T = TypeVar("T")
 R = TypeVar("R")
-_THREADS = 16
+_WRITES = 16
+"""Files written at once to a disk, which takes its time to make each of them last."""
 
 
 class PutOutcome(StrEnum):
@@ -119,7 +120,7 @@ class Store(ABC):
             for path, data in files.items():
                 self.write(path, data)
             return
-        with ThreadPoolExecutor(min(_THREADS, len(files))) as pool:
+        with ThreadPoolExecutor(min(max(_WRITES, self.at_once), len(files))) as pool:
             futures = [pool.submit(self.write, path, data) for path, data in files.items()]
         for future in futures:
             future.result()
@@ -149,10 +150,7 @@ class Store(ABC):
 
     def list_many(self, folders: Sequence[str]) -> Sequence[Listing]:
         """The direct content of several folders, in the given order. Several are listed at a time."""
-        if len(folders) < 2:
-            return [self.list(folder) for folder in folders]
-        with ThreadPoolExecutor(min(_THREADS, len(folders))) as pool:
-            return [*pool.map(self.list, folders)]
+        return self.together(self.list, folders)
 
     def read_many(self, paths: Sequence[str]) -> Sequence[bytes]:
         """The bytes of whole files, in the order of the paths. Several are read at a time.
@@ -173,6 +171,11 @@ class Store(ABC):
     def at_once(self) -> int:
         """How many requests are worth making at once: 1 for a disk, where threads cost more than they gain."""
         return 1
+
+    @property
+    def in_flight(self) -> int:
+        """How many bytes of files may be open at once while their readers wait for requests."""
+        return 256 << 20
 
     def together(self, act: Callable[[T], R], items: Iterable[T]) -> Sequence[R]:
         """The results of `act`, which makes requests of this store, for each item, in order.
@@ -197,10 +200,23 @@ class Store(ABC):
 
     def delete_many(self, paths: Iterable[str]) -> None:
         """Remove files, several at a time. The first error is raised after all were tried."""
-        with ThreadPoolExecutor(_THREADS) as pool:
-            failures = [future for future in [pool.submit(self.delete, path) for path in paths] if future.exception()]
-        if failures:
-            failures[0].result()
+        for error in self.undeleted(paths).values():
+            raise error
+
+    def undeleted(self, paths: Iterable[str]) -> Mapping[str, StorageError]:
+        """Remove files, several at a time, and return those that stand, each with the error. A missing file does not
+        stand."""
+
+        def stands(path: str) -> StorageError | None:
+            try:
+                self.delete(path)
+            except StorageError as error:
+                return error
+            return None
+
+        paths = [*dict.fromkeys(paths)]
+        errors = self.together(stands, paths)
+        return {path: error for path, error in zip(paths, errors, strict=True) if error is not None}
 
     def local_path(self, path: str) -> str | None:
         """The path on this machine's disk, for libraries that read only from paths. None for a remote store."""

@@ -1,23 +1,50 @@
 """Object stores: outcomes of a conditional put, what travels to workers, what a user is told."""
 
 import pickle
+import random
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
+import boto3
 import obstore
 import pytest
 
 from lakebed.errors import RetryableError, StorageError, UsageError
 from lakebed.kernel.files import FileInfo, PutOutcome, open_store
+from lakebed.kernel.files.cache import ByteCache
+from lakebed.kernel.files.fetching import WHOLE
 from lakebed.kernel.files.objects import RemoteStore
+from lakebed.kernel.files.upload import PART
+from lakebed.kernel.files.waiting import budget
 from tests.unit.kernel.conftest import s3_settings
 
 
 @pytest.fixture
 def store(bucket: str, s3_options: dict[str, str]) -> RemoteStore:
     return open_store(f"{bucket}/table", s3_options)
+
+
+@pytest.fixture
+def s3_client(s3_endpoint: str) -> Any:
+    keys = {"aws_access_key_id": "key", "aws_secret_access_key": "hush", "region_name": "us-east-1"}
+    return boto3.session.Session().client("s3", endpoint_url=s3_endpoint, **keys)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The ranges of all requests for a file, None for a whole one."""
+    ranges: list[object] = []
+    real = obstore.get
+
+    def get(client: Any, path: str, *, options: Any) -> Any:
+        ranges.append(options.get("range"))
+        return real(client, path, options=options)
+
+    monkeypatch.setattr(obstore, "get", get)
+    return ranges
 
 
 @pytest.mark.slow
@@ -76,17 +103,93 @@ def test_a_setting_that_the_client_does_not_know(bucket: str, s3_options: dict[s
         store.list()
 
 
-def test_random_access_costs_one_request_a_read(store: RemoteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_file_is_one_request(store: RemoteStore, asked: list[object]) -> None:
     store.write("f", bytes(range(100)))
-    heads: list[str] = []
-    monkeypatch.setattr(RemoteStore, "size", lambda self, path: heads.append(path) or 100)
-    with store.open_input("f") as file:
-        assert file.size() == 100
-        file.seek(10)
-        assert file.read(5) == bytes(range(10, 15)) and file.read(5) == bytes(range(15, 20))
-        file.seek(-2, 2)
-        assert file.read() == bytes([98, 99])
-    assert heads == ["f"]
+    for size in (100, 90, 120, None):  # the metadata may be wrong: the size is that of the file
+        asked.clear()
+        with store.open_input("f", size) as file:
+            assert file.size() == 100
+            file.seek(10)
+            assert file.read(5) == bytes(range(10, 15)) and file.read(5) == bytes(range(15, 20))
+            file.seek(98)
+            assert file.read() == bytes([98, 99])
+        assert len(asked) == 1
+    store.write("empty", b"")
+    for size in (0, 5, None):
+        assert store.open_input("empty", size).size() == 0
+
+
+@pytest.mark.parametrize("stated", [None, 0, -1, 1])
+def test_a_large_file_comes_from_its_end_and_in_parts(
+    store: RemoteStore, asked: list[object], stated: int | None
+) -> None:
+    data = random.Random(1).randbytes(WHOLE + (20 << 20))
+    store.write("f", data)
+    asked.clear()
+    with store.open_input("f", None if stated is None else len(data) + stated) as file:
+        assert file.size() == len(data) and len(asked) <= 2
+        assert file.read_at(100, len(data) - 100) == data[-100:]
+        asked.clear()
+        chunks = [(10, 3 << 20), (3 << 20, 4 << 20), ((4 << 20) + 1000, 5 << 20), (12 << 20, 22 << 20)]
+        file.file.announce(chunks)
+        for start, stop in chunks:
+            assert file.read_at(stop - start, start) == data[start:stop]
+        assert len(asked) == 3, "near ones joined, a large one cut"
+        assert file.read_at(100, (3 << 20) - 50) == data[(3 << 20) - 50 : (3 << 20) + 50], "read once more"
+    assert budget(256 << 20)._free == 256 << 20
+
+
+def test_files_are_fetched_ahead_and_dropped(store: RemoteStore, asked: list[object]) -> None:
+    files = [FileInfo(f"f{n}", n) for n in range(1, 20)]
+    store.write_many({path: b"x" * size for path, size in files})
+    asked.clear()
+    with store.fetching(files):
+        for path, size in files[3:10]:
+            assert store.open_input(path, size).read() == b"x" * size
+            assert store.read(path) == b"x" * size
+    assert len([part for part in asked if part is None]) == len(asked)
+    assert 19 <= len(asked) <= 19 + 7 and budget(256 << 20)._free == 256 << 20
+    with store.fetching([FileInfo("gone", 10)]), pytest.raises(FileNotFoundError):
+        store.open_input("gone", 10)
+
+
+def test_bytes_of_immutable_files_are_kept(store: RemoteStore, asked: list[object]) -> None:
+    files = [FileInfo(f"f{n}", 10 + n) for n in range(5)]
+    store.write_many({path: b"x" * size for path, size in files})
+    first = store.read_immutable(files)
+    asked.clear()
+    assert store.read_immutable(files[::-1]) == first[::-1] and not asked
+    other = FileInfo(files[0].path, 7)
+    assert store.read_immutable([other]) == [b"x" * 10] == store.read_immutable([other]), "the size is another"
+    assert len(asked) == 2
+
+
+def test_the_cache_keeps_its_limit() -> None:
+    cache = ByteCache()
+    for n in range(100):
+        cache.put(n, bytes(50), 1000)
+    assert cache.size <= 1000 and cache.get(99) == bytes(50) and cache.get(0) is None
+    cache.put("large", bytes(500), 1000)
+    assert cache.get("large") is None
+
+
+def test_a_large_upload_comes_in_parts_and_leaves_none_behind(store: RemoteStore, s3_client: Any) -> None:
+    data = random.Random(2).randbytes(3 * PART + 5)
+    with store.open_output("f") as sink:
+        for at in range(0, len(data), 1 << 20):
+            sink.write(data[at : at + (1 << 20)])
+    assert store.read("f") == data
+    with pytest.raises(ZeroDivisionError), store.open_output("g") as sink:
+        sink.write(data)
+        raise ZeroDivisionError
+    assert [info.path for info in store.walk()] == ["f"]
+    assert not s3_client.list_multipart_uploads(Bucket=store.location.split("/")[2]).get("Uploads")
+
+
+def test_files_are_removed_by_the_thousand(store: RemoteStore) -> None:
+    store.write_many({f"d/{n}": b"x" for n in range(30)})
+    assert store.undeleted([*(f"d/{n}" for n in range(30)), "none", "d/1"]) == {}
+    assert not list(store.walk())
 
 
 def test_secrets_travel_only_when_allowed(bucket: str, s3_options: dict[str, str]) -> None:

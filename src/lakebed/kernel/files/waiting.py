@@ -1,0 +1,100 @@
+"""Waiting is not computing: threads that wait for a store leave their processor to others.
+
+A thread that decodes or encodes holds one of as many permits as there are processors. While a request of it is under
+way it gives the permit back. So many more threads than processors can be at work on a remote table, and the processors
+do not fight over the work.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import lru_cache
+
+_held = threading.local()
+
+
+@contextmanager
+def computing(processors: threading.Semaphore) -> Iterator[None]:
+    """A block that computes: it holds a permit, except in its `waiting` blocks."""
+    processors.acquire()
+    _held.permits = processors
+    try:
+        yield
+    finally:
+        _held.permits = None
+        processors.release()
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """A block that waits for something other than a processor. The permit of the thread, if it has one, is free
+    meanwhile."""
+    permits: threading.Semaphore | None = getattr(_held, "permits", None)
+    if permits is None:
+        yield
+        return
+    _held.permits = None
+    permits.release()
+    try:
+        yield
+    finally:
+        permits.acquire()
+        _held.permits = permits
+
+
+class Budget:
+    """Bytes that may be in flight at once. Safe for threads."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._free = limit
+        self._changed = threading.Condition()
+
+    def take(self, size: int, force: bool = False) -> bool:
+        """Take bytes if so many are free, or in any case with `force`. Whether they were taken."""
+        with self._changed:
+            if self._free < size and not force:
+                return False
+            self._free -= size
+            return True
+
+    def give(self, size: int) -> None:
+        """Give bytes back."""
+        with self._changed:
+            self._free += size
+            self._changed.notify_all()
+
+
+@lru_cache
+def budget(limit: int) -> Budget:
+    """The process's budget of that many bytes, shared by all stores that have the same bound."""
+    return Budget(limit)
+
+
+@lru_cache
+def slots(requests: int) -> threading.BoundedSemaphore:
+    """The process's permits for so many requests at once, shared by all stores that have the same bound."""
+    return threading.BoundedSemaphore(requests)
+
+
+@lru_cache
+def request_threads(requests: int) -> ThreadPoolExecutor:
+    """The process's threads that wait for requests which somebody will want the answer of. They never wait for each
+    other."""
+    return ThreadPoolExecutor(requests, "lakebed-request")
+
+
+def _after_fork() -> None:
+    """A forked process starts with nothing in flight: the threads of its parent are not in it."""
+    budget.cache_clear()
+    slots.cache_clear()
+    request_threads.cache_clear()
+    _held.__dict__.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
