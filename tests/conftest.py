@@ -7,6 +7,7 @@ on one more golden table (all but those of `tests.golden.DAILY`).
 """
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
@@ -14,6 +15,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.golden import DAILY, names
+from tests.objectstore.server import StoreServer
 
 SPARK = "tests/spark/"
 """The folder of the tests that start Spark."""
@@ -32,6 +34,15 @@ SLOW_PROMISES = {
 
 hypothesis.settings.register_profile("any-machine", deadline=None, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("any-machine")
+
+
+@pytest.fixture(scope="session")
+def store_server() -> Iterator[StoreServer]:
+    """An S3 server behind a proxy that counts and fails: one for a process of tests, started when it is asked for."""
+    os.environ["AWS_METADATA_ENDPOINT"] = "http://127.0.0.1:1"  # no test leaves this machine
+    server = StoreServer()
+    yield server
+    server.stop()
 
 
 class SparkTogether(LoadScopeScheduling):

@@ -47,9 +47,12 @@ def certain_now(store: Store, folder: str) -> float:
 
 def older_than(store: Store, paths: Iterable[str], moment: float) -> list[str]:
     """The files that were last written before a time in seconds since 1970. Files that are gone are left out."""
-    old: list[str] = []
-    for path in paths:
-        with suppress(FileNotFoundError):
-            if store.modified(path) < moment:
-                old.append(path)
-    return old
+
+    def is_old(path: str) -> bool:
+        try:
+            return store.modified(path) < moment
+        except FileNotFoundError:
+            return False
+
+    paths = [*paths]
+    return [path for path, old in zip(paths, store.together(is_old, paths), strict=True) if old]
