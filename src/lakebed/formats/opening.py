@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import SchemaError, TableExistsError, TableNotFoundError, UnsupportedError, UsageError, first_line
-from lakebed.kernel.files import Store, open_store
+from lakebed.kernel.files import FileInfo, Store, open_store
 from lakebed.kernel.files.location import REMOTE_SCHEMES
 from lakebed.kernel.options import option_texts
 from lakebed.verbs.native_source import NativeSource
@@ -26,17 +26,24 @@ def format_of(store: Store) -> str | None:
 
     A Hudi table has `.hoodie`, a Paimon table `schema/schema-N`, an Iceberg table `metadata/*.metadata.json`.
     """
-    listing = store.list()
-    folders = set(listing.folders)
+    likely = _likely_format(store)
+    if likely == "iceberg" and not any(info.name.endswith(_METADATA) for info in store.list("metadata").files):
+        return None
+    return likely
+
+
+def _likely_format(store: Store) -> str | None:
+    """The format as `format_of` detects it, where a folder `metadata` alone makes an Iceberg table."""
+    folders = set(store.list().folders)
     if ".hoodie" in folders:
         return "hudi"
     if "schema" in folders and any(info.name.startswith("schema-") for info in store.list("schema").files):
         return "paimon"
-    if "metadata" in folders and any(info.name.endswith(_METADATA) for info in store.list("metadata").files):
-        return "iceberg"
-    return None
+    return "iceberg" if "metadata" in folders else None
 
 
+_READ_FIRST = (FileInfo("metadata/version-hint.text", 8),)
+"""Small files that tables read first when they are opened. They are asked for while the format is detected."""
 _METADATA = (".metadata.json", ".metadata.json.gz")
 _CATALOG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]+:[^/\\:]+\.[^/\\:]+")
 
@@ -63,10 +70,14 @@ def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, o
         named: Table = _class_of("iceberg").of_catalog(location, texts)  # type: ignore[attr-defined]  # Iceberg's only
         return named
     store = location if isinstance(location, Store) else open_store(location, texts)
-    detected = format_of(store)
-    if detected is None:
-        raise _not_a_table(store)
-    return _class_of(detected)(store, texts)
+    with store.fetching(_READ_FIRST):
+        detected = _likely_format(store)
+        if detected is None:
+            raise _not_a_table(store)
+        try:
+            return _class_of(detected)(store, texts)
+        except TableNotFoundError as error:  # its folder of metadata is empty
+            raise _not_a_table(store) from error
 
 
 def create_table(

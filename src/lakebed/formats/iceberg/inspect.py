@@ -214,7 +214,7 @@ class _Report:
     def metadata_files(self) -> None:
         """The metadata file itself, which every commit rewrites."""
         metadata = self._metadata
-        size = self.operations.files.size(self.loaded.location)
+        size = self.loaded.size if self.loaded.size >= 0 else self.operations.files.size(self.loaded.location)
         properties = metadata.properties
         self.figures["metadata"] = {
             "file": self.loaded.location.rpartition("/")[2],

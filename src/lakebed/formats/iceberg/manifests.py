@@ -1,13 +1,13 @@
 """The manifests of a snapshot and their entries, read from the table's files.
 
 Entries stay columns: a table of a million data files is planned without a Python object per file. Manifests are
-fetched several at a time, and decoded in runs of bounded size on all processors.
+fetched together, and decoded in runs of bounded size on all processors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -22,7 +22,6 @@ from lakebed.formats.iceberg.files import Files
 from lakebed.kernel.engine import LocalEngine
 
 R = TypeVar("R")
-_FETCHES = 8
 _PIECE_BYTES = 16 << 20
 """Bytes of compressed manifests in a run, which is decoded at once."""
 
@@ -33,7 +32,7 @@ ALL_COLUMNS = (*COLUMNS, *STATS)
 def read_manifest_list(files: Files, snapshot: Snapshot) -> list[ManifestFile]:
     """The manifests of a snapshot, in order. CorruptError when its list is missing or damaged."""
     if not snapshot.manifest_list:
-        return [_bare(files, path) for path in snapshot.manifests]
+        return [*files.together(partial(_bare, files), snapshot.manifests)]
     try:
         return decode_manifest_list(files.read(snapshot.manifest_list), snapshot.manifest_list)
     except FileNotFoundError as error:
@@ -49,8 +48,7 @@ def manifests_of(files: Files, metadata: TableMetadata, snapshot: Snapshot) -> l
     """
     manifests = read_manifest_list(files, snapshot)
     unknown = {m.spec_id: m for m in reversed(manifests) if not knows_partitions(metadata, m.spec_id)}
-    for manifest in unknown.values():
-        (data,) = _fetched(files, [manifest])
+    for manifest, data in zip(unknown.values(), _fetched(files, [*unknown.values()]), strict=True):
         learn(metadata, manifest.spec_id, open_container(data, manifest.path).metadata, manifest.path)
     return manifests
 
@@ -122,19 +120,13 @@ def read_entries(
     return entry_schema(set(columns), partition_type(metadata, metadata.spec)).empty_table()
 
 
-def _fetched(files: Files, manifests: Sequence[ManifestFile]) -> list[bytes]:
-    """The bytes of the manifests, in order, fetched several at a time."""
-
-    def fetch(manifest: ManifestFile) -> bytes:
-        try:
-            return files.read(manifest.path)
-        except FileNotFoundError as error:
-            raise CorruptError("a manifest is missing", file=manifest.path, why=files.why_missing) from error
-
-    if len(manifests) == 1:
-        return [fetch(manifests[0])]
-    with ThreadPoolExecutor(_FETCHES) as pool:
-        return list(pool.map(fetch, manifests))
+def _fetched(files: Files, manifests: Sequence[ManifestFile]) -> Sequence[bytes]:
+    """The bytes of the manifests, in order, fetched together."""
+    try:
+        return files.read_immutable([(manifest.path, manifest.length) for manifest in manifests])
+    except FileNotFoundError as error:
+        missing = next((m.path for m in manifests if not files.exists(m.path)), manifests[0].path)
+        raise CorruptError("a manifest is missing", file=missing, why=files.why_missing) from error
 
 
 def _bare(files: Files, path: str) -> ManifestFile:

@@ -12,17 +12,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from lakebed.errors import (
-    CorruptError,
     LakebedError,
     RetryableError,
-    StorageError,
     TableNotFoundError,
     UnsupportedError,
 )
 from lakebed.formats.iceberg import layout
+from lakebed.formats.iceberg.catalog.current import current_metadata
 from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError, check, clean_log
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json, metadata_to_json
 from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, applied
@@ -35,6 +35,17 @@ from lakebed.kernel.files.places import named_places
 
 _LOADS = 5
 """How often the current metadata is looked up when a cleanup removes it before it is read."""
+_KEPT = 16 << 20
+"""A metadata file of more bytes is not kept for the next call."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A metadata file as it was read."""
+
+    name: str
+    data: bytes
+    loaded: Loaded
 
 
 class HadoopTable:
@@ -43,6 +54,10 @@ class HadoopTable:
     def __init__(self, store: Store, options: Mapping[str, str] = {}, named: Sequence[str] = ()) -> None:
         self._store = store
         self._files = Files(store, credentials_from(options), named_places(options, named))
+        self._last: _Read | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_last": None}
 
     @property
     def name(self) -> str:
@@ -62,22 +77,20 @@ class HadoopTable:
     def load(self) -> Loaded:
         """The current metadata: the version of the hint or the newest after it, else the newest that is listed.
 
-        TableNotFoundError when there is none, RetryableError when files are removed faster than they can be read.
+        What has the bytes of the last call is not parsed again. TableNotFoundError when there is none, RetryableError
+        when files are removed faster than they can be read.
         """
-        name: str | None = None
         for _ in range(_LOADS):
-            name = self._current()
-            if name is None:
-                break
+            last = self._last
             with suppress(FileNotFoundError):  # cleaned away in between
-                metadata = metadata_from_json(self._store.read(f"metadata/{name}"), f"metadata/{name}")
-                self._compare_location(metadata.location)
-                return Loaded(metadata, f"{metadata.location}/metadata/{name}")
-        if name is not None:
+                newest = current_metadata(self._store, (last.name, last.data) if last else None)
+                if newest is None:
+                    break
+                return self._parsed(*newest)
+        else:
             raise RetryableError(
                 "the table's metadata changes faster than it can be read",
                 table=self.name,
-                file=f"metadata/{name}",
                 why=f"{_LOADS} times the newest file was gone when it was read",
                 todo="Try again",
             )
@@ -87,6 +100,16 @@ class HadoopTable:
             why="it has no metadata/*.metadata.json",
             todo="Give the table's root folder, or catalog:namespace.table",
         )
+
+    def _parsed(self, name: str, data: bytes) -> Loaded:
+        last = self._last
+        if last is not None and (last.name, last.data) == (name, data):
+            return last.loaded
+        metadata = metadata_from_json(data, f"metadata/{name}")
+        self._compare_location(metadata.location)
+        loaded = Loaded(metadata, f"{metadata.location}/metadata/{name}", len(data))
+        self._last = _Read(name, data, loaded) if len(data) <= _KEPT else None
+        return loaded
 
     def refuse_changes(self, base: Loaded) -> None:
         """UnsupportedError for a table of a catalog, and for one whose metadata says that it lies elsewhere."""
@@ -163,42 +186,6 @@ class HadoopTable:
                 raise LostRaceError(f"{name} already exists")
             case PutOutcome.UNKNOWN:
                 raise OutcomeUnknownError(f"the store does not say whether {name} was written")
-
-    def _current(self) -> str | None:
-        """The name of the current metadata file, None when there is none."""
-        hint: int | None = None
-        with suppress(FileNotFoundError, StorageError, ValueError):
-            hint = int(self._store.read(f"metadata/{layout.VERSION_HINT}"))
-        if hint is not None:
-            name = self._version(hint)
-            if name is not None:
-                while (following := self._version(hint + 1)) is not None:
-                    name, hint = following, hint + 1
-                return name
-        names = [info.name for info in self._store.list("metadata").files]
-        of_path = [(v, n) for n in names if (v := layout.hadoop_version(n)) is not None]
-        if of_path:
-            return max(of_path)[1]
-        of_catalog = [(v, n) for n in names if (v := layout.catalog_version(n)) is not None]
-        newest = [name for version, name in of_catalog if version == max(of_catalog)[0]]
-        return newest[0] if len(newest) == 1 else self._youngest(newest)
-
-    def _version(self, number: int) -> str | None:
-        """The file of a version, None when there is none."""
-        for compressed in (False, True):
-            name = layout.hadoop_metadata(number, compressed)
-            if self._store.exists(f"metadata/{name}"):
-                return name
-        return None
-
-    def _youngest(self, names: Sequence[str]) -> str | None:
-        """The last written of several files of one version, which commits that lost a race leave behind."""
-        by_time = []
-        for name in names:
-            with suppress(FileNotFoundError, CorruptError):
-                document = metadata_from_json(self._store.read(f"metadata/{name}"), name).document
-                by_time.append((int(document.get("last-updated-ms", 0)), name))
-        return max(by_time)[1] if by_time else None
 
 
 def _spelled(location: str) -> str:

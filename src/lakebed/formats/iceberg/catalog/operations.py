@@ -19,10 +19,12 @@ from lakebed.formats.iceberg.layout import data_folder, is_metadata, metadata_fo
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A table's metadata as it was read, and the location of its file."""
+    """A table's metadata as it was read, and the location of its file. `size` is how many bytes the file has, -1 where
+    that is not known."""
 
     metadata: TableMetadata
     location: str
+    size: int = -1
 
 
 class LostRaceError(Exception):

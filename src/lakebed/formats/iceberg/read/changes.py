@@ -45,7 +45,8 @@ def plan_difference(
         splits = tuple(_splits(*_sides(files, metadata, before, after, pruning)))
     names = tuple(field.name for field in fields)
     reader = ChangeReader(files, request.context, names, request.predicate)
-    return ReadPlan(schema, splits, reader, unread_parts(request.predicate))
+    home = files.home
+    return ReadPlan(schema, splits, reader, unread_parts(request.predicate), home.at_once, home.in_flight)
 
 
 def range_of(

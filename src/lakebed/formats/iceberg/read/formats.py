@@ -24,6 +24,7 @@ from lakebed.kernel.avro.container import take_apart
 from lakebed.kernel.avro.decode import read_batches
 from lakebed.kernel.avro.schema import check_schema
 from lakebed.kernel.decoding import UNSTATED, Stated, decoding
+from lakebed.kernel.parquet.chunks import fetch_chunks
 from lakebed.kernel.scratch import Scratch
 
 BATCH_ROWS = 64 << 10
@@ -53,6 +54,7 @@ class ParquetData(OpenFile):
     """A Parquet file, whose row groups can be read alone."""
 
     def __init__(self, source: pa.NativeFile, dictionaries: Sequence[str] = ()) -> None:
+        self._source = source
         self._file = pq.ParquetFile(
             source,
             coerce_int96_timestamp_unit="us",
@@ -83,6 +85,7 @@ class ParquetData(OpenFile):
             starts.append(starts[-1] + self.metadata.row_group(n).num_rows)
         leaves = [leaf for column in sorted(set(wanted)) for leaf in self._leaves[column]]
         places = {column: place for place, column in enumerate(sorted(set(wanted)))}
+        fetch_chunks(self._source, self.metadata, groups, leaves)
         for run in _runs(range(self.metadata.num_row_groups) if groups is None else groups):
             position = starts[run[0]]
             if not wanted:
@@ -162,7 +165,7 @@ def opened(
         raise UnsupportedError(f"lakebed does not read {format} files", table=files.home.location, file=path)
     try:
         with decoding("a file cannot be read", table=files.home.location, file=path):
-            source = files.open_input(path)
+            source = files.open_input(path, stated.size if stated.size > 0 else None)
             stated.check_size(source.size())
             file = openers[format](source)
             stated.check_rows(file.rows)

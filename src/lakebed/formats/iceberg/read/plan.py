@@ -59,7 +59,9 @@ def plan_files(files: Files, tasks: Iterator[FileTask], request: ReadRequest) ->
     fields = request.context.columns(request.columns)
     splits = tuple(split for task in tasks for split in splits_of(task, request.split_size))
     reader = TaskReader(files, request.context, tuple(field.name for field in fields), request.predicate)
-    return ReadPlan(arrow_schema(fields), splits, reader, unread_parts(request.predicate))
+    home = files.home
+    warnings = unread_parts(request.predicate)
+    return ReadPlan(arrow_schema(fields), splits, reader, warnings, home.at_once, home.in_flight)
 
 
 def scan_tasks(

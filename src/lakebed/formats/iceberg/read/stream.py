@@ -139,7 +139,7 @@ class IcebergStream:
         if len(plans) > 1 and not self.appends_only:
             # one group keeps them in order: a later step may remove what an earlier one adds
             splits = [replace(split, group="in order") for split in splits]
-        return ReadPlan(plans[0].schema, tuple(splits), plans[0].read, plans[0].warnings)
+        return replace(plans[0], splits=tuple(splits))
 
     @property
     def _skips_snapshots(self) -> bool:
