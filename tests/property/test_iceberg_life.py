@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import json
 import random
 import tempfile
 from collections import Counter
@@ -22,6 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, IntegerType, LongType, NestedField, StringType, TimestampType
 
 from lakebed.errors import CommitConflictError
+from lakebed.formats.iceberg.codec.metadata import metadata_to_json
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
 from lakebed.formats.iceberg.snapshot import schema_at
@@ -172,7 +172,7 @@ class Life:
     def put(self, document: dict[str, Any]) -> None:
         folder = self.lake.folder / "metadata"
         number = max(int(path.name[1:].split(".")[0]) for path in folder.glob("v*.metadata.json")) + 1
-        (folder / f"v{number}.metadata.json").write_text(json.dumps(document))
+        (folder / f"v{number}.metadata.json").write_bytes(metadata_to_json(document))
         (folder / "version-hint.text").write_text(str(number))
 
     # ---- upkeep ------------------------------------------------------------------------------------------------------

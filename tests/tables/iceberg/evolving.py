@@ -6,6 +6,7 @@ from typing import Any
 
 from pyiceberg.schema import Schema
 
+from lakebed.formats.iceberg.codec.metadata import metadata_to_json
 from lakebed.formats.iceberg.table import IcebergTable
 
 
@@ -20,5 +21,5 @@ def evolve(table: IcebergTable, schema: Schema) -> None:
     }  # fmt: skip
     folder = Path(table.location) / "metadata"
     version = max(int(path.name[1:].split(".")[0]) for path in folder.glob("v*.metadata.json")) + 1
-    (folder / f"v{version}.metadata.json").write_text(json.dumps(document))
+    (folder / f"v{version}.metadata.json").write_bytes(metadata_to_json(document))
     (folder / "version-hint.text").write_text(str(version))

@@ -17,7 +17,7 @@ from typing import Any
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
-from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_to_json
 from lakebed.formats.iceberg.codec.updates import applied, unmet
 from lakebed.formats.iceberg.definition import new_metadata
 
@@ -101,8 +101,8 @@ class RestCatalog:
         number = len(list(Path(document["location"], "metadata").glob("*.metadata.json")))
         place = Path(document["location"], "metadata", f"{number:05}-{uuid.uuid4()}.metadata.json")
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(document))
-        self.tables[name] = str(place), document
+        place.write_bytes(metadata_to_json(document))
+        self.tables[name] = str(place), json.loads(place.read_bytes())
 
 
 def problem(status: int, message: str) -> tuple[int, Any]:

@@ -12,6 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 import lakebed
 from lakebed.errors import CommitConflictError, NotInHistoryError, OptionError, UnsupportedError, UsageError
+from lakebed.formats.iceberg.codec.metadata import metadata_to_json
 from lakebed.formats.iceberg.commit.loop import change_metadata
 from lakebed.formats.iceberg.expire.options import parsed
 from lakebed.formats.iceberg.expire.orphans import _KnownFiles
@@ -119,7 +120,7 @@ def rows_of(table: IcebergTable, id: int) -> pa.Table:
 def edit(table: IcebergTable, change: Any) -> None:
     """Write the next metadata file of a hadoop table, changed by hand."""
     base = table.operations.load()
-    document = json.loads(json.dumps(base.metadata.document))
+    document = json.loads(metadata_to_json(base.metadata.document))
     change(document)
     number = int(Path(base.location).name[1:].partition(".")[0]) + 1
     folder = Path(table.location) / "metadata"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +20,7 @@ from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, Stri
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, CorruptError, OptionError
 from lakebed.formats.iceberg.catalog.table import OutcomeUnknownError
+from lakebed.formats.iceberg.codec.metadata import metadata_to_json
 from lakebed.formats.iceberg.rewrite import task as rewrite_tasks
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
 from lakebed.kernel.engine import LocalEngine
@@ -684,7 +684,7 @@ def test_a_repartition_has_one_file_a_partition_and_few_open(tmp_path: Path, mon
         "default-spec-id": 1,
         "last-partition-id": 1001,
     }
-    (made.folder / "metadata" / "v2.metadata.json").write_text(json.dumps(document))
+    (made.folder / "metadata" / "v2.metadata.json").write_bytes(metadata_to_json(document))
     rows = [{"id": n, "part": f"p{n % 200:03d}", "x": 1, "note": None, "ratio": None} for n in range(2000)]
     made.append(rows, (1,), files=5, spec_id=0)
     before = made.rows()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 import lakebed
 from lakebed.errors import OptionError, SchemaError, UnsupportedError, UsageError
+from lakebed.formats.iceberg.codec.metadata import metadata_to_json
 from lakebed.formats.iceberg.data_files import Content
 from lakebed.formats.iceberg.read.plan import scan_tasks
 from lakebed.formats.iceberg.table import IcebergTable
@@ -272,6 +272,6 @@ def test_an_overwrite_of_a_table_without_partitions_takes_files_of_older_specs_t
     document = dict(base.metadata.document)
     specs = [*document["partition-specs"], {"spec-id": 1, "fields": []}]
     document |= {"partition-specs": specs, "default-spec-id": 1}
-    Path(table.location, "metadata", "v3.metadata.json").write_text(json.dumps(document))
+    Path(table.location, "metadata", "v3.metadata.json").write_bytes(metadata_to_json(document))
     table.write(rows((3, "c", 3)), "overwrite")
     assert held(table) == [(3, "c", 3)]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 import gzip
-import json
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from pydantic import ValidationError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -22,6 +22,7 @@ from pyiceberg.table.sorting import SortOrder
 
 from lakebed.errors import NotInHistoryError, UnsupportedError, first_line
 from lakebed.formats.iceberg.codec.encryption import refuse_encrypted
+from lakebed.formats.iceberg.codec.json_array import JsonArray, document_from_json, document_to_json
 from lakebed.formats.iceberg.codec.schema import with_variants
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.inflate import inflated
@@ -32,6 +33,8 @@ _LAST_MILLIS = 253_402_300_800_000
 VERSIONS = (1, 2, 3)
 
 Document = Mapping[str, Any]
+_ARRAYS = ("snapshots", "snapshot-log")
+"""The arrays that grow with a table's history. A document that was read from a file has them as JsonArrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,8 @@ class TableMetadata:
                 why="lakebed knows versions 1 to 3",
                 todo="Open it with a newer lakebed",
             )
-        refuse_encrypted(document)
         self.document = document
+        refuse_encrypted(document, ((s.snapshot_id, s.key_id) for s in self._stored_snapshots))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TableMetadata, (self.document,)
@@ -91,7 +94,7 @@ class TableMetadata:
     def check(self) -> None:
         """Raise KeyError, TypeError or ValueError for a document that lacks a value or has one of a wrong type.
 
-        Schemas, specs and sort orders are checked in full only when they are used.
+        Schemas, specs, sort orders and most of a snapshot are checked only when they are used.
         """
         texts = [self.document["location"], *self.properties, *self.properties.values()]
         if not all(isinstance(text, str) for text in texts):
@@ -102,11 +105,11 @@ class TableMetadata:
             ids = {int(spec["spec-id"]) for spec in self.document["partition-specs"]}
             if self.default_spec_id not in ids:
                 raise ValueError(f"it has no partition spec {self.default_spec_id}, which is its default")
-        for snapshot in self.snapshots.values():
+        for snapshot in self._stored_snapshots:
             if not 0 <= snapshot.timestamp_ms < _LAST_MILLIS:
                 raise ValueError(f"snapshot {snapshot.snapshot_id} was made at {snapshot.timestamp_ms}")
         numbers = (self.last_sequence_number, self.next_row_id, self.default_sort_order_id)
-        places = (self.refs, self.snapshot_log, self.metadata_log, self.statistics_files, self.uuid)
+        places = (self.refs, self.metadata_log, self.statistics_files, self.uuid)
         if not all(number is None or number >= 0 for number in numbers) or not all(p is not None for p in places):
             raise ValueError("it counts below zero")
 
@@ -216,8 +219,17 @@ class TableMetadata:
 
     @functools.cached_property
     def snapshots(self) -> Mapping[int, Snapshot]:
-        """All snapshots by id, in the order of the document."""
-        return {int(s["snapshot-id"]): _snapshot(s) for s in self.document.get("snapshots") or ()}
+        """All snapshots by id, in the order of the document. Each is decoded when it is asked for.
+
+        CorruptError for one that lacks a value or has one of a wrong type.
+        """
+        ids = [snapshot.snapshot_id for snapshot in self._stored_snapshots]
+        return _Snapshots(JsonArray.of(self.document.get("snapshots")), ids, self.location)
+
+    @property
+    def _stored_snapshots(self) -> Sequence[_StoredSnapshot]:
+        with decoding("the snapshots of the table cannot be read", table=str(self.document.get("location", ""))):
+            return JsonArray.of(self.document.get("snapshots")).read(_StoredSnapshot)
 
     @functools.cached_property
     def refs(self) -> Mapping[str, Ref]:
@@ -253,7 +265,9 @@ class TableMetadata:
     @property
     def snapshot_log(self) -> tuple[tuple[int, int], ...]:
         """(time in milliseconds, snapshot id) of each change of the current snapshot, oldest first."""
-        return tuple((int(e["timestamp-ms"]), int(e["snapshot-id"])) for e in self.document.get("snapshot-log") or ())
+        with decoding("the snapshot log of the table cannot be read", table=self.location):
+            log = JsonArray.of(self.document.get("snapshot-log")).read(_StoredSnapshot)
+            return tuple((entry.timestamp_ms, entry.snapshot_id) for entry in log)
 
     @property
     def metadata_log(self) -> tuple[tuple[int, str], ...]:
@@ -273,8 +287,8 @@ def metadata_from_json(data: bytes, file: str = "") -> TableMetadata:
     """The metadata in a file, compressed or not. CorruptError when the file is not table metadata."""
     with decoding("a metadata file cannot be read", file=file):
         text = inflated(data, "gzip") if data[:2] == b"\x1f\x8b" else data
-        document = json.loads(bytes(text))
-        if not isinstance(document, dict) or "location" not in document:
+        document = document_from_json(bytes(text), _ARRAYS)
+        if "location" not in document:
             raise ValueError("it is not table metadata")
         metadata = TableMetadata(document)
         metadata.check()
@@ -283,8 +297,43 @@ def metadata_from_json(data: bytes, file: str = "") -> TableMetadata:
 
 def metadata_to_json(document: Document, compressed: bool = False) -> bytes:
     """The bytes of a metadata file, with `compressed` in gzip format."""
-    data = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    data = document_to_json(document)
     return gzip.compress(data) if compressed else data
+
+
+class _StoredSnapshot(
+    msgspec.Struct, rename={"snapshot_id": "snapshot-id", "timestamp_ms": "timestamp-ms", "key_id": "key-id"}
+):
+    """What is known of each snapshot, or entry of the snapshot log, once the metadata is loaded."""
+
+    snapshot_id: int
+    timestamp_ms: int
+    key_id: Any = None
+
+
+class _Snapshots(Mapping[int, Snapshot]):
+    """Snapshots by id."""
+
+    def __init__(self, documents: JsonArray, ids: list[int], table: str) -> None:
+        self._documents, self._table = documents, table
+        self._places = {id: place for place, id in enumerate(ids)}
+        self._decoded: dict[int, Snapshot] = {}
+
+    def __getitem__(self, snapshot_id: int) -> Snapshot:
+        if snapshot_id not in self._decoded:
+            place = self._places[snapshot_id]
+            with decoding("a snapshot of the table cannot be read", table=self._table, instant=str(snapshot_id)):
+                self._decoded[snapshot_id] = _snapshot(self._documents[place])
+        return self._decoded[snapshot_id]
+
+    def __contains__(self, snapshot_id: object) -> bool:
+        return snapshot_id in self._places
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 def _text(value: Any) -> str:
@@ -305,7 +354,7 @@ def _snapshot(document: Document) -> Snapshot:
         sequence_number=int(document.get("sequence-number", 0)),
         timestamp_ms=int(document["timestamp-ms"]),
         manifest_list=_text(document.get("manifest-list", "")),
-        summary={_text(key): str(value) for key, value in (document.get("summary") or {}).items()},
+        summary={key: str(value) for key, value in (document.get("summary") or {}).items()},
         schema_id=_number(document.get("schema-id")),
         first_row_id=_number(document.get("first-row-id")),
         added_rows=_number(document.get("added-rows")),

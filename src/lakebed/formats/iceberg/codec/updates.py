@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lakebed.errors import UnsupportedError, UsageError
+from lakebed.formats.iceberg.codec.json_array import JsonArray
 from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
 
 TableRequirement = Mapping[str, Any]
@@ -101,10 +102,8 @@ class _Change:
         self.document, self.time, self.added = document, now_ms, added
         self.removed: set[int] = set()
 
-    def items(self, key: str) -> list[Any]:
-        self.document[key] = list(self.document.get(key) or ())
-        items: list[Any] = self.document[key]
-        return items
+    def append(self, key: str, item: Mapping[str, Any]) -> None:
+        self.document[key] = JsonArray.of(self.document.get(key)).plus(item)
 
     def table(self, key: str) -> dict[str, Any]:
         self.document[key] = dict(self.document.get(key) or {})
@@ -126,7 +125,7 @@ class _Change:
             self.document["next-row-id"] = max(
                 self.document.get("next-row-id", 0), snapshot["first-row-id"] + snapshot["added-rows"]
             )
-        self.items("snapshots").append(snapshot)
+        self.append("snapshots", snapshot)
 
     def set_ref(self, update: TableUpdate) -> None:
         given = {key: value for key, value in update.items() if key not in ("action", "ref-name") and value is not None}
@@ -139,7 +138,7 @@ class _Change:
             snapshot_id = given["snapshot-id"]
             if self.document.get("current-snapshot-id") != snapshot_id:
                 time = self.added.get(snapshot_id, self.time)
-                self.items("snapshot-log").append({"timestamp-ms": time, "snapshot-id": snapshot_id})
+                self.append("snapshot-log", {"timestamp-ms": time, "snapshot-id": snapshot_id})
             self.document["current-snapshot-id"] = snapshot_id
 
     def remove_ref(self, update: TableUpdate) -> None:
@@ -148,7 +147,8 @@ class _Change:
     def remove_snapshots(self, update: TableUpdate) -> None:
         removed = set(update["snapshot-ids"])
         self.removed |= removed
-        self.document["snapshots"] = [s for s in self.items("snapshots") if s["snapshot-id"] not in removed]
+        snapshots = JsonArray.of(self.document.get("snapshots"))
+        self.document["snapshots"] = snapshots.where(lambda snapshot: snapshot["snapshot-id"] not in removed)
         for key in ("statistics", "partition-statistics"):
             if self.document.get(key):
                 self.document[key] = [s for s in self.document[key] if s["snapshot-id"] not in removed]
@@ -190,7 +190,7 @@ class _Change:
         """Finish the snapshot log. Entries before an expired snapshot are removed: the log may have gaps there."""
         if not self.removed:
             return
-        existing = {s["snapshot-id"] for s in self.document["snapshots"]}
+        existing = {snapshot["snapshot-id"] for snapshot in self.document["snapshots"]}
         log: list[Any] = []
         for entry in self.document.get("snapshot-log") or ():
             if entry["snapshot-id"] in existing:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from lakebed.formats.iceberg.codec.json_array import document_to_json
 from lakebed.kernel.avro.container import Framing, take_apart
 from lakebed.kernel.avro.records import RecordSchema, numbers_schema, read_records, write_records
 from lakebed.kernel.decoding import decoding
@@ -56,6 +57,7 @@ def _names(record: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
             yield from _names(kind)
 
 
-def as_json(document: Any) -> Any:
+def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of a metadata document that may be changed."""
-    return json.loads(json.dumps(document))
+    copy: dict[str, Any] = json.loads(document_to_json(document))
+    return copy

@@ -116,7 +116,7 @@ class _Move:
 
     def document(self, loaded: Loaded) -> dict[str, Any]:
         """The metadata document of the new place. Writes the files that it names."""
-        document: dict[str, Any] = as_json(applied(self.metadata, [], clock.now_ms(), loaded.location))
+        document = as_json(applied(self.metadata, [], clock.now_ms(), loaded.location))
         document["location"] = self.files.home.location
         for entry in document.get("snapshots") or ():
             snapshot = self.metadata.snapshots[int(entry["snapshot-id"])]
