@@ -143,6 +143,7 @@ class Handler(BaseHTTPRequestHandler):
             if fault in _CODES:
                 self._refuse(entry, fault)
             elif fault == "reset-before":
+                self._log(entry)
                 self._reset()
             elif fault == "hang":
                 self._hang(settings)
@@ -151,19 +152,26 @@ class Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
         finally:
+            self._log(entry)
+
+    def _log(self, entry: Entry) -> None:
+        """Log a request, before its answer goes out: the client may ask for more, or for the log, at once."""
+        if not entry.ended:
             entry.ended = time.monotonic()
-            with state.lock:
-                state.log.append(entry)
+            with self.state.lock:
+                self.state.log.append(entry)
 
     def _forward(self, entry: Entry, body: bytes, settings: Settings, fault: str) -> None:
         status, headers, data = self._asked(body)
         if fault.removesuffix("-after") in _CODES:
             self._refuse(entry, fault.removesuffix("-after"))
         elif fault == "reset-after":
+            self._log(entry)
             self._reset()
         elif fault == "hang-after":
             self._hang(settings)
         elif fault in ("cut", "hang-middle") and data:
+            self._log(entry)
             self._answer(status, headers, data, len(data) // 2)
             self._hang(settings) if fault == "hang-middle" else self._reset()
         else:
@@ -171,6 +179,7 @@ class Handler(BaseHTTPRequestHandler):
             if settings.bytes_per_second:
                 time.sleep(len(data) / settings.bytes_per_second)
             entry.bytes_out = len(data)
+            self._log(entry)
             self._answer(status, headers, data)
 
     def _asked(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -210,6 +219,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, entry: Entry, fault: str) -> None:
         entry.status = int(fault)
+        self._log(entry)
         code = self.state.settings.code or _CODES[fault]
         text = f'<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code><Message>{code}.</Message></Error>'
         self._answer(

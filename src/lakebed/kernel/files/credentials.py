@@ -2,18 +2,19 @@
 
 The options all begin with `lakebed.storage.`. `provider` names where credentials come from. `setting.KEY` is a setting
 of the storage client (`setting.aws_endpoint`, `setting.aws_region`, ...). `ship-secrets` = true allows explicit secrets
-to travel to workers. The option `places` has nothing to do with credentials: see `places.py`.
+to travel to workers. Those of `bounds.py` say how much is asked for at once. The option `places` has nothing to do with
+credentials: see `places.py`.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakebed.errors import OptionError, UsageError
+from lakebed.kernel.files.bounds import BOUNDS, Bounds
 from lakebed.kernel.files.places import PLACES
 from lakebed.redaction import keep_secret
 
@@ -21,30 +22,25 @@ PREFIX = "lakebed.storage."
 _SECRET_WORDS = ("secret", "token", "password", "key", "sas", "service_account", "credential", "private")
 _NO_SECRETS = ("kms_key_id", "bucket_key", "imdsv1", "endpoint", "path", "file")
 """A setting whose name has one of these words is never secret."""
-_ENDPOINTS = (
-    "aws_endpoint",
-    "aws_endpoint_url",
-    "endpoint",
-    "endpoint_url",
-    "azure_storage_endpoint",
-    "azure_endpoint",
-)
+ENVIRONMENT, INSTANCE = "environment", "instance"
+"""Providers that the client has itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """Where a store's client gets its credentials and settings.
 
-    `provider` is "environment" (the client's own chain: environment variables, instance roles), or
-    `package.module:function`: a function without arguments that returns keyword arguments of the client (`config`,
-    `credential_provider`, ...). `plain` and `secret` are settings that the options give. Pickling raises UsageError
-    when there are secrets that may not travel.
+    `provider` is "environment" (environment variables, profiles), "instance" (the role of the machine, from its
+    metadata service), or `package.module:function`: a function without arguments that returns keyword arguments of the
+    client (`config`, `credential_provider`, ...). `plain` and `secret` are settings that the options give. Pickling
+    raises UsageError when there are secrets that may not travel.
     """
 
-    provider: str = "environment"
+    provider: str = ENVIRONMENT
     plain: Mapping[str, str] = field(default_factory=dict)
     secret: Mapping[str, str] = field(default_factory=dict, repr=False)
     ship_secrets: bool = False
+    bounds: Bounds = field(default_factory=Bounds)
 
     def __post_init__(self) -> None:
         for value in self.secret.values():
@@ -57,12 +53,12 @@ class Credentials:
                 why=f"the options give {', '.join(sorted(self.secret))}",
                 todo=f"Let workers find them by themselves ({PREFIX}provider), or set {PREFIX}ship-secrets=true",
             )
-        return Credentials, (self.provider, dict(self.plain), dict(self.secret), self.ship_secrets)
+        return Credentials, (self.provider, dict(self.plain), dict(self.secret), self.ship_secrets, self.bounds)
 
     def settings(self) -> dict[str, Any]:
         """The keyword arguments of the storage client. Call it on the machine that uses them."""
         arguments: dict[str, Any] = {}
-        if self.provider != "environment":
+        if self.provider not in (ENVIRONMENT, INSTANCE):
             module, _, name = self.provider.partition(":")
             try:
                 arguments = dict(getattr(importlib.import_module(module), name)())
@@ -70,17 +66,10 @@ class Credentials:
                 raise OptionError.ill_typed(
                     f"{PREFIX}provider",
                     self.provider,
-                    f"'environment' or an importable package.module:function ({error})",
+                    f"'environment', 'instance' or an importable package.module:function ({error})",
                 ) from error
         config = {**arguments.pop("config", {}), **self.plain, **self.secret}
-        if any(_endpoint(config, name).startswith("http:") for name in _ENDPOINTS):
-            arguments["client_options"] = {"allow_http": True, **arguments.get("client_options", {})}
         return {**arguments, "config": config} if config else arguments
-
-
-def _endpoint(config: Mapping[str, Any], name: str) -> str:
-    """The endpoint in the settings or the environment. The client wants to be told when it is one without TLS."""
-    return str(config.get(name) or os.environ.get(name.upper(), "")).lower()
 
 
 def credentials_from(options: Mapping[str, str]) -> Credentials:
@@ -88,7 +77,7 @@ def credentials_from(options: Mapping[str, str]) -> Credentials:
 
     OptionError for an unknown or ill-typed storage option.
     """
-    provider, ship = "environment", False
+    provider, ship, bounds = ENVIRONMENT, False, Bounds()
     plain: dict[str, str] = {}
     secret: dict[str, str] = {}
     for key, value in options.items():
@@ -102,13 +91,15 @@ def credentials_from(options: Mapping[str, str]) -> Credentials:
             if value.lower() not in ("true", "false"):
                 raise OptionError.ill_typed(key, value, "true or false")
             ship = value.lower() == "true"
+        elif name in BOUNDS:
+            bounds = bounds.with_option(name, key, value)
         elif name.startswith("setting."):
             setting = name.removeprefix("setting.")
             (secret if is_secret(setting) else plain)[setting] = value
         else:
-            keys = [f"{PREFIX}provider", f"{PREFIX}ship-secrets", PLACES, f"{PREFIX}setting.KEY"]
+            keys = [f"{PREFIX}{name}" for name in ("provider", "ship-secrets", "setting.KEY", *BOUNDS)] + [PLACES]
             raise OptionError.unknown(key, keys)
-    return Credentials(provider, plain, secret, ship)
+    return Credentials(provider, plain, secret, ship, bounds)
 
 
 def is_secret(setting: str) -> bool:

@@ -13,6 +13,8 @@ REMOTE_SCHEMES = {
     "abfs": "abfss", "abfss": "abfss", "az": "az", "azure": "az", "http": "http", "https": "https", "memory": "memory",
 }  # fmt: skip
 """Schemes as users write them, and the scheme that the storage client knows for each."""
+_CONTAINERS = ("abfs", "abfss", "az", "azure")
+"""Schemes in whose URLs the part before an `@` is a container."""
 _HDFS = ("hdfs", "viewfs", "webhdfs")
 
 
@@ -61,6 +63,11 @@ def parse_location(location: str | os.PathLike[str]) -> Location:
             todo="Known: a plain path, file:, s3:// (s3a, s3n), gs://, abfss://, az://",
         )
     bucket = rest.removeprefix("//").strip("/")
+    if scheme not in _CONTAINERS and "@" in bucket.partition("/")[0]:
+        raise UsageError(
+            f"location {text!r} names a user and password",
+            todo="Give keys in the options lakebed.storage.setting.*, in the environment or in a profile",
+        )
     if not rest.startswith("//") or not bucket:
         raise UsageError(f"location {text!r} names no bucket", todo=f"Write {scheme}://BUCKET/PATH")
     return Location(REMOTE_SCHEMES[scheme], f"{REMOTE_SCHEMES[scheme]}:{rest.rstrip('/')}")

@@ -9,27 +9,27 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import obstore
 import pyarrow as pa
-from obstore.exceptions import BaseError, InvalidPathError, PermissionDeniedError, UnauthenticatedError
+from obstore.exceptions import BaseError
 from obstore.store import ObjectStore as Client
-from obstore.store import from_url
 
-from lakebed.errors import NotWrittenError, RetryableError, StorageError, UsageError, first_line
+from lakebed.errors import NotWrittenError, StorageError
+from lakebed.kernel.files.answers import answer_of, failure, is_missing, is_refusal, was_tried_again
 from lakebed.kernel.files.cache import CACHE
+from lakebed.kernel.files.client import open_client
 from lakebed.kernel.files.credentials import Credentials
 from lakebed.kernel.files.fetching import TAIL, WHOLE, Fetching
 from lakebed.kernel.files.remote_file import End, RemoteFile, RemoteInput
-from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, failed, inside
+from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, inside
 from lakebed.kernel.files.upload import PART, Upload
 from lakebed.kernel.files.waiting import budget, request_threads, slots, waiting
 
 T = TypeVar("T")
 R = TypeVar("R")
-_REFUSALS = (PermissionDeniedError, UnauthenticatedError, InvalidPathError)
-_REQUESTS, _BYTES_IN_FLIGHT, _CACHED_BYTES = 64, 256 << 20, 64 << 20
+_RACES = (409, 412)
+"""Answers to a conditional put that another put may have caused, or an earlier try of our own."""
 _PARTS_AT_ONCE = 4
 """Parts of one upload that are under way at once."""
 _DELETED_AT_ONCE = 1000
@@ -47,7 +47,12 @@ class RemoteStore(Store):
 
     def __init__(self, location: str, credentials: Credentials) -> None:
         self._location, self._credentials = location, credentials
-        self._requests, self._bytes_in_flight, self._cached_bytes = _REQUESTS, _BYTES_IN_FLIGHT, _CACHED_BYTES
+        bounds = credentials.bounds
+        self._requests, self._bytes_in_flight, self._cached_bytes = (
+            bounds.requests,
+            bounds.bytes_in_flight,
+            bounds.cache,
+        )
         self._whose = _identity(credentials)
         self._can_read_ends = not location.startswith(_NO_SUFFIX_RANGES)
         submit = request_threads(self._requests).submit
@@ -67,11 +72,7 @@ class RemoteStore(Store):
     def _client(self) -> Client:
         with self._opening:
             if self._opened is None:
-                settings: Mapping[str, Any] = self._credentials.settings()
-                try:
-                    self._opened = from_url(_escaped(self._location), **settings)
-                except (BaseError, ValueError, TypeError) as error:
-                    raise UsageError(f"cannot reach {self._location}", why=first_line(error)) from error
+                self._opened = open_client(self._location, self._credentials)
         return self._opened
 
     def list(self, folder: str = "") -> Listing:
@@ -111,7 +112,7 @@ class RemoteStore(Store):
             with self._request():
                 return obstore.head(self._client, inside(path))["size"]
         except FileNotFoundError as error:
-            raise self._missing(path) from error
+            raise (self._missing(path) if is_missing(error) else self._failed("read", path, error)) from error
         except BaseError as error:
             raise self._failed("look at", path, error) from error
 
@@ -121,7 +122,7 @@ class RemoteStore(Store):
             with self._request():
                 return obstore.head(self._client, inside(path))["last_modified"].timestamp()
         except FileNotFoundError as error:
-            raise self._missing(path) from error
+            raise (self._missing(path) if is_missing(error) else self._failed("read", path, error)) from error
         except BaseError as error:
             raise self._failed("look at", path, error) from error
 
@@ -225,7 +226,7 @@ class RemoteStore(Store):
                 result = obstore.get(self._client, inside(path), options=options)
                 return memoryview(result.bytes()), result.meta["size"]
         except FileNotFoundError as error:
-            raise self._missing(path) from error
+            raise (self._missing(path) if is_missing(error) else self._failed("read", path, error)) from error
         except BaseError as error:
             if part is not None and any(sign in str(error) for sign in _NO_SUCH_RANGE):
                 raise _NoSuchRange from error
@@ -280,13 +281,12 @@ class RemoteStore(Store):
             with self._request():
                 stored = bytes(obstore.get(self._client, path).bytes())
         except FileNotFoundError:
-            if isinstance(refusal, (*_REFUSALS, FileNotFoundError)):
-                failure = self._failed("write", path, refusal)
-                raise NotWrittenError(
-                    failure.what, table=failure.table, file=path, why=failure.why, todo=failure.todo
-                ) from refusal
+            if is_refusal(refusal) and answer_of(refusal)[0] not in _RACES:
+                raise self._not_written(path, refusal) from refusal
             return PutOutcome.UNKNOWN
         except BaseError:
+            if is_refusal(refusal) and answer_of(refusal)[0] not in _RACES and not was_tried_again(refusal):
+                raise self._not_written(path, refusal) from refusal
             return PutOutcome.UNKNOWN
         return PutOutcome.CREATED if stored == data else PutOutcome.EXISTS
 
@@ -313,27 +313,21 @@ class RemoteStore(Store):
                 return {}
         return super().undeleted(paths)  # one by one: some stores have no bulk deletes, and others stop at an error
 
+    def _not_written(self, path: str, refusal: Exception) -> NotWrittenError:
+        said = self._failed("write", path, refusal)
+        return NotWrittenError(said.what, table=said.table, file=path, why=said.why, todo=said.todo)
+
     def _missing(self, path: str) -> FileNotFoundError:
         return FileNotFoundError(f"there is no file {self._location}/{path}")
 
-    def _failed(self, verb: str, path: str, error: BaseError | FileNotFoundError) -> StorageError:
-        missing = isinstance(error, FileNotFoundError) or "404 Not Found" in str(error)
-        final = missing or isinstance(error, _REFUSALS)
-        todo = "Check that the bucket exists" if missing else "Check the credentials" if final else ""
-        return failed(verb, self._location, path, error, StorageError if final else RetryableError, todo)
+    def _failed(self, verb: str, path: str, error: Exception) -> StorageError:
+        return failure(verb, self._location, path, error)
 
 
 def _identity(credentials: Credentials) -> Hashable:
     """Whose files these are: one process may open a place with several credentials."""
     settings = sorted({**credentials.plain, **credentials.secret}.items())
     return hashlib.sha256(repr((credentials.provider, settings)).encode()).digest()
-
-
-def _escaped(url: str) -> str:
-    """The URL as the client reads it: it percent-encodes a space, `%` or `#` in a table's path."""
-    scheme, _, rest = url.partition("://")
-    bucket, slash, path = rest.partition("/")
-    return f"{scheme}://{bucket}{slash}{quote(path, safe='/=:@+,')}"
 
 
 def _above(path: str) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """Storage options: what is a secret, what is a mistake."""
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
 from lakebed.errors import OptionError, UsageError
 from lakebed.kernel.files import open_store
+from lakebed.kernel.files.bounds import Bounds
 from lakebed.kernel.files.credentials import Credentials, credentials_from
 
 SETTING = "lakebed.storage.setting."
@@ -73,8 +75,21 @@ def test_a_provider_that_is_not_there(provider: str) -> None:
         Credentials(provider).settings()
 
 
-def test_tls_is_not_needed_where_the_endpoint_says_so() -> None:
-    assert Credentials().settings() == {}
-    secure = Credentials(plain={"aws_endpoint": "https://x"}).settings()
-    plain = Credentials(plain={"aws_endpoint_url": "http://x"}).settings()
-    assert "client_options" not in secure and plain["client_options"] == {"allow_http": True}
+@pytest.mark.parametrize(
+    ("name", "value", "field", "read"),
+    [
+        ("requests", "8", "requests", 8),
+        ("bytes-in-flight", "1000", "bytes_in_flight", 1000),
+        ("cache", "off", "cache", 0),
+        ("cache", "5", "cache", 5),
+        ("timeout", "2.5", "timeout", 2.5),
+        ("hedge", "250", "hedge", 0.25),
+        ("hedge", "OFF", "hedge", None),
+    ],
+)
+def test_bounds(name: str, value: str, field: str, read: object) -> None:
+    credentials = credentials_from({f"lakebed.storage.{name}": value})
+    assert credentials.bounds == replace(Bounds(), **{field: read})
+    assert pickle.loads(pickle.dumps(credentials)) == credentials
+    with pytest.raises(OptionError, match=rf"lakebed.storage.{name}.*'-1'"):
+        credentials_from({f"lakebed.storage.{name}": "-1"})
