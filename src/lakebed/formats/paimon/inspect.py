@@ -23,7 +23,8 @@ from lakebed.formats.paimon.layout import POSTPONE_BUCKET, branch_prefix, bucket
 from lakebed.formats.paimon.manifests import index_files, live_files
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.plan import shows_level_0, skips_level_0
-from lakebed.formats.paimon.snapshot import EARLIEST, LATEST, History, iso_time
+from lakebed.formats.paimon.snapshot import History, iso_time
+from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST
 from lakebed.kernel import clock
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.callbacks import ledgers

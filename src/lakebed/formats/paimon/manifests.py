@@ -140,3 +140,8 @@ def key_hashes(store: Store, entry: IndexManifestEntry) -> Int32s:
         raise DataCleanedError(
             "an index file is gone", table=store.location, file=path, todo="Plan the write again"
         ) from error
+
+
+def many_key_hashes(store: Store, entries: Sequence[IndexManifestEntry]) -> Sequence[Int32s]:
+    """`key_hashes` of several files, which are read together."""
+    return store.together(lambda entry: key_hashes(store, entry), entries)

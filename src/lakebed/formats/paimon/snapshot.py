@@ -1,28 +1,24 @@
 """What is committed, as of when: the schemas, snapshots and tags of one branch of a table.
 
-Rules: Paimon's SnapshotManager, SchemaManager and TagManager. `LATEST` and `EARLIEST` are only hints; what counts are
-the snapshot files.
+Rules: Paimon's SnapshotManager, SchemaManager and TagManager.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
-from lakebed.errors import CorruptError, NotInHistoryError, RetryableError, StorageError, TableNotFoundError
+from lakebed.errors import CorruptError, NotInHistoryError, RetryableError, TableNotFoundError
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_from_json
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json
-from lakebed.formats.paimon.layout import MAIN_BRANCH, branch_prefix, schema_path, snapshot_path, tag_path
+from lakebed.formats.paimon.layout import MAIN_BRANCH, branch_prefix, schema_path, tag_path
+from lakebed.formats.paimon.snapshot_files import SnapshotFiles
 from lakebed.kernel.again import LOOKS
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
-
-LATEST, EARLIEST = "LATEST", "EARLIEST"
-_PROBES = 16
-"""The most snapshots to look for after a stale hint before the folder is listed."""
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -32,12 +28,14 @@ Position = str | int | Instant | None
 class History:
     """The schemas, snapshots and tags of a branch.
 
-    Schemas never change, so they are kept once read. Everything else is read again by each call.
+    Schemas never change, so they are kept once read. Everything else is read again by each call. What is known of the
+    newest snapshot's id only says where to look first.
     """
 
     def __init__(self, store: Store, branch: str = MAIN_BRANCH) -> None:
         self.store, self.branch = store, branch
         self._schemas: dict[int, TableSchema] = {}
+        self._files = SnapshotFiles(store, branch)
 
     # ---- schemas ----
 
@@ -69,6 +67,15 @@ class History:
             )
         return self.schema(ids[-1])
 
+    def schema_and_hints(self) -> TableSchema:
+        """The newest schema. A remote store is asked for the hints at the same time, and the next `latest` and
+        `earliest` begin there."""
+        if self.store.at_once == 1:
+            return self.latest_schema()
+        looks: tuple[Callable[[], Any], ...] = self.latest_schema, self._files.read_hints
+        schema, _ = self.store.together(lambda look: look(), looks)
+        return cast(TableSchema, schema)
+
     def branches(self) -> list[str]:
         """The names of all branches but main."""
         return [
@@ -93,47 +100,53 @@ class History:
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """One snapshot, None when it is not there."""
-        path = snapshot_path(self.branch, snapshot_id)
-        try:
-            data = self.store.read(path)
-        except FileNotFoundError:
-            return None
-        with decoding("a snapshot file cannot be read", table=self.store.location, file=path):
-            return snapshot_from_json(data)
+        return self._files.find(snapshot_id)
 
     def snapshot_ids(self) -> list[int]:
         """All snapshot ids, ascending."""
         return self._numbers("snapshot", "snapshot-")
 
     def latest_id(self) -> int | None:
-        """The id of the newest snapshot, None for a table without one.
-
-        The hint is trusted only when a snapshot of that id exists and the next one does not.
-        """
-        hint = self._hint(LATEST)
-        if hint is not None and self._has(hint):
-            for following in range(hint + 1, hint + 1 + _PROBES):
-                if not self._has(following):
-                    return following - 1
-        ids = self.snapshot_ids()
-        return ids[-1] if ids else None
+        """The id of the newest snapshot, None for a table without one."""
+        latest = self.latest()
+        return latest.id if latest is not None else None
 
     def latest(self) -> Snapshot | None:
         """The newest snapshot, None for a table without one."""
         for _ in range(LOOKS):
-            newest = self.latest_id()
-            snapshot = self.find(newest) if newest is not None else None
-            if newest is None or snapshot is not None:
+            snapshot = self._files.newest()
+            if snapshot is not None:
+                return snapshot
+            ids = self.snapshot_ids()
+            snapshot = self.find(ids[-1]) if ids else None
+            if not ids or snapshot is not None:
                 return snapshot  # otherwise it expired or was rolled back in between
         raise self._expiring()
 
+    def committed(self, snapshot: Snapshot) -> None:
+        """Remember a snapshot that was committed: `latest` begins there."""
+        self._files.was_seen(snapshot.id)
+
     def earliest_id(self) -> int | None:
         """The id of the oldest snapshot, None for a table without one."""
-        hint = self._hint(EARLIEST)
-        if hint is not None and self._has(hint):
+        hint = self._files.earliest_hint()
+        if hint is not None and self._files.exists(hint):
             return hint
         ids = self.snapshot_ids()
         return ids[0] if ids else None
+
+    def earliest(self) -> Snapshot | None:
+        """The oldest snapshot, None for a table without one."""
+        hint = self._files.earliest_hint()
+        snapshot = self.find(hint) if hint is not None else None
+        for _ in range(LOOKS):
+            if snapshot is not None:
+                return snapshot
+            ids = self.snapshot_ids()
+            if not ids:
+                return None
+            snapshot = self.find(ids[0])
+        raise self._expiring()
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots, oldest first. A snapshot that expires during the call is left out."""
@@ -144,44 +157,49 @@ class History:
                 return snapshots  # otherwise there are newer ones, since the newest never expires
         raise self._expiring()
 
-    def backwards(self, until: int = 0) -> Iterator[Snapshot]:
-        """The existing snapshots with an id above `until`, newest first."""
-        for snapshot_id in range(self.latest_id() or 0, until, -1):
-            snapshot = self.find(snapshot_id)
+    def backwards(self, until: int = 0, newest: Snapshot | None = None) -> Iterator[Snapshot]:
+        """The existing snapshots with an id above `until`, from `newest` (None: from the newest of all), newest
+        first."""
+        newest = newest or self.latest()
+        if newest is None or newest.id <= until:
+            return
+        yield newest
+        for snapshot_id, snapshot in self._files.in_waves(range(newest.id - 1, until, -1)):
             if snapshot is None:  # it expired, and only a listing shows whether older ones exist
                 older = [number for number in self.snapshot_ids() if until < number < snapshot_id]
-                yield from filter(None, map(self.find, reversed(older)))
+                yield from (found for _, found in self._files.in_waves(older[::-1]) if found is not None)
                 return
             yield snapshot
 
-    def since(self, after: int) -> Iterator[Snapshot]:
-        """Every snapshot with an id above `after`, newest first, without gaps.
+    def since(self, after: int, newest: Snapshot | None) -> Iterator[Snapshot]:
+        """Every snapshot from `newest` (None: the table has none) down to those with an id above `after`, without gaps.
 
         Raises NotInHistoryError when one of them is gone, or when the newest is older than `after`, since the table was
         rolled back.
         """
-        newest = self.latest_id() or 0
-        for snapshot_id in range(newest, after, -1):
-            snapshot = self.find(snapshot_id)
-            if snapshot is None:
-                raise NotInHistoryError(
-                    f"snapshot {snapshot_id} is not in the history",
-                    table=self.store.location,
-                    instant=str(snapshot_id),
-                    why="it has expired, or the table was rolled back",
-                )
-            yield snapshot
-        if newest < after:
+        if newest is not None and newest.id > after:
+            yield newest
+            for snapshot_id, snapshot in self._files.in_waves(range(newest.id - 1, after, -1)):
+                if snapshot is None:
+                    raise NotInHistoryError(
+                        f"snapshot {snapshot_id} is not in the history",
+                        table=self.store.location,
+                        instant=str(snapshot_id),
+                        why="it has expired, or the table was rolled back",
+                    )
+                yield snapshot
+        newest_id = newest.id if newest is not None else 0
+        if newest_id < after:
             raise NotInHistoryError(
                 f"snapshot {after} is not in the history",
                 table=self.store.location,
                 instant=str(after),
-                why=f"the newest is {newest}, so the table was rolled back",
+                why=f"the newest is {newest_id}, so the table was rolled back",
             )
 
-    def latest_of_user(self, user: str, until: int = 0) -> Snapshot | None:
-        """The newest snapshot of a commit user with an id above `until`."""
-        return next((snapshot for snapshot in self.backwards(until) if snapshot.commit_user == user), None)
+    def latest_of_user(self, user: str, until: int = 0, newest: Snapshot | None = None) -> Snapshot | None:
+        """The newest snapshot of a commit user with an id above `until`; `newest` as for `backwards`."""
+        return next((snapshot for snapshot in self.backwards(until, newest) if snapshot.commit_user == user), None)
 
     def at(self, position: Position) -> Snapshot | None:
         """The snapshot at a position. The position None is the newest snapshot; None is returned for an empty table.
@@ -256,14 +274,6 @@ class History:
         files = self.store.list(f"{branch_prefix(self.branch)}{folder}").files
         names = (info.name.removeprefix(prefix) for info in files if info.name.startswith(prefix))
         return sorted(int(name) for name in names if name.isdigit())
-
-    def _has(self, snapshot_id: int) -> bool:
-        return self.store.exists(snapshot_path(self.branch, snapshot_id))
-
-    def _hint(self, name: str) -> int | None:
-        with suppress(FileNotFoundError, StorageError, ValueError):
-            return int(self.store.read(f"{branch_prefix(self.branch)}snapshot/{name}"))
-        return None
 
     def _expiring(self) -> RetryableError:
         return RetryableError(

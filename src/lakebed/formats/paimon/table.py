@@ -147,11 +147,11 @@ class PaimonTable(Table):
         """The table as the target of a write by many tasks. `overwrite` names the partitions that a static overwrite
         replaces, by plain values."""
         table = self._on_branch(options)
-        schema = table.table_schema
+        schema = table._history.schema_and_hints()
         parsed = table._options(schema, options)
         given = (*table.options, *option_texts(options))
         opt.refuse_stored_callbacks(schema.options, given, opt.COMMIT_CALLBACKS.key, table.location)
-        expire = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, parsed).run_if_due
+        expire = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, parsed)
         user = commit_user or f"{parsed[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
         every = (*checked_callbacks(callbacks), *named_callbacks(parsed))
         commit_options = CommitOptions(user, callbacks=every, expire=expire)

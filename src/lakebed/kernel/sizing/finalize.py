@@ -27,6 +27,8 @@ SAMPLE_BYTES = 16 << 20
 """At most so much of a bucket is encoded to learn its size, and never more than an eighth of it."""
 HERE_BYTES = 16 << 20
 """With no more Arrow data than this in all buckets, a job on another engine is not worth its cost."""
+AT_ONCE_BYTES = 64 << 20
+"""With more files at once than there are threads, they have about so much Arrow data together."""
 _LEAST_SAMPLE = 256 << 10
 _LEAST_QUARTER = 100
 _ROUNDS = 3
@@ -69,6 +71,11 @@ class FileMaker(Protocol[M]):
     @property
     def place(self) -> Place:
         """Where rows were staged."""
+        ...
+
+    @property
+    def at_once(self) -> int:
+        """How many files are worth writing at once, where writing them is waiting for a store; 1 for a disk."""
         ...
 
     def measure(self, bucket: Hashable, run: Run) -> FileSize:
@@ -114,14 +121,26 @@ def finalize(
     Little data is written in this process, whatever the engine. On failure, all files that are known are removed. The
     caller removes what was staged.
     """
-    if buckets.sizes.sum() <= HERE_BYTES and not isinstance(engine, LocalEngine):
+    size = int(buckets.sizes.sum())
+    if size <= HERE_BYTES and not isinstance(engine, LocalEngine):
         engine = LocalEngine()
+    if isinstance(engine, LocalEngine):
+        engine = LocalEngine(writers_at_once(engine.parallelism, maker.at_once, len(buckets.buckets), size))
     work = _Work(buckets, maker, engine, target, greatest, splitter)
     try:
         return work.run()
     except BaseException:
         work.give_up()
         raise
+
+
+def writers_at_once(threads: int, at_once: int, files: int, size: int) -> int:
+    """How many of some files to write at once, where `threads` can encode at once and a store takes `at_once`.
+
+    `size` is the Arrow data of all files in bytes. Small files are mostly a wait for the store's answer, large ones
+    take memory while they are written.
+    """
+    return max(threads, min(at_once, AT_ONCE_BYTES * files // max(1, size)))
 
 
 @dataclass(slots=True)

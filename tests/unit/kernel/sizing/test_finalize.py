@@ -51,6 +51,10 @@ class Maker:
     def place(self) -> Place:
         return self.store
 
+    @property
+    def at_once(self) -> int:
+        return self.store.at_once
+
     def measure(self, bucket: Hashable, run: Run) -> FileSize:
         rows = pa.Table.from_batches(run.batches(self.store), SCHEMA)
         return FileSize(0, self.lie * len(encoded(rows)) / len(rows), thinned(with_ties(keys(rows)), 1000))

@@ -39,6 +39,11 @@ class IcebergFileMaker:
         """The table's files."""
         return self.target.files
 
+    @property
+    def at_once(self) -> int:
+        """How many requests the table's store takes at once."""
+        return self.target.files.home.at_once
+
     def measure(self, bucket: Hashable, run: Run) -> FileSize:
         """The bytes of a file with such rows: those of the file itself and those per row. The two are separated by
         encoding a quarter of the rows as well. With a sort order, a sample of the sort keys is included."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_to_json
 from lakebed.formats.paimon.layout import branch_prefix, snapshot_path
-from lakebed.formats.paimon.snapshot import EARLIEST, LATEST
+from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST
 from lakebed.kernel.commit.claim import claim
 from lakebed.kernel.files import PutOutcome, Store
 
@@ -28,11 +28,9 @@ def claim_snapshot(store: Store, branch: str, snapshot: Snapshot) -> PutOutcome:
 def write_hints(store: Store, branch: str, snapshot_id: int, first: bool) -> None:
     """Write the hint LATEST, and EARLIEST for a table's first snapshot. Errors are ignored, since readers look beyond
     the hints."""
-    folder = f"{branch_prefix(branch)}snapshot"
+    folder, data = f"{branch_prefix(branch)}snapshot", str(snapshot_id).encode()
     with suppress(Exception):  # the commit stands
-        store.write(f"{folder}/{LATEST}", str(snapshot_id).encode())
-    if first:
-        write_earliest(store, branch, snapshot_id)
+        store.write_many({f"{folder}/{name}": data for name in ((LATEST, EARLIEST) if first else (LATEST,))})
 
 
 def write_earliest(store: Store, branch: str, snapshot_id: int) -> None:

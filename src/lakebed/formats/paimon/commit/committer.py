@@ -5,8 +5,9 @@ Rules: Paimon's FileStoreCommitImpl and TableCommitImpl. Files that a landed com
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from lakebed.errors import NotInHistoryError, UsageError
 from lakebed.formats.paimon import options as opt
@@ -64,25 +65,27 @@ class Committer:
         does not say how it ended.
         """
         _check_identifier(identifier)
-        self._register_callbacks()
-        if identifier != BATCH_IDENTIFIER and self._is_committed(identifier):
+        latest = self._look()
+        self._register_callbacks(latest)
+        if identifier != BATCH_IDENTIFIER and self._is_committed(identifier, latest):
             result = self._skip_replay(identifier, messages)
         else:
-            result = self._publish(identifier, messages, replaced, self._commit.check_appends)
-        return replace(result, notes=(*result.notes, *self._follow_up(result.outcome is Outcome.COMMITTED)))
+            result, latest = self._publish(identifier, messages, latest, replaced, self._commit.check_appends)
+        notes = self._follow_up(result.outcome is Outcome.COMMITTED, latest)
+        return replace(result, notes=(*result.notes, *notes))
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[PaimonMessage]]) -> int:
         """Commit, in ascending order, the identifiers that this user has not committed; returns their number. The files
         of each must still be there. What a result's notes would say goes to the log."""
         for identifier in commits:
             _check_identifier(identifier)
-        waiting = [identifier for identifier in sorted(commits) if not self._is_committed(identifier)]
+        latest = self._look()
+        waiting = [identifier for identifier in sorted(commits) if not self._is_committed(identifier, latest)]
+        self._check_files([message for identifier in waiting for message in commits[identifier]])
+        self._register_callbacks(latest)
         for identifier in waiting:
-            self._check_files(commits[identifier])
-        self._register_callbacks()
-        for identifier in waiting:
-            self._publish(identifier, commits[identifier], None, True)
-        for note in self._follow_up(bool(waiting)):
+            _, latest = self._publish(identifier, commits[identifier], latest, None, True)
+        for note in self._follow_up(bool(waiting), latest):
             _LOG.warning("%s: %s", self._store.location, note)
         return len(waiting)
 
@@ -92,18 +95,28 @@ class Committer:
         if any(not message.is_empty for message in messages):
             remove_files(self._store, messages, keep=held_files(self._history))
 
-    # ---- after the commit ----
+    # ---- before and after the commit ----
 
-    def _register_callbacks(self) -> None:
+    def _look(self) -> Snapshot | None:
+        """The newest snapshot; all of a commit builds on this one look. What tells whether an expiry is due is read at
+        the same time."""
+        looks: list[Callable[[], Any]] = [self._history.latest]
+        if self._commit.expire is not None:
+            looks.append(self._commit.expire.look)
+        latest: Snapshot | None = self._store.together(lambda look: look(), looks)[0]
+        return latest
+
+    def _register_callbacks(self, latest: Snapshot | None) -> None:
         if self._callbacks:
-            self._callbacks.register(self._history.latest_id() or 0)
+            self._callbacks.register(latest.id if latest is not None else 0)
 
-    def _follow_up(self, committed: bool) -> tuple[str, ...]:
+    def _follow_up(self, committed: bool, latest: Snapshot | None) -> tuple[str, ...]:
         """What follows a commit: first the callbacks, then the expiry of what is due and they have seen. The notes say
         what failed; the next commit does it again."""
         notes = self._call_callbacks()
-        if self._commit.expire is not None and (committed or self._commit.expire_for_empty):
-            notes += afterwards("old snapshots stay until the next expiry", self._commit.expire)
+        expire = self._commit.expire
+        if expire is not None and (committed or self._commit.expire_for_empty):
+            notes += afterwards("old snapshots stay until the next expiry", lambda: expire.run_if_due(latest))
         return notes
 
     def _call_callbacks(self) -> tuple[str, ...]:
@@ -115,14 +128,17 @@ class Committer:
 
     # ---- exactly once ----
 
-    def _is_committed(self, identifier: int) -> bool:
-        """Whether this user committed that identifier or a later one. Each snapshot is read once."""
-        newest = self._history.latest_id() or 0
-        if newest > self._scanned:
-            last = self._history.latest_of_user(self._commit.user, self._scanned)
+    def _is_committed(self, identifier: int, latest: Snapshot | None) -> bool:
+        """Whether this user committed that identifier or a later one. Each snapshot is read once.
+
+        `latest` is also what the commit builds on. So no commit can come in between: one that does takes the name of
+        the next snapshot, and the commit loop then looks for its own among those that came.
+        """
+        if latest is not None and latest.id > self._scanned:
+            last = self._history.latest_of_user(self._commit.user, self._scanned, latest)
             if last is not None:
                 self._committed = last.commit_identifier
-            self._scanned = newest
+            self._scanned = latest.id
         return self._committed is not None and identifier <= self._committed
 
     def _skip_replay(self, identifier: int, messages: Sequence[PaimonMessage]) -> CommitResult:
@@ -139,16 +155,15 @@ class Committer:
         return CommitResult("", Outcome.SKIPPED, (_SKIPPED_DONE, *afterwards("files of the replay stay", clean)))
 
     def _check_files(self, messages: Sequence[PaimonMessage]) -> None:
-        for message in messages:
-            for file in message.written_files():
-                path = f"{message.folder}/{file.file_name}"
-                if not self._store.exists(path):
-                    raise NotInHistoryError(
-                        "files of a commit to recover were deleted",
-                        table=self._store.location,
-                        file=path,
-                        todo="Write the data again from its source",
-                    )
+        paths = [f"{message.folder}/{file.file_name}" for message in messages for file in message.written_files()]
+        for path, exists in zip(paths, self._store.together(self._store.exists, paths), strict=True):
+            if not exists:
+                raise NotInHistoryError(
+                    "files of a commit to recover were deleted",
+                    table=self._store.location,
+                    file=path,
+                    todo="Write the data again from its source",
+                )
 
     # ---- publishing ----
 
@@ -156,47 +171,50 @@ class Committer:
         self,
         identifier: int,
         messages: Sequence[PaimonMessage],
+        latest: Snapshot | None,
         replaced: ReplacedPartitions | None,
         check_appends: bool,
-    ) -> CommitResult:
+    ) -> tuple[CommitResult, Snapshot | None]:
+        """Make the snapshots of a commit after `latest`; also returns the newest snapshot then."""
         snapshot: Snapshot | None = None
         notes: tuple[str, ...] = ()
         appends = [message for message in messages if message.appends]
         compacts = [message for message in messages if message.compacts]
         user, rows_since = self._commit.user, self._commit.rows_since
         if appends or replaced is not None or (not compacts and not self._ignores_empty(identifier)):
-            indexes = write_hash_indexes(self._history, appends, replaced is not None)
-            snapshot = self._commit_snapshot(
-                NewSnapshot(
-                    user,
-                    identifier,
-                    kind_of_append(appends, replaced),
-                    append_changes(appends, indexes),
-                    replaced,
-                    self._assigned_on(appends, replaced),
-                    check_appends,
-                    rows_since,
-                    self._last_safe,
-                )
+            indexes = write_hash_indexes(self._store, latest, appends, replaced is not None)
+            new = NewSnapshot(
+                user,
+                identifier,
+                kind_of_append(appends, replaced),
+                append_changes(appends, indexes),
+                replaced,
+                self._assigned_on(appends, replaced),
+                check_appends,
+                rows_since,
+                self._last_safe,
             )
+            snapshot = latest = self._commit_snapshot(new, latest)
 
-        def compact() -> Snapshot:
+        def compact() -> None:
+            nonlocal latest
             changes = compact_changes(compacts)
             new = NewSnapshot(
                 user, identifier, CommitKind.COMPACT, changes, rows_since=rows_since, last_safe=self._last_safe
             )
-            return self._commit_snapshot(new)
+            latest = self._commit_snapshot(new, latest)
 
         if compacts and snapshot is None:
-            snapshot = compact()
+            compact()
+            snapshot = latest
         elif compacts:  # the rows are visible already: without the compaction reads only cost more
             notes = afterwards("what it compacted is not replaced, and rewrite does it again", compact)
         if snapshot is None:
-            return CommitResult("", Outcome.SKIPPED, (_SKIPPED_EMPTY,))
-        return CommitResult(str(snapshot.id), Outcome.COMMITTED, notes)
+            return CommitResult("", Outcome.SKIPPED, (_SKIPPED_EMPTY,)), latest
+        return CommitResult(str(snapshot.id), Outcome.COMMITTED, notes), latest
 
-    def _commit_snapshot(self, new: NewSnapshot) -> Snapshot:
-        snapshot = commit_snapshot(self._history, self._schema, self._options, new)
+    def _commit_snapshot(self, new: NewSnapshot, latest: Snapshot | None) -> Snapshot:
+        snapshot = commit_snapshot(self._history, self._schema, self._options, new, latest)
         if self._last_safe is not None:
             self._last_safe = snapshot.id
         return snapshot

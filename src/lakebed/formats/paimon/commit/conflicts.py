@@ -23,12 +23,12 @@ from lakebed.formats.paimon.snapshot import History
 def check_meanwhile(history: History, new: NewSnapshot, latest: Snapshot | None) -> None:
     """Raise CommitConflictError when a snapshot that came meanwhile stands in the way, or cannot be seen any more."""
     if new.assigned_on is not None:
-        _check_assignment(history, new, new.assigned_on)
+        _check_assignment(history, new, new.assigned_on, latest)
     if new.rows_since is not None and latest is not None:
-        for snapshot in _since(history, new.rows_since, "the rows with these ids were read"):
+        for snapshot in _since(history, new.rows_since, latest, "the rows with these ids were read"):
             check_rows(_delta(history, snapshot), new.changes.entries, snapshot.id, history.store.location)
     if new.last_safe is not None and new.last_safe >= 0:
-        _check_strictly(history, new, new.last_safe)
+        _check_strictly(history, new, new.last_safe, latest)
 
 
 def check_conflicts(
@@ -109,10 +109,10 @@ def _check_levels(entries: Sequence[ManifestEntry], schema: TableSchema, table: 
             raise _conflict(f"another compaction filled level {level} of bucket {bucket} with the same keys", table)
 
 
-def _check_assignment(history: History, new: NewSnapshot, base: AssignmentBase) -> None:
+def _check_assignment(history: History, new: NewSnapshot, base: AssignmentBase, latest: Snapshot | None) -> None:
     """Dynamic buckets stand only while no other writer has added rows since they were assigned: its keys may be
     ours."""
-    for snapshot in _since(history, base.snapshot, "the dynamic buckets were assigned"):
+    for snapshot in _since(history, base.snapshot, latest, "the dynamic buckets were assigned"):
         if snapshot.commit_user == new.user or snapshot.commit_kind is CommitKind.COMPACT:
             continue
         partitions = {entry.partition for entry in _delta(history, snapshot)}
@@ -126,10 +126,10 @@ def _check_assignment(history: History, new: NewSnapshot, base: AssignmentBase) 
             )
 
 
-def _check_strictly(history: History, new: NewSnapshot, last_safe: int) -> None:
+def _check_strictly(history: History, new: NewSnapshot, last_safe: int, latest: Snapshot | None) -> None:
     """`commit.strict-mode.last-safe-snapshot`: since then no other user compacted, overwrote, or wrote to real
     buckets."""
-    for snapshot in _since(history, last_safe, f"the last safe one of {opt.LAST_SAFE_SNAPSHOT.key}"):
+    for snapshot in _since(history, last_safe, latest, f"the last safe one of {opt.LAST_SAFE_SNAPSHOT.key}"):
         if snapshot.commit_user == new.user:
             continue
         appends = snapshot.commit_kind is CommitKind.APPEND
@@ -144,11 +144,11 @@ def _check_strictly(history: History, new: NewSnapshot, last_safe: int) -> None:
             )
 
 
-def _since(history: History, snapshot: int, what: str) -> Iterator[Snapshot]:
-    """The snapshots after one, newest first. CommitConflictError when one of them cannot be seen any more: what it
-    changed may be what this commit changes."""
+def _since(history: History, snapshot: int, latest: Snapshot | None, what: str) -> Iterator[Snapshot]:
+    """The snapshots after one, up to `latest`, newest first. CommitConflictError when one of them cannot be seen any
+    more: what it changed may be what this commit changes."""
     try:
-        yield from history.since(snapshot)
+        yield from history.since(snapshot, latest)
     except NotInHistoryError as error:
         raise CommitConflictError(
             "what other jobs committed meanwhile cannot be checked",

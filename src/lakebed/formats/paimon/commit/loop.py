@@ -23,13 +23,18 @@ from lakebed.kernel.files import PutOutcome
 from lakebed.kernel.options import Options
 
 
-def commit_snapshot(history: History, schema: TableSchema, options: Options, new: NewSnapshot) -> Snapshot:
+def commit_snapshot(
+    history: History, schema: TableSchema, options: Options, new: NewSnapshot, latest: Snapshot | None
+) -> Snapshot:
     """Make a new snapshot at the head of a branch.
+
+    `latest` is the newest snapshot as the caller has just seen it, None for a table without one. The first attempt
+    builds on it without another look: when a newer one has come meanwhile, its name is taken and the race is lost.
 
     Raises CommitConflictError when another writer's commit stands in the way, CommitUnknownError when the store does
     not say how it ended.
     """
-    loop = _CommitLoop(history, schema, options, new)
+    loop = _CommitLoop(history, schema, options, new, latest)
     return with_retries(loop.attempt, retry_policy(options), history.store.location)
 
 
@@ -48,18 +53,18 @@ def retry_policy(options: Options) -> RetryPolicy:
 class _CommitLoop:
     """One commit over all its attempts."""
 
-    def __init__(self, history: History, schema: TableSchema, options: Options, new: NewSnapshot) -> None:
+    def __init__(
+        self, history: History, schema: TableSchema, options: Options, new: NewSnapshot, latest: Snapshot | None
+    ) -> None:
         self._history, self._schema, self._options, self._new = history, schema, options, new
         self._store = history.store
-        self._first_seen = 0
+        self._first_latest, self._first_seen = latest, latest.id if latest else 0
 
     def attempt(self, number: int) -> Won[Snapshot] | Lost:
         """Attempt `number`, counted from 0."""
-        latest = self._history.latest()
-        if number == 0:
-            self._first_seen = latest.id if latest else 0
-        else:
-            landed = self._landed()
+        latest = self._history.latest() if number else self._first_latest
+        if number:
+            landed = self._landed(latest)
             if landed is not None:
                 return Won(landed)
         try:
@@ -69,11 +74,11 @@ class _CommitLoop:
                 raise
             return Lost(f"snapshot {latest.id}, on which it was based, expired meanwhile")
 
-    def _landed(self) -> Snapshot | None:
+    def _landed(self, latest: Snapshot | None) -> Snapshot | None:
         """This commit's own snapshot among those since the first attempt: an earlier put landed although it seemed not
         to."""
         ours = (self._new.user, self._new.identifier, self._new.kind)
-        for snapshot in self._history.backwards(self._first_seen):
+        for snapshot in self._history.backwards(self._first_seen, latest):
             if (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind) == ours:
                 return snapshot
         return None
@@ -96,6 +101,7 @@ class _CommitLoop:
         if outcome is PutOutcome.UNKNOWN:
             outcome = self._look(snapshot)
         if outcome is PutOutcome.CREATED:
+            self._history.committed(snapshot)
             write_hints(self._store, self._history.branch, snapshot.id, first=attempt.latest is None)
             return Won(snapshot)
         self._remove(attempt.written)

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.kernel.commit.callbacks import CommitCallback
+
+
+class ExpiryAfterCommit(Protocol):
+    """An expiry that a writer runs after its commits."""
+
+    def look(self) -> None:
+        """Read what tells whether an expiry is due. Called before a commit, while other metadata is read."""
+        ...
+
+    def run_if_due(self, latest: Snapshot | None) -> None:
+        """Expire what is due when the newest snapshot is `latest`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +32,7 @@ class CommitOptions:
     - `rows_since`: fail when a snapshot after this one changed rows that the commit changes, by their row ids; None:
       do not look.
     - `callbacks`: what to call after each commit.
-    - `expire`: the expiry to run after each commit; None: none.
+    - `expire`: the expiry to run after commits, when it is due; None: none.
     """
 
     user: str
@@ -28,7 +41,7 @@ class CommitOptions:
     check_appends: bool = False
     rows_since: int | None = None
     callbacks: tuple[CommitCallback, ...] = ()
-    expire: Callable[[], object] | None = None
+    expire: ExpiryAfterCommit | None = None
 
     @property
     def picklable(self) -> CommitOptions:

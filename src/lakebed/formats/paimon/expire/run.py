@@ -42,6 +42,7 @@ class SnapshotExpiry:
     history: History
     options: Options
     _planner: RetentionPlanner | None = None
+    _oldest: Snapshot | None = None
 
     @looks_again
     def run(self, dry_run: bool = False) -> ExpireResult:
@@ -107,10 +108,23 @@ class SnapshotExpiry:
         retention = self._plan(now)
         return bool(self._abandoned(now)) or (retention is not None and retention.end > retention.earliest)
 
-    def run_if_due(self) -> None:
-        """Expire after a commit, where the snapshot ids show that a plan may find something."""
-        latest, earliest = self.history.latest_id(), self.history.earliest_id()
-        if latest is not None and earliest is not None and latest - earliest >= self.options[opt.SNAPSHOTS_MIN]:
+    def look(self) -> None:
+        """Read the oldest snapshot, which tells after a commit whether an expiry is due."""
+        if self._oldest is None:
+            self._oldest = self.history.earliest()
+
+    def run_if_due(self, latest: Snapshot | None) -> None:
+        """Expire after the commit of `latest`, where the oldest snapshot may go.
+
+        The oldest one that was seen decides. When it has expired meanwhile, the others are newer and fewer, so nothing
+        is due that would not be due with it.
+        """
+        if latest is None or self._oldest is None:
+            return
+        count, most = latest.id - self._oldest.id + 1, self.options[opt.SNAPSHOTS_MAX]
+        is_old = clock.now_ms() - self._oldest.time_millis >= self.options[opt.SNAPSHOT_TIME]
+        if (most is not None and count > most) or (is_old and count > self.options[opt.SNAPSHOTS_MIN]):
+            self._oldest = None
             self.run()
 
     def _finish_interrupted(self) -> tuple[str, ...]:

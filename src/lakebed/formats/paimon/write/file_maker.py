@@ -67,6 +67,11 @@ class PaimonFileMaker:
     files: BucketFiles
     place: Place
 
+    @property
+    def at_once(self) -> int:
+        """How many requests the table's store takes at once."""
+        return self.files.store.at_once
+
     def measure(self, bucket: Hashable, run: Run) -> FileSize:
         """What files of such rows take."""
         rows = pa.Table.from_batches(run.batches(self.place), run.schema).combine_chunks()

@@ -33,7 +33,7 @@ from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.plan import PaimonWritePlan, dynamic_settings
 from lakebed.formats.paimon.write.small_files import merge_small_files, refuse_scattered_keys
 from lakebed.formats.paimon.write.staging import drop_staged, split_staged, sweep_staged
-from lakebed.formats.paimon.write.state import WriteState, read_state
+from lakebed.formats.paimon.write.state import NEED_NOTHING, WriteState, read_state
 from lakebed.formats.paimon.write.task import TaskTarget
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine, LocalEngine
@@ -109,7 +109,8 @@ class PaimonSink:
     def plan(self, tasks: int = 1) -> PaimonWritePlan:
         """Plan a write from the newest snapshot. CommitConflictError where the files have another number of buckets
         than the table."""
-        state = WriteState() if self.mode is Mode.OVERWRITE else self._read_state()
+        needs_none = self.mode is Mode.OVERWRITE or self.options.mode in NEED_NOTHING
+        state = WriteState() if needs_none else self._read_state()
         kinds = self.options.row_kinds(RowKind.DELETE if self.mode is Mode.DELETE else RowKind.INSERT)
         target = TaskTarget(self.history.store, self.schema, self.options, kinds, state, self.commit_user)
         return PaimonWritePlan(self.history, target, dynamic_settings(self.options, tasks), self.write_id)

@@ -15,6 +15,10 @@ from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.routing import partition_bucket_counts
 from lakebed.kernel.files import Store
 
+NEED_NOTHING = (BucketMode.BUCKET_UNAWARE, BucketMode.POSTPONE_MODE)
+"""Modes in which a writer needs to know nothing of a table's files: rows get no sequence numbers, and no bucket has
+another number than the table's."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriteState:

@@ -36,6 +36,7 @@ from lakebed.formats.paimon.write.state import WriteState
 from lakebed.kernel.arrays import Int8s, Int32s
 from lakebed.kernel.files import Store
 from lakebed.kernel.rows.row_kinds import RowKindRule
+from lakebed.kernel.sizing.finalize import writers_at_once
 
 TOTAL_BUCKETS = {
     BucketMode.BUCKET_UNAWARE: -1,
@@ -165,8 +166,7 @@ class PaimonTaskWriter:
         """Write all rows held, and report what was written since the last call. The writer may be used again."""
         self._flush(last=True)
         self._write_spilled()
-        for bucket in list(self._open):
-            self._close(bucket)
+        self._close(list(self._open))
         hashes = self._assigner.new_hashes()
         messages = tuple(self._with_index(message, hashes.get(bucket)) for bucket, message in self._written.items())
         self._written = {}
@@ -236,20 +236,28 @@ class PaimonTaskWriter:
         """Append rows in order of arrival to the bucket's open file."""
         writer = self._open.pop(place.bucket, None)
         if writer is None:
-            if len(self._open) >= _MOST_OPEN:
-                self._close(next(iter(self._open)))  # the one without rows for the longest time
+            if len(self._open) >= _MOST_OPEN:  # those without rows for the longest time
+                self._close(list(self._open)[: min(self._target.store.at_once, _MOST_OPEN // 2)])
             writer = self._files.writer(place.folder, self._names, sequence=arrivals.sequence, repeats=arrivals.repeats)
         self._open[place.bucket] = writer
         writer.write(self._files.arrived(arrivals))
 
-    def _close(self, bucket: Bucket) -> None:
-        self._report(self._places[bucket], BucketOutput(self._files.metas(self._open[bucket].close())))
-        del self._open[bucket]
+    def _close(self, buckets: Sequence[Bucket]) -> None:
+        """Close the open files of buckets."""
+
+        def close(bucket: Bucket) -> None:
+            self._report(self._places[bucket], BucketOutput(self._files.metas(self._open[bucket].close())))
+            del self._open[bucket]
+
+        self._target.store.together(close, buckets)
 
     def _each(self, act: Callable[[T], None], items: Sequence[T], size: int) -> None:
-        """Call `act` on each item, `size` bytes in all; in threads where that many bytes are worth them."""
-        if self._threads > 1 and len(items) > 1 and size >= _THREADED_BYTES:
-            with ThreadPoolExecutor(self._threads) as pool:
+        """Call `act` on each item, `size` bytes in all; in threads where that many bytes are worth them, or where
+        writing is waiting for a remote store."""
+        threads = self._threads if size >= _THREADED_BYTES else 1
+        threads = writers_at_once(threads, self._target.store.at_once, len(items), size)
+        if threads > 1 and len(items) > 1:
+            with ThreadPoolExecutor(min(threads, len(items))) as pool:
                 list(pool.map(act, items))
         else:
             for item in items:

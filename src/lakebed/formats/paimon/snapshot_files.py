@@ -1,0 +1,109 @@
+"""The snapshot files of one branch, and the hints that say where to look for the newest and the oldest one.
+
+Rules: Paimon's SnapshotManager and HintFileUtils. `LATEST` and `EARLIEST` are only hints; what counts are the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from lakebed.errors import StorageError
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json
+from lakebed.formats.paimon.layout import branch_prefix, snapshot_path
+from lakebed.kernel.decoding import decoding
+from lakebed.kernel.files import Store
+
+LATEST, EARLIEST = "LATEST", "EARLIEST"
+_PROBES = 16
+"""The most snapshots to look for after a stale hint before the folder is listed."""
+_FIRST_WAVE, _GROWTH = 4, 4
+"""Snapshots are read in waves: so many at first, and so many times more in each further one."""
+
+
+class SnapshotFiles:
+    """Reads snapshots by their ids. It remembers the newest id that was seen, and only to look there first."""
+
+    def __init__(self, store: Store, branch: str) -> None:
+        self._store, self._branch = store, branch
+        self._seen: int | None = None
+        self._earliest_hint: int | None = None
+
+    def find(self, snapshot_id: int) -> Snapshot | None:
+        """One snapshot, None when it is not there."""
+        path = snapshot_path(self._branch, snapshot_id)
+        try:
+            data = self._store.read(path)
+        except FileNotFoundError:
+            return None
+        with decoding("a snapshot file cannot be read", table=self._store.location, file=path):
+            return snapshot_from_json(data)
+
+    def exists(self, snapshot_id: int) -> bool:
+        """Whether there is a snapshot of that id."""
+        return self._store.exists(snapshot_path(self._branch, snapshot_id))
+
+    def in_waves(self, ids: Sequence[int]) -> Iterator[tuple[int, Snapshot | None]]:
+        """Snapshots in the order of the ids, each with its id; None for one that is not there.
+
+        Several are read at once, few of them at first, so that little is read for nothing when the caller stops early.
+        """
+        start, wave = 0, _FIRST_WAVE
+        while start < len(ids):
+            end = start + min(wave, self._store.at_once)
+            yield from zip(ids[start:end], self._store.together(self.find, ids[start:end]), strict=True)
+            start, wave = end, wave * _GROWTH
+
+    def newest(self) -> Snapshot | None:
+        """The newest snapshot; None where the hints do not lead to it.
+
+        We begin at the id of the hint and at the newest one that was seen before. An id is trusted only when a snapshot
+        has it and none has the next one. Both are asked for at the same time. That is as safe as one after the other:
+        snapshots expire from the oldest on, so while one exists, the one after it has not expired either.
+        """
+        hint, newest, following = self._hint_and_seen()
+        start = max(hint or 0, newest.id if newest is not None else 0)
+        if not start:
+            return None
+        if newest is None or start != newest.id:
+            newest, following = self._store.together(self.find, (start, start + 1))
+        for _ in range(_PROBES):
+            if newest is None or following is None:
+                break
+            newest, following = following, self.find(following.id + 1)
+        if newest is None or following is not None:
+            return None
+        self._seen = newest.id
+        return newest
+
+    def was_seen(self, snapshot_id: int) -> None:
+        """Remember a newest snapshot: the next search begins there."""
+        self._seen = snapshot_id
+
+    def read_hints(self) -> None:
+        """Read both hints, for the next `newest` and `earliest_hint`."""
+        self._seen, self._earliest_hint = self._store.together(self._hint, (LATEST, EARLIEST))
+
+    def earliest_hint(self) -> int | None:
+        """The id that the hint EARLIEST names; what `read_hints` found counts once."""
+        hint, self._earliest_hint = self._earliest_hint, None
+        return self._hint(EARLIEST) if hint is None else hint
+
+    def _hint_and_seen(self) -> tuple[int | None, Snapshot | None, Snapshot | None]:
+        """What LATEST says, the newest snapshot that was seen before, and the one after it."""
+        if self._seen is None:
+            return self._hint(LATEST), None, None
+        looks: tuple[Callable[[], Any], ...] = (
+            partial(self._hint, LATEST),
+            partial(self.find, self._seen),
+            partial(self.find, self._seen + 1),
+        )
+        hint, newest, following = self._store.together(lambda look: look(), looks)
+        return hint, newest, following
+
+    def _hint(self, name: str) -> int | None:
+        with suppress(FileNotFoundError, StorageError, ValueError):
+            return int(self._store.read(f"{branch_prefix(self._branch)}snapshot/{name}"))
+        return None
