@@ -62,6 +62,15 @@ def names_secret(key: str) -> bool:
     return _SETTING.search(f"{key}=value") is not None and not key.lower().endswith(_HARMLESS)
 
 
+class Settings(dict[str, str]):
+    """Settings by key. Their values are there for programs; what is printed has no secrets."""
+
+    def __repr__(self) -> str:
+        return repr({key: HIDDEN if names_secret(key) else redacted(value) for key, value in self.items()})
+
+    __str__ = __repr__
+
+
 def redacting_logger(name: str) -> logging.Logger:
     """The logger of that name. Its records are redacted before any handler sees them."""
     logger = logging.getLogger(name)

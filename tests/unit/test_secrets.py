@@ -11,7 +11,7 @@ from lakebed import redaction
 from lakebed.errors import CorruptBlocksWarning, LakebedError, OptionError, ReadWarning
 from lakebed.kernel.files.credentials import Credentials
 from lakebed.model.report import TableReport
-from lakebed.redaction import names_secret, redacted, redacting_logger
+from lakebed.redaction import Settings, names_secret, redacted, redacting_logger
 
 SECRET = "hUsHsEcReT0123456789zz"
 URLS = [
@@ -90,3 +90,9 @@ def test_log_records(caplog: pytest.LogCaptureFixture) -> None:
 )  # fmt: skip
 def test_plain_words_stay(text: str) -> None:
     assert redacted(text) == text
+
+
+def test_options_of_a_table_are_printed_without_secrets() -> None:
+    options = {"lakebed.storage.setting.aws_secret_access_key": "hushhush", "bucket": "4", "uri": "x?sig=hushhush"}
+    settings = Settings(options)
+    assert settings == options and "hush" not in f"{settings} {settings!r}" and "'bucket': '4'" in repr(settings)

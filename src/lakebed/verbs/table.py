@@ -23,7 +23,7 @@ from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ArchiveResult, ExpireResult, RelocateResult, RewriteResult
-from lakebed.redaction import redacted
+from lakebed.redaction import Settings, redacted
 from lakebed.verbs.read import ReadPlan, run
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.write import Mode, Sink
@@ -55,7 +55,7 @@ class Table(ABC):
     """Verbs that the format itself does not have, each with what to do instead. They are refused with that advice."""
 
     def __init__(self, store: Store, options: Mapping[str, str]) -> None:
-        self.store, self.options = store, dict(options)
+        self.store, self.options = store, Settings(options)
 
     def __repr__(self) -> str:
         return f"<lakebed {self.format} table {redacted(self.location)}>"

@@ -21,10 +21,11 @@ from lakebed.kernel.files.cache import CACHE
 from lakebed.kernel.files.client import open_client
 from lakebed.kernel.files.credentials import Credentials
 from lakebed.kernel.files.fetching import TAIL, WHOLE, Fetching
+from lakebed.kernel.files.patience import again, hedged
 from lakebed.kernel.files.remote_file import End, RemoteFile, RemoteInput
 from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, inside
 from lakebed.kernel.files.upload import PART, Upload
-from lakebed.kernel.files.waiting import budget, request_threads, slots, waiting
+from lakebed.kernel.files.waiting import budget, hedge_threads, request_threads, slots, waiting
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -32,6 +33,7 @@ _RACES = (409, 412)
 """Answers to a conditional put that another put may have caused, or an earlier try of our own."""
 _PARTS_AT_ONCE = 4
 """Parts of one upload that are under way at once."""
+_LISTING_TRIES = 4
 _DELETED_AT_ONCE = 1000
 _NO_SUCH_RANGE = ("416 Range Not Satisfiable", "non-partial response")
 _NO_SUFFIX_RANGES = ("abfss://", "az://")
@@ -79,7 +81,8 @@ class RemoteStore(Store):
         """The direct content of a folder."""
         try:
             with self._request():
-                result = obstore.list_with_delimiter(self._client, inside(folder) or None)
+                client, prefix = self._client, inside(folder) or None
+                result = again(lambda: obstore.list_with_delimiter(client, prefix), self._credentials.bounds)
         except (BaseError, FileNotFoundError) as error:
             raise self._failed("list", folder, error) from error
         folders = sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in result["common_prefixes"])
@@ -92,19 +95,31 @@ class RemoteStore(Store):
         is left out."""
         empty: list[FileInfo] = []
         folders = {folder}
-        try:
-            for chunk in obstore.list(self._client, inside(folder) or None):
-                for meta in chunk:
-                    info = FileInfo(meta["path"], meta["size"])
-                    folders.add(info.path.rpartition("/")[0])
-                    if info.size:
-                        yield info
-                    else:
-                        empty.append(info)
-        except (BaseError, FileNotFoundError) as error:
-            raise self._failed("list", folder, error) from error
+        for info in self._walked(folder):
+            folders.add(info.path.rpartition("/")[0])
+            if info.size:
+                yield info
+            else:
+                empty.append(info)
         folders |= {above for path in folders for above in _above(path)}
         yield from (info for info in empty if info.path not in folders)
+
+    def _walked(self, folder: str) -> Iterator[FileInfo]:
+        """All objects below a folder. A listing that breaks off goes on after the last object that came."""
+        last: str | None = None
+        failures = 0
+        while True:
+            try:
+                for chunk in obstore.list(self._client, inside(folder) or None, offset=last):
+                    for meta in chunk:
+                        yield FileInfo(last := meta["path"], meta["size"])
+                    failures = 0
+            except (BaseError, FileNotFoundError) as error:
+                failures += 1
+                if is_refusal(error) or was_tried_again(error) or failures == _LISTING_TRIES:
+                    raise self._failed("list", folder, error) from error
+            else:
+                return
 
     def size(self, path: str) -> int:
         """The size of a file in bytes."""
@@ -222,9 +237,16 @@ class RemoteStore(Store):
         """
         options: Any = {} if part is None else {"range": part}
         try:
-            with self._request():
-                result = obstore.get(self._client, inside(path), options=options)
-                return memoryview(result.bytes()), result.meta["size"]
+            client, bounds = self._client, self._credentials.bounds
+            inside(path)
+
+            def get() -> tuple[memoryview, int]:
+                with slots(self._requests):
+                    result = obstore.get(client, path, options=options)
+                    return memoryview(result.bytes()), result.meta["size"]
+
+            with waiting():
+                return again(lambda: hedged(get, bounds, hedge_threads(self._requests)), bounds)
         except FileNotFoundError as error:
             raise (self._missing(path) if is_missing(error) else self._failed("read", path, error)) from error
         except BaseError as error:
@@ -292,9 +314,10 @@ class RemoteStore(Store):
 
     def delete(self, path: str) -> None:
         """Remove a file. A missing file is not an error."""
+        client, name = self._client, inside(path)
         try:
             with self._request():
-                obstore.delete(self._client, inside(path))
+                again(lambda: obstore.delete(client, name), self._credentials.bounds)
         except FileNotFoundError:
             return
         except BaseError as error:
@@ -308,8 +331,9 @@ class RemoteStore(Store):
 
     def _delete_batch(self, paths: Sequence[str]) -> Mapping[str, StorageError]:
         if len(paths) > 1:
+            client, names = self._client, [inside(path) for path in paths]
             with suppress(BaseError, FileNotFoundError), self._request():
-                obstore.delete(self._client, [inside(path) for path in paths])
+                again(lambda: obstore.delete(client, names), self._credentials.bounds)
                 return {}
         return super().undeleted(paths)  # one by one: some stores have no bulk deletes, and others stop at an error
 

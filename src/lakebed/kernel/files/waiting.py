@@ -88,11 +88,18 @@ def request_threads(requests: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(requests, "lakebed-request")
 
 
+@lru_cache
+def hedge_threads(requests: int) -> ThreadPoolExecutor:
+    """The process's threads for reads that may be asked twice. A thread for requests waits for them."""
+    return ThreadPoolExecutor(2 * requests, "lakebed-hedge")
+
+
 def _after_fork() -> None:
     """A forked process starts with nothing in flight: the threads of its parent are not in it."""
     budget.cache_clear()
     slots.cache_clear()
     request_threads.cache_clear()
+    hedge_threads.cache_clear()
     _held.__dict__.clear()
 
 

@@ -1,0 +1,170 @@
+"""What a failing store does to reads and writes: the right bytes, or one clear error in time."""
+
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.errors import CommitUnknownError, NotWrittenError, RetryableError, StorageError, UsageError
+from lakebed.kernel.files import FileInfo, Store, open_store
+from tests.objectstore.server import StoreServer
+
+SETTING = "lakebed.storage.setting."
+
+
+@pytest.fixture
+def store(store_server: StoreServer) -> Store:
+    store = open_store(store_server.url("a table"), store_server.options)
+    store.write_many({f"d/{n}": bytes([n]) * 1000 for n in range(8)})
+    return store
+
+
+@pytest.mark.parametrize("fault", ["503", "429", "500", "500-after", "503-after", "reset-before", "reset-after", "cut"])
+def test_what_passes_is_asked_again(store_server: StoreServer, store: Store, fault: str) -> None:
+    with store_server.fault(fault, chance=0.4):
+        assert store.read_many([f"d/{n}" for n in range(8)]) == [bytes([n]) * 1000 for n in range(8)]
+        assert store.read("d/3", 10, 5) == bytes([3]) * 5
+        assert len(store.list("d").files) == 8 and len(list(store.walk())) == 8
+        assert store.size("d/3") == 1000
+        store.write("d/new", b"1")
+        store.delete_many(["d/new", "d/7"])
+    assert sorted(info.name for info in store.list("d").files) == [str(n) for n in range(7)]
+
+
+def test_a_long_listing_that_breaks_off_goes_on(store_server: StoreServer) -> None:
+    store = open_store(store_server.url(), store_server.options)
+    files = {f"f{n:04}": b"" if n % 100 == 0 else b"x" for n in range(1200)}
+    store.write_many(files)
+    with store_server.fault("cut", target="list-type", skip=1, times=2):
+        assert sorted(info.path for info in store.walk()) == sorted(files)
+    with store_server.fault("cut", target="list-type"), pytest.raises(RetryableError, match="cannot list"):
+        list(store.walk())
+
+
+REFUSALS: list[tuple[str, str]] = [
+    ("AccessDenied", "may not do this"),
+    ("ExpiredToken", "AWS_SESSION_TOKEN"),
+    ("InvalidAccessKeyId", "AWS_ACCESS_KEY_ID"),
+    ("SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY"),
+    ("RequestTimeTooSkewed", "clock"),
+    ("AuthorizationHeaderMalformed", "AWS_REGION"),
+]
+
+
+@pytest.mark.parametrize(("code", "todo"), REFUSALS)
+def test_a_refusal_is_one_clear_line_at_once(store_server: StoreServer, store: Store, code: str, todo: str) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: store.read("d/1"), lambda: store.list(), lambda: list(store.walk()), lambda: store.write("x", b"1"),
+        lambda: store.delete("d/1"), lambda: store.delete_many(["d/1", "d/2"]), lambda: store.open_input("d/1"),
+        lambda: store.put_if_absent("x", b"1"),
+    ]  # fmt: skip
+    with store_server.fault("403", code=code):
+        for call in calls:
+            began = time.monotonic()
+            with pytest.raises(StorageError, match=rf"the store answered 403 {code}.*{todo}") as raised:
+                call()
+            assert time.monotonic() - began < 5
+            assert not isinstance(raised.value, RetryableError) and "<" not in str(raised.value)
+    assert store.read("d/1") == bytes([1]) * 1000
+
+
+def test_a_refused_data_file_and_a_refused_commit(store_server: StoreServer) -> None:
+    rows = pa.table({"id": [1, 2, 3]})
+    for table_format in ("iceberg", "paimon"):
+        table = lakebed.create(store_server.url(), table_format, rows.schema, options=store_server.options)
+        table.write(rows)
+        said = pytest.raises(StorageError, match="the store answered 403 AccessDenied")
+        with store_server.fault("403", method="GET", target="parquet"), said:
+            table.read().read_all()
+        with store_server.fault("403", method="PUT"), pytest.raises(StorageError, match="403 AccessDenied"):
+            table.write(rows)
+        assert table.read().read_all().num_rows == 3
+        with store_server.fault("403", method="PUT"):
+            with pytest.raises(StorageError, match="403 AccessDenied") as raised:
+                lakebed.create(store_server.url(), table_format, rows.schema, options=store_server.options)
+            assert not isinstance(raised.value, CommitUnknownError), "it is known: nothing was made"
+
+
+def test_no_answer_is_told_in_time(store_server: StoreServer, store: Store) -> None:
+    impatient = open_store(store.location, {**store_server.options, "lakebed.storage.timeout": "1.5"})
+    for fault in ("hang", "hang-middle"):
+        with store_server.fault(fault, hang=20):
+            for call in (
+                lambda: impatient.read("d/1"),
+                lambda: impatient.list("d"),
+                lambda: impatient.write("x", b"1"),
+            ):
+                began = time.monotonic()
+                with pytest.raises(RetryableError, match=r"no answer came|cannot") as raised:
+                    call()
+                    raise RetryableError("cannot: the whole body had come")
+                assert time.monotonic() - began < 6, raised.value
+    assert impatient.read("d/1") == bytes([1]) * 1000
+
+
+def test_a_server_that_stays_busy_is_told_with_what_was_tried(store_server: StoreServer, store: Store) -> None:
+    impatient = open_store(store.location, {**store_server.options, "lakebed.storage.timeout": "3"})
+    with store_server.fault("503"), pytest.raises(RetryableError, match=r"503 SlowDown.*, \d+ times in [\d.]+s"):
+        impatient.read("d/1")
+
+
+def test_a_late_answer_is_asked_for_twice(store_server: StoreServer, store: Store) -> None:
+    hedging = open_store(store.location, {**store_server.options, "lakebed.storage.hedge": "100"})
+    with store_server.fault("hang", method="GET", times=1, hang=5):
+        began = time.monotonic()
+        assert hedging.read("d/1") == bytes([1]) * 1000
+        assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("fault", ["503-after", "reset-after", "500-after", "reset-before", "503"])
+def test_each_commit_counts_once(store_server: StoreServer, fault: str) -> None:
+    rows = pa.table({"id": [1, 2, 3]})
+    for table_format in ("iceberg", "paimon"):
+        table = lakebed.create(store_server.url(), table_format, rows.schema, options=store_server.options)
+        with store_server.fault(fault, method="PUT", chance=0.4):
+            for _ in range(3):
+                table.write(rows)
+        assert table.read().read_all().num_rows == 9 and len(table.history()) == 3
+
+
+def test_wrong_keys(store_server: StoreServer) -> None:
+    with pytest.raises(UsageError, match=r"half of the keys"):
+        lakebed.open(store_server.url(), {**store_server.options, f"{SETTING}aws_secret_access_key": ""})
+    with pytest.raises(StorageError, match="bucket exists"):
+        lakebed.open("s3://no-such-bucket-here/t", store_server.options)
+
+
+@pytest.mark.parametrize("place", ["", "/", "a b", "plus+sign", "100%25", "ü/ö", "a=b/c&d", "deep/er/"])
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+def test_odd_places(store_server: StoreServer, place: str, scheme: str) -> None:
+    if place in ("", "/"):
+        bucket = f"root-{scheme}{len(place)}-{store_server.bucket[-6:]}"
+        store_server.client().create_bucket(Bucket=bucket)
+        url = f"{scheme}://{bucket}{place}"
+    else:
+        url = f"{scheme}{store_server.url().removeprefix('s3')}/{place}"
+    for table_format in ("iceberg", "paimon"):
+        if place in ("", "/") and table_format == "paimon":
+            continue
+        location = url if place in ("", "/") else f"{url.rstrip('/')}/{table_format}/"
+        rows = pa.table({"id": [1, 2], "p": ["x y+z%", "a/b=ü"]})
+        table = lakebed.create(location, table_format, rows.schema, partition_by=["p"], options=store_server.options)
+        table.write(rows)
+        again = lakebed.open(location, store_server.options)
+        assert again.read().read_all().sort_by("id").to_pydict() == rows.to_pydict()
+
+
+def test_what_was_not_removed_is_told(store_server: StoreServer, store: Store) -> None:
+    with store_server.fault("403", method="POST|DELETE", target="(/|=)(d/[12]|)(\\?|$)|delete"):
+        stand = store.undeleted(["d/1", "d/2", "d/none"])
+    assert set(stand) == {"d/1", "d/2", "d/none"}
+    assert all(isinstance(error, StorageError) for error in stand.values())
+    assert store.undeleted(["d/1", "d/2", "d/none"]) == {} and FileInfo("d/1", 1000) not in store.list("d").files
+
+
+def test_a_refused_put_was_not_written(store_server: StoreServer, store: Store) -> None:
+    with store_server.fault("403", method="PUT|GET"), pytest.raises(NotWrittenError, match="403"):
+        store.put_if_absent("name", b"ours")
+    assert not store.exists("name")
