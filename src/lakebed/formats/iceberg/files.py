@@ -11,8 +11,9 @@ same path below the folder where the table was opened, and never the old one: a 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -150,6 +151,19 @@ class Files:
         """Write or replace a whole file."""
         store, path = self._changed(url)
         store.write(path, data)
+
+    def side_by_side(self, *acts: Callable[[], None]) -> None:
+        """Do several things that make requests, all at once where the table is remote, else one after the other. The
+        first error is raised, once all have ended where the table is remote."""
+
+        def done(act: Callable[[], None]) -> None:
+            act()
+
+        self.together(done, acts)
+
+    def write_many(self, files: Mapping[str, bytes], *also: Callable[[], None]) -> None:
+        """Write or replace whole files, by location, and do what else is given, as `side_by_side`."""
+        self.side_by_side(*(partial(self.write, url, data) for url, data in files.items()), *also)
 
     def put_if_absent(self, url: str, data: bytes) -> PutOutcome:
         """Write a file if there is none. The bytes must be unique to this attempt."""

@@ -19,6 +19,7 @@ from lakebed.errors import (
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import (
+    Loaded,
     LostRaceError,
     OutcomeUnknownError,
     TableOperations,
@@ -248,10 +249,10 @@ class IcebergTable(Table):
         Raises OptionError, UsageError when the mode needs a key and there is none, UnsupportedError for a table that
         lakebed does not write.
         """
-        metadata = self._to_write()
+        loaded = self._to_write()
         given = {**self.options, **option_texts(options)}
-        write = WriteOptions.of(metadata, given, mode, self.branch)
-        return IcebergSink(self.operations, metadata, write, commit_user, callbacks)
+        write = WriteOptions.of(loaded.metadata, given, mode, self.branch)
+        return IcebergSink(self.operations, loaded.metadata, write, commit_user, callbacks, loaded)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
         """Write rows as one commit: append, overwrite, upsert or delete by key (docs/iceberg-sink.md).
@@ -375,11 +376,11 @@ class IcebergTable(Table):
             )
         return metadata
 
-    def _to_write(self) -> TableMetadata:
+    def _to_write(self) -> Loaded:
         """The current metadata, for a write. Raises what `refuse_writing` raises."""
         loaded = self.operations.load()
         refuse_writing(self.operations, loaded)
-        return loaded.metadata
+        return loaded
 
     def _at(self, metadata: TableMetadata, position: Position) -> tuple[Snapshot | None, Schema]:
         """The snapshot of a position, and the schema to read it with."""

@@ -25,7 +25,7 @@ from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg.catalog.current import current_metadata
 from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError, check, clean_log
 from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json, metadata_to_json
-from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, applied
+from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, applied, cleans_log
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.kernel import clock
 from lakebed.kernel.commit.claim import claim
@@ -148,35 +148,54 @@ class HadoopTable:
         root, other = self._store.local_path(""), _spelled(location)
         return root is not None and other.startswith("/") and os.path.realpath(root) == os.path.realpath(other)
 
-    def commit(self, base: Loaded, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> Loaded:
+    def commit(
+        self,
+        base: Loaded,
+        requirements: Sequence[TableRequirement],
+        updates: Sequence[TableUpdate],
+        first: Mapping[str, bytes] = {},
+    ) -> Loaded:
         """Claim the next version. Raises LostRaceError, OutcomeUnknownError, and what `refuse_changes` raises."""
         self.refuse_changes(base)
         check(base, requirements)
-        return self.publish(base, applied(base.metadata, updates, clock.now_ms(), base.location))
+        return self.publish(base, applied(base.metadata, updates, clock.now_ms(), base.location), first)
 
-    def publish(self, base: Loaded, document: Mapping[str, Any]) -> Loaded:
-        """Claim the version after `base` for a metadata document. Raises LostRaceError, OutcomeUnknownError."""
+    def publish(self, base: Loaded, document: Mapping[str, Any], first: Mapping[str, bytes] = {}) -> Loaded:
+        """Claim the version after `base` for a metadata document, once the files of `first` are written. Raises
+        LostRaceError, OutcomeUnknownError."""
         version = layout.hadoop_version(base.location.rpartition("/")[2])
         assert version is not None
         after = TableMetadata(document)
         compressed = after.properties.get("write.metadata.compression-codec", "none").lower() == "gzip"
         target = layout.hadoop_metadata(version + 1, compressed)
         other = layout.hadoop_metadata(version + 1, not compressed)
+        self._files.write_many(first, lambda: self._refuse_late(base, after, other))
+        self._claim(target, metadata_to_json(document, compressed))
+        hint = str(version + 1).encode()
+        self._files.side_by_side(lambda: self._point_to(hint), lambda: clean_log(self._files, base.metadata, after))
+        return Loaded(after, f"{after.location}/metadata/{target}")
+
+    def _refuse_late(self, base: Loaded, after: TableMetadata, other: str) -> None:
+        """LostRaceError when the next version exists under its `other` name, or was there and is gone again.
+
+        The next version is removed only after the one before it, and only where commits clean the metadata up.
+        """
         if self._store.exists(f"metadata/{other}"):
             raise LostRaceError(f"{other} already exists")
-        self._claim(target, metadata_to_json(document, compressed))
+        current = base.location.rpartition("/")[2]
+        if cleans_log(after) and not self._store.exists(f"metadata/{current}"):
+            raise LostRaceError(f"{current} was cleaned up after later commits")
+
+    def _point_to(self, hint: bytes) -> None:
         with suppress(Exception):  # the commit stands, and readers look for versions after the hint
-            self._store.write(f"metadata/{layout.VERSION_HINT}", str(version + 1).encode())
-        clean_log(self._files, base.metadata, after)
-        return Loaded(after, f"{after.location}/metadata/{target}")
+            self._store.write(f"metadata/{layout.VERSION_HINT}", hint)
 
     def create(self, document: Mapping[str, Any]) -> Loaded:
         """Claim the first version. Raises LostRaceError when there is one, OutcomeUnknownError."""
         metadata = TableMetadata(document)
         name = layout.hadoop_metadata(1)
         self._claim(name, metadata_to_json(document))
-        with suppress(Exception):  # the table exists
-            self._store.write(f"metadata/{layout.VERSION_HINT}", b"1")
+        self._point_to(b"1")
         return Loaded(metadata, f"{metadata.location}/metadata/{name}")
 
     def _claim(self, name: str, data: bytes) -> None:

@@ -6,7 +6,7 @@ as requirements and updates of the REST specification, and distinguish a lost ra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -61,8 +61,18 @@ class TableOperations(Protocol):
         """UnsupportedError for a table that may only be read. Call it before the first file of a change is written."""
         ...
 
-    def commit(self, base: Loaded, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> Loaded:
-        """Publish changes of `base`. Raises LostRaceError when nothing was published, OutcomeUnknownError."""
+    def commit(
+        self,
+        base: Loaded,
+        requirements: Sequence[TableRequirement],
+        updates: Sequence[TableUpdate],
+        first: Mapping[str, bytes] = {},
+    ) -> Loaded:
+        """Publish changes of `base`. `first` are new files by location that the updates name: they are written before
+        the changes are published, together with what is looked up for that.
+
+        Raises LostRaceError when nothing was published, OutcomeUnknownError.
+        """
         ...
 
 

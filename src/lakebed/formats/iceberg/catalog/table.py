@@ -149,13 +149,21 @@ class CatalogTable:
                 todo="Restore the file, or register the table again from an older one",
             ) from error
 
-    def commit(self, base: Loaded, requirements: Sequence[TableRequirement], updates: Sequence[TableUpdate]) -> Loaded:
+    def commit(
+        self,
+        base: Loaded,
+        requirements: Sequence[TableRequirement],
+        updates: Sequence[TableUpdate],
+        first: Mapping[str, bytes] = {},
+    ) -> Loaded:
         """Send the changes to a REST catalog, or swap the location of the metadata file in another catalog.
 
         Raises LostRaceError, OutcomeUnknownError, and StorageError when the catalog refuses.
         """
         check(base, requirements)
-        entry = self._entry()
+        entries: list[CatalogEntry] = []
+        self.files.write_many(first, lambda: entries.append(self._entry()))
+        (entry,) = entries
         with self._turn:
             if isinstance(self.catalog, MetastoreCatalog):
                 return self._swap(self.catalog, entry, base, updates)

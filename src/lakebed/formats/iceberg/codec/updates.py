@@ -82,10 +82,15 @@ def applied(metadata: TableMetadata, updates: Sequence[TableUpdate], now_ms: int
 
 def dropped_metadata(before: TableMetadata, after: TableMetadata) -> list[str]:
     """Metadata files that the log no longer names and that the table's properties ask to delete."""
-    if after.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true":
+    if not cleans_log(after):
         return []
     kept = {file for _, file in after.metadata_log}
     return [file for _, file in before.metadata_log if file not in kept]
+
+
+def cleans_log(metadata: TableMetadata) -> bool:
+    """Whether commits to the table delete metadata files that the log no longer names."""
+    return metadata.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() == "true"
 
 
 def _remember(document: dict[str, Any], time: int, location: str) -> None:

@@ -7,6 +7,7 @@ removed in the end.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.codec.manifest import ADDED, COLUMNS, DELETED, EXISTING
+from lakebed.formats.iceberg.codec.manifest import ADDED, COLUMNS, DELETED, EXISTING, decode_entries
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.manifest_write import UNASSIGNED, ManifestEncoder, assigned, encode_manifest_list
 from lakebed.formats.iceberg.codec.metadata import Document, Snapshot, TableMetadata
@@ -30,6 +31,9 @@ from lakebed.formats.iceberg.manifests import ALL_COLUMNS, iter_entries, manifes
 from lakebed.kernel import clock
 from lakebed.kernel.options import Options
 
+_WAITING_BYTES = 32 << 20
+"""With more bytes of new manifests than this, they are written before the manifest list is known."""
+
 Chooser = Callable[[pa.Table], pa.Array]
 """Says which entries a commit removes, as booleans; the argument has live entries of one spec."""
 
@@ -39,16 +43,24 @@ class WrittenManifests:
     """The manifests and manifest lists that a commit has written so far, over all its attempts.
 
     `new` has the manifests of added files by (content, spec id). `filtered` has, by the path of a manifest and the
-    choice, the manifests that replace it and the files that they lack.
+    choice, the manifests that replace it and the files that they lack; `merged` those that replace others, by their
+    paths. `waiting` are files by path that the next snapshot needs and that are not in the store yet.
     """
 
     commit: str = field(default_factory=lambda: str(uuid.uuid4()))
     paths: list[str] = field(default_factory=list)
     lists: list[str] = field(default_factory=list)
+    waiting: dict[str, bytes] = field(default_factory=dict)
     new: dict[tuple[int, int], list[ManifestFile]] = field(default_factory=dict)
     filtered: dict[tuple[str, bytes], tuple[list[ManifestFile], list[DataFile] | list[DeleteFile]]] = field(
         default_factory=dict
     )
+    merged: dict[tuple[str, ...], list[ManifestFile]] = field(default_factory=dict)
+
+    def take(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """The files among these paths that are not in the store yet. They are about to be written, so they no longer
+        wait."""
+        return {path: self.waiting.pop(path) for path in [*paths] if path in self.waiting}
 
     def forget_new_deletes(self) -> None:
         """Do not use the manifests of added delete files again."""
@@ -107,15 +119,17 @@ class Attempt:
         return manifests
 
     def write(self, entries: pa.Table, spec_id: int, content: int) -> list[ManifestFile]:
-        """Write manifests with these entries, each of about the target size."""
+        """New manifests with these entries, each of about the target size. Small ones are written with the commit."""
         encoder = ManifestEncoder(self.metadata, self.metadata.specs[spec_id], content, self.snapshot_id)
         manifests = []
         for encoded in encoder.write(entries, self.options[opt.MANIFEST_SIZE]):
             folder = layout.metadata_folder(self.metadata.location, self.metadata.properties)
             path = f"{folder}/{layout.manifest_name(self.written.commit, len(self.written.paths))}"
             self.written.paths.append(path)
-            self.files.write(path, encoded.data)
+            self.written.waiting[path] = encoded.data
             manifests.append(replace(encoded.file, path=path))
+            if sum(map(len, self.written.waiting.values())) > _WAITING_BYTES:
+                self.files.write_many(self.written.take(self.written.waiting))
         return manifests
 
     def filtered(
@@ -173,12 +187,18 @@ class Attempt:
             group = [m for m in manifests if m.spec_id == spec_id]
             for packed in _bins_from_the_end(group, self.options[opt.MANIFEST_SIZE]):
                 young = manifests[0] in packed and len(packed) < self.options[opt.MERGE_COUNT]
-                merged += packed if len(packed) == 1 or young else self._merge(packed)
+                merged += packed if len(packed) == 1 or young else self._merged(packed)
         return merged
+
+    def _merged(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+        paths = tuple(manifest.path for manifest in manifests)
+        if paths not in self.written.merged:
+            self.written.merged[paths] = self._merge(manifests)
+        return self.written.merged[paths]
 
     def _merge(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
         first = manifests[0]
-        entries = read_entries(self.files, self.metadata, _readable(manifests, self), ALL_COLUMNS, live_only=False)
+        entries = self._all_entries(_readable(manifests, self))
         status = entries["status"].to_numpy()
         ours = entries["snapshot_id"].to_numpy() == self.snapshot_id
         keep = (status != DELETED) | ours
@@ -187,6 +207,20 @@ class Attempt:
         if self.metadata.format_version > 1:
             entries = self._inheriting(entries)
         return self.write(entries.filter(pa.array(keep)), first.spec_id, first.content)
+
+    def _all_entries(self, manifests: Sequence[ManifestFile]) -> pa.Table:
+        """All entries of manifests of one spec, in order, including those of manifests that are not written yet."""
+        waiting, spec = self.written.waiting, self.metadata.specs[manifests[0].spec_id]
+        kind = partition_type(self.metadata, spec)
+        pieces = []
+        for unwritten, group in itertools.groupby(manifests, lambda manifest: manifest.path in waiting):
+            run = [*group]
+            if unwritten:
+                data = [waiting[manifest.path] for manifest in run]
+                pieces.append(decode_entries(run, data, spec, kind, ALL_COLUMNS, live_only=False))
+            else:
+                pieces.append(read_entries(self.files, self.metadata, run, ALL_COLUMNS, live_only=False))
+        return pa.concat_tables(pieces)
 
     def _inheriting(self, entries: pa.Table) -> pa.Table:
         """The entries, with those that this commit adds left without numbers: they inherit them when it stands."""
@@ -199,7 +233,8 @@ class Attempt:
         return _set(entries, "first_row_id", pc.if_else(new, none, entries["first_row_id"]))
 
     def snapshot(self, manifests: Sequence[ManifestFile], summary: dict[str, str], attempt: int) -> Document:
-        """Write the manifest list and give the snapshot as the REST specification has it.
+        """Encode the manifest list and give the snapshot as the REST specification has it. The list is written with the
+        commit.
 
         In format version 3 data manifests without row ids get the next ones, as many as they have rows.
         """
@@ -219,7 +254,7 @@ class Attempt:
         path = f"{folder}/{layout.manifest_list_name(self.snapshot_id, attempt, self.written.commit)}"
         self.written.lists.append(path)
         data = encode_manifest_list(version, placed, self.snapshot_id, parent, self.sequence_number, first)
-        self.files.write(path, data)
+        self.written.waiting[path] = data
         return {
             **({"sequence-number": self.sequence_number} if version > 1 else {}),
             "snapshot-id": self.snapshot_id,
@@ -238,7 +273,8 @@ def remove_unused(
     """Remove the manifests and manifest lists that were not committed. A failure leaves them to orphan-file removal."""
     used = {manifest.path for manifest in committed} | {manifest_list}
     with suppress(Exception):  # the commit has its outcome already
-        files.delete_many(path for path in (*written.paths, *written.lists) if path not in used)
+        written_paths = (path for path in (*written.paths, *written.lists) if path not in written.waiting)
+        files.delete_many(path for path in written_paths if path not in used)
 
 
 def _readable(manifests: Sequence[ManifestFile], attempt: Attempt) -> list[ManifestFile]:

@@ -48,9 +48,11 @@ def commit_snapshot(
     operations: TableOperations,
     produce: Producer,
     options: CommitOptions = CommitOptions(),  # noqa: B008  # frozen
+    base: Loaded | None = None,
 ) -> CommitResult:
-    """Commit one new snapshot. Raises CommitConflictError, CommitUnknownError."""
-    commit = _Commit(operations, produce, options)
+    """Commit one new snapshot. The first attempt is made on `base`, where the caller has just loaded it. Raises
+    CommitConflictError, CommitUnknownError."""
+    commit = _Commit(operations, produce, options, base or operations.load())
     snapshot_id = with_retries(commit.attempt, commit.policy, operations.name)
     return CommitResult(str(snapshot_id), Outcome.COMMITTED)
 
@@ -59,18 +61,20 @@ def change_metadata(
     operations: TableOperations,
     decide: Callable[[TableMetadata], MetadataChange],
     properties: Mapping[str, str] = {},
+    base: Loaded | None = None,
 ) -> Loaded:
-    """Change the metadata alone. `decide` gives requirements and updates for the metadata, anew in each attempt.
+    """Change the metadata alone. `decide` gives requirements and updates for the metadata, anew in each attempt. The
+    first attempt is made on `base`, where the caller has just loaded it.
 
     `properties` take precedence over the table's. Without updates nothing is committed. Raises CommitConflictError,
     CommitUnknownError.
     """
-    first = operations.load()
+    first = base or operations.load()
     operations.refuse_changes(first)
     policy = retry_policy(opt.properties(first.metadata.properties, properties))
 
     def attempt(number: int) -> Won[Loaded] | Lost:
-        base = operations.load()
+        base = operations.load() if number else first
         requirements, updates = decide(base.metadata)
         if not updates:
             return Won(base)
@@ -94,13 +98,13 @@ def retry_policy(options: Options) -> RetryPolicy:
 class _Commit:
     """One commit over all its attempts."""
 
-    def __init__(self, operations: TableOperations, produce: Producer, options: CommitOptions) -> None:
+    def __init__(self, operations: TableOperations, produce: Producer, options: CommitOptions, base: Loaded) -> None:
         self._operations, self._produce, self._options = operations, produce, options
         self._written = WrittenManifests()
-        self._base: Loaded | None = operations.load()
-        operations.refuse_changes(self._base)
-        self._id = _new_snapshot_id(self._base.metadata)
-        self.policy = retry_policy(self._properties(self._base.metadata))
+        self._base: Loaded | None = base
+        operations.refuse_changes(base)
+        self._id = _new_snapshot_id(base.metadata)
+        self.policy = retry_policy(self._properties(base.metadata))
 
     def attempt(self, number: int) -> Won[int] | Lost:
         """Make attempt `number`, from 0. When the commit fails for good, its files are removed."""
@@ -142,8 +146,9 @@ class _Commit:
             {"action": "set-snapshot-ref", "ref-name": branch, "type": "branch", "snapshot-id": self._id},
             *self._options.also(metadata, snapshot),
         ]
+        needed = [*(manifest.path for manifest in produced.manifests), snapshot["manifest-list"]]
         try:
-            self._operations.commit(base, requirements, updates)
+            self._operations.commit(base, requirements, updates, self._written.take(needed))
         except LostRaceError as lost:
             return Lost(str(lost))
         except OutcomeUnknownError as error:

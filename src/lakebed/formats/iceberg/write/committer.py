@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
-from lakebed.formats.iceberg.catalog.operations import TableOperations
+from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.metadata import Document, Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.updates import TableUpdate
 from lakebed.formats.iceberg.commit.attempt import Attempt
@@ -53,8 +53,9 @@ class Committer:
     key_schema: pa.Schema
     callbacks: tuple[CommitCallback, ...] = ()
 
-    def commit(self, identifier: int, messages: Sequence[IcebergMessage]) -> CommitResult:
+    def commit(self, identifier: int, messages: Sequence[IcebergMessage], base: Loaded | None = None) -> CommitResult:
         """Commit one snapshot with what the messages wrote. SKIPPED when there is nothing to commit, or on a replay.
+        The first attempt is made on `base`, where the caller has just loaded it.
 
         Raises CommitConflictError when nothing is visible (the files are removed), CommitUnknownError when nobody
         knows.
@@ -66,7 +67,7 @@ class Committer:
             return CommitResult("", Outcome.SKIPPED)
         producer = _Producer(self, identifier, messages, added)
         try:
-            result = commit_snapshot(self.operations, producer, self._commit_options(identifier))
+            result = commit_snapshot(self.operations, producer, self._commit_options(identifier), base)
         except _ReplayedError:
             producer.discard()
             notes = afterwards("files of the replay stay", lambda: self.remove(messages))

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import UsageError
-from lakebed.formats.iceberg.catalog.operations import TableOperations
+from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.commit.message import IcebergMessage
 from lakebed.formats.iceberg.layout import staging_folder
@@ -31,6 +31,7 @@ from lakebed.formats.iceberg.write.options import Distribution, WriteOptions
 from lakebed.formats.iceberg.write.plan import IcebergWritePlan
 from lakebed.formats.iceberg.write.routing import Router, Sorter
 from lakebed.formats.iceberg.write.task import TaskTarget
+from lakebed.kernel import clock
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
@@ -42,12 +43,16 @@ from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.model.rowkind import RowKind
 from lakebed.verbs.write import Mode, Prepared
 
+_FRESH_SECONDS = 2.0
+"""How long a commit builds on metadata that was loaded before the files were written. Older metadata is loaded again:
+a race that is lost costs more than a look."""
+
 
 class IcebergSink:
     """Implements `lakebed.verbs.write.TwoPhaseSink` for one table, branch, commit user and mode.
 
     Picklable, without its callbacks. It writes with the schema, spec and sort order that the table has when the sink is
-    created.
+    created. `base` is the metadata as it was just loaded: a commit that follows soon does not load it again.
     """
 
     def __init__(
@@ -57,8 +62,11 @@ class IcebergSink:
         options: WriteOptions,
         commit_user: str | None = None,
         callbacks: Sequence[CommitCallback] = (),
+        base: Loaded | None = None,
     ) -> None:
         self.operations, self.metadata, self.options = operations, metadata, options
+        self._base = base
+        self._base_until = clock.steady() + _FRESH_SECONDS
         self.commit_user = commit_user or str(uuid.uuid4())
         self.callbacks = (*checked_callbacks(callbacks), *options.callbacks)
         self.keys = _keys(metadata, options)
@@ -69,7 +77,7 @@ class IcebergSink:
         self._refuse()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "callbacks": ()}
+        return {**self.__dict__, "callbacks": (), "_base": None}
 
     @property
     def input_schema(self) -> pa.Schema:
@@ -118,18 +126,25 @@ class IcebergSink:
         if not message.keys:
             return message
         try:
-            metadata = self.operations.load().metadata
+            base = self._fresh_base() or self.operations.load()
+            metadata = base.metadata
             head = metadata.head(self.options.branch)
             deletes = self._committer().find_deletes(metadata, head, [message], engine)
         except BaseException:
             self.abort([message])
             raise
+        self._base = base
         return replace(message, deletes=deletes, planned_on=head.snapshot_id if head is not None else None)
+
+    def _fresh_base(self) -> Loaded | None:
+        """The metadata that this sink has loaded, unless it is so old that others may well have committed since."""
+        return self._base if clock.steady() < self._base_until else None
 
     def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
         """Publish messages, exactly once for this commit user and identifier. Raises what `Committer.commit` raises."""
         finalized = self._finalized(messages, LocalEngine())
-        result = self._committer().commit(identifier, finalized)
+        base, self._base = self._fresh_base(), None
+        result = self._committer().commit(identifier, finalized, base)
         notes = afterwards("rows that were staged for it are left", lambda: self._drop_staged(finalized))
         return replace(result, notes=(*result.notes, *notes)) if notes else result
 
