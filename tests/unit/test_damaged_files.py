@@ -143,10 +143,15 @@ def test_page_checksums_are_verified(tmp_path: Path) -> None:
                 join.add(source)
                 join.finish()
     store = LocalStore(str(tmp_path))
+
+    def hudi_batches(name: str) -> Iterator[pa.RecordBatch]:
+        with BaseFileReader(store, name).opened() as opened:
+            yield from opened.batches(rows.schema)
+
     readers = [
         lambda name: ParquetData(store.open_input(name)).pieces([0, 1]),
         lambda name: file_batches(store, name, ["id", "v"]),
-        lambda name: BaseFileReader(store, name).batches(rows.schema),
+        hudi_batches,
     ]
     for read in readers:
         assert sum(getattr(some, "rows", None) or some.num_rows for some in read("0.parquet")) == 2000

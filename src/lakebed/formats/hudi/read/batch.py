@@ -10,7 +10,7 @@ their row kinds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -152,7 +152,7 @@ def _newest(state: TableState, options: Options, high: str) -> str:
 def rows_only(state: TableState, plan: ReadPlan[HudiSplit]) -> ReadPlan[HudiSplit]:
     """A plan of changes as a plan of rows: what was inserted or updated, in the table's columns."""
     schema = table_columns(state, plan.schema)
-    return ReadPlan(schema, plan.splits, RowsOnly(plan.read, schema), plan.warnings)
+    return replace(plan, schema=schema, read=RowsOnly(plan.read, schema))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,14 @@ from lakebed.formats.hudi.read.commit_range import CommitRange, just_before
 from lakebed.formats.hudi.read.completeness import Completeness
 from lakebed.formats.hudi.read.moved_keys import ChangeOrder, GroupChanges, Touch, group_name
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
-from lakebed.formats.hudi.read.plan import complete_slices, reader_of
+from lakebed.formats.hudi.read.plan import complete_slices, plan_of, reader_of
 from lakebed.formats.hudi.read.reappearing import ReappearingRows
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import FileGroup, file_groups, slice_of
 from lakebed.formats.hudi.timeline.active import View, view_of
+from lakebed.kernel.files import FileInfo
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import unread_parts
@@ -87,7 +88,7 @@ def plan_with_task(
         splits = iter(_standing(state, commit_range))
     else:
         splits = _Planner(state, options, commit_range).splits()
-    return ReadPlan(task.schema, tuple(splits), task, (*commit_range.warnings(state), *unread_parts(task.predicate)))
+    return plan_of(state, task.schema, splits, task, (*commit_range.warnings(state), *unread_parts(task.predicate)))
 
 
 def row_changes(state: TableState, options: Options, commit_range: CommitRange, decoded: tuple[str, ...]) -> RowChanges:
@@ -227,14 +228,16 @@ class _Planner:
             )
         return True
 
-    def _change_logs(self, partition: str, group: FileGroup, time: str, stats: Sequence[WriteStat]) -> tuple[str, ...]:
+    def _change_logs(
+        self, partition: str, group: FileGroup, time: str, stats: Sequence[WriteStat]
+    ) -> tuple[FileInfo, ...]:
         """The change logs of a commit, none where one is missing. Archives of some releases leave their names out."""
         named = {path.rpartition("/")[2] for stat in stats for path in stat.cdc}
         logs = [log for log in group.logs if log.cdc and (log.name in named if named else log.instant == time)]
         if len(logs) < len(named):
             return ()
         prefix = f"{partition}/" if partition else ""
-        return tuple(prefix + log.name for log in sorted(logs, key=lambda log: log.version))
+        return tuple(FileInfo(prefix + log.name, log.size) for log in sorted(logs, key=lambda log: log.version))
 
     def _view_at(self, order: str) -> View:
         view = self._views.get(order)

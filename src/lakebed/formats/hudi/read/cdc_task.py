@@ -62,12 +62,13 @@ class RowChanges:
         Of one commit the deletes come first, so that a key that moved is deleted where it was before it is inserted
         where it went.
         """
-        for _, of_commit in groupby(split.changes, key=lambda change: change.instant):
-            changes = list(of_commit)
-            if len(changes) == 1:
-                yield from self._group_changes(changes[0])
-            else:
-                yield from self._deletes_first(changes)
+        with split.fetched_ahead(self.reader.store):
+            for _, of_commit in groupby(split.changes, key=lambda change: change.instant):
+                changes = list(of_commit)
+                if len(changes) == 1:
+                    yield from self._group_changes(changes[0])
+                else:
+                    yield from self._deletes_first(changes)
 
     def _deletes_first(self, changes: Sequence[FileGroupChange]) -> Iterator[tuple[FileGroupChange, ChangedRows]]:
         """The changes of one commit to several file groups: deletes, then updates and inserts.
@@ -104,7 +105,7 @@ class RowChanges:
         Raises DataCleanedError where the slices, which would have to replace the logs, were cleaned.
         """
         blocks: list[LogBlock] = []
-        for path in change.logs if self.log_keys else ():
+        for path, _ in change.logs if self.log_keys else ():
             with expecting(self.reader.store, path):
                 data = self.reader.store.read(path)
             scan = parse_log(data)

@@ -38,6 +38,10 @@ class ChangesTask:
 
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
         """The split's rows as +I, then its deletes as -D."""
+        with split.fetched_ahead(self.reader.store):
+            yield from self._changes(split)
+
+    def _changes(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
         comparing = bool(split.before) or len(split.slices) > 1
         hiding = [self.reader.merged_log(paths) for paths in split.hiding]
         keyed = comparing or len(hiding) > 0

@@ -24,7 +24,7 @@ from lakebed.formats.hudi.read.commit_range import CommitRange
 from lakebed.formats.hudi.read.completeness import Completeness, check_lost
 from lakebed.formats.hudi.read.moved_keys import GroupChanges, Touch, group_name
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
-from lakebed.formats.hudi.read.plan import complete_slices, reader_of
+from lakebed.formats.hudi.read.plan import complete_slices, plan_of, reader_of
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
 from lakebed.formats.hudi.read.state import TableState
@@ -47,7 +47,7 @@ def plan_changelog(state: TableState, request: ReadRequest, commit_range: Commit
     changes = changes_task(state, request, reader, None)
     splits = _standing(state, commit_range.view) if commit_range.as_it_stands else _written(state, commit_range)
     warnings = (*commit_range.warnings(state), *unread_parts(changes.predicate))
-    return ReadPlan(changes.schema, tuple(splits), ChangelogTask(changes), warnings)
+    return plan_of(state, changes.schema, splits, ChangelogTask(changes), warnings)
 
 
 def _standing(state: TableState, view: View) -> Iterator[HudiSplit]:
@@ -72,7 +72,7 @@ def _written(state: TableState, commit_range: CommitRange) -> Iterator[HudiSplit
     complete = Completeness(state, commit_range.view)
     copies = _SecondCopies(commit_range.view, {**state.commits(commit_range.view), **commit_range.commits})
     stats = commit_range.stats_by_group()
-    listed = {(partition, info.name) for partition, files in list_named(state.store, stats).items() for info in files}
+    listed = {info.path: info.size for files in list_named(state.store, stats).values() for info in files}
     changes = GroupChanges(commit_range.replaced_partitions)
     for partition, groups in sorted(stats.items()):
         for file_id, written in groups.items():
@@ -82,14 +82,14 @@ def _written(state: TableState, commit_range: CommitRange) -> Iterator[HudiSplit
                 if not files or commit.is_service or time in commit_range.skipped:
                     continue
                 for stat in files:
-                    if (partition, stat.name) not in listed:
+                    if stat.path not in listed:
                         gone = complete.error(stat.path, time)
                         gone.todo = "Start from a later instant"
                         raise gone
                 order, deletes = commit_range.orders[time], any(stat.deletes for stat in files)
                 touch = Touch(order, partition, file_id, deletes, any(stat.inserts for stat in files))
                 step = 0 if any(stat.deletes and stat.is_log for stat in files) else 1
-                change = FileGroupChange(time, partition, after=_paths(partition, file_id, files))
+                change = FileGroupChange(time, partition, after=_paths(partition, file_id, files, listed))
                 changes.add(touch, (order, time, step), change)
                 changes.add_size(partition, file_id, sum(stat.size for stat in files))
     return changes.splits()
@@ -117,10 +117,11 @@ class _SecondCopies:
         return any(other.file_id in old and other.partition == stat.partition for other in commit.stats)
 
 
-def _paths(partition: str, file_id: str, stats: Sequence[WriteStat]) -> SlicePaths:
+def _paths(partition: str, file_id: str, stats: Sequence[WriteStat], sizes: Mapping[str, int]) -> SlicePaths:
     bases = [stat.path for stat in stats if not stat.is_log]
     logs = tuple(stat.path for stat in stats if stat.is_log)
-    return SlicePaths(partition, file_id, bases[-1] if bases else "", logs)
+    paths = SlicePaths(partition, file_id, bases[-1] if bases else "", logs)
+    return paths._replace(sizes=tuple(sizes[path] for path in (*logs, *bases[-1:])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +132,12 @@ class ChangelogTask:
 
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
         """The changes of each commit, in their order."""
-        for change in split.changes:
-            if change.after is not None:
-                yield from self._base(change, change.after)
-                if change.after.logs:
-                    yield from self._log(change, change.after)
+        with split.fetched_ahead(self.changes.reader.store):
+            for change in split.changes:
+                if change.after is not None:
+                    yield from self._base(change, change.after)
+                    if change.after.logs:
+                        yield from self._log(change, change.after)
 
     def _base(self, change: FileGroupChange, paths: SlicePaths) -> Iterator[pa.RecordBatch]:
         """The rows of the base file, only those that the commit wrote where the change has one."""
@@ -143,7 +145,7 @@ class ChangelogTask:
             return
         narrow = written_by(change.instant) if change.instant else None
         columns = (*self.changes.decoded, *((COMMIT_TIME,) if change.instant else ()))
-        for batch in self.changes.reader.open(paths._replace(logs=()), columns, narrow=narrow).rows():
+        for batch in self.changes.reader.open(paths.without_logs(), columns, narrow=narrow).rows():
             rows = batch.filter(pc.equal(batch.column(COMMIT_TIME), change.instant)) if change.instant else batch
             yield from self.changes.out(rows, pa.repeat(pa.scalar(RowKind.INSERT.short), rows.num_rows))
 

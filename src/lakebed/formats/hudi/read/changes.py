@@ -27,7 +27,7 @@ from lakebed.formats.hudi.read.change_task import ChangesTask
 from lakebed.formats.hudi.read.commit_range import CommitRange, GroupStats, just_before
 from lakebed.formats.hudi.read.completeness import Completeness
 from lakebed.formats.hudi.read.partitions import list_named, list_partitions
-from lakebed.formats.hudi.read.plan import reader_of
+from lakebed.formats.hudi.read.plan import plan_of, reader_of
 from lakebed.formats.hudi.read.reappearing import ReappearingRows
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit, SlicePaths, split_of
@@ -64,9 +64,8 @@ def plan_range(state: TableState, request: ReadRequest, commit_range: CommitRang
         missing = (f"{error.what}: rows that later commits overwrote, and deletes, are missing",)
     instants = None if commit_range.from_beginning else frozenset(commit_range.commits) - commit_range.skipped
     task = changes_task(state, request, reader, instants)
-    return ReadPlan(
-        task.schema, tuple(splits), task, (*commit_range.warnings(state), *missing, *unread_parts(task.predicate))
-    )
+    warnings = (*commit_range.warnings(state), *missing, *unread_parts(task.predicate))
+    return plan_of(state, task.schema, splits, task, warnings)
 
 
 def changes_task(

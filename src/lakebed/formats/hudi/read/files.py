@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -16,6 +16,8 @@ from lakebed.formats.hudi.read.conform import conform_to_table
 from lakebed.formats.hudi.read.missing_files import expecting
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.files import Store
+from lakebed.kernel.files.remote_file import RemoteInput
+from lakebed.kernel.parquet.chunks import fetch_chunks
 from lakebed.kernel.predicates.facts import Facts
 from lakebed.kernel.predicates.ranges import can_hold
 from lakebed.kernel.predicates.row_groups import leaf_of, row_group_facts
@@ -26,19 +28,57 @@ _BATCH_ROWS = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class BaseFileReader:
-    """Reads one base file, which may differ from the table's schema.
+    """Says how one base file, which may differ from the table's schema, is read.
 
-    `renames` says what columns are called in the file, where the names differ. `units` are the timestamps that the
-    file can label wrongly.
-
-    All methods raise DataCleanedError when the file is gone, CorruptError when it cannot be read, and UnsupportedError
-    for a file that is not Parquet.
+    `size` is its size in bytes as a listing told it, None where none did. `renames` says what columns are called in the
+    file, where the names differ. `units` are the timestamps that the file can label wrongly.
     """
 
     store: Store
     path: str
+    size: int | None = None
     renames: Renames = field(default_factory=dict)
     units: Units = field(default_factory=dict)
+
+    @contextmanager
+    def opened(self) -> Iterator[OpenBaseFile]:
+        """The file, its footer read, for the length of a block.
+
+        Raises DataCleanedError when the file is gone, CorruptError when it cannot be read, and UnsupportedError for a
+        file that is not Parquet.
+        """
+        store, path = self.store, self.path
+        if not path.endswith(".parquet"):
+            raise UnsupportedError(
+                f"lakebed does not read {path.rpartition('.')[2]} base files",
+                table=store.location,
+                file=path,
+                todo="Rewrite the table with Parquet base files",
+            )
+        with expecting(store, path):
+            opened = store.open_input(path, self.size)
+        with opened as source:
+            with self._decoding():
+                file = pq.ParquetFile(source, page_checksum_verification=True)
+            yield OpenBaseFile(self, source, file)
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the file."""
+        with self.opened() as opened, self._decoding():
+            return opened.file.schema_arrow
+
+    def _decoding(self) -> AbstractContextManager[None]:
+        todo = "Restore the file from a copy"
+        return decoding("cannot read a base file", table=self.store.location, file=self.path, todo=todo)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBaseFile:
+    """A base file that is open. Its methods raise CorruptError when it cannot be read."""
+
+    reader: BaseFileReader
+    source: pa.NativeFile
+    file: pq.ParquetFile
 
     def batches(
         self,
@@ -53,12 +93,15 @@ class BaseFileReader:
         """
         if groups is not None and not groups:
             return
-        with self._opened() as file:
+        reader, file = self.reader, self.file
+        with reader._decoding():
             in_file = set(file.schema_arrow.names)
-            names = [self.renames.get((name,), name) for name in target.names]
+            names = [reader.renames.get((name,), name) for name in target.names]
             columns = [name for name in names if name in in_file]
+            if isinstance(self.source, RemoteInput):
+                fetch_chunks(self.source, file.metadata, groups, _leaves(file, columns))
             for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=False):
-                yield conform_to_table(batch, target, constants, self.renames, self.units)
+                yield conform_to_table(batch, target, constants, reader.renames, reader.units)
 
     def row_groups(self, predicate: Node, schema: pa.Schema) -> tuple[list[int], list[int]]:
         """The row groups that can hold rows for which the predicate is true, by their statistics, and the others.
@@ -66,9 +109,10 @@ class BaseFileReader:
         `schema` has the types in which the predicate compares values. All are kept where the file labels timestamps
         wrongly.
         """
-        with self._opened() as file:
+        file, units = self.file, self.reader.units
+        with self.reader._decoding():
             all_groups = range(file.metadata.num_row_groups)
-            if self.units and mislabels(file.schema_arrow, self.units):
+            if units and mislabels(file.schema_arrow, units):
                 return list(all_groups), []
 
             def known(column: tuple[str, ...]) -> list[Facts]:
@@ -78,28 +122,12 @@ class BaseFileReader:
             may_match = can_hold(predicate, known, len(all_groups))
         return [group for group in all_groups if may_match[group]], [n for n in all_groups if not may_match[n]]
 
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of the file."""
-        with self._opened() as file:
-            return file.schema_arrow
 
-    @contextmanager
-    def _opened(self) -> Iterator[pq.ParquetFile]:
-        store, path = self.store, self.path
-        if not path.endswith(".parquet"):
-            raise UnsupportedError(
-                f"lakebed does not read {path.rpartition('.')[2]} base files",
-                table=store.location,
-                file=path,
-                todo="Rewrite the table with Parquet base files",
-            )
-        with expecting(store, path):
-            opened = store.open_input(path)
-        with (
-            opened as source,
-            decoding("cannot read a base file", table=store.location, file=path, todo="Restore the file from a copy"),
-        ):
-            yield pq.ParquetFile(source, page_checksum_verification=True)
+def _leaves(file: pq.ParquetFile, columns: Sequence[str]) -> list[int]:
+    """The leaf columns of some columns; a name that begins with another one and a dot may bring more."""
+    paths = [file.metadata.schema.column(leaf).path for leaf in range(file.metadata.num_columns)]
+    begins = tuple(f"{name}." for name in columns)
+    return [leaf for leaf, path in enumerate(paths) if f"{path}.".startswith(begins)]
 
 
 def _group_facts(file: pq.ParquetFile, name: str, schema: pa.Schema) -> Facts | None:

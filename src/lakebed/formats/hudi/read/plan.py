@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -45,10 +45,11 @@ class SnapshotTask:
 
     def __call__(self, split: HudiSplit) -> Iterator[pa.RecordBatch]:
         """The split's rows."""
-        for paths in split.slices:
-            prune = self.predicate if self.prunable or not paths.logs else None
-            rows = self.reader.open(paths, self.decoded, prune).rows()
-            yield from filtered(rows, self.predicate, list(self.columns))
+        with split.fetched_ahead(self.reader.store):
+            for paths in split.slices:
+                prune = self.predicate if self.prunable or not paths.logs else None
+                rows = self.reader.open(paths, self.decoded, prune).rows()
+                yield from filtered(rows, self.predicate, list(self.columns))
 
 
 def plan_snapshot(state: TableState, request: ReadRequest, as_of: Position) -> ReadPlan[HudiSplit]:
@@ -82,7 +83,19 @@ def plan_snapshot(state: TableState, request: ReadRequest, as_of: Position) -> R
     prunable = set(projection.filtered) <= _same_in_every_version(state, schema)
     task = SnapshotTask(reader, projection.columns, projection.decoded, projection.predicate, prunable)
     out = pa.schema([schema.field(name) for name in projection.columns])
-    return ReadPlan(out, tuple(split_of(file_slice) for file_slice in slices), task, unread_parts(task.predicate))
+    splits = tuple(split_of(file_slice) for file_slice in slices)
+    return plan_of(state, out, splits, task, unread_parts(task.predicate))
+
+
+def plan_of(
+    state: TableState,
+    schema: pa.Schema,
+    splits: Iterable[HudiSplit],
+    task: Callable[[HudiSplit], Iterator[pa.RecordBatch]],
+    warnings: tuple[str, ...],
+) -> ReadPlan[HudiSplit]:
+    """The plan of a read of this table."""
+    return ReadPlan(schema, tuple(splits), task, warnings, state.store.at_once, state.store.in_flight)
 
 
 def _same_in_every_version(state: TableState, schema: pa.Schema) -> set[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from lakebed.formats.hudi.layout import METADATA_BOOTSTRAP, parse_base_name
 from lakebed.formats.hudi.slices import FileSlice
+from lakebed.kernel.files import FileInfo, Store
 from lakebed.model.split import Split
 
 
@@ -14,7 +16,7 @@ class SlicePaths(NamedTuple):
     """A file slice as the paths of its files inside the table.
 
     `base` is "" where there is no base file. `logs` are in merge order. Blocks of instants after `until` do not count;
-    "" is no such bound.
+    "" is no such bound. `sizes` are the bytes of the logs in their order, then of the base file if there is one.
     """
 
     partition: str
@@ -22,18 +24,36 @@ class SlicePaths(NamedTuple):
     base: str
     logs: tuple[str, ...]
     until: str = ""
+    sizes: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, file_slice: FileSlice, until: str = "") -> SlicePaths:
         """The paths of a file slice."""
         prefix = f"{file_slice.partition}/" if file_slice.partition else ""
+        base = file_slice.base
         return cls(
             file_slice.partition,
             file_slice.file_id,
-            prefix + file_slice.base.name if file_slice.base else "",
+            prefix + base.name if base else "",
             tuple(prefix + log.name for log in file_slice.logs),
             until,
+            (*(log.size for log in file_slice.logs), *((base.size,) if base else ())),
         )
+
+    @property
+    def files(self) -> tuple[FileInfo, ...]:
+        """The files in the order in which they are read: the logs, then the base file."""
+        paths = (*self.logs, self.base) if self.base else self.logs
+        return tuple(FileInfo(path, size) for path, size in zip(paths, self.sizes, strict=False))
+
+    @property
+    def base_size(self) -> int | None:
+        """The bytes of the base file, None where they are not known."""
+        return self.sizes[len(self.logs)] if self.base and len(self.sizes) > len(self.logs) else None
+
+    def without_logs(self) -> SlicePaths:
+        """The base file alone."""
+        return self._replace(logs=(), sizes=self.sizes[len(self.logs) :])
 
     @property
     def is_skeleton(self) -> bool:
@@ -53,12 +73,19 @@ class FileGroupChange(NamedTuple):
 
     instant: str
     partition: str
-    logs: tuple[str, ...] = ()
+    logs: tuple[FileInfo, ...] = ()
     before: SlicePaths | None = None
     after: SlicePaths | None = None
     deletes: bool = False
     gone: str = ""
     may_reappear: bool = False
+
+    @property
+    def files(self) -> tuple[FileInfo, ...]:
+        """The files that reading it begins with: the change logs where it has any, else those of both slices."""
+        if self.logs:
+            return self.logs
+        return tuple(info for paths in (self.after, self.before) if paths is not None for info in paths.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +103,15 @@ class HudiSplit(Split):
     before: tuple[SlicePaths, ...] = ()
     changes: tuple[FileGroupChange, ...] = ()
     hiding: tuple[SlicePaths, ...] = ()
+
+    def fetched_ahead(self, store: Store) -> AbstractContextManager[None]:
+        """A block that reads the split: its files are fetched together, in the order in which they are read."""
+        if store.at_once == 1:
+            return nullcontext()
+        hiding = [info for paths in self.hiding for info in paths.files[: len(paths.logs)]]
+        slices = [info for paths in (*self.slices, *self.before) for info in paths.files]
+        files = [*hiding, *slices, *(info for change in self.changes for info in change.files)]
+        return store.fetching(files) if len(files) > 1 else nullcontext()
 
 
 def split_of(file_slice: FileSlice) -> HudiSplit:

@@ -221,7 +221,7 @@ class TableState:
         for files in list_partitions(self.store, ()).values():
             for info in files:
                 if parse_base_name(info.name) and info.name.endswith(".parquet"):
-                    return list(BaseFileReader(self.store, info.path).schema())
+                    return list(BaseFileReader(self.store, info.path, info.size).schema())
         return []
 
     def bound_of(self, position: Position, what: str) -> str:

@@ -24,7 +24,7 @@ from lakebed.formats.hudi.merge.log import MergedLog, merge_log
 from lakebed.formats.hudi.merge.rules import MergeRules, known_rules
 from lakebed.formats.hudi.read.conform import conform_to_table
 from lakebed.formats.hudi.read.delete_markers import marked_deletes
-from lakebed.formats.hudi.read.files import BaseFileReader
+from lakebed.formats.hudi.read.files import BaseFileReader, OpenBaseFile
 from lakebed.formats.hudi.read.log_blocks import read_blocks
 from lakebed.formats.hudi.read.log_reader import LogReader
 from lakebed.formats.hudi.read.partitions import PartitionColumns
@@ -175,26 +175,33 @@ class MergedSlice:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Live rows: those of the base file in its order, then those of the log."""
-        groups, others = self._row_groups()
+        if self.merged is not None:
+            self._used = np.zeros(self.merged.count, bool)
+        if self.paths.base:
+            with self._file().opened() as file:
+                yield from self._base_rows(file)
+        if self.unmerged is not None:
+            yield from self._filled(self.unmerged).to_batches()
+        if self.merged is not None:
+            left = np.flatnonzero(~self.merged.deleted & ~self._used)
+            if len(left):
+                yield from self._filled(self.merged.rows(left, self.target.names)).to_batches()
+
+    def _base_rows(self, file: OpenBaseFile) -> Iterator[pa.RecordBatch]:
+        """The live rows of the base file, merged with the log's row of their key."""
+        groups, others = self._row_groups(file)
         if self.merged is None:
-            yield from self._live(self._base(self.target, groups, _LEAST_BATCH_ROWS))
-            if self.unmerged is not None:
-                yield from self._filled(self.unmerged).to_batches()
+            yield from self._live(self._base(file, self.target, groups, _LEAST_BATCH_ROWS))
             return
-        merged = self.merged
-        self._used = np.zeros(merged.count, bool)
-        size = min(max(merged.count, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
-        for batch in self._live(self._base(self.target, groups, size)):
+        size = min(max(self.merged.count, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
+        for batch in self._live(self._base(file, self.target, groups, size)):
             if self.reader.merge:
-                yield from self._merge(batch, merged)
+                yield from self._merge(batch, self.merged)
             else:
                 yield batch
         if self.reader.merge and self.reader.rules.ordering:
-            for batch in self._live(self._base(self.reader.target((), True), others, size)):
-                self._merge_keys(batch, merged)
-        left = np.flatnonzero(~merged.deleted & ~self._used)
-        if len(left):
-            yield from self._filled(merged.rows(left, self.target.names)).to_batches()
+            for batch in self._live(self._base(file, self.reader.target((), True), others, size)):
+                self._merge_keys(batch, self.merged)
 
     def deleted(self) -> tuple[pa.Array, pa.Array, tuple[pa.Array, ...]]:
         """Keys whose newest version is a delete that the log holds, the instants of those deletes, and their ordering
@@ -206,17 +213,15 @@ class MergedSlice:
         winners = merged.winner[keys]
         return merged.keys.take(pa.array(keys)), entries.instants(winners), entries.ordering_values(winners)
 
-    def _row_groups(self) -> tuple[list[int] | None, list[int]]:
+    def _row_groups(self, file: OpenBaseFile) -> tuple[list[int] | None, list[int]]:
         """The row groups to read (None: all), and those of which only keys and ordering values are needed."""
-        if not self.paths.base:
-            return [], []
         groups: list[int] | None = None
         if self.prune is not None and not self._renames():
-            groups, _ = self._file().row_groups(self.prune, self.reader.table_schema)
+            groups, _ = file.row_groups(self.prune, self.reader.table_schema)
         if self.merged is None or self.narrow is None or self.merged.sources or self.reader.rules.fills:
             return groups, []
-        kept, others = self._file().row_groups(self.narrow, self.reader.table_schema)
-        others = self._that_could_win(self.merged, others)
+        kept, others = file.row_groups(self.narrow, self.reader.table_schema)
+        others = self._that_could_win(file, self.merged, others)
         if groups is None:
             return kept, others
         return [group for group in kept if group in groups], [group for group in others if group in groups]
@@ -226,9 +231,10 @@ class MergedSlice:
         return self.reader.schemas.renames(parsed[1].instant) if parsed else {}
 
     def _file(self) -> BaseFileReader:
-        return BaseFileReader(self.reader.store, self.paths.base, self._renames(), self.reader.schemas.units)
+        paths, schemas = self.paths, self.reader.schemas
+        return BaseFileReader(self.reader.store, paths.base, paths.base_size, self._renames(), schemas.units)
 
-    def _that_could_win(self, merged: MergedLog, groups: list[int]) -> list[int]:
+    def _that_could_win(self, file: OpenBaseFile, merged: MergedLog, groups: list[int]) -> list[int]:
         """The row groups in which, by their statistics, a base row may beat a version of the log."""
         ordering = self.reader.rules.ordering
         undecided = pa.array(merged.winner[~merged.beats_base])
@@ -241,13 +247,14 @@ class MergedSlice:
             return groups
         beats = "greater" if len(ordering) == 1 else "greater_equal"
         could_win = Call(beats, (Column((ordering[0],)), Literal(pc.min(first))))
-        kept, _ = self._file().row_groups(could_win, self.reader.table_schema)
+        kept, _ = file.row_groups(could_win, self.reader.table_schema)
         return [group for group in groups if group in kept]
 
-    def _base(self, target: pa.Schema, groups: list[int] | None, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        if self.paths.base:
-            constants = self.reader.partitions.constants(self.paths.partition, target)
-            yield from self._file().batches(target, groups, constants, batch_rows)
+    def _base(
+        self, file: OpenBaseFile, target: pa.Schema, groups: list[int] | None, batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        constants = self.reader.partitions.constants(self.paths.partition, target)
+        yield from file.batches(target, groups, constants, batch_rows)
 
     def _live(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Base rows without those that a marker column marks as deletes."""
