@@ -5,7 +5,8 @@ Rules: Paimon's FileEntry.mergeEntries (a DELETE cancels an earlier ADD of the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from lakebed.errors import CorruptError, DataCleanedError, UnsupportedError
 from lakebed.formats.paimon.codec.hash_index import hashes_of
@@ -18,36 +19,69 @@ from lakebed.formats.paimon.codec.manifest_avro import (
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.layout import index_path, manifest_path
 from lakebed.kernel.arrays import Int32s
-from lakebed.kernel.files import Store
+from lakebed.kernel.files import FileInfo, Store
 
 _READ_AT_ONCE = 64
 """The most manifests whose bytes are in memory at a time."""
+
+
+class MetadataFile(NamedTuple):
+    """A manifest, manifest list or index manifest: its name, and its size in bytes where the metadata states it."""
+
+    name: str
+    size: int | None = None
+
 
 KeepManifest = Callable[[ManifestFileMeta], bool]
 KeepEntry = Callable[[ManifestEntry], bool]
 
 
+def base_list(snapshot: Snapshot) -> MetadataFile:
+    """The manifest list of what a snapshot keeps of those before it."""
+    return MetadataFile(snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+
+
+def delta_list(snapshot: Snapshot) -> MetadataFile:
+    """The manifest list of what a snapshot changes."""
+    return MetadataFile(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
+
+
+def changelog_lists(snapshot: Snapshot) -> list[MetadataFile]:
+    """The manifest list of a snapshot's changelog, if it has one."""
+    name = snapshot.changelog_manifest_list
+    return [] if name is None else [MetadataFile(name, snapshot.changelog_manifest_list_size)]
+
+
 def manifest_metas(store: Store, list_name: str) -> list[ManifestFileMeta]:
     """The manifests of a manifest list."""
-    return list(manifest_list_from_bytes(_read(store, list_name), manifest_path(list_name)))
+    return next(metas_of_lists(store, [MetadataFile(list_name)]))
+
+
+def metas_of_lists(store: Store, lists: Sequence[MetadataFile]) -> Iterator[list[ManifestFileMeta]]:
+    """The manifests of each manifest list, which are read together."""
+    for file, data in _read(store, lists):
+        yield list(manifest_list_from_bytes(data, manifest_path(file.name)))
 
 
 def data_manifests(store: Store, snapshot: Snapshot) -> list[ManifestFileMeta]:
     """All manifests of a snapshot: first those of the base list, then those of the delta list."""
-    return manifest_metas(store, snapshot.base_manifest_list) + manifest_metas(store, snapshot.delta_manifest_list)
+    return [meta for metas in metas_of_lists(store, [base_list(snapshot), delta_list(snapshot)]) for meta in metas]
 
 
 def entries_of(store: Store, metas: Iterable[ManifestFileMeta], keep: KeepEntry | None = None) -> list[ManifestEntry]:
     """The entries of manifests in order, unmerged; those that `keep` accepts."""
-    names = [meta.file_name for meta in metas]
     entries: list[ManifestEntry] = []
-    for start in range(0, len(names), _READ_AT_ONCE):
-        wave = names[start : start + _READ_AT_ONCE]
-        for name, data in zip(wave, _read_many(store, wave), strict=True):
-            of_manifest = list(manifest_from_bytes(data, manifest_path(name)))
-            _refuse_external(store, ((entry.file.file_name, entry.file.external_path) for entry in of_manifest))
-            entries += of_manifest if keep is None else [entry for entry in of_manifest if keep(entry)]
+    for of_manifest in entries_by_manifest(store, metas):
+        entries += of_manifest if keep is None else [entry for entry in of_manifest if keep(entry)]
     return entries
+
+
+def entries_by_manifest(store: Store, metas: Iterable[ManifestFileMeta]) -> Iterator[list[ManifestEntry]]:
+    """The entries of each manifest, unmerged. Manifests are read together."""
+    for file, data in _read(store, [MetadataFile(meta.file_name, meta.file_size) for meta in metas]):
+        of_manifest = list(manifest_from_bytes(data, manifest_path(file.name)))
+        _refuse_external(store, ((entry.file.file_name, entry.file.external_path) for entry in of_manifest))
+        yield of_manifest
 
 
 def merge(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
@@ -75,6 +109,27 @@ def live_files(
     if snapshot is None:
         return []
     metas = [meta for meta in data_manifests(store, snapshot) if keep_manifest is None or keep_manifest(meta)]
+    return _live(store, snapshot, metas, keep)
+
+
+def live_and_index_files(
+    store: Store, snapshot: Snapshot | None
+) -> tuple[list[ManifestEntry], list[IndexManifestEntry]]:
+    """As `live_files` and `index_files`, whose first files are read together."""
+    if snapshot is None:
+        return [], []
+    files = [base_list(snapshot), delta_list(snapshot), *_index_manifests(snapshot)]
+    (base, in_base), (delta, in_delta), *indexes = _read(store, files)
+    metas = [
+        *manifest_list_from_bytes(in_base, manifest_path(base.name)),
+        *manifest_list_from_bytes(in_delta, manifest_path(delta.name)),
+    ]
+    return _live(store, snapshot, metas, None), [entry for found in indexes for entry in _added(store, *found)]
+
+
+def _live(
+    store: Store, snapshot: Snapshot, metas: Sequence[ManifestFileMeta], keep: KeepEntry | None
+) -> list[ManifestEntry]:
     merged = merge(entries_of(store, metas, keep))
     for entry in merged:
         if entry.kind != ADD:
@@ -88,10 +143,24 @@ def live_files(
 
 def index_files(store: Store, snapshot: Snapshot | None) -> list[IndexManifestEntry]:
     """The index files of a snapshot: HASH indexes and deletion vectors."""
-    if snapshot is None or snapshot.index_manifest is None:
-        return []
-    name = snapshot.index_manifest
-    entries = index_manifest_from_bytes(_read(store, name), manifest_path(name))
+    return [] if snapshot is None else next(index_files_of(store, [snapshot]))
+
+
+def index_files_of(store: Store, snapshots: Sequence[Snapshot]) -> Iterator[list[IndexManifestEntry]]:
+    """The index files of each snapshot, whose index manifests are read together."""
+    names = [_index_manifests(snapshot) for snapshot in snapshots]
+    found = _read(store, [file for of_snapshot in names for file in of_snapshot])
+    for of_snapshot in names:
+        yield _added(store, *next(found)) if of_snapshot else []
+
+
+def _index_manifests(snapshot: Snapshot) -> list[MetadataFile]:
+    return [] if snapshot.index_manifest is None else [MetadataFile(snapshot.index_manifest)]
+
+
+def _added(store: Store, file: MetadataFile, data: bytes) -> list[IndexManifestEntry]:
+    """The index files that an index manifest adds."""
+    entries = index_manifest_from_bytes(data, manifest_path(file.name))
     added = [entry for entry in entries if entry.kind == ADD]
     _refuse_external(store, ((entry.file_name, entry.external_path) for entry in added))
     return added
@@ -110,14 +179,27 @@ def _refuse_external(store: Store, files: Iterable[tuple[str, str | None]]) -> N
             )
 
 
-def _read_many(store: Store, names: list[str]) -> Sequence[bytes]:
-    try:
-        return store.read_many([manifest_path(name) for name in names])
-    except FileNotFoundError:
-        return [_read(store, name) for name in names]  # one by one, so that the error names the missing one
+def _read(store: Store, files: Sequence[MetadataFile]) -> Iterator[tuple[MetadataFile, bytes]]:
+    """The bytes of metadata files, several read at once. DataCleanedError names one that is gone."""
+    for start in range(0, len(files), _READ_AT_ONCE):
+        wave = files[start : start + _READ_AT_ONCE]
+        try:
+            contents = _read_together(store, wave)
+        except FileNotFoundError:
+            contents = [_read_alone(store, file.name) for file in wave]  # so that the error names the missing one
+        yield from zip(wave, contents, strict=True)
 
 
-def _read(store: Store, name: str) -> bytes:
+def _read_together(store: Store, files: Sequence[MetadataFile]) -> Sequence[bytes]:
+    sized = [FileInfo(manifest_path(name), size) for name, size in files if size is not None]
+    if len(sized) == len(files):
+        return store.read_immutable(sized)
+    if not sized or store.at_once == 1:
+        return store.read_many([manifest_path(file.name) for file in files])
+    return store.together(lambda file: _read_together(store, [file])[0], files)
+
+
+def _read_alone(store: Store, name: str) -> bytes:
     path = manifest_path(name)
     try:
         return store.read(path)

@@ -267,6 +267,15 @@ INCREMENTAL_MODE = Option(
 INCREMENTAL_TAGS = Option(
     "incremental-between-tag-to-snapshot", boolean, False, "`incremental-between` may name two tags."
 )
+SPLIT_SIZE = Option(
+    "source.split.target-size",
+    memory_size,
+    128 << 20,
+    "Bytes of files that one task of a read gets at most, or one file.",
+)
+SPLIT_OPEN_COST = Option(
+    "source.split.open-file-cost", memory_size, 4 << 20, "Bytes that a file counts at least when splits are packed."
+)
 READ_TASKS = _optional("read.tasks", at_least(1), "Threads that read in this process.")
 
 OPTIONS = OptionSet(

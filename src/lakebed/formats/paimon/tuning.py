@@ -217,8 +217,6 @@ TUNING: tuple[str, ...] = (
     "sort-spill-buffer-size",
     "sort-spill-threshold",
     "sorted-index.records-per-file",
-    "source.split.open-file-cost",
-    "source.split.target-size",
     "spill-compression.zstd-level",
     "streaming-read-append-overwrite",
     "streaming-read-mode",

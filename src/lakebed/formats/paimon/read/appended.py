@@ -7,14 +7,14 @@ overwrites. Tables with a primary key are refused: their rows have kinds, and a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lakebed.errors import CorruptError, NotInHistoryError, OptionError, UnsupportedError
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind
 from lakebed.formats.paimon.definition import refuse_unserved
-from lakebed.formats.paimon.manifests import entries_of, manifest_metas
+from lakebed.formats.paimon.manifests import delta_list, entries_by_manifest, metas_of_lists
 from lakebed.formats.paimon.read.plan import ReadRequest, plan_files
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.read.travel import travel_keys
@@ -59,8 +59,7 @@ def plan_appended(request: ReadRequest) -> ReadPlan[PaimonSplit]:
         after, until = _snapshot_range(history, options, ids, table)
     else:
         after, until = _time_range(history, options[opt.INCREMENTAL_BETWEEN_TIMESTAMP], ids, table)
-    entries = [entry for number in range(after + 1, until + 1) for entry in _appended(history, number, table)]
-    return plan_files(request, entries)
+    return plan_files(request, [*_appended(history, range(after + 1, until + 1), table)])
 
 
 def _range_key(options: Options) -> str:
@@ -137,12 +136,15 @@ def _time_range(history: History, text: str, ids: Sequence[int], table: str) -> 
     return after, history.at_time(end).id
 
 
-def _appended(history: History, number: int, table: str) -> list[ManifestEntry]:
-    """The new files of one snapshot; none unless it is an APPEND. CorruptError for an append that removes files."""
-    snapshot = history.snapshot(number)
-    if snapshot.commit_kind is not CommitKind.APPEND:
-        return []
-    entries = entries_of(history.store, manifest_metas(history.store, snapshot.delta_manifest_list))
-    if any(entry.kind != ADD for entry in entries):
-        raise CorruptError("an APPEND snapshot removes files", table=table, instant=str(number))
-    return entries
+def _appended(history: History, numbers: Sequence[int], table: str) -> Iterator[ManifestEntry]:
+    """The new files of the APPENDs among these snapshots. CorruptError for an append that removes files."""
+    store = history.store
+    snapshots = store.together(history.snapshot, numbers)
+    appends = [snapshot for snapshot in snapshots if snapshot.commit_kind is CommitKind.APPEND]
+    of_lists = zip(appends, metas_of_lists(store, [*map(delta_list, appends)]), strict=True)
+    manifests = [(snapshot.id, meta) for snapshot, metas in of_lists for meta in metas]
+    read = entries_by_manifest(store, [meta for _, meta in manifests])
+    for (number, _), entries in zip(manifests, read, strict=True):
+        if any(entry.kind != ADD for entry in entries):
+            raise CorruptError("an APPEND snapshot removes files", table=table, instant=str(number))
+        yield from entries

@@ -19,6 +19,7 @@ from lakebed.kernel.avro.decode import read_batches
 from lakebed.kernel.avro.schema import record_fields
 from lakebed.kernel.decoding import UNSTATED, Stated, decoding
 from lakebed.kernel.files import Store
+from lakebed.kernel.parquet.chunks import fetch_chunks
 from lakebed.kernel.scratch import Scratch
 
 _BATCH_ROWS = 64 << 10
@@ -37,7 +38,7 @@ def file_batches(
         raise UnsupportedError(f"lakebed does not read {kind} data files", table=store.location, file=path)
     try:
         with decoding("a data file cannot be read", table=store.location, file=path):
-            source = store.open_input(path)
+            source = store.open_input(path, stated.size)
             stated.check_size(source.size(), "a data file")
             yield from _READERS[kind](source, names, coarse, stated)
     except FileNotFoundError as error:
@@ -60,14 +61,19 @@ def _parquet(
         if not names:
             yield from _rowless(file.metadata.num_rows)
             return
-        columns = (file.schema.column(place) for place in range(len(file.schema)))
+        columns = [file.schema.column(place) for place in range(len(file.schema))]
+        wanted = set(names)
+        leaves = [place for place, column in enumerate(columns) if column.path.partition(".")[0] in wanted]
+        fetch_chunks(source, file.metadata, None, leaves)
         wide = {column.path for column in columns if column.physical_type == "INT96"} & set(coarse)
         chosen = [name for name in names if name in wide]
         if not chosen:
             yield from file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False)
             return
         rest = [name for name in names if name not in wide]
-        with pq.ParquetFile(source, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as second:
+        with pq.ParquetFile(
+            source, metadata=file.metadata, coerce_int96_timestamp_unit="us", page_checksum_verification=True
+        ) as second:
             times = second.iter_batches(_BATCH_ROWS, columns=chosen, use_threads=False)
             if not rest:
                 yield from (batch.select(names) for batch in times)

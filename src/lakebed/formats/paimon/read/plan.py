@@ -1,19 +1,23 @@
-"""The plan of a read: the visible files of a snapshot that may hold matching rows, as one split per bucket."""
+"""The plan of a read: the visible files of a snapshot that may hold matching rows, as splits.
+
+A bucket whose files are merged is one split. Other files are packed into splits in their order, by the rules of
+Paimon's AppendOnlySplitGenerator and MergeTreeSplitGenerator (BinPacking.packForOrdered).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.deletion_vectors import BLOCK_SLACK
-from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, IndexManifestEntry, ManifestEntry
+from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, DataFileMeta, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, bucket_folder, index_path
-from lakebed.formats.paimon.manifests import index_files, live_files
+from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.keys import check_keys
@@ -60,11 +64,12 @@ def plan_snapshot(
     refuse_unserved(schema, options, use, request.table)
     if schema.primary_keys:
         merge_function(schema, options)
-    entries = [entry for entry in live_files(history.store, snapshot) if entry.bucket != POSTPONE_BUCKET]
+    live, indexes = live_and_index_files(history.store, snapshot)
+    entries = [entry for entry in live if entry.bucket != POSTPONE_BUCKET]
     check_keys(history, schema, entries)
     if not (level_0 or shows_level_0(options)):
         entries = _visible(entries, history, schema, options)
-    return plan_files(request, entries, deletion_files(index_files(history.store, snapshot)))
+    return plan_files(request, entries, deletion_files(indexes))
 
 
 def plan_files(
@@ -72,7 +77,7 @@ def plan_files(
     entries: Sequence[ManifestEntry],
     deletions: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]] = {},
 ) -> ReadPlan[PaimonSplit]:
-    """Plan a read of data files, one split per bucket, without the rows that deletion vectors delete.
+    """Plan a read of data files, without the rows that deletion vectors delete.
 
     `deletions` has the vectors by partition and bucket, then by data file name.
     """
@@ -80,9 +85,16 @@ def plan_files(
     used = {*request.columns, *columns_of(predicate)}
     needed = tuple(name for name in schema.names if name in used or (not used and name == schema.names[0]))
     folders = PartitionFolders.of(history.store, schema, options)
-    splits = _splits(kept_entries(entries, predicate, schema), deletions, folders, skips_level_0(schema, options))
+    splits = tuple(_splits(kept_entries(entries, predicate, schema), deletions, folders, schema, options))
     reader = BucketReader(history, schema, options, request.columns, needed, predicate)
-    return ReadPlan(arrow_schema(schema.project(request.columns)), splits, reader, unread_parts(predicate))
+    return ReadPlan(
+        arrow_schema(schema.project(request.columns)),
+        splits,
+        reader,
+        unread_parts(predicate),
+        history.store.at_once,
+        history.store.in_flight,
+    )
 
 
 def _visible(
@@ -132,17 +144,40 @@ def _splits(
     entries: Sequence[ManifestEntry],
     deletions: Mapping[tuple[bytes, int], Mapping[str, DeletionFile]],
     folders: PartitionFolders,
-    no_level_0: bool,
-) -> tuple[PaimonSplit, ...]:
-    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    schema: TableSchema,
+    options: Options,
+) -> Iterator[PaimonSplit]:
+    buckets: dict[tuple[bytes, int], list[DataFileMeta]] = {}
     for entry in entries:
-        buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
-    splits: list[PaimonSplit] = []
-    for (partition, bucket), of_bucket in buckets.items():
+        buckets.setdefault((entry.partition, entry.bucket), []).append(entry.file)
+    no_level_0 = skips_level_0(schema, options)
+    for (partition, bucket), files in buckets.items():
         folder = bucket_folder(folders.of_row(partition), bucket)
-        files = tuple(entry.file for entry in of_bucket)
         vectors = deletions.get((partition, bucket), {})
         unmerged = no_level_0 and all(file.level > 0 for file in files)
-        size = sum(file.file_size for file in files)
-        splits.append(PaimonSplit(folder, size, partition, bucket, folder, files, vectors, unmerged))
-    return tuple(splits)
+        parts = _packed(files, options) if unmerged or not schema.primary_keys else [files]
+        for number, part in enumerate(parts):
+            group = f"{folder}#{number}" if number else folder
+            own = (
+                vectors
+                if len(parts) == 1
+                else {f.file_name: vectors[f.file_name] for f in part if f.file_name in vectors}
+            )
+            size = sum(file.file_size for file in part)
+            yield PaimonSplit(group, size, partition, bucket, folder, tuple(part), own, unmerged)
+
+
+def _packed(files: Sequence[DataFileMeta], options: Options) -> list[list[DataFileMeta]]:
+    """Files in order, in parts of about `source.split.target-size`. A file counts `source.split.open-file-cost` at
+    least."""
+    target, least = options[opt.SPLIT_SIZE], options[opt.SPLIT_OPEN_COST]
+    parts: list[list[DataFileMeta]] = [[]]
+    size = 0
+    for file in files:
+        weight = max(file.file_size, least)
+        if parts[-1] and size + weight > target:
+            parts.append([])
+            size = 0
+        parts[-1].append(file)
+        size += weight
+    return parts

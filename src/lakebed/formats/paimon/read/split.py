@@ -1,4 +1,4 @@
-"""What one task of a read gets: the data files of one bucket, with their deletion vectors. Small and picklable."""
+"""What one task of a read gets: data files of one bucket, with their deletion vectors. Small and picklable."""
 
 from __future__ import annotations
 
@@ -37,3 +37,7 @@ class PaimonSplit(Split):
     deletions: Mapping[str, DeletionFile] = field(default_factory=dict)
     unmerged: bool = False
     """Whether each key is in one file only: level 0 is left out, and vectors delete the rows that were replaced."""
+
+    def path(self, file: DataFileMeta) -> str:
+        """The path of one of the files in the table."""
+        return f"{self.folder}/{file.file_name}"

@@ -1,7 +1,7 @@
 """The task of a read: the rows of one bucket, its sorted runs merged by key.
 
 Rules: Paimon's MergeFileSplitRead (merge on read) and RawFileSplitRead. Memory holds one section of overlapping files
-at a time. A section of one file is streamed.
+at a time. A section of one file is streamed. A remote store is asked for the files ahead, those of all sections.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.paimon import options as opt
-from lakebed.formats.paimon.codec.deletion_vectors import decode_vector
 from lakebed.formats.paimon.codec.file_schema import KIND_FIELD, SEQUENCE_FIELD
 from lakebed.formats.paimon.codec.manifest import DataFileMeta
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.types import SEQUENCE_NUMBER, VALUE_KIND, DataField, arrow_schema
 from lakebed.formats.paimon.merge import key_runs, merge_function, sort_order
 from lakebed.formats.paimon.options import split_names
+from lakebed.formats.paimon.read.deletion_vectors import DeletionVectors
 from lakebed.formats.paimon.read.files import read_batches
 from lakebed.formats.paimon.read.sections import sections
-from lakebed.formats.paimon.read.split import DeletionFile, PaimonSplit
+from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.arrays import Int64s
+from lakebed.kernel.files import FileInfo
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.tree import Node
 from lakebed.model.rowkind import RowKind
@@ -50,31 +51,38 @@ class BucketReader:
 
     def __call__(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
-        rows = self._merged(split) if self.schema.primary_keys else self._appended(split)
-        return filtered(rows, self.predicate, list(self.columns))
+        return filtered(self._rows(split), self.predicate, list(self.columns))
 
-    def _appended(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
-        for file in split.files:
-            yield from self._file(split, file, self.needed, ())
+    def _rows(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
+        groups = self._sections(split)
+        files = [file for section in groups for file in section]
+        store, paths = self.history.store, (FileInfo(split.path(file), file.file_size) for file in files)
+        with store.fetching(paths):
+            source = _BucketFiles(self, split, DeletionVectors(store, files, split.deletions))
+            for section in groups:
+                if len(section) > 1:
+                    yield from self._merge_section(source, section)
+                elif self.schema.primary_keys:
+                    yield from self._read_alone(source, section[0])
+                else:
+                    yield from source.batches(section[0], self.needed, ())
 
-    def _merged(self, split: PaimonSplit) -> Iterator[pa.RecordBatch]:
+    def _sections(self, split: PaimonSplit) -> Sequence[tuple[DataFileMeta, ...]]:
+        """The files that are read together, in the order in which they are read."""
+        if split.unmerged or not self.schema.primary_keys:
+            return [(file,) for file in split.files]
         types = [item.type for item in self.schema.project(self.schema.trimmed_primary_keys)]
-        groups = [(file,) for file in split.files] if split.unmerged else sections(split.files, types)
-        for section in groups:
-            if len(section) == 1:
-                yield from self._read_alone(split, section[0])
-            else:
-                yield from self._merge_section(split, section)
+        return sections(split.files, types)
 
-    def _read_alone(self, split: PaimonSplit, file: DataFileMeta) -> Iterator[pa.RecordBatch]:
+    def _read_alone(self, source: _BucketFiles, file: DataFileMeta) -> Iterator[pa.RecordBatch]:
         """A section of one file, which has one row per key: drop its -D and -U rows."""
         if file.delete_row_count == 0:
-            yield from self._file(split, file, self.needed, ())
+            yield from source.batches(file, self.needed, ())
             return
-        for batch in self._file(split, file, self.needed, (KIND_FIELD,)):
+        for batch in source.batches(file, self.needed, (KIND_FIELD,)):
             yield batch.filter(_is_add(batch.column(VALUE_KIND))).select(list(self.needed))
 
-    def _merge_section(self, split: PaimonSplit, section: Sequence[DataFileMeta]) -> Iterator[pa.RecordBatch]:
+    def _merge_section(self, source: _BucketFiles, section: Sequence[DataFileMeta]) -> Iterator[pa.RecordBatch]:
         sequence_fields = split_names(self.options[opt.SEQUENCE_FIELD])
         keys = self.schema.trimmed_primary_keys
         engine = merge_function(self.schema, self.options)
@@ -82,7 +90,7 @@ class BucketReader:
         names = tuple(name for name in self.schema.names if name in wanted)
         tables = [
             pa.Table.from_batches(
-                self._file(split, file, names, (SEQUENCE_FIELD, KIND_FIELD)),
+                source.batches(file, names, (SEQUENCE_FIELD, KIND_FIELD)),
                 schema=arrow_schema([SEQUENCE_FIELD, KIND_FIELD, *self.schema.project(names)]),
             )
             for file in section
@@ -108,31 +116,38 @@ class BucketReader:
         for start in range(0, len(winners), _BATCH_ROWS):
             yield from _batches_of(values, winners[start : start + _BATCH_ROWS])
 
-    def _file(
-        self, split: PaimonSplit, file: DataFileMeta, names: Sequence[str], system: Sequence[DataField]
-    ) -> Iterator[pa.RecordBatch]:
-        path = f"{split.folder}/{file.file_name}"
-        written, wanted = self.history.schema(file.schema_id), self.schema.project(tuple(names))
-        batches = read_batches(self.history.store, path, written, wanted, system, file.stated)
-        deletion = split.deletions.get(file.file_name)
-        return batches if deletion is None else self._undeleted(batches, deletion, file.row_count)
 
-    def _undeleted(
-        self, batches: Iterator[pa.RecordBatch], deletion: DeletionFile, rows: int
+@dataclass(frozen=True, slots=True)
+class _BucketFiles:
+    """The live rows of a split's files."""
+
+    reader: BucketReader
+    split: PaimonSplit
+    vectors: DeletionVectors
+
+    def batches(
+        self, file: DataFileMeta, names: Sequence[str], system: Sequence[DataField]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file that its deletion vector does not delete."""
-        block = self.history.store.read(deletion.path, deletion.offset, deletion.length)
-        deleted = decode_vector(block, deletion.path, rows, deletion.cardinality)
-        start = 0
-        for batch in batches:
-            end = start + len(batch)
-            deleted_here = deleted[np.searchsorted(deleted, start) : np.searchsorted(deleted, end)] - start
-            start = end
-            if len(deleted_here):
-                live = np.ones(len(batch), np.bool_)
-                live[deleted_here] = False
-                batch = batch.filter(pa.array(live))
-            yield batch
+        """The rows of one file that no deletion vector deletes: the `system` columns, then the named ones."""
+        history = self.reader.history
+        written, wanted = history.schema(file.schema_id), self.reader.schema.project(tuple(names))
+        rows = read_batches(history.store, self.split.path(file), written, wanted, system, file.stated)
+        deleted = self.vectors.of(file)
+        return rows if deleted is None else _undeleted(rows, deleted)
+
+
+def _undeleted(batches: Iterator[pa.RecordBatch], deleted: Int64s) -> Iterator[pa.RecordBatch]:
+    """The rows of a file without those at the positions `deleted`."""
+    start = 0
+    for batch in batches:
+        end = start + len(batch)
+        deleted_here = deleted[np.searchsorted(deleted, start) : np.searchsorted(deleted, end)] - start
+        start = end
+        if len(deleted_here):
+            live = np.ones(len(batch), np.bool_)
+            live[deleted_here] = False
+            batch = batch.filter(pa.array(live))
+        yield batch
 
 
 def _batches_of(values: pa.Table, winners: Int64s) -> Iterator[pa.RecordBatch]:
