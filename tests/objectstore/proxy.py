@@ -1,6 +1,6 @@
 """A proxy before an S3 server: it counts requests, delays them and makes them fail.
 
-Run as a process of its own: `python -m tests.objectstore.proxy BACKEND` prints the port it listens on. Requests for
+Run as a process of its own: `python tests/objectstore/proxy.py BACKEND` prints the port it listens on. Requests for
 `/-/KIND` control it: `set` takes the fields of `Settings` as JSON, `log` gives the requests so far, `clear` forgets
 them.
 """

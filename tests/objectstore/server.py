@@ -63,7 +63,7 @@ class StoreServer:
         self._server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=settings)
         _await(backend)
         self._proxy = subprocess.Popen(
-            [sys.executable, "-m", "tests.objectstore.proxy", backend], stdout=subprocess.PIPE, text=True
+            [sys.executable, str(Path(__file__).with_name("proxy.py")), backend], stdout=subprocess.PIPE, text=True
         )
         assert self._proxy.stdout is not None
         self.endpoint = f"http://127.0.0.1:{int(self._proxy.stdout.readline())}"
@@ -73,6 +73,14 @@ class StoreServer:
         self.bucket = f"bucket-{secrets.token_hex(4)}"
         self.client().create_bucket(Bucket=self.bucket)
         self.set(Settings())
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which any client finds the server through the proxy."""
+        return {
+            "AWS_ENDPOINT_URL_S3": self.endpoint, "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET,
+        }  # fmt: skip
 
     def stop(self) -> None:
         """End both processes."""

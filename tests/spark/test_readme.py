@@ -13,6 +13,7 @@ import lakebed
 from lakebed.cli.app import app
 from lakebed.examples import example_path
 from lakebed.spark import pipeline
+from tests.objectstore.server import StoreServer
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -43,8 +44,15 @@ def test_blocks_say_what_they_are(page: Path) -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if any(language == "python" for language, _ in blocks(page))], ids=lambda p: p.stem
 )
-def test_python_runs(spark: SparkSession, here: Path, page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_runs(
+    spark: SparkSession, here: Path, page: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.setattr(lakebed.spark, "ship", lambda spark: None)  # this session's workers have it
+    if page.stem == "storage":
+        store_server: StoreServer = request.getfixturevalue("store_server")
+        store_server.client().create_bucket(Bucket="lake")
+        for name, value in store_server.environment.items():
+            monkeypatch.setenv(name, value)
     names: dict[str, object] = {}
     for language, text in blocks(page):
         if language == "python":
