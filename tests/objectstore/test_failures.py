@@ -1,5 +1,7 @@
 """What a failing store does to reads and writes: the right bytes, or one clear error in time."""
 
+import datetime
+import pickle
 import time
 from collections.abc import Callable
 
@@ -168,3 +170,29 @@ def test_a_refused_put_was_not_written(store_server: StoreServer, store: Store) 
     with store_server.fault("403", method="PUT|GET"), pytest.raises(NotWrittenError, match="403"):
         store.put_if_absent("name", b"ours")
     assert not store.exists("name")
+
+
+RENEWED: list[datetime.datetime] = []
+
+
+def renewing() -> dict[str, object]:
+    """A provider as users write it, whose keys end soon."""
+
+    def keys() -> dict[str, object]:
+        RENEWED.append(datetime.datetime.now(datetime.UTC))
+        ends = RENEWED[-1] + datetime.timedelta(seconds=1)
+        return {"access_key_id": "key", "secret_access_key": "hushhush", "token": None, "expires_at": ends}
+
+    return {"credential_provider": keys}
+
+
+def test_keys_that_end_are_asked_for_again(store_server: StoreServer, store: Store) -> None:
+    options = {key: value for key, value in store_server.options.items() if not key.endswith(("key_id", "access_key"))}
+    named = open_store(store.location, {**options, "lakebed.storage.provider": f"{__name__}:renewing"})
+    travelled = pickle.loads(pickle.dumps(named))
+    for one in (named, travelled):
+        RENEWED.clear()
+        for _ in range(3):
+            assert one.read("d/1") == bytes([1]) * 1000
+            time.sleep(0.6)
+        assert len(RENEWED) > 1, "one client, two sets of keys"
