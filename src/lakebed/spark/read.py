@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import lakebed.formats as formats
 from lakebed.errors import UsageError
 from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import Where
+from lakebed.kernel.streams import Overlap, interleave
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.model.split import Split
 from lakebed.spark import worker
@@ -63,9 +64,11 @@ def read(
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """The splits that one Spark task reads one after the other.
+    """The splits that one Spark task reads.
 
-    `rows_only` drops deletes, old versions of updated rows, and the column of row kinds.
+    Spark gives a task one processor, so the task decodes one split at a time. On a remote store it has more of them
+    open meanwhile, which wait for their requests, as a read without Spark does. Splits of one group are read one after
+    the other, in their order. `rows_only` drops deletes, old versions of updated rows, and the column of row kinds.
     """
 
     plan: ReadPlan[Any]
@@ -74,7 +77,12 @@ class ReadTask:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, in the schema `wire`."""
-        for split in self.plan.splits:
+        groups = [*_by_group(self.plan.splits).values()]
+        overlap = Overlap(self.plan.at_once, self.plan.in_flight)
+        return interleave(self._read, groups, 1, overlap, lambda group: sum(split.size for split in group))
+
+    def _read(self, group: Sequence[Split]) -> Iterator[pa.RecordBatch]:
+        for split in group:
             batches = self.plan.read(split)
             yield from conformed(_rows(batches) if self.rows_only else batches, self.wire)
 
@@ -87,7 +95,7 @@ def read_tasks(plan: ReadPlan[Any], wanted: int | None, parallelism: int, rows_o
     schema = plain_rows(plan.schema) if rows_only else plan.schema
     wire = wire_schema(schema)
     return [
-        ReadTask(ReadPlan(plan.schema, tuple(splits), plan.read), wire, rows_only)
+        ReadTask(replace(plan, splits=tuple(splits), warnings=()), wire, rows_only)
         for splits in pack_splits(plan.splits, wanted or max(parallelism, size // _TASK_BYTES))
     ]
 
@@ -97,9 +105,7 @@ def pack_splits(splits: Sequence[Split], tasks: int) -> list[list[Split]]:
 
     The splits of a group stay in one list and in order. Groups are packed largest first.
     """
-    groups: dict[str, list[Split]] = {}
-    for split in splits:
-        groups.setdefault(split.group, []).append(split)
+    groups = _by_group(splits)
     sizes = {name: sum(split.size for split in group) for name, group in groups.items()}
     bins: list[tuple[int, int, list[str]]] = [(0, number, []) for number in range(min(max(tasks, 1), len(groups)))]
     for name in sorted(groups, key=lambda name: -sizes[name]):
@@ -108,6 +114,13 @@ def pack_splits(splits: Sequence[Split], tasks: int) -> list[list[Split]]:
         # Every group counts one byte more, so that many empty groups spread too.
         heapq.heapreplace(bins, (filled + sizes[name] + 1, number, names))
     return [[split for name in names for split in groups[name]] for _, _, names in sorted(bins, key=lambda b: b[1])]
+
+
+def _by_group(splits: Sequence[Split]) -> dict[str, list[Split]]:
+    groups: dict[str, list[Split]] = {}
+    for split in splits:
+        groups.setdefault(split.group, []).append(split)
+    return groups
 
 
 def plain_rows(schema: pa.Schema) -> pa.Schema:

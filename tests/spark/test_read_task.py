@@ -1,0 +1,81 @@
+"""What one Spark task does with its splits: on a remote store several wait for requests while one is decoded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+
+from lakebed.kernel.files.waiting import waiting
+from lakebed.model.split import Split
+from lakebed.spark.read import read_tasks
+from lakebed.verbs.read import ReadPlan
+
+SCHEMA = pa.schema([pa.field("split", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered(Split):
+    number: int
+
+
+@dataclass
+class _Reader:
+    """Reads a split as three batches. The first of them comes after a request that `together` splits must have made."""
+
+    together: int
+    decoding: list[int] = field(default_factory=list)
+    most_decoding: int = 0
+
+    def __post_init__(self) -> None:
+        self._requests = threading.Barrier(self.together, timeout=20)
+
+    def __call__(self, split: _Numbered) -> Iterator[pa.RecordBatch]:
+        with waiting():
+            if self.together > 1:
+                self._requests.wait()
+        for _ in range(3):
+            self.decoding.append(split.number)
+            self.most_decoding = max(self.most_decoding, len(self.decoding))
+            self.decoding.remove(split.number)
+            yield pa.record_batch([pa.array([split.number])], schema=SCHEMA)
+
+
+def _plan(reader: _Reader, groups: list[str], at_once: int) -> ReadPlan[_Numbered]:
+    splits = tuple(_Numbered(group, 10, number) for number, group in enumerate(groups))
+    return ReadPlan(SCHEMA, splits, reader, at_once=at_once)
+
+
+def _rows(plan: ReadPlan[_Numbered]) -> list[int]:
+    (task,) = read_tasks(plan, 1, 1)
+    return [number for batch in task.batches() for number in batch.column(0).to_pylist()]
+
+
+def test_on_a_disk_one_split_follows_the_other() -> None:
+    assert _rows(_plan(_Reader(1), ["a", "b", "a"], 1)) == [0, 0, 0, 2, 2, 2, 1, 1, 1]
+
+
+def test_on_a_remote_store_groups_wait_together_and_one_is_decoded() -> None:
+    reader = _Reader(4)
+    rows = _rows(_plan(reader, ["a", "b", "c", "d"], 64))
+    assert sorted(rows) == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert reader.most_decoding == 1
+
+
+def test_splits_of_one_group_stay_in_order() -> None:
+    rows = _rows(_plan(_Reader(2), ["a", "b", "a", "b", "a", "b"], 64))
+    assert [number for number in rows if number % 2 == 0] == [0, 0, 0, 2, 2, 2, 4, 4, 4]
+    assert [number for number in rows if number % 2] == [1, 1, 1, 3, 3, 3, 5, 5, 5]
+
+
+def test_an_error_of_a_split_is_raised_in_the_task() -> None:
+    def fail(split: Split) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array([1])], schema=SCHEMA)
+        raise ValueError(f"{split.group} cannot be read")
+
+    (task,) = read_tasks(ReadPlan(SCHEMA, (Split("a", 1), Split("b", 1)), fail, at_once=8), 1, 1)
+    with pytest.raises(ValueError, match="cannot be read"):
+        list(task.batches())
