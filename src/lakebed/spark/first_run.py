@@ -37,9 +37,16 @@ class FirstRun:
 
     def writes_to(self, table: Table, created: bool) -> Table:
         """Note the table, and whether this run has just created it."""
-        self._table, self._newest = table, _last_commit(table)
+        self._table = table
+        # Only a first run cleans up, and a table that was just created has no commit.
+        self._newest = None if created or self._resumes else _last_commit(table)
         self._created = tuple(info.path for info in table.store.walk()) if created else ()
         return table
+
+    @property
+    def _resumes(self) -> bool:
+        """Whether the checkpoint is that of an earlier run."""
+        return USER_FILE in self._held
 
     @contextmanager
     def or_nothing(self) -> Iterator[None]:
@@ -54,7 +61,7 @@ class FirstRun:
             raise
 
     def _remove_what_was_made(self) -> None:
-        if USER_FILE in self._held or self._table is None or _last_commit(self._table) != self._newest:
+        if self._resumes or self._table is None or _last_commit(self._table) != self._newest:
             return
         if self._created:
             formats.drop_created(self._table, self._created)

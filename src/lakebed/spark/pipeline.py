@@ -26,7 +26,7 @@ from lakebed.spark.pipeline_file import AVAILABLE_NOW, CONTINUOUS, Pipeline, loa
 from lakebed.spark.read import plain_rows
 from lakebed.spark.registration import register
 from lakebed.spark.slow_start import despite_slow_start
-from lakebed.spark.stream_sink import USER_FILE, BatchReport, reports, write_stream
+from lakebed.spark.stream_sink import USER_FILE, BatchReport, last_reported, reports, write_stream
 from lakebed.spark.types import arrow_schema
 from lakebed.spark.upkeep import Upkeep, refuse_impossible
 from lakebed.verbs.table import Table
@@ -36,6 +36,8 @@ __all__ = ["AVAILABLE_NOW", "CONTINUOUS", "Interrupted", "Pipeline", "PipelineRe
 VIEW = "source"
 """The name of the source in a pipeline's SQL."""
 _WAIT_SECONDS = 0.2
+_LOOK_EVERY = 10
+"""How often Spark's silence about its batches is waited for before the checkpoint is looked at anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ def run(
     first = FirstRun.of(checkpoint)
     with first.or_nothing():
         sink = _sink(pipeline, frame, checkpoint, first)
-        last_batch = max((report.batch_id for report in reports(checkpoint)), default=-1)
+        last_batch = last_reported(checkpoint)
         progress = _Progress(checkpoint, Upkeep(sink, pipeline.upkeep, checkpoint), last_batch, on_progress, stop)
         trigger = {"availableNow": True} if pipeline.trigger == AVAILABLE_NOW else None
 
@@ -142,13 +144,15 @@ class _Progress:
     on_progress: Callable[[BatchReport], None] | None
     stop: Event | None
     batches: list[BatchReport] = field(default_factory=list)
+    _heard: str = ""
+    _silences: int = 0
 
     def follow(self, query: StreamingQuery) -> None:
         """Wait until the query ends. After each batch, maintain the sink and report the batch."""
         try:
             with translated_errors():
                 while not query.awaitTermination(_WAIT_SECONDS):  # type: ignore[arg-type]  # fractions are taken
-                    self._report_new_batches()
+                    self._look(query)
                     if self.stop is not None and self.stop.is_set():
                         raise KeyboardInterrupt
         except KeyboardInterrupt:
@@ -169,8 +173,21 @@ class _Progress:
             batches=tuple(self.batches),
         )
 
-    def _report_new_batches(self) -> None:
-        for committed in reports(self.checkpoint, self.batches[-1].batch_id if self.batches else self.last_batch):
+    def _look(self, query: StreamingQuery) -> None:
+        """Report the batches that have ended by what Spark says of its progress. The checkpoint is asked only for their
+        reports, and now and then where Spark keeps no progress."""
+        progress = query.lastProgress
+        if progress is None:
+            self._silences += 1
+            if self._silences % _LOOK_EVERY == 0:
+                self._report_new_batches()
+        elif progress["timestamp"] != self._heard:
+            self._heard = progress["timestamp"]
+            self._report_new_batches(progress["batchId"])
+
+    def _report_new_batches(self, through: int | None = None) -> None:
+        after = self.batches[-1].batch_id if self.batches else self.last_batch
+        for committed in reports(self.checkpoint, after, through):
             report = self.upkeep.after(committed)
             self.batches.append(report)
             if self.on_progress:

@@ -106,10 +106,5 @@ class Stream:
 
     def _all_ends(self, start: str, limits: Limits) -> dict[str, str]:
         """The end of each batch by its start, up to the newest commit of this moment."""
-        last = self.reader.latest(start, Limits())
-        ends: dict[str, str] = {}
-        position = start
-        while position != last and (end := self.reader.latest(position, limits)) != position:
-            ends[position] = end
-            position = end
-        return ends
+        ends = self.reader.ends(start, limits)
+        return dict(zip([start, *ends[:-1]], ends, strict=False))

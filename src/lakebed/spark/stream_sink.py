@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -27,6 +27,7 @@ from lakebed.spark.failures import translate_errors
 from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, write_files
 from lakebed.spark.slow_start import despite_slow_start
 from lakebed.spark.types import arrow_schema
+from lakebed.verbs.table import Table
 from lakebed.verbs.write import Mode, finalize_and_commit, swept
 
 USER_FILE = "lakebed-commit-user"
@@ -92,19 +93,28 @@ def write_stream(
     return despite_slow_start(writer.start)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StreamSink:
-    """Writes one micro-batch. Picklable: over Connect it runs in a process of the server."""
+    """Writes the micro-batches of one query. Picklable before the first: over Connect it runs in a process of the
+    server.
+
+    The table stays open from batch to batch, so that its format is not detected again. Each batch reads the table's
+    schema and newest snapshot anew.
+    """
 
     location: str
     options: Mapping[str, str]
     checkpoint: str
     user: str
     parallelism: int
+    _table: Table | None = field(default=None, init=False, repr=False)
+    _folder: Store | None = field(default=None, init=False, repr=False)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write and commit the batch, and keep a report of it in the checkpoint."""
-        sink = formats.open_table(self.location, self.options).sink(Mode.APPEND, commit_user=self.user)
+        if self._table is None:
+            self._table = formats.open_table(self.location, self.options)
+        sink = self._table.sink(Mode.APPEND, commit_user=self.user)
         with swept(sink):
             plan = sink.plan(self.parallelism)
             taken = SinkInput.of(arrow_schema(df.schema), sink, self.location)
@@ -116,10 +126,12 @@ class StreamSink:
             _LOG.warning("%s, batch %d: %s", self.location, batch_id, note)
 
     def _keep(self, report: BatchReport) -> None:
-        checkpoint = open_store(self.checkpoint, self.options)
-        checkpoint.write(f"{REPORTS_FOLDER}/{report.batch_id}", json.dumps(asdict(report)).encode())
+        if self._folder is None:
+            self._folder = open_store(self.checkpoint, self.options)
+        checkpoint = self._folder
+        checkpoint.write(_report_file(report.batch_id), json.dumps(asdict(report)).encode())
         if report.batch_id >= _REPORTS_KEPT:
-            checkpoint.delete(f"{REPORTS_FOLDER}/{report.batch_id - _REPORTS_KEPT}")
+            checkpoint.delete(_report_file(report.batch_id - _REPORTS_KEPT))
 
 
 def commit_user(checkpoint: Store) -> str:
@@ -140,10 +152,36 @@ def commit_user(checkpoint: Store) -> str:
     )
 
 
-def reports(checkpoint: Store, after: int = -1) -> Iterator[BatchReport]:
-    """The reports of the batches after a batch id, in order. Only about the newest hundred are kept."""
-    names = sorted(int(info.name) for info in checkpoint.list(REPORTS_FOLDER).files if info.name.isdigit())
-    for batch_id in names:
-        if batch_id > after:
-            fields = json.loads(checkpoint.read(f"{REPORTS_FOLDER}/{batch_id}"))
-            yield BatchReport(**{**fields, "notes": tuple(fields["notes"])})
+def reports(checkpoint: Store, after: int = -1, through: int | None = None) -> list[BatchReport]:
+    """The reports of the batches after a batch id, in order. Only about the newest hundred are kept.
+
+    With `through`, a batch that has ended, the reports are asked for by their names and no folder is listed.
+    """
+    if through is None:
+        batches = [batch_id for batch_id in _reported(checkpoint) if batch_id > after]
+    else:
+        batches = [*range(max(after, through - _REPORTS_KEPT) + 1, through + 1)]
+    contents = checkpoint.together(lambda batch_id: _content(checkpoint, batch_id), batches)
+    fields = [json.loads(content) for content in contents if content is not None]
+    return [BatchReport(**{**report, "notes": tuple(report["notes"])}) for report in fields]
+
+
+def last_reported(checkpoint: Store) -> int:
+    """The newest batch that has a report, -1 where none has."""
+    return max(_reported(checkpoint), default=-1)
+
+
+def _reported(checkpoint: Store) -> list[int]:
+    return sorted(int(info.name) for info in checkpoint.list(REPORTS_FOLDER).files if info.name.isdigit())
+
+
+def _content(checkpoint: Store, batch_id: int) -> bytes | None:
+    """The report of a batch as it is kept, None where it could not be kept or is too old."""
+    try:
+        return checkpoint.read(_report_file(batch_id))
+    except FileNotFoundError:
+        return None
+
+
+def _report_file(batch_id: int) -> str:
+    return f"{REPORTS_FOLDER}/{batch_id}"

@@ -108,10 +108,16 @@ def over_tasks(function: bytes, tasks: list[bytes]) -> Callable[[Iterator[Any]],
 
 
 def over_frame(payload: bytes) -> Callable[[Any, int], None]:
-    """For foreachBatch: apply the payload, a function, to a DataFrame and a batch id."""
+    """For foreachBatch: apply the payload, a function, to a DataFrame and a batch id.
+
+    Every batch of a query is given to the same object, which may keep what it has opened.
+    """
+    call = None
 
     def run(frame: Any, batch_id: int) -> None:
-        unpack(payload)(frame, batch_id)
+        nonlocal call
+        call = call or unpack(payload)
+        call(frame, batch_id)
 
     return run
 

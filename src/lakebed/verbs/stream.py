@@ -6,7 +6,7 @@ memory. Whoever drives the stream (Spark's streaming source, the command line) s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -46,8 +46,16 @@ class StreamReader(Protocol):
         """The position at which the batch that begins at `start` ends; `start` itself when there is nothing new."""
         ...
 
+    def ends(self, start: str, limits: Limits) -> Sequence[str]:
+        """The positions after all batches from `start` up to what is there now, from one look at the table: as
+        `latest` would give them one after the other."""
+        ...
+
     def plan(self, start: str, end: str) -> ReadPlan[Any]:
-        """The rows after `start` up to and including `end`: the same rows in every process and at every call."""
+        """The rows after `start` up to and including `end`: the same rows in every process and at every call.
+
+        Called by the reader that has just given `end`, it need not read again what that has read of the table.
+        """
         ...
 
 

@@ -51,6 +51,21 @@ class StreamConformance:
         assert stream.latest(end, Limits()) == end == table.stream().latest(end, Limits(commits=1))
         assert list(drain(stream, end)) == []
 
+    def test_all_ends_are_known_from_one_look(self, table: Table) -> None:
+        for limits in (Limits(commits=1), Limits()):
+            start = table.stream().initial()
+            ends = [end for end, _ in drain(table.stream(), start, limits)]
+            assert [*table.stream().ends(start, limits)] == ends
+            assert [*table.stream().ends(ends[-1], limits)] == []
+
+    def test_a_batch_is_the_same_when_another_reader_gave_its_end(self, table: Table) -> None:
+        stream = table.stream()
+        start = stream.initial()
+        ends = stream.ends(start, Limits(commits=1))
+        plans = [stream.plan(before, end) for before, end in zip([start, *ends[:-1]], ends, strict=True)]
+        for before, end, plan in zip([start, *ends[:-1]], ends, plans, strict=True):
+            assert bag(run(plan, 2)) == bag(run(table.stream().plan(before, end), 2))
+
     def test_it_resumes_from_each_position_in_another_process(self, table: Table) -> None:
         batches = _batches(table.stream(), None, Limits(commits=1))
         for number, (position, _) in enumerate(batches):

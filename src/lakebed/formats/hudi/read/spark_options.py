@@ -34,7 +34,7 @@ from lakebed.formats.hudi.options import (
     TABLE_PATH,
     VALUES_FROM_PATH,
 )
-from lakebed.formats.hudi.read.batch import EARLIEST, check_alone, rows_only, table_columns
+from lakebed.formats.hudi.read.batch import EARLIEST, check_alone, rows_only
 from lakebed.formats.hudi.read.cdc import plan_with_task, row_changes
 from lakebed.formats.hudi.read.cdc_json import CDC_SCHEMA, CdcRows
 from lakebed.formats.hudi.read.changes import plan_range
@@ -94,22 +94,20 @@ def spark_stream(
     _refuse(options, (AS_OF, BEGIN, END), "a stream", now)
     request = ReadRequest(_read_options(options), columns, where)
     check_alone(request.options, "a stream", now.store.location)
-    stream = (CdcStream if options[INCREMENTAL_FORMAT] == "cdc" else HudiStream)(state, request)
-    return SparkStream(stream, state, options[START_OFFSET])
+    stream = (CdcStream if options[INCREMENTAL_FORMAT] == "cdc" else RowsStream)(state, request)
+    return SparkStream(stream, options[START_OFFSET])
 
 
 class SparkStream:
-    """A stream of rows without row kinds or deletes."""
+    """A stream that begins where Hudi's source does."""
 
-    def __init__(self, stream: HudiStream, state: Callable[[], TableState], start: str) -> None:
-        self._stream, self._state, self._start = stream, state, start
+    def __init__(self, stream: HudiStream, start: str) -> None:
+        self._stream, self._start = stream, start
 
     @property
     def schema(self) -> pa.Schema:
         """The table's columns, or those of cdc."""
-        if isinstance(self._stream, CdcStream):
-            return self._stream.schema
-        return table_columns(self._state(), self._stream.schema)
+        return self._stream.schema
 
     def initial(self) -> str:
         """The position that the start offset names."""
@@ -123,10 +121,20 @@ class SparkStream:
         """The position to read up to."""
         return self._stream.latest(start, limits)
 
+    def ends(self, start: str, limits: Limits) -> tuple[str, ...]:
+        """The positions after all batches up to what is there now."""
+        return self._stream.ends(start, limits)
+
     def plan(self, start: str, end: str) -> ReadPlan[HudiSplit]:
         """The rows of a batch."""
-        plan = self._stream.plan(start, end)
-        return plan if isinstance(self._stream, CdcStream) else rows_only(self._state(), plan)
+        return self._stream.plan(start, end)
+
+
+class RowsStream(HudiStream):
+    """A stream of rows without row kinds or deletes."""
+
+    def _plan_batch(self, state: TableState, commit_range: CommitRange) -> ReadPlan[HudiSplit]:
+        return rows_only(state, super()._plan_batch(state, commit_range))
 
 
 class CdcStream(HudiStream):

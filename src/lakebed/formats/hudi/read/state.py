@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from lakebed.formats.hudi.read.files import BaseFileReader
 from lakebed.formats.hudi.read.moments import instant_of_timestamp, is_moment, no_moment
 from lakebed.formats.hudi.read.partitions import PartitionColumns, list_partitions
 from lakebed.formats.hudi.slices import FileGroup, WrittenFiles
-from lakebed.formats.hudi.timeline.active import Entry, MetadataFiles, Timeline, View, view_of
+from lakebed.formats.hudi.timeline.active import Entry, MetadataFiles, Timeline, View, load_timeline, view_of
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
 from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
@@ -48,6 +48,11 @@ class TableState:
     timeline: Timeline
     files: MetadataFiles
     archived: ArchivedTimeline
+
+    def later(self) -> TableState:
+        """The table a moment later, by the same settings: its timeline listed again. Itself when that is the same."""
+        now = load_timeline(self.store, self.config)
+        return self if now == self.timeline else replace(self, timeline=now, archived=replace(self.archived))
 
     @cached_property
     def partitions(self) -> PartitionColumns:

@@ -50,10 +50,16 @@ class _Commit:
 
 
 class HudiStream:
-    """A stream of one table's changes. `state` reads the table's metadata anew."""
+    """A stream of one table's changes. `state` reads the table's metadata anew.
+
+    What `latest` has read of the table, the plan of the batch that it ended goes on with. Only the timeline is listed
+    again, since a clean that has begun meanwhile must be known before files are listed.
+    """
 
     def __init__(self, state: Callable[[], TableState], request: ReadRequest) -> None:
         self._state, self._request, self._options = state, request, request.options
+        self._known: TableState | None = None
+        self._ends: frozenset[str] = frozenset()
 
     @property
     @looks_again
@@ -99,7 +105,23 @@ class HudiStream:
 
         Raises NotInHistoryError where commits that the stream has read were taken back.
         """
-        state, position = self._state(), StreamPosition.parse(start)
+        state = self._now()
+        end = self._end(state, start, limits)
+        self._keep(state, end)
+        return end
+
+    @looks_again
+    def ends(self, start: str, limits: Limits) -> tuple[str, ...]:
+        """The positions after all batches up to what is there now."""
+        state, ends, position = self._now(), [], start
+        while (end := self._end(state, position, limits)) != position:
+            ends.append(end)
+            position = end
+        self._keep(state, *ends)
+        return tuple(ends)
+
+    def _end(self, state: TableState, start: str, limits: Limits) -> str:
+        position = StreamPosition.parse(start)
         self._check_not_taken_back(state, position)
         commits = self._commits(state, position)
         if not any(self._counts(state, commit) for commit in commits):
@@ -113,7 +135,7 @@ class HudiStream:
     def plan(self, start: str, end: str) -> ReadPlan[HudiSplit]:
         """The changes after `start` up to and including `end`: of the commits that completed in between, as the table
         stood at `end`."""
-        state = self._state()
+        state = self._state_of_batch(end)
         before, after = StreamPosition.parse(start), StreamPosition.parse(end)
         warnings = self._check_not_taken_back(state, before, after)
         commits = [c for c in self._commits(state, before, after.until) if after.has(c.time, c.order)]
@@ -129,7 +151,32 @@ class HudiStream:
             ),
         )
         plan = self._plan_batch(state, commit_range)
+        self._keep(state)
         return replace(plan, warnings=(*warnings, *plan.warnings))
+
+    def _now(self) -> TableState:
+        """The table as it is now. Where its settings and timeline are those that are known, with all that was read of
+        it then."""
+        known, state = self._forget(), self._state()
+        same = known is not None and (known.config, known.timeline) == (state.config, state.timeline)
+        return known if known is not None and same else state
+
+    def _state_of_batch(self, end: str) -> TableState:
+        """The table for the plan of a batch: a moment later than `latest` gave its end, where it has just done so."""
+        if end not in self._ends:
+            return self._now()
+        known = self._forget()
+        return known.later() if known is not None else self._state()
+
+    def _keep(self, state: TableState, *ends: str) -> None:
+        """Keep what was read of the table. The next plan goes on with it if its batch ends at one of `ends`."""
+        self._known, self._ends = state, frozenset(ends)
+
+    def _forget(self) -> TableState | None:
+        """What is known of the table. It is kept again only by a call that succeeds: after one that met a file which is
+        gone, all is read anew."""
+        known, self._known, self._ends = self._known, None, frozenset()
+        return known
 
     def _check_not_taken_back(self, state: TableState, *positions: StreamPosition) -> tuple[str, ...]:
         """A warning of commits that these positions have seen and that are gone.

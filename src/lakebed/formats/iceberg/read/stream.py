@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -74,7 +74,10 @@ class StreamPosition:
 
 @dataclass(frozen=True, slots=True)
 class IcebergStream:
-    """A stream of the changes of one branch. `load` reads the table's current metadata."""
+    """A stream of the changes of one branch. `load` reads the table's current metadata.
+
+    The metadata that `latest` has read serves the plan of the batch that it ended, too.
+    """
 
     files: Files
     load: Callable[[], TableMetadata]
@@ -83,6 +86,7 @@ class IcebergStream:
     columns: tuple[str, ...] | None
     where: Where
     appends_only: bool = False
+    _known: list[tuple[frozenset[str], TableMetadata]] = field(default_factory=list, init=False, repr=False)
 
     @property
     @looks_again
@@ -112,7 +116,23 @@ class IcebergStream:
     @looks_again
     def latest(self, start: str, limits: Limits) -> str:
         """The position after the snapshots of the next batch; `start` itself when there are none."""
-        metadata, position = self.load(), StreamPosition.parse(start)
+        metadata = self.load()
+        end = self._end(metadata, start, limits)
+        self._keep(metadata, end)
+        return end
+
+    @looks_again
+    def ends(self, start: str, limits: Limits) -> tuple[str, ...]:
+        """The positions after all batches up to what is there now."""
+        metadata, ends, position = self.load(), [], start
+        while (end := self._end(metadata, position, limits)) != position:
+            ends.append(end)
+            position = end
+        self._keep(metadata, *ends)
+        return tuple(ends)
+
+    def _end(self, metadata: TableMetadata, start: str, limits: Limits) -> str:
+        position = StreamPosition.parse(start)
         head = metadata.head(self.branch)
         if head is None or head.snapshot_id == position.snapshot:
             return start
@@ -124,7 +144,7 @@ class IcebergStream:
     @looks_again
     def plan(self, start: str, end: str) -> ReadPlan[ChangeSplit]:
         """Plan a read of the changes after `start`, up to and including `end`."""
-        metadata = self.load()
+        metadata = self._metadata_of_batch(end)
         before, after = StreamPosition.parse(start), StreamPosition.parse(end)
         until = self._snapshot(metadata, after)
         context = self._context(metadata)
@@ -140,6 +160,16 @@ class IcebergStream:
             # one group keeps them in order: a later step may remove what an earlier one adds
             splits = [replace(split, group="in order") for split in splits]
         return replace(plans[0], splits=tuple(splits))
+
+    def _keep(self, metadata: TableMetadata, *ends: str) -> None:
+        """Keep the metadata for the plan of a batch that ends at one of `ends`."""
+        self._known[:] = [(frozenset(ends), metadata)]
+
+    def _metadata_of_batch(self, end: str) -> TableMetadata:
+        """The metadata for the plan of a batch: that which gave its end, where this has just been read, else as it is
+        now. It is used once: a plan that meets a file which is gone reads anew."""
+        ends, metadata = self._known.pop() if self._known else (frozenset(), None)
+        return metadata if metadata is not None and end in ends else self.load()
 
     @property
     def _skips_snapshots(self) -> bool:
