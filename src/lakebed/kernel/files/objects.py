@@ -25,7 +25,7 @@ from lakebed.kernel.files.patience import again, hedged
 from lakebed.kernel.files.remote_file import End, RemoteFile, RemoteInput
 from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, inside
 from lakebed.kernel.files.upload import PART, Upload
-from lakebed.kernel.files.waiting import budget, hedge_threads, request_threads, slots, waiting
+from lakebed.kernel.files.waiting import budget, hedge_threads, one_of_many, request_threads, slots, waiting
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -33,6 +33,8 @@ _RACES = (409, 412)
 """Answers to a conditional put that another put may have caused, or an earlier try of our own."""
 _PARTS_AT_ONCE = 4
 """Parts of one upload that are under way at once."""
+_FEW_THREADS = 8
+"""Threads of a call of `together` by one of many tasks that are open at once."""
 _LISTING_TRIES = 4
 _DELETED_AT_ONCE = 1000
 _NO_SUCH_RANGE = ("416 Range Not Satisfiable", "non-partial response")
@@ -156,7 +158,8 @@ class RemoteStore(Store):
         items = [*items]
         if len(items) < 2:
             return [act(item) for item in items]
-        with waiting(), ThreadPoolExecutor(min(self.at_once, len(items)), "lakebed-together") as pool:
+        threads = min(_FEW_THREADS if one_of_many() else self.at_once, self.at_once, len(items))
+        with waiting(), ThreadPoolExecutor(threads, "lakebed-together") as pool:
             futures = [pool.submit(act, item) for item in items]
         return [future.result() for future in futures]
 

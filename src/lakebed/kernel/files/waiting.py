@@ -46,6 +46,11 @@ def waiting() -> Iterator[None]:
         _held.permits = permits
 
 
+def one_of_many() -> bool:
+    """Whether this thread is one of those that `computing` lets in, so many others are at work beside it."""
+    return getattr(_held, "permits", None) is not None
+
+
 class Budget:
     """Bytes that may be in flight at once. Safe for threads."""
 
