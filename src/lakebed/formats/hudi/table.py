@@ -8,20 +8,21 @@ from typing import ClassVar
 import pyarrow as pa
 
 from lakebed.formats.hudi.archive.run import archive
-from lakebed.formats.hudi.config import load_config
+from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.inspect import inspect_table
 from lakebed.formats.hudi.layout import COMPLETES_AS
 from lakebed.formats.hudi.options import AS_OF, READ
-from lakebed.formats.hudi.read.batch import check_alone, plan_batch, plan_change_range
+from lakebed.formats.hudi.read.batch import check_alone, is_range, plan_batch, plan_change_range
+from lakebed.formats.hudi.read.partitions import first_folders
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
-from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, load_timeline
+from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine, LocalEngine
-from lakebed.kernel.files import Store
+from lakebed.kernel.files import Listing, Store
 from lakebed.kernel.garbage import no_cycles
 from lakebed.kernel.predicates.where import Where
 from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
@@ -47,14 +48,35 @@ class HudiTable(Table):
         self._scratch = Scratch(self._options[SCRATCH_DIR])
         self._archive = ArchiveMemory()
         # A table whose properties cannot be read fails here; the timeline is listed only when it is needed.
-        load_config(store)
+        self._config = load_config(store)
 
-    def state(self) -> TableState:
-        """The table's metadata as it is now: settings, timeline, archive."""
-        config = load_config(self.store)
-        timeline = load_timeline(self.store, config)
+    def state(self, whole: bool = False) -> TableState:
+        """The table's metadata as it is now: settings, timeline, archive. `whole` says that the folders of all
+        partitions are going to be needed."""
+        config, timeline, root = self._now(whole)
         archived = ArchivedTimeline(self.store, config, self._scratch, self._archive)
-        return TableState(self.store, config, timeline, self._metadata, archived)
+        timeline_now = timeline_from(timeline, config)
+        return TableState(self.store, config, timeline_now, self._metadata, archived, first_folders(root))
+
+    def _now(self, whole: bool) -> tuple[TableConfig, Listing, Listing | None]:
+        """The settings, the listing of the timeline and, where it is asked for and has only folders to tell, that of
+        the root; all at once.
+
+        The timeline is listed where it was before; when an upgrade has moved it, it is listed again.
+        """
+        before = self._config
+        folders = [before.timeline_folder, *([""] if whole and before.partition_fields else [])]
+
+        def look(folder: str | None) -> Listing | None:
+            if folder is not None:
+                return self.store.list(folder)
+            self._config = load_config(self.store)
+            return None
+
+        _, timeline, *root = self.store.together(look, [None, *folders])
+        if timeline is None or self._config.timeline_folder != before.timeline_folder:
+            timeline = self.store.list(self._config.timeline_folder)
+        return self._config, timeline, root[0] if root else None
 
     @property
     @looks_again
@@ -84,7 +106,8 @@ class HudiTable(Table):
         """The splits of a snapshot, one per file slice; with `read.start-commit` or `read.end-commit` those of a range
         of commits."""
         with no_cycles():
-            return plan_batch(self.state(), ReadRequest(self._options, columns, where), as_of)
+            state = self.state(whole=not is_range(self._options))
+            return plan_batch(state, ReadRequest(self._options, columns, where), as_of)
 
     @looks_again
     def plan_changes(

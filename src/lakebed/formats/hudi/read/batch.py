@@ -40,12 +40,14 @@ def plan_batch(state: TableState, request: ReadRequest, as_of: Position) -> Read
     Raises OptionError where the options ask for two reads at once.
     """
     options = request.options
-    if not _is_range(options):
+    if not is_range(options):
         as_of = as_of if as_of is not None else options[AS_OF] or None
         if options[CHANGELOG]:
+            state.read_ahead(partitions=True)
             return _changelog_as_it_stands(state, request, state.bound_of(as_of, "as_of"))
         return plan_snapshot(state, request, as_of)
     check_alone(options, "a range of commits", state.store.location)
+    state.read_ahead()
     commit_range = _range_of_options(state, options, state.bound_of(as_of, "as_of"))
     plan = plan_commits(state, request, commit_range)
     return plan if options[CHANGELOG] or options[CDC] else rows_only(state, plan)
@@ -56,6 +58,7 @@ def plan_change_range(state: TableState, request: ReadRequest, after: Position, 
     options = request.options
     check_alone(options, "changes", state.store.location)
     low, high = state.bound_of(after, "after"), state.bound_of(until, "until")
+    state.read_ahead(high)
     first, last = option_bounds(state, options)
     commit_range = range_between(state, options, low or just_before(first), high or last)
     if options[CHANGELOG] or options[CDC]:
@@ -125,7 +128,8 @@ def option_bounds(state: TableState, options: Options) -> tuple[str, str]:
     return low, high
 
 
-def _is_range(options: Options) -> bool:
+def is_range(options: Options) -> bool:
+    """Whether the options of a batch name a range of commits."""
     return bool(options[START_COMMIT] or options[END_COMMIT]) or options[QUERY_TYPE] == "incremental"
 
 

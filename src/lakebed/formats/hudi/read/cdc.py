@@ -31,7 +31,7 @@ from lakebed.formats.hudi.read.commit_filter import waits_for_compaction
 from lakebed.formats.hudi.read.commit_range import CommitRange, just_before
 from lakebed.formats.hudi.read.completeness import Completeness
 from lakebed.formats.hudi.read.moved_keys import ChangeOrder, GroupChanges, Touch, group_name
-from lakebed.formats.hudi.read.partitions import list_named, list_partitions
+from lakebed.formats.hudi.read.partitions import list_named
 from lakebed.formats.hudi.read.plan import complete_slices, plan_of, reader_of
 from lakebed.formats.hudi.read.reappearing import ReappearingRows
 from lakebed.formats.hudi.read.request import ReadRequest
@@ -119,7 +119,7 @@ def _standing(state: TableState, commit_range: CommitRange) -> list[HudiSplit]:
     view = commit_range.view
     written = state.written(view)
     named = {stat.partition for commit in commit_range.commits.values() for stat in commit.stats}
-    listed = list_partitions(state.store, {*named, *state.cleaned_groups(view.bound)})
+    listed = state.list_partitions({*named, *state.cleaned_groups(view.bound)})
     return [
         HudiSplit(
             group_name(partition, file_slice.file_id),

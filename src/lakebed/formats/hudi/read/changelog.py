@@ -23,7 +23,7 @@ from lakebed.formats.hudi.read.changes import changes_task, check_has_changes
 from lakebed.formats.hudi.read.commit_range import CommitRange
 from lakebed.formats.hudi.read.completeness import Completeness, check_lost
 from lakebed.formats.hudi.read.moved_keys import GroupChanges, Touch, group_name
-from lakebed.formats.hudi.read.partitions import list_named, list_partitions
+from lakebed.formats.hudi.read.partitions import list_named
 from lakebed.formats.hudi.read.plan import complete_slices, plan_of, reader_of
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import FileGroupChange, HudiSplit, SlicePaths
@@ -54,7 +54,7 @@ def _standing(state: TableState, view: View) -> Iterator[HudiSplit]:
     """One split per slice of a view."""
     written = state.written(view)
     named = {stat.partition for commit in state.commits(view).values() for stat in commit.stats}
-    listed = {**dict.fromkeys(named, ()), **list_partitions(state.store, named)}
+    listed = {**dict.fromkeys(named, ()), **state.list_partitions(named)}
     slices = [
         file_slice
         for partition, files in listed.items()

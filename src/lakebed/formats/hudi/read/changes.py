@@ -26,7 +26,7 @@ from lakebed.formats.hudi.options import FALLBACK
 from lakebed.formats.hudi.read.change_task import ChangesTask
 from lakebed.formats.hudi.read.commit_range import CommitRange, GroupStats, just_before
 from lakebed.formats.hudi.read.completeness import Completeness
-from lakebed.formats.hudi.read.partitions import list_named, list_partitions
+from lakebed.formats.hudi.read.partitions import list_named
 from lakebed.formats.hudi.read.plan import plan_of, reader_of
 from lakebed.formats.hudi.read.reappearing import ReappearingRows
 from lakebed.formats.hudi.read.request import ReadRequest
@@ -150,7 +150,7 @@ class _Planner:
                 touched[partition].update(ids)
         if self._range.from_beginning:
             named = {*touched, *self._state.cleaned_groups(self._range.view.bound)}
-            return {path: (None, files) for path, files in list_partitions(self._state.store, named).items()}
+            return {path: (None, files) for path, files in self._state.list_partitions(named).items()}
         listed = list_named(self._state.store, touched.keys())
         return {partition: (ids, listed[partition]) for partition, ids in touched.items()}
 
@@ -263,7 +263,7 @@ def _full_scan(state: TableState, commit_range: CommitRange) -> list[HudiSplit]:
     view = state.view()
     written = state.written(view)
     partitions = {stat.partition for commit in commit_range.commits.values() for stat in commit.stats}
-    listed = list_partitions(state.store, ()) if commit_range.from_beginning else list_named(state.store, partitions)
+    listed = state.list_partitions(()) if commit_range.from_beginning else list_named(state.store, partitions)
     return [
         split_of(file_slice)
         for path, files in listed.items()

@@ -6,11 +6,12 @@ commit names it. Each folder is listed once: the listing that shows what the fol
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.config import TableConfig
@@ -84,6 +85,25 @@ class PartitionColumns:
                 raise self._refused(partition, f"{text!r} does not fit {kind}, the type of {name}")
         return values
 
+    def beginning(self, folder: str, field: pa.Field) -> object:
+        """The value of a partition column below a folder, as its path tells it; a text may be the beginning of the
+        value. None where the path does not tell."""
+        if not folder:
+            return None
+        place, parts = self.fields.index(field.name), folder.split("/")
+        if len(self.fields) == 1:
+            parts = [folder]  # one field whose value holds slashes
+        if place >= len(parts) or len(parts) > len(self.fields):
+            return None
+        certain = place == 0 or self.url_encoded or parts[place].startswith(f"{field.name}=")
+        values = partition_values(parts[place], (field.name,), bool(self.url_encoded))
+        if not certain or values is None or not (self.dropped or self._is_certain(field.name, values[0], parts[place])):
+            return None
+        try:
+            return pa.scalar(values[0], pa.string()).cast(field.type).as_py()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return None
+
     def _texts(self, partition: str) -> tuple[str | None, ...] | None:
         return partition_values(partition, self.fields, bool(self.url_encoded)) if self.fields else None
 
@@ -101,48 +121,105 @@ class PartitionColumns:
             todo="Rewrite the table with its partition columns in the files",
         )
 
-    def kept(self, partitions: Iterable[str], predicate: Node | None, schema: pa.Schema) -> list[str]:
-        """The partitions that can hold rows for which the predicate is true."""
-        paths = list(partitions)
-        if predicate is None or not self.fields or not (self.plain or self.dropped) or not paths:
+    def keeping(self, predicate: Node | None, schema: pa.Schema) -> Keeping | None:
+        """What tells partitions that can hold rows for which the predicate is true; None where nothing does."""
+        if predicate is None or not self.fields or not (self.plain or self.dropped):
+            return None
+        return Keeping(self, predicate, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Tells by their paths which partitions can hold rows for which a predicate is true."""
+
+    columns: PartitionColumns
+    predicate: Node
+    schema: pa.Schema
+
+    def kept(self, partitions: Iterable[str]) -> list[str]:
+        """The partitions that can hold such rows."""
+        return self._chosen([*partitions], self._values)
+
+    def leading(self, folders: Iterable[str]) -> list[str]:
+        """The folders that are such partitions, or can have them below."""
+        return self._chosen([*folders], self._beginnings)
+
+    def _chosen(self, paths: list[str], facts: Callable[[pa.Field, Sequence[str]], Facts]) -> list[str]:
+        if not paths:
             return paths
 
         def known(path: tuple[str, ...]) -> list[Facts]:
-            return self._facts(path[0], paths, schema) if len(path) == 1 else []
+            name = path[0]
+            if len(path) > 1 or name not in self.columns.fields or name not in self.schema.names:
+                return []
+            field = self.schema.field(name)
+            return [facts(field, paths)] if any(is_kind(field.type) for is_kind in _PRUNABLE) else []
 
-        chosen = can_hold(predicate, known, len(paths))
+        chosen = can_hold(self.predicate, known, len(paths))
         return [path for path, wanted in zip(paths, chosen, strict=True) if wanted]
 
-    def _facts(self, name: str, partitions: Sequence[str], schema: pa.Schema) -> list[Facts]:
+    def _values(self, field: pa.Field, partitions: Sequence[str]) -> Facts:
         """The values of one partition column, as far as the paths tell them."""
-        if name not in self.fields or name not in schema.names:
-            return []
-        field = schema.field(name)
-        if not any(is_kind(field.type) for is_kind in _PRUNABLE):
-            return []
         column = pa.schema([field])
-        values = [self.values(partition, column).get(name) for partition in partitions]
+        values = [self.columns.values(partition, column).get(field.name) for partition in partitions]
         texts = [None if value is None else value.as_py() for value in values]
         unknown = np.array([text is None for text in texts], np.bool_)
-        return [Facts.constant(pa.array(texts, field.type), unknown)]
+        return Facts.constant(pa.array(texts, field.type), unknown)
+
+    def _beginnings(self, field: pa.Field, folders: Sequence[str]) -> Facts:
+        """What the paths of folders tell of one partition column in all that lies below them.
+
+        Where slashes are not encoded a text in the path can be the beginning of a value.
+        """
+        lower = pa.array([self.columns.beginning(folder, field) for folder in folders], field.type)
+        unknown = lower.is_null().to_numpy(zero_copy_only=False)
+        known = Facts.constant(lower, unknown)
+        if self.columns.url_encoded or not pa.types.is_string(field.type):
+            return known
+        return replace(known, upper=pc.binary_join_element_wise(known.lower, "/\U0010ffff", ""))
 
 
-def list_partitions(store: Store, named: Collection[str]) -> dict[str, tuple[FileInfo, ...]]:
-    """The files of each partition. `named` are partitions that commits name."""
+def list_partitions(
+    store: Store,
+    named: Collection[str],
+    folders: Sequence[str] | None = None,
+    listed: Mapping[str, Listing] = {},
+    keeping: Keeping | None = None,
+) -> dict[str, tuple[FileInfo, ...]]:
+    """The files of each partition, level by level; with `keeping` of those that it keeps, and perhaps of others.
+
+    `named` are partitions that commits name: they are listed first. `folders` are those of the root, None where that
+    was not listed yet; `listed` has folders that were listed already. No folder is listed twice.
+    """
     files: dict[str, tuple[FileInfo, ...]] = {}
-    pending = [""]
-    while pending:
-        listings = store.list_many(pending)
-        below: list[str] = []
-        for folder, listing in zip(pending, listings, strict=True):
-            if _is_partition(listing) or folder in named:
-                files[folder] = listing.files
-                continue
-            below += [
-                f"{folder}/{name}" if folder else name for name in listing.folders if folder or not name.startswith(".")
-            ]
-        pending = below
+    seen = {*named}
+    pending = sorted(named if keeping is None else keeping.kept(named))
+    below: list[str] = [""] if folders is None else [*folders]
+    while pending or below:
+        fresh = [folder for folder in below if folder not in seen]
+        pending += fresh if keeping is None else keeping.leading(fresh)
+        missing = [folder for folder in pending if folder not in listed]
+        found = {**listed, **dict(zip(missing, store.list_many(missing), strict=True))}
+        below = []
+        for folder in pending:
+            if folder in named or is_partition(found[folder]):
+                files[folder] = found[folder].files
+            else:
+                below += inner_folders(folder, found[folder])
+        seen.update(pending)
+        pending = []
     return files
+
+
+def inner_folders(folder: str, listing: Listing) -> list[str]:
+    """The folders inside a folder that can be partitions or lead to some."""
+    return [f"{folder}/{name}" if folder else name for name in listing.folders if folder or not name.startswith(".")]
+
+
+def first_folders(root: Listing | None) -> tuple[str, ...] | None:
+    """The folders in the table's root where partitions are looked for; None where there was no look, or the root is a
+    partition itself."""
+    return None if root is None or is_partition(root) else tuple(inner_folders("", root))
 
 
 def list_named(store: Store, partitions: Collection[str]) -> dict[str, tuple[FileInfo, ...]]:
@@ -151,5 +228,6 @@ def list_named(store: Store, partitions: Collection[str]) -> dict[str, tuple[Fil
     return dict(zip(paths, (listing.files for listing in store.list_many(paths)), strict=True))
 
 
-def _is_partition(listing: Listing) -> bool:
+def is_partition(listing: Listing) -> bool:
+    """Whether a folder says that it is a partition."""
     return any(name.partition(".parquet")[0].partition(".orc")[0] == PARTITION_METADATA for name in listing.names)

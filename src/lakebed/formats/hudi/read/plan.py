@@ -14,7 +14,6 @@ from lakebed.formats.hudi.layout import PARTITION_PATH
 from lakebed.formats.hudi.merge.rules import check_known, rules_of, with_defaults
 from lakebed.formats.hudi.options import MERGE_TYPE, QUERY_TYPE
 from lakebed.formats.hudi.read.completeness import Completeness, check_lost
-from lakebed.formats.hudi.read.partitions import list_partitions
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit, split_of
 from lakebed.formats.hudi.read.state import TableState
@@ -60,6 +59,7 @@ def plan_snapshot(state: TableState, request: ReadRequest, as_of: Position) -> R
     """
     options = request.options
     bound = state.bound_of(as_of, "as_of")
+    state.read_ahead(bound, partitions=request.where is None)
     view = state.view(bound)
     if bound and not view.entries and not state.archived_before(bound):
         raise NotInHistoryError(
@@ -176,8 +176,10 @@ def _slices(state: TableState, view: View, predicate: Node | None, schema: pa.Sc
     named = {stat.partition for commit in state.commits(view).values() for stat in commit.stats}
     if view.bound:
         named.update(state.cleaned_groups(view.bound))
-    listed = {**dict.fromkeys(named, ()), **list_partitions(state.store, named)}
-    kept = state.partitions.kept(listed, predicate, schema)
+    keeping = state.partitions.keeping(predicate, schema)
+    wanted = named if keeping is None else keeping.kept(named)
+    listed = {**dict.fromkeys(wanted, ()), **state.list_partitions(named, keeping)}
+    kept = [*listed] if keeping is None else keeping.kept(listed)
     if view.bound:
         slices = [s for path in kept for s in complete_slices(state, path, listed[path], view, written)]
     else:

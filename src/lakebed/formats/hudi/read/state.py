@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -30,11 +30,11 @@ from lakebed.formats.hudi.layout import (
 )
 from lakebed.formats.hudi.read.files import BaseFileReader
 from lakebed.formats.hudi.read.moments import instant_of_timestamp, is_moment, no_moment
-from lakebed.formats.hudi.read.partitions import PartitionColumns, list_partitions
+from lakebed.formats.hudi.read.partitions import Keeping, PartitionColumns, list_partitions
 from lakebed.formats.hudi.slices import FileGroup, WrittenFiles
-from lakebed.formats.hudi.timeline.active import Entry, MetadataFiles, Timeline, View, load_timeline, view_of
+from lakebed.formats.hudi.timeline.active import Entry, MetadataFiles, Timeline, View, timeline_from, view_of
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
-from lakebed.kernel.files import Store
+from lakebed.kernel.files import FileInfo, Listing, Store
 from lakebed.model.instant import Instant
 from lakebed.verbs.table import Position
 
@@ -48,10 +48,46 @@ class TableState:
     timeline: Timeline
     files: MetadataFiles
     archived: ArchivedTimeline
+    folders: tuple[str, ...] | None = None
+    """The folders of the table's root, where they were listed with the timeline and can lead to partitions."""
+
+    def read_ahead(self, bound: str = "", partitions: bool = False) -> None:
+        """Read together what the plan of a read needs: the commits up to an order, the archive's instants, the names
+        of schemas; with `partitions` the folders of the table's root, or the root, are listed meanwhile.
+
+        All of it comes after the listing of the timeline, as each part would by itself: files that later commits write
+        or archivals move are then no surprise.
+        """
+        entries = [e for e in self.timeline.commits if not bound or self.timeline.order(e) <= bound]
+        acts: list[Callable[[], object]] = [lambda: self.files.commits(entries), lambda: self._schema_files]
+        if self.config.completion_times:
+            acts.append(self.archived.completions)
+        if bound:
+            acts.append(lambda: self._cleans)
+        if partitions:
+            acts.append(lambda: self._listed)
+        self.store.together(lambda act: act(), acts)
+
+    def list_partitions(
+        self, named: Collection[str], keeping: Keeping | None = None
+    ) -> dict[str, tuple[FileInfo, ...]]:
+        """The files of each partition, as `partitions.list_partitions` says."""
+        listed: Mapping[str, Listing] = self.__dict__.pop("_listed", {})  # a later call lists again
+        return list_partitions(self.store, named, self.folders, listed, keeping)
+
+    @cached_property
+    def _listed(self) -> dict[str, Listing]:
+        folders = ("",) if self.folders is None else self.folders
+        return dict(zip(folders, self.store.list_many(folders), strict=True))
+
+    @cached_property
+    def _schema_files(self) -> tuple[FileInfo, ...]:
+        files = self.store.list(f"{HOODIE}/.schema").files
+        return tuple(info for info in files if info.name.endswith(".schemacommit"))
 
     def later(self) -> TableState:
         """The table a moment later, by the same settings: its timeline listed again. Itself when that is the same."""
-        now = load_timeline(self.store, self.config)
+        now = timeline_from(self.store.list(self.config.timeline_folder), self.config)
         return self if now == self.timeline else replace(self, timeline=now, archived=replace(self.archived))
 
     @cached_property
@@ -167,7 +203,7 @@ class TableState:
         commits = self.commits(view)
         recorded = (commits[entry.time].extra.get("latest_schema", "") for entry in reversed(view.entries))
         wanted = parse_internal_schema(next(filter(None, recorded), ""))
-        files = [info for info in self.store.list(f"{HOODIE}/.schema").files if info.name.endswith(".schemacommit")]
+        files = self._schema_files
         units = mislabelled_units(self.avro_schema(view))
         if not files:
             return SchemaHistory(wanted, units=units)
@@ -223,7 +259,7 @@ class TableState:
         return self.archived.newest_schema() or self.config.create_schema
 
     def _fields_of_a_file(self) -> list[pa.Field]:
-        for files in list_partitions(self.store, ()).values():
+        for files in self.list_partitions(()).values():
             for info in files:
                 if parse_base_name(info.name) and info.name.endswith(".parquet"):
                     return list(BaseFileReader(self.store, info.path, info.size).schema())

@@ -66,6 +66,7 @@ class HudiStream:
     def schema(self) -> pa.Schema:
         """The table's columns, then the row kind."""
         state = self._state()
+        state.read_ahead()
         return self._plan_batch(state, empty_range(state.view())).schema
 
     @looks_again
@@ -137,6 +138,7 @@ class HudiStream:
         stood at `end`."""
         state = self._state_of_batch(end)
         before, after = StreamPosition.parse(start), StreamPosition.parse(end)
+        state.read_ahead(after.until, partitions=not before.until)
         warnings = self._check_not_taken_back(state, before, after)
         commits = [c for c in self._commits(state, before, after.until) if after.has(c.time, c.order)]
         unread = {e.time for e in state.timeline.commits if not after.has(e.time, state.timeline.order(e))}

@@ -23,7 +23,7 @@ from lakebed.formats.hudi.codec.metadata import (
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import COMPLETES_AS, WRITES, parse_state_name
 from lakebed.kernel.decoding import decoding
-from lakebed.kernel.files import Store
+from lakebed.kernel.files import Listing, Store
 from lakebed.model.instant import Instant
 
 _READ_TOGETHER = 64
@@ -109,11 +109,10 @@ class Timeline:
         return entry.completed if self.completion_times else entry.time
 
 
-def load_timeline(store: Store, config: TableConfig) -> Timeline:
-    """The active timeline, from one listing."""
+def timeline_from(listing: Listing, config: TableConfig) -> Timeline:
+    """The active timeline, from the listing of its folder."""
     newest: dict[tuple[str, str], Entry] = {}
     stray = []
-    listing = store.list(config.timeline_folder)
     for info, name in zip(listing.files, listing.names, strict=True):
         state_file = parse_state_name(name)
         if state_file is None:

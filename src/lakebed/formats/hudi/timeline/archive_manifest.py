@@ -11,6 +11,8 @@ in between therefore cannot take history back.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lakebed.errors import CorruptError
@@ -35,31 +37,54 @@ class History:
 
 def load_history(store: Store, folder: str) -> History:
     """The manifest that counts now. Raises CorruptError where it cannot be read, or where no manifest is whole."""
+    text, names = _version_and_names(store, folder)
     try:
-        version = parse_version(store.read(f"{folder}/{VERSION_FILE}"))
-    except (FileNotFoundError, CorruptError):
-        return _greatest(store, folder)
+        version = parse_version(text)
+    except CorruptError:
+        return _greatest(store, folder, names)
     if not version:
         return History(0)
     history = _manifest(store, folder, version)
-    while (following := _following(store, folder, history)) is not None:
+    while f"{MANIFEST_PREFIX}{history.version + 1}" in names:
+        following = _following(store, folder, history, names)
+        if following is None:
+            break
         history = following
     return history
 
 
-def _following(store: Store, folder: str, history: History) -> History | None:
-    """The next manifest, if it is there and whole."""
+def _version_and_names(store: Store, folder: str) -> tuple[bytes, Collection[str]]:
+    """The bytes of `_version_`, b"" where it is missing, and the names in the folder, asked for together.
+
+    Whatever was published before is in both. What is published meanwhile may be in one of them, or in none: each tells
+    a history that counted a moment ago.
+    """
+
+    def look(name: str) -> bytes | Collection[str]:
+        if not name:
+            return {info.name for info in store.list(folder).files}
+        with suppress(FileNotFoundError):
+            return store.read(f"{folder}/{name}")
+        return b""
+
+    text, names = store.together(look, [VERSION_FILE, ""])
+    assert isinstance(text, bytes) and not isinstance(names, bytes)
+    return text, names
+
+
+def _following(store: Store, folder: str, history: History, names: Collection[str]) -> History | None:
+    """The next manifest, if it is there and whole. A page of a listing can be older than the manifest, so a file that
+    is not among `names` is looked for."""
     try:
         following = _manifest(store, folder, history.version + 1)
     except (FileNotFoundError, CorruptError):
         return None
     before = {file.name for file in history.files}
-    new = [file.name for file in following.files if file.name not in before]
+    new = [file.name for file in following.files if file.name not in before and file.name not in names]
     return following if all(store.exists(f"{folder}/{name}") for name in new) else None
 
 
-def _greatest(store: Store, folder: str) -> History:
-    names = {info.name for info in store.list(folder).files}
+def _greatest(store: Store, folder: str, names: Collection[str]) -> History:
     versions = sorted((n for name in names if (n := manifest_version(name)) is not None), reverse=True)
     broken: CorruptError | None = None
     for version in versions:
