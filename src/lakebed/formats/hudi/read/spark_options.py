@@ -76,6 +76,7 @@ def plan_spark_read(
     begin = "" if options[BEGIN].lower() == EARLIEST else options[BEGIN]
     check_alone(request.options, "an incremental read", state.store.location)
     low, high = state.bound_of(begin, BEGIN.key), state.bound_of(options[END], END.key)
+    state.read_ahead(high)
     commit_range = range_between(state, request.options, low, high)
     if options[INCREMENTAL_FORMAT] == "cdc":
         return plan_cdc_rows(state, request, commit_range.with_each_commit(state))
