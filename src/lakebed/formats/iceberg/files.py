@@ -27,6 +27,10 @@ from lakebed.kernel.files.places import Places, is_below
 
 T = TypeVar("T")
 R = TypeVar("R")
+_AHEAD = 64 << 20
+"""How many bytes `ahead` reads at most."""
+_GUESSED = 64 << 10
+"""How many bytes a file of unknown size counts for."""
 
 
 class Files:
@@ -37,7 +41,7 @@ class Files:
     reason why the table may only be read: with one, every change is refused.
     """
 
-    __slots__ = ("_alias", "_others", "_places", "credentials", "home", "locked", "made_at", "named")
+    __slots__ = ("_ahead", "_alias", "_others", "_places", "credentials", "home", "locked", "made_at", "named")
 
     def __init__(
         self, home: Store, credentials: Credentials | None = None, named: Sequence[str] = (), made_at: str = "",
@@ -46,6 +50,7 @@ class Files:
         self.home, self.credentials = home, credentials or Credentials()
         self.named, self.made_at, self.locked = tuple(named), made_at, locked
         self._others: dict[str, Store] = {}
+        self._ahead: Mapping[str, bytes] = {}
         self._places = Places(home.location, (home.location, *self.named))
         self._alias = _comparable(made_at)
         if self._alias and self._places.root_of(self._alias) is not None:
@@ -122,6 +127,33 @@ class Files:
 
     def read_immutable(self, files: Sequence[tuple[str, int]]) -> Sequence[bytes]:
         """The bytes of whole files that never change under their name, by location and size, in the given order."""
+        if not files:
+            return []
+        if self._ahead:
+            others = [file for file in files if file[0] not in self._ahead]
+            read = dict(zip((url for url, _ in others), self._read_immutable(others), strict=True))
+            return [self._ahead[url] if url in self._ahead else read[url] for url, _ in files]
+        return self._read_immutable(files)
+
+    def ahead(self, files: Iterable[tuple[str, int]]) -> Files:
+        """The same files, with the bytes of some that never change at hand for `read_immutable`: read together, as far
+        as memory allows. These are files by location and size that are going to be read soon, in about this order. On a
+        local disk nothing is read."""
+        if self.home.at_once == 1:
+            return self
+        free, wanted = _AHEAD - sum(map(len, self._ahead.values())), {}
+        for url, size in files:
+            free -= size if size >= 0 else _GUESSED
+            if url not in self._ahead and free >= 0:
+                wanted[url] = size
+        held = Files(self.home, self.credentials, self.named, self.made_at, self.locked)
+        held._others, held._ahead = self._others, self._ahead
+        with suppress(FileNotFoundError, UnsupportedError):  # raised where the file is read
+            read = self._read_immutable([*wanted.items()])
+            held._ahead = {**self._ahead, **dict(zip(wanted, read, strict=True))}
+        return held
+
+    def _read_immutable(self, files: Sequence[tuple[str, int]]) -> Sequence[bytes]:
         if not files:
             return []
         places = [(*self.place(url), size) for url, size in files]

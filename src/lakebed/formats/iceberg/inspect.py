@@ -20,7 +20,8 @@ from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import MAIN, Snapshot, TableMetadata
 from lakebed.formats.iceberg.expire.options import OPTIONS as EXPIRE
 from lakebed.formats.iceberg.expire.plan import plan_expiry
-from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
+from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.manifests import iter_entries, manifests_ahead, manifests_of
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
 from lakebed.kernel import clock
 from lakebed.kernel.again import is_gone
@@ -159,13 +160,15 @@ class _Report:
         """The data files, delete files and manifests of the branch's head."""
         metadata = self._metadata
         head = metadata.head(self.branch)
-        manifests = manifests_of(self.operations.files, metadata, head) if head is not None else []
+        files = self.operations.files
+        manifests = manifests_of(files, metadata, head) if head is not None else []
+        files = manifests_ahead(files, (m for m in manifests if m.has_live))
         data, deletes = _Files(), _Files()
         stored = metadata.properties.get(_TARGET.key, str(_TARGET.default))
         target = self.given[_TARGET] if self.given.given(_TARGET) else _TARGET.read(stored)
-        for entries in self._entries([m for m in manifests if m.content == 0]):
+        for entries in self._entries(files, [m for m in manifests if m.content == 0]):
             data.add(entries, int(target * _SMALL))
-        for entries in self._entries([m for m in manifests if m.content == 1]):
+        for entries in self._entries(files, [m for m in manifests if m.content == 1]):
             deletes.add(entries, 0)
         worth = {place: n for place, n in data.small_by_partition.items() if n >= _WORTH}
         self.figures["files"] = {
@@ -226,11 +229,11 @@ class _Report:
         if size > _LARGE_METADATA:
             self._attention(f"the metadata file has {size} bytes", "every commit rewrites it", "Run table.expire()")
 
-    def _entries(self, manifests: list[ManifestFile]) -> Iterator[pa.Table]:
+    def _entries(self, files: Files, manifests: list[ManifestFile]) -> Iterator[pa.Table]:
         columns = ("partition", "spec_id", "content", "file_format", "record_count", "file_size_in_bytes")
         for spec_id in {m.spec_id for m in manifests}:
             of_spec = [m for m in manifests if m.spec_id == spec_id and m.has_live]
-            yield from iter_entries(self.operations.files, self._metadata, of_spec, columns)
+            yield from iter_entries(files, self._metadata, of_spec, columns)
 
     def _attention(self, what: str, why: str, remedy: str) -> None:
         self.findings.append(Finding(Health.ATTENTION, what, why, self.followable(remedy)))

@@ -22,6 +22,7 @@ from lakebed.formats.iceberg.files import Files
 from lakebed.kernel.engine import LocalEngine
 
 R = TypeVar("R")
+_UNKNOWN_SIZE = -1
 _PIECE_BYTES = 16 << 20
 """Bytes of compressed manifests in a run, which is decoded at once."""
 
@@ -34,9 +35,20 @@ def read_manifest_list(files: Files, snapshot: Snapshot) -> list[ManifestFile]:
     if not snapshot.manifest_list:
         return [*files.together(partial(_bare, files), snapshot.manifests)]
     try:
-        return decode_manifest_list(files.read(snapshot.manifest_list), snapshot.manifest_list)
+        (data,) = files.read_immutable([(snapshot.manifest_list, _UNKNOWN_SIZE)])
+        return decode_manifest_list(data, snapshot.manifest_list)
     except FileNotFoundError as error:
         raise CorruptError("a manifest list is missing", file=snapshot.manifest_list, why=files.why_missing) from error
+
+
+def lists_ahead(files: Files, snapshots: Iterable[Snapshot | None]) -> Files:
+    """The files, with the manifest lists of these snapshots read together."""
+    return files.ahead((s.manifest_list, _UNKNOWN_SIZE) for s in snapshots if s is not None and s.manifest_list)
+
+
+def manifests_ahead(files: Files, manifests: Iterable[ManifestFile]) -> Files:
+    """The files, with the bytes of these manifests read together."""
+    return files.ahead((manifest.path, manifest.length) for manifest in manifests)
 
 
 def manifests_of(files: Files, metadata: TableMetadata, snapshot: Snapshot) -> list[ManifestFile]:

@@ -16,7 +16,7 @@ from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
+from lakebed.formats.iceberg.manifests import iter_entries, lists_ahead, manifests_of
 
 _LOOKS = 5
 """How often the snapshots are searched when some of them expire meanwhile."""
@@ -40,6 +40,7 @@ def held_files(operations: TableOperations, paths: Collection[str]) -> set[str]:
 
 def _held(files: Files, metadata: TableMetadata, paths: Collection[str]) -> set[str]:
     manifests: dict[str, ManifestFile] = {}
+    files = lists_ahead(files, metadata.snapshots.values())
     for snapshot in metadata.snapshots.values():
         manifests |= {manifest.path: manifest for manifest in manifests_of(files, metadata, snapshot)}
     wanted = pa.array(sorted(set(paths)), pa.string())

@@ -8,16 +8,18 @@ again. `read/changes.py` gives net changes instead, deletes included.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import NotInHistoryError
 from lakebed.formats.iceberg.codec.manifest import ADDED
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.data_files import FileTask, data_files
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import manifests_of
+from lakebed.formats.iceberg.manifests import lists_ahead, manifests_ahead, manifests_of
 from lakebed.formats.iceberg.read.context import ReadRequest
 from lakebed.formats.iceberg.read.plan import chosen_entries, kept_manifests, plan_files
 from lakebed.formats.iceberg.read.pruning import Pruning
@@ -61,13 +63,10 @@ def _added_files(
     files: Files, metadata: TableMetadata, snapshots: Sequence[Snapshot], pruning: Pruning
 ) -> Iterator[FileTask]:
     """The data files that each snapshot added, in the order of the snapshots."""
-    for snapshot in snapshots:
-        manifests = [
-            manifest
-            for manifest in manifests_of(files, metadata, snapshot)
-            if manifest.added_snapshot_id in (None, snapshot.snapshot_id)
-        ]
-        data, _ = kept_manifests(metadata, manifests, pruning)
+    files = lists_ahead(files, snapshots)
+    kept = [kept_manifests(metadata, _added_manifests(files, metadata, each), pruning)[0] for each in snapshots]
+    files = manifests_ahead(files, chain.from_iterable(chain(*data.values()) for data in kept))
+    for snapshot, data in zip(snapshots, kept, strict=True):
         for spec_id, of_spec in data.items():
             for entries in chosen_entries(files, metadata, of_spec, metadata.specs[spec_id], pruning):
                 is_added = pc.and_(
@@ -75,3 +74,9 @@ def _added_files(
                 )
                 added: pa.Table = entries.filter(is_added)
                 yield from map(FileTask, data_files(added))
+
+
+def _added_manifests(files: Files, metadata: TableMetadata, snapshot: Snapshot) -> list[ManifestFile]:
+    """The manifests that may hold files which the snapshot added."""
+    own = (None, snapshot.snapshot_id)
+    return [manifest for manifest in manifests_of(files, metadata, snapshot) if manifest.added_snapshot_id in own]

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from lakebed.formats.iceberg.codec.schema import arrow_schema
+from lakebed.formats.iceberg.data_files import Content, FileTask
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read.context import ReadContext
+from lakebed.formats.iceberg.read.deletes import deleted_positions, read_deletes
 from lakebed.formats.iceberg.read.matching import carried_over, row_hashes
 from lakebed.formats.iceberg.read.split import ChangeSplit, Side
 from lakebed.formats.iceberg.read.task import Selection, live_positions, read_task
@@ -42,7 +45,7 @@ class ChangeReader:
         """The changes of one split."""
         if not split.removed or not split.added:
             kind, sides = (_INSERT, split.added) if split.added else (_DELETE, split.removed)
-            for side in sides:
+            for side in self._each(sides):
                 for batch in self._rows(side, self.columns, self.predicate):
                     yield _of_kind(batch, kind)
             return
@@ -55,14 +58,27 @@ class ChangeReader:
     def _rows(
         self, side: Side, columns: Sequence[str], predicate: Node | None = None, lineage: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        positions = None
-        if side.other is not None:
-            live, live_in_other = (live_positions(self.files, self.context, task) for task in (side.task, side.other))
-            positions = np.setdiff1d(live, live_in_other, assume_unique=True)
-            if not len(positions):
-                return
+        positions = None if side.other is None else self._only_live_in(side.task, side.other)
+        if positions is not None and not len(positions):
+            return
         selection = Selection(columns, predicate, lineage, positions=positions)
         yield from read_task(self.files, self.context, side.task, selection)
+
+    def _only_live_in(self, task: FileTask, other: FileTask) -> Int64s:
+        """The positions of rows that are live with the deletes of `task`, and deleted with those of `other`."""
+        if all(delete.content is Content.POSITION_DELETES for delete in (*task.deletes, *other.deletes)):
+            read_deletes(self.files, self.context, (task, other))
+            deleted, in_other = deleted_positions(self.files, task), deleted_positions(self.files, other)
+            none = np.empty(0, np.int64)
+            return np.setdiff1d(none if in_other is None else in_other, none if deleted is None else deleted)
+        live, in_other = self.files.together(partial(live_positions, self.files, self.context), (task, other))
+        return np.setdiff1d(live, in_other, assume_unique=True)
+
+    def _each(self, sides: Sequence[Side]) -> Iterator[Side]:
+        """These sides, while the files of the next ones are fetched ahead."""
+        files = [(side.task.data.path, side.task.data.size) for side in sides if side.other is None]
+        with self.files.fetching((path, size) for path, size in files if size > 0):
+            yield from sides
 
     # ---- rows with ids ----
 
@@ -71,7 +87,7 @@ class ChangeReader:
         if any(side.task.data.first_row_id is None for side in sides):
             return None
         ids = [np.empty((0, 2), np.int64)]
-        for side in sides:
+        for side in self._each(sides):
             for batch in self._rows(side, (), lineage=True):
                 if batch.column(0).null_count or batch.column(1).null_count:
                     return None
@@ -94,7 +110,7 @@ class ChangeReader:
         needed = tuple(dict.fromkeys([*self.columns, *self.context.names]))
         names = needed if self.predicate is not None else self.columns
         start = 0
-        for side in sides:
+        for side in self._each(sides):
             for batch in self._rows(side, names, lineage=True):
                 here = slice(start, start + len(batch))
                 start = here.stop
@@ -128,7 +144,7 @@ class ChangeReader:
     def _part(self, sides: Sequence[Side], part: int, parts: int) -> pa.Table:
         names = tuple(dict.fromkeys([*self.columns, *self.context.names]))
         batches = []
-        for side in sides:
+        for side in self._each(sides):
             for batch in self._rows(side, names, self.predicate):
                 if parts > 1:
                     in_part = row_hashes(batch) % np.uint64(parts) == part

@@ -21,7 +21,7 @@ from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.data_files import DeleteFile, FileTask, delete_files, partition_key
 from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
+from lakebed.formats.iceberg.manifests import iter_entries, lists_ahead, manifests_ahead, manifests_of
 from lakebed.formats.iceberg.read.change_task import ChangeReader
 from lakebed.formats.iceberg.read.context import ReadRequest
 from lakebed.formats.iceberg.read.plan import BySpec, chosen_entries, kept_manifests, unpartitioned
@@ -97,7 +97,13 @@ def _sides(
     files: Files, metadata: TableMetadata, before: Snapshot | None, after: Snapshot | None, pruning: Pruning
 ) -> tuple[list[Side], list[Side]]:
     """The files with removed rows, and those with added rows."""
-    old, new = (_Version.of(files, metadata, snapshot, pruning) for snapshot in (before, after))
+    files = lists_ahead(files, (before, after))
+    kept = [
+        kept_manifests(metadata, manifests_of(files, metadata, snapshot) if snapshot is not None else [], pruning)
+        for snapshot in (before, after)
+    ]
+    files = manifests_ahead(files, _likely_read(*kept))
+    old, new = (_Version.of(files, metadata, pruning, *manifests) for manifests in kept)
     same_deletes = old.deletes == new.deletes
     shared = {m.path for m in old.manifests} & {m.path for m in new.manifests} if same_deletes else set()
     old_tasks, new_tasks = (version.tasks(excluding=shared) for version in (old, new))
@@ -112,6 +118,19 @@ def _sides(
                 if not old_deletes <= new_deletes:
                     added.append(Side(new_task, old_task))
     return removed, added
+
+
+def _likely_read(old: tuple[BySpec, BySpec], new: tuple[BySpec, BySpec]) -> Iterator[ManifestFile]:
+    """The manifests of two snapshots that `_sides` reads: those that only one of them has, and all where their deletes
+    differ. Which deletes differ is known for certain only after the manifests of deletes were read."""
+    (old_data, old_deletes), (new_data, new_deletes) = ([_by_path(of_spec) for of_spec in kept] for kept in (old, new))
+    yield from (old_deletes | new_deletes).values()
+    shared = old_data.keys() & new_data.keys() if old_deletes.keys() == new_deletes.keys() else set()
+    yield from (manifest for path, manifest in (old_data | new_data).items() if path not in shared)
+
+
+def _by_path(manifests: BySpec) -> dict[str, ManifestFile]:
+    return {manifest.path: manifest for of_spec in manifests.values() for manifest in of_spec}
 
 
 def _identities(deletes: Sequence[DeleteFile]) -> set[_DeleteId]:
@@ -137,9 +156,9 @@ class _Version:
     deletes: Mapping[_DeleteId, DeleteFile]
 
     @classmethod
-    def of(cls, files: Files, metadata: TableMetadata, snapshot: Snapshot | None, pruning: Pruning) -> _Version:
-        manifests = manifests_of(files, metadata, snapshot) if snapshot is not None else []
-        data, delete_manifests = kept_manifests(metadata, manifests, pruning)
+    def of(
+        cls, files: Files, metadata: TableMetadata, pruning: Pruning, data: BySpec, delete_manifests: BySpec
+    ) -> _Version:
         deletes = {}
         for of_spec in delete_manifests.values():
             for entries in iter_entries(files, metadata, of_spec, (*COLUMNS, "lower_bounds", "upper_bounds")):

@@ -6,16 +6,16 @@ dropped. There is one set of rows per combination of columns, and each batch is 
 large for that is compared in a pass of its own over the key columns alone, a part of the set at a time, which gives
 positions.
 
-The contents of delete files are cached for the next data files of this process, up to a bound.
+The contents of delete files are cached for the next data files of this process, up to a bound. Tasks that need the same
+file at the same time read it once. From a remote store, all deletes of a data file are read together with it.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -34,15 +34,17 @@ from lakebed.formats.iceberg.data_files import (
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.read.conform import conformed, missing
 from lakebed.formats.iceberg.read.context import KeyColumn, ReadContext
-from lakebed.formats.iceberg.read.formats import OpenFile, opened, stated_of
+from lakebed.formats.iceberg.read.delete_cache import OnceCache
+from lakebed.formats.iceberg.read.formats import OpenFile, gone, opened, stated_of
 from lakebed.formats.iceberg.read.key_sets import KeySet, distinct_rows
 from lakebed.kernel.arrays import Bools, Int64s
 
 INLINE_ROWS = 32 << 10
 """A set with more rows is not compared batch by batch, since each comparison prepares the set again."""
-_CACHED_BYTES = 128 << 20
 _CACHED_POSITIONS = 4 << 20
 _CACHED_ROWS = 256 << 10
+_WHOLE_PUFFIN = 1 << 20
+"""A remote Puffin file of at most so many bytes is read whole."""
 _DELETE_COLUMNS = (
     NestedField(DELETE_FILE_PATH, "file_path", StringType()),
     NestedField(DELETE_FILE_POS, "pos", LongType()),
@@ -56,6 +58,40 @@ def deleted_positions(files: Files, task: FileTask) -> Int64s | None:
     if not parts:
         return None
     return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+
+
+@contextmanager
+def deletes_ahead(files: Files, context: ReadContext, task: FileTask) -> Iterator[None]:
+    """A block that opens a task's data file: where the table is remote, the file and its deletes are fetched together.
+
+    Deletes that are too large for the cache are read later, in pieces.
+    """
+    reads = [] if files.home.at_once == 1 else [*_reads_ahead(files, context, task)]
+    data = [(task.data.path, task.data.size)] if reads and task.data.size > 0 else []
+    with files.fetching(data):
+        files.together(lambda read: read(), reads)
+        yield
+
+
+def read_deletes(files: Files, context: ReadContext, tasks: Iterable[FileTask]) -> None:
+    """Read the deletes of these tasks together, where the table is remote, to be found in the cache."""
+    if files.home.at_once > 1:
+        files.together(lambda read: read(), [read for task in tasks for read in _reads_ahead(files, context, task)])
+
+
+def _reads_ahead(files: Files, context: ReadContext, task: FileTask) -> Iterator[Callable[[], object]]:
+    """The reads of a task's deletes that are neither cached nor under way."""
+    for delete in task.deletes:
+        if delete.content is Content.POSITION_DELETES:
+            if delete.is_vector and not _cache.has(_blob_name(delete)):
+                yield partial(_blob, files, delete)
+            elif not delete.is_vector and _is_small(delete) and not _cache.has(_positions_name(delete)):
+                yield partial(_file_positions, files, delete)
+    for group in equality_groups(context, task):
+        if not any(_cache.has(_group_name(kind, group)) for kind in ("set", "sets")):
+            for delete in group.deletes:
+                if delete.record_count <= _CACHED_ROWS and not _cache.has(_rows_name(group, delete)):
+                    yield partial(_small_key_rows, files, context, group, delete)
 
 
 def rows_outside(positions: Int64s, start: int, rows: int) -> Bools | None:
@@ -91,26 +127,26 @@ def small_set(files: Files, context: ReadContext, group: EqualityGroup) -> KeySe
     """The group's rows as one set; None when it is too large to compare each batch with it."""
     if sum(delete.record_count for delete in group.deletes) > 4 * INLINE_ROWS:
         return None
-    name = ("set", group.columns, tuple(d.path for d in group.deletes))
-    cached: KeySet | None = _cache.get(name)
-    if cached is not None:
-        return cached
-    sets = list(key_sets(files, context, group))
-    if len(sets) != 1 or sets[0].rows > INLINE_ROWS:
-        return None
-    _cache.put(name, sets[0], sets[0].nbytes)
-    return sets[0]
+
+    def read() -> tuple[KeySet | None, int]:
+        sets = list(key_sets(files, context, group))
+        if len(sets) != 1 or sets[0].rows > INLINE_ROWS:
+            return None, 0
+        return sets[0], sets[0].nbytes
+
+    key_set: KeySet | None = _cache.once(_group_name("set", group), read)
+    return key_set
 
 
 def large_sets(files: Files, context: ReadContext, group: EqualityGroup) -> Iterator[KeySet]:
     """The group's rows in sets, as `key_sets` returns them; cached for the next data file unless they are too large."""
-    name = ("sets", group.columns, tuple(d.path for d in group.deletes))
+    name = _group_name("sets", group)
     cached: list[KeySet] | None = _cache.get(name)
     if cached is not None:
         yield from cached
         return
     sets: list[KeySet] = []
-    size, most = 0, min(_CACHED_BYTES // 4, context.delete_memory)
+    size, most = 0, min(_cache.largest, context.delete_memory)
     for key_set in key_sets(files, context, group):
         yield key_set
         size += key_set.nbytes
@@ -139,23 +175,26 @@ def key_sets(files: Files, context: ReadContext, group: EqualityGroup) -> Iterat
 
 def _key_rows(files: Files, context: ReadContext, group: EqualityGroup, delete: DeleteFile) -> Iterator[pa.Table]:
     """The distinct rows of one delete file, in pieces; those of a small file are cached."""
-    name = ("rows", group.columns, delete.path)
-    cached = _cache.get(name)
-    if cached is not None:
-        yield from cached
-        return
-    pieces: list[pa.Table] = []
-    small = delete.record_count <= _CACHED_ROWS
+    if delete.record_count <= _CACHED_ROWS:
+        return iter(_small_key_rows(files, context, group, delete))
+    return _read_key_rows(files, context, group, delete)
+
+
+def _small_key_rows(files: Files, context: ReadContext, group: EqualityGroup, delete: DeleteFile) -> list[pa.Table]:
+    def read() -> tuple[list[pa.Table], int]:
+        pieces = [*_read_key_rows(files, context, group, delete)]
+        return pieces, sum(rows.nbytes for rows in pieces)
+
+    rows: list[pa.Table] = _cache.once(_rows_name(group, delete), read)
+    return rows
+
+
+def _read_key_rows(files: Files, context: ReadContext, group: EqualityGroup, delete: DeleteFile) -> Iterator[pa.Table]:
     with opened(files, delete.path, delete.format, context.mapping, stated=stated_of(delete)) as file:
         reader = key_reader(file, group.columns, {})
         for piece in file.pieces(reader.wanted):
             columns = reader.columns(piece.rows, piece.columns)
-            rows = distinct_rows(pa.table(columns, names=[str(column.id) for column in group.columns]))
-            yield rows
-            if small:
-                pieces.append(rows)
-    if small:
-        _cache.put(name, pieces, sum(rows.nbytes for rows in pieces))
+            yield distinct_rows(pa.table(columns, names=[str(column.id) for column in group.columns]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,18 +230,66 @@ def key_reader(file: OpenFile, keys: Sequence[KeyColumn], constants: Mapping[int
 def _positions(files: Files, delete: DeleteFile, data: DataFile) -> Int64s:
     path = data.path
     if delete.is_vector:
-        if delete.content_offset is None or delete.content_size is None:
-            raise CorruptError("the entry of a deletion vector has no offset or no size", file=delete.path)
-        blob = files.read(delete.path, delete.content_offset, delete.content_size)
+        blob = _blob(files, delete)
         return decode_vector(blob, delete.path, _stated(data.record_count), _stated(delete.record_count))
-    if delete.record_count > _CACHED_POSITIONS:
+    if not _is_small(delete):
         return positions_by_path(files, delete, path).get(path, np.empty(0, np.int64))
-    name = ("positions", delete.path)
-    by_path: dict[str, Int64s] | None = _cache.get(name)
-    if by_path is None:
+    return _file_positions(files, delete).get(path, np.empty(0, np.int64))
+
+
+def _file_positions(files: Files, delete: DeleteFile) -> dict[str, Int64s]:
+    """The positions in a position delete file by data file, from the cache where it has them."""
+
+    def read() -> tuple[dict[str, Int64s], int]:
         by_path = positions_by_path(files, delete)
-        _cache.put(name, by_path, sum(positions.nbytes + 200 for positions in by_path.values()))
-    return by_path.get(path, np.empty(0, np.int64))
+        return by_path, sum(positions.nbytes + 200 for positions in by_path.values())
+
+    by_path: dict[str, Int64s] = _cache.once(_positions_name(delete), read)
+    return by_path
+
+
+def _blob(files: Files, delete: DeleteFile) -> bytes:
+    """The blob of a deletion vector. A small Puffin file of a remote table is read whole, once for all its vectors."""
+    offset, size = delete.content_offset, delete.content_size
+    if offset is None or size is None:
+        raise CorruptError("the entry of a deletion vector has no offset or no size", file=delete.path)
+    try:
+        if files.home.at_once == 1:
+            return files.read(delete.path, offset, size)
+        part = (0, None) if _reads_whole(delete) else (offset, size)
+        data: bytes = _cache.once(_blob_name(delete), lambda: _sized(files.read(delete.path, *part)))
+    except FileNotFoundError as error:
+        raise gone(files, delete.path) from error
+    return data[offset : offset + size] if _reads_whole(delete) else data
+
+
+def _sized(data: bytes) -> tuple[bytes, int]:
+    return data, len(data)
+
+
+def _reads_whole(delete: DeleteFile) -> bool:
+    return 0 < delete.size <= _WHOLE_PUFFIN
+
+
+def _blob_name(delete: DeleteFile) -> Hashable:
+    return ("puffin", delete.path) if _reads_whole(delete) else ("vector", delete.path, delete.content_offset)
+
+
+def _positions_name(delete: DeleteFile) -> Hashable:
+    return "positions", delete.path
+
+
+def _rows_name(group: EqualityGroup, delete: DeleteFile) -> Hashable:
+    return "rows", group.columns, delete.path
+
+
+def _group_name(kind: str, group: EqualityGroup) -> Hashable:
+    return kind, group.columns, tuple(delete.path for delete in group.deletes)
+
+
+def _is_small(delete: DeleteFile) -> bool:
+    """Whether the positions of all data files in a position delete file are cached."""
+    return delete.record_count <= _CACHED_POSITIONS
 
 
 def _stated(count: int) -> int | None:
@@ -232,30 +319,4 @@ def positions_by_path(files: Files, delete: DeleteFile, only: str | None = None)
     return {path: np.unique(np.concatenate(positions)) for path, positions in parts.items()}
 
 
-class _Cache:
-    """A cache with a bound in bytes; the least recently used value goes first. Safe to use from several threads."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._bytes, self._lock = most, 0, threading.Lock()
-        self._held: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
-
-    def get(self, name: Any) -> Any:
-        with self._lock:
-            held = self._held.get(name)
-            if held is None:
-                return None
-            self._held.move_to_end(name)
-            return held[0]
-
-    def put(self, name: Any, value: Any, size: int) -> None:
-        with self._lock:
-            if size > self._most // 4 or name in self._held:
-                return
-            self._held[name] = (value, size)
-            self._bytes += size
-            while self._bytes > self._most:
-                _, (_, freed) = self._held.popitem(last=False)
-                self._bytes -= freed
-
-
-_cache = _Cache(_CACHED_BYTES)
+_cache = OnceCache(128 << 20)

@@ -173,13 +173,18 @@ def opened(
                 file.fields = _named(file.fields, mapping, path)
             yield file
     except FileNotFoundError as error:
-        raise DataCleanedError(
-            "a data or delete file is gone",
-            table=files.home.location,
-            file=path,
-            why=files.why_missing or "the snapshot that names it has expired, or something removed it",
-            todo="Copy the whole table" if files.why_missing else "Read a newer snapshot",
-        ) from error
+        raise gone(files, path) from error
+
+
+def gone(files: Files, path: str) -> DataCleanedError:
+    """The error for a data or delete file that is missing."""
+    return DataCleanedError(
+        "a data or delete file is gone",
+        table=files.home.location,
+        file=path,
+        why=files.why_missing or "the snapshot that names it has expired, or something removed it",
+        todo="Copy the whole table" if files.why_missing else "Read a newer snapshot",
+    )
 
 
 def _named(fields: tuple[FileField, ...], mapping: NameMapping | None, path: str) -> tuple[FileField, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 from pyiceberg.partitioning import PartitionSpec
@@ -19,7 +20,7 @@ from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.data_files import DeleteFile, FileTask, delete_files
 from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
+from lakebed.formats.iceberg.manifests import iter_entries, manifests_ahead, manifests_of
 from lakebed.formats.iceberg.read.context import ReadContext, ReadRequest
 from lakebed.formats.iceberg.read.equality_bounds import EqualityBounds
 from lakebed.formats.iceberg.read.pruning import STATS_USED, Pruning
@@ -71,6 +72,7 @@ def scan_tasks(
     if snapshot is None:
         return
     data, delete_manifests = kept_manifests(metadata, manifests_of(files, metadata, snapshot), pruning)
+    files = manifests_ahead(files, chain(*delete_manifests.values(), *data.values()))
     deletes = list(live_deletes(files, metadata, delete_manifests))
     index = DeleteIndex(deletes, unpartitioned(metadata))
     bounds = EqualityBounds.of(deletes, metadata.schema)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
 from lakebed.formats.iceberg.files import Files
+from lakebed.formats.iceberg.manifests import lists_ahead
 from lakebed.formats.iceberg.read.changes import plan_difference
 from lakebed.formats.iceberg.read.context import ReadContext, ReadRequest
 from lakebed.formats.iceberg.read.split import ChangeSplit
@@ -152,7 +154,8 @@ class IcebergStream:
         steps = [(self._snapshot(metadata, before), until)]
         if until is not None and not before.whole and (self.appends_only or self._skips_snapshots):
             steps = self._steps(metadata, before, until)
-        plans = [plan_difference(self.files, metadata, old, new, request) for old, new in steps]
+        files = lists_ahead(self.files, chain.from_iterable(steps))
+        plans = files.together(lambda step: plan_difference(files, metadata, *step, request), steps)
         if not plans:
             return plan_difference(self.files, metadata, until, until, request)
         splits = [split for plan in plans for split in plan.splits]
