@@ -76,8 +76,9 @@ class _Look:
         last, (width, *widths) = version + 2, _AHEAD
         while True:
             numbers = range(last + 1, last + 1 + width)
-            there = self._store.together(self._exists, numbers)
-            gap = next((number for number, exists in zip(numbers, there, strict=True) if not exists), None)
+            names = [name for number in numbers for name in _names(number)]
+            there = dict(zip(names, self._store.together(self._exists, names), strict=True))
+            gap = next((number for number in numbers if not any(there[name] for name in _names(number))), None)
             last = gap - 1 if gap is not None else numbers[-1]
             if gap is not None:
                 break
@@ -125,8 +126,8 @@ class _Look:
         except FileNotFoundError:
             return None
 
-    def _exists(self, version: int) -> bool:
-        return any(self._store.exists(f"{_FOLDER}/{name}") for name in _names(version))
+    def _exists(self, name: str) -> bool:
+        return self._store.exists(f"{_FOLDER}/{name}")
 
 
 def _names(version: int) -> Sequence[str]:

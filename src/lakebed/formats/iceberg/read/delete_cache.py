@@ -1,4 +1,4 @@
-"""Contents of delete files that the tasks of a process share: each file is read once, also by tasks at the same time."""
+"""Contents of delete files that the tasks of a process share: each file is read once, also by concurrent tasks."""
 
 from __future__ import annotations
 
