@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import SchemaError, TableExistsError, TableNotFoundError, UnsupportedError, UsageError, first_line
-from lakebed.kernel.files import FileInfo, Store, open_store
+from lakebed.kernel.files import FileInfo, Listing, Store, open_store
 from lakebed.kernel.files.location import REMOTE_SCHEMES
 from lakebed.kernel.options import option_texts
 from lakebed.verbs.native_source import NativeSource
@@ -26,20 +26,23 @@ def format_of(store: Store) -> str | None:
 
     A Hudi table has `.hoodie`, a Paimon table `schema/schema-N`, an Iceberg table `metadata/*.metadata.json`.
     """
-    likely = _likely_format(store)
+    likely, _ = _likely_format(store)
     if likely == "iceberg" and not any(info.name.endswith(_METADATA) for info in store.list("metadata").files):
         return None
     return likely
 
 
-def _likely_format(store: Store) -> str | None:
-    """The format as `format_of` detects it, where a folder `metadata` alone makes an Iceberg table."""
-    folders = set(store.list().folders)
-    if ".hoodie" in folders:
-        return "hudi"
-    if "schema" in folders and any(info.name.startswith("schema-") for info in store.list("schema").files):
-        return "paimon"
-    return "iceberg" if "metadata" in folders else None
+def _likely_format(store: Store) -> tuple[str | None, Listing]:
+    """The format as `format_of` detects it, where a folder `metadata` alone makes an Iceberg table, and the listing of
+    the folder that shows it."""
+    root = store.list()
+    if ".hoodie" in root.folders:
+        return "hudi", root
+    if "schema" in root.folders:
+        schemas = store.list("schema")
+        if any(name.startswith("schema-") for name in schemas.names):
+            return "paimon", schemas
+    return ("iceberg" if "metadata" in root.folders else None), root
 
 
 _READ_FIRST = (FileInfo("metadata/version-hint.text", 8),)
@@ -71,13 +74,15 @@ def open_table(location: str | os.PathLike[str] | Store, options: Mapping[str, o
         return named
     store = location if isinstance(location, Store) else open_store(location, texts)
     with store.fetching(_READ_FIRST):
-        detected = _likely_format(store)
+        detected, metadata = _likely_format(store)
         if detected is None:
             raise _not_a_table(store)
         try:
-            return _class_of(detected)(store, texts)
-        except TableNotFoundError as error:  # its folder of metadata is empty
-            raise _not_a_table(store) from error
+            return _class_of(detected).opened(store, texts, metadata)
+        except TableNotFoundError as error:
+            if detected != "iceberg":
+                raise
+            raise _not_a_table(store) from error  # its folder of metadata is empty
 
 
 def create_table(
@@ -177,10 +182,10 @@ def _schema_of(given: pa.Schema | Mapping[str, pa.DataType | str]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _class_of(name: str) -> Callable[[Store, Mapping[str, str]], Table]:
+def _class_of(name: str) -> type[Table]:
     if isinstance(name, str) and name.lower() in FORMATS:
         module = import_module(f"lakebed.formats.{name.lower()}.table")
-        table_class: Callable[[Store, Mapping[str, str]], Table] = getattr(module, FORMATS[name.lower()])
+        table_class: type[Table] = getattr(module, FORMATS[name.lower()])
         return table_class
     given = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
     raise UsageError(f"unknown format {given}", todo=f"Formats: {', '.join(FORMATS)}")

@@ -11,13 +11,13 @@ import numbers
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
 from lakebed.errors import SchemaError, UnsupportedError, UsageError
 from lakebed.kernel.engine import Engine
-from lakebed.kernel.files import Store
+from lakebed.kernel.files import Listing, Store
 from lakebed.kernel.predicates.where import Where, find_column
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
@@ -56,6 +56,11 @@ class Table(ABC):
 
     def __init__(self, store: Store, options: Mapping[str, str]) -> None:
         self.store, self.options = store, Settings(options)
+
+    @classmethod
+    def opened(cls, store: Store, options: Mapping[str, str], metadata: Listing) -> Self:
+        """Open a table whose format was just detected. `metadata` is the listing of the folder that showed it."""
+        return cls(store, options)
 
     def __repr__(self) -> str:
         return f"<lakebed {self.format} table {redacted(self.location)}>"

@@ -7,7 +7,7 @@ in a bucket, and `compaction.min.file-num` files below seven tenths of the targe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,17 +17,17 @@ from lakebed.formats.paimon.codec.manifest import DELETION_VECTORS, HASH_INDEX, 
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.definition import bucket_mode
-from lakebed.formats.paimon.expire.plan import Hold, RetentionPlanner, consumers
-from lakebed.formats.paimon.expire.run import interrupted_expiries
-from lakebed.formats.paimon.layout import POSTPONE_BUCKET, branch_prefix, bucket_folder
-from lakebed.formats.paimon.manifests import index_files, live_files
+from lakebed.formats.paimon.expire.plan import Ends, Readers, Retention, RetentionPlanner, readers
+from lakebed.formats.paimon.expire.run import JOURNALS
+from lakebed.formats.paimon.layout import POSTPONE_BUCKET, branch_prefix, bucket_folder, named, numbered
+from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.plan import shows_level_0, skips_level_0
 from lakebed.formats.paimon.snapshot import History, iso_time
 from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST
 from lakebed.kernel import clock
 from lakebed.kernel.again import looks_again
-from lakebed.kernel.commit.callbacks import ledgers
+from lakebed.kernel.files import Listing
 from lakebed.kernel.options import Options
 from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
@@ -38,11 +38,12 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The live files of one bucket. `folder` is its path in the table."""
+    """The live files of one bucket. `folder` is its path in the table, and `missing` names those that are not there."""
 
     folder: str
     number: int
     entries: tuple[ManifestEntry, ...]
+    missing: tuple[str, ...]
 
     @property
     def sorted_runs(self) -> int:
@@ -61,10 +62,9 @@ class Inspection:
     latest: Snapshot | None
     buckets: tuple[Bucket, ...]
     indexes: tuple[IndexManifestEntry, ...]
-    holds: tuple[Hold, ...]
-    expirable: int
-    consumers: Mapping[str, int]
-    strays: tuple[str, ...]
+    retention: Retention | None
+    readers: Readers
+    listed: _Listed
 
     def report(self) -> TableReport:
         """The report on this state."""
@@ -75,8 +75,14 @@ class Inspection:
             *self._runs(),
             *self._upkeep(),
         )
-        blockers = tuple(Blocker(str(hold.first), hold.reason, hold.remedy) for hold in self.holds if hold.remedy)
+        holds = self.retention.holds if self.retention else ()
+        blockers = tuple(Blocker(str(hold.first), hold.reason, hold.remedy) for hold in holds if hold.remedy)
         return TableReport(self.history.store.location, "paimon", self._figures(), findings, blockers)
+
+    @property
+    def _expirable(self) -> int:
+        """How many snapshots may expire."""
+        return self.retention.end - self.retention.earliest if self.retention else 0
 
     # ---- figures ----
 
@@ -93,20 +99,21 @@ class Inspection:
             "merge engine": options[opt.MERGE_ENGINE] if schema.primary_keys else None,
             "schema": schema.id,
             "branch": self.history.branch,
-            "branches": ", ".join(self.history.branches()),
+            "branches": ", ".join(named(self.listed.branches.folders, "branch")),
         }
 
     def _snapshots(self) -> dict[str, Figure]:
-        ids, latest = self.history.snapshot_ids(), self.latest
+        ids, latest = self.listed.ids, self.latest
+        stale = named((path.rpartition("/")[2] for path in self.readers.stale), "consumer")
         return {
             "snapshots": len(ids),
             "earliest": ids[0] if ids else None,
             "latest": latest.id if latest else None,
             "latest time": iso_time(latest.time_millis) if latest else None,
             "latest kind": str(latest.commit_kind).lower() if latest else None,
-            "may expire": self.expirable,
-            "tags": ", ".join(self.history.tags()),
-            "consumers": ", ".join(sorted(self.consumers)),
+            "may expire": self._expirable,
+            "tags": ", ".join(named(self.listed.tags.names, "tag")),
+            "consumers": ", ".join(sorted([*self.readers.consumers, *stale])),
             "rows in files": latest.total_record_count if latest else 0,
         }
 
@@ -135,11 +142,7 @@ class Inspection:
     # ---- findings ----
 
     def _missing(self) -> Iterator[Finding]:
-        missing: list[str] = []
-        for bucket in self.buckets:
-            listed = {info.name for info in self.history.store.list(bucket.folder).files}
-            names = [entry.file.file_name for entry in bucket.entries]
-            missing += [f"{bucket.folder}/{name}" for name in names if name not in listed]
+        missing = [f"{bucket.folder}/{name}" for bucket in self.buckets for name in bucket.missing]
         if missing:
             yield Finding(
                 Health.BROKEN,
@@ -147,10 +150,11 @@ class Inspection:
                 "reads of their buckets fail",
                 "Restore them, or roll the table back to a snapshot whose files are all there",
             )
-        if self.strays:
+        strays = [*self.listed.strays()]
+        if strays:
             yield Finding(
                 Health.ATTENTION,
-                f"{len(self.strays)} foreign files are among the metadata: {_name_first(self.strays)}",
+                f"{len(strays)} foreign files are among the metadata: {_name_first(strays)}",
                 "a writer that was killed left them, and Paimon's own engine fails on some of them",
                 "Remove them while no writer is running",
             )
@@ -204,15 +208,15 @@ class Inspection:
             )
 
     def _upkeep(self) -> Iterator[Finding]:
-        if self.expirable:
+        if self._expirable:
             yield Finding(
                 Health.ATTENTION,
-                f"{self.expirable} snapshots may expire",
+                f"{self._expirable} snapshots may expire",
                 "they and files that only they need stay until the next commit that is not write-only",
                 "table.expire()",
             )
         newest = self.latest.id if self.latest else 0
-        for name, seen in ledgers(self.history.store).items():
+        for name, seen in self.readers.ledgers.items():
             if seen < newest:
                 yield Finding(
                     Health.ATTENTION,
@@ -220,28 +224,19 @@ class Inspection:
                     "its calls failed, or the writer died before them; other writers' commits do not call it",
                     f"Commit with the callback, or remove .lakebed/callbacks/{name} if it is no longer in use",
                 )
-        interrupted = interrupted_expiries(self.history.store)
-        if interrupted:
+        if self.listed.journals.files:
             yield Finding(
                 Health.ATTENTION,
-                f"{len(interrupted)} expiries did not finish",
+                f"{len(self.listed.journals.files)} expiries did not finish",
                 "they left files that nothing needs",
                 "table.expire()",
             )
 
 
-def inspect(history: History, options: Options) -> TableReport:
+def inspect(history: History, schema: TableSchema, options: Options) -> TableReport:
     """Report on one branch of a table. For a table whose metadata cannot be read, the one finding says so."""
-    schema = history.latest_schema()
-
-    @looks_again
-    def look() -> tuple[Any, ...]:
-        latest = history.latest()
-        live, indexes = live_files(history.store, latest), index_files(history.store, latest)
-        return latest, live, indexes, RetentionPlanner(history, options).plan(clock.now_ms()), consumers(history)
-
     try:
-        latest, live, indexes, retention, consumer_positions = look()
+        return _inspection(history, schema, options).report()
     except (CorruptError, DataCleanedError) as error:
         what, why = f"the newest snapshot cannot be read: {error.what} {error.file}".strip(), error.why
         return TableReport(
@@ -250,37 +245,75 @@ def inspect(history: History, options: Options) -> TableReport:
             {},
             (Finding(Health.BROKEN, what, why, error.todo or "Roll the table back to an older snapshot"),),
         )
-    buckets = tuple(_buckets(live, PartitionFolders.of(history.store, schema, options)))
-    return Inspection(
-        history,
-        schema,
-        options,
-        latest,
-        buckets,
-        tuple(indexes),
-        retention.holds if retention else (),
-        retention.end - retention.earliest if retention else 0,
-        consumer_positions,
-        tuple(_strays(history)),
-    ).report()
+
+
+@looks_again
+def _inspection(history: History, schema: TableSchema, options: Options) -> Inspection:
+    """The state of a table. What does not depend on each other is read together."""
+    store, now = history.store, clock.now_ms()
+    prefix = branch_prefix(history.branch)
+    folders = (f"{prefix}snapshot", f"{prefix}schema", f"{prefix}tag", "branch", JOURNALS)
+    looks: tuple[Callable[[], Any], ...] = lambda: store.list_many(folders), lambda: readers(history, options, now)
+    listings, seen = store.together(lambda look: look(), looks)
+    listed = _Listed(*listings)
+    ends = _ends(history, listed.ids)
+    looks = (
+        lambda: live_and_index_files(store, ends[1] if ends else None),
+        lambda: RetentionPlanner(history, options).plan(now, ends, lambda: seen),
+    )
+    (live, indexes), retention = store.together(lambda look: look(), looks)
+    buckets = tuple(_buckets(live, PartitionFolders.of(store, schema, options)))
+    latest = ends[1] if ends else None
+    return Inspection(history, schema, options, latest, buckets, tuple(indexes), retention, seen, listed)
+
+
+def _ends(history: History, ids: Sequence[int]) -> Ends | None:
+    """The oldest and the newest snapshot. DataCleanedError when one of them is gone."""
+    if not ids:
+        return None
+    earliest, latest = history.find_many((ids[0], ids[-1]))
+    if earliest is None or latest is None:
+        raise DataCleanedError(
+            "a snapshot is gone", table=history.store.location, why="it expired or was rolled back meanwhile"
+        )
+    return earliest, latest
 
 
 def _buckets(live: Sequence[ManifestEntry], folders: PartitionFolders) -> Iterator[Bucket]:
     grouped: dict[tuple[bytes, int], list[ManifestEntry]] = {}
     for entry in live:
         grouped.setdefault((entry.partition, entry.bucket), []).append(entry)
-    for (partition, number), entries in grouped.items():
-        yield Bucket(bucket_folder(folders.of_row(partition), number), number, tuple(entries))
+    paths = [bucket_folder(folders.of_row(partition), number) for partition, number in grouped]
+    listings = folders.store.list_many(paths)
+    for (_, number), entries, path, listing in zip(grouped, grouped.values(), paths, listings, strict=True):
+        there = set(listing.names)
+        missing = tuple(entry.file.file_name for entry in entries if entry.file.file_name not in there)
+        yield Bucket(path, number, tuple(entries), missing)
 
 
-def _strays(history: History) -> Iterator[str]:
-    """Foreign files in the folders of snapshots, schemas and tags."""
-    for kind in ("snapshot", "schema", "tag"):
-        for info in history.store.list(f"{branch_prefix(history.branch)}{kind}").files:
-            prefix, _, rest = info.name.partition("-")
-            named = prefix == kind and (rest.isdigit() if kind != "tag" else "#" not in rest)
-            if not named and info.name not in (LATEST, EARLIEST):
-                yield info.path
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The listings of a branch's folders of metadata, of the branches, and of unfinished expiries."""
+
+    snapshots: Listing
+    schemas: Listing
+    tags: Listing
+    branches: Listing
+    journals: Listing
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of all snapshots, ascending."""
+        return numbered(self.snapshots.names, "snapshot")
+
+    def strays(self) -> Iterator[str]:
+        """The paths of foreign files in the folders of snapshots, schemas and tags."""
+        for kind, listing in (("snapshot", self.snapshots), ("schema", self.schemas), ("tag", self.tags)):
+            for info in listing.files:
+                prefix, _, rest = info.name.partition("-")
+                is_ours = prefix == kind and (rest.isdigit() if kind != "tag" else "#" not in rest)
+                if not is_ours and info.name not in (LATEST, EARLIEST):
+                    yield info.path
 
 
 def _name_first(names: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import uuid
+from collections.abc import Iterable
 
 MAIN_BRANCH = "main"
 POSTPONE_BUCKET = -2
@@ -17,6 +18,16 @@ OWN_FOLDER = ".lakebed"
 STAGING_FOLDER = f"{OWN_FOLDER}/staging"
 """The folder where running writes stage their rows. Paimon's engines ignore it."""
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{}\[\]^]""")
+
+
+def numbered(names: Iterable[str], kind: str) -> list[int]:
+    """The numbers N of the names `KIND-N`, ascending. Other names are left out."""
+    return sorted(int(number) for number in named(names, kind) if number.isdigit())
+
+
+def named(names: Iterable[str], kind: str) -> list[str]:
+    """What follows in the names that begin with `KIND-`."""
+    return [name.removeprefix(f"{kind}-") for name in names if name.startswith(f"{kind}-")]
 
 
 def branch_prefix(branch: str) -> str:

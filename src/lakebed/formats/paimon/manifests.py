@@ -52,6 +52,11 @@ def changelog_lists(snapshot: Snapshot) -> list[MetadataFile]:
     return [] if name is None else [MetadataFile(name, snapshot.changelog_manifest_list_size)]
 
 
+def manifest_file(meta: ManifestFileMeta) -> MetadataFile:
+    """A manifest's file."""
+    return MetadataFile(meta.file_name, meta.file_size)
+
+
 def manifest_metas(store: Store, list_name: str) -> list[ManifestFileMeta]:
     """The manifests of a manifest list."""
     return next(metas_of_lists(store, [MetadataFile(list_name)]))
@@ -71,14 +76,14 @@ def data_manifests(store: Store, snapshot: Snapshot) -> list[ManifestFileMeta]:
 def entries_of(store: Store, metas: Iterable[ManifestFileMeta], keep: KeepEntry | None = None) -> list[ManifestEntry]:
     """The entries of manifests in order, unmerged; those that `keep` accepts."""
     entries: list[ManifestEntry] = []
-    for of_manifest in entries_by_manifest(store, metas):
+    for of_manifest in entries_by_manifest(store, [*map(manifest_file, metas)]):
         entries += of_manifest if keep is None else [entry for entry in of_manifest if keep(entry)]
     return entries
 
 
-def entries_by_manifest(store: Store, metas: Iterable[ManifestFileMeta]) -> Iterator[list[ManifestEntry]]:
+def entries_by_manifest(store: Store, files: Sequence[MetadataFile]) -> Iterator[list[ManifestEntry]]:
     """The entries of each manifest, unmerged. Manifests are read together."""
-    for file, data in _read(store, [MetadataFile(meta.file_name, meta.file_size) for meta in metas]):
+    for file, data in _read(store, files):
         of_manifest = list(manifest_from_bytes(data, manifest_path(file.name)))
         _refuse_external(store, ((entry.file.file_name, entry.file.external_path) for entry in of_manifest))
         yield of_manifest
@@ -130,7 +135,12 @@ def live_and_index_files(
 def _live(
     store: Store, snapshot: Snapshot, metas: Sequence[ManifestFileMeta], keep: KeepEntry | None
 ) -> list[ManifestEntry]:
-    merged = merge(entries_of(store, metas, keep))
+    return checked_live(store, snapshot, entries_of(store, metas, keep))
+
+
+def checked_live(store: Store, snapshot: Snapshot, entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
+    """The data files that remain of the entries of a snapshot. CorruptError for a DELETE without an ADD."""
+    merged = merge(entries)
     for entry in merged:
         if entry.kind != ADD:
             raise CorruptError(

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, cast
 
 from lakebed.errors import CorruptError, NotInHistoryError, RetryableError, TableNotFoundError
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_from_json
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json
-from lakebed.formats.paimon.layout import MAIN_BRANCH, branch_prefix, schema_path, tag_path
-from lakebed.formats.paimon.snapshot_files import SnapshotFiles
+from lakebed.formats.paimon.layout import MAIN_BRANCH, branch_prefix, named, numbered, schema_path, tag_path
+from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST, SnapshotFiles
 from lakebed.kernel.again import LOOKS
 from lakebed.kernel.decoding import decoding
-from lakebed.kernel.files import Store
+from lakebed.kernel.files import Listing, Store
 from lakebed.model.instant import Instant
 
+_LOOKS_AT_ONCE = 15
+"""The most snapshots that are read at once in the search for a time."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 Position = str | int | Instant | None
@@ -50,13 +53,20 @@ class History:
                 raise CorruptError("a schema file is missing", table=self.store.location, file=path) from error
         return self._schemas[schema_id]
 
+    def read_schemas(self, ids: Iterable[int]) -> None:
+        """Read several versions of the schema together, for `schema`."""
+        self.store.together(self.schema, [number for number in ids if number not in self._schemas])
+
     def schema_ids(self) -> list[int]:
         """All schema ids, ascending."""
-        return self._numbers("schema", "schema-")
+        return self._numbers("schema")
 
-    def latest_schema(self) -> TableSchema:
-        """The newest schema. Raises TableNotFoundError when there is none, as for a branch that does not exist."""
-        ids = self.schema_ids()
+    def latest_schema(self, listing: Listing | None = None) -> TableSchema:
+        """The newest schema; `listing` is that of its folder, where the caller has it.
+
+        Raises TableNotFoundError when there is none, as for a branch that does not exist.
+        """
+        ids = self.schema_ids() if listing is None else numbered(listing.names, "schema")
         if not ids:
             where = "" if self.branch == MAIN_BRANCH else f" branch {self.branch!r} of this"
             raise TableNotFoundError(
@@ -67,20 +77,18 @@ class History:
             )
         return self.schema(ids[-1])
 
-    def schema_and_hints(self) -> TableSchema:
-        """The newest schema. A remote store is asked for the hints at the same time, and the next `latest` and
-        `earliest` begin there."""
+    def schema_and_hints(self, earliest: bool = True) -> TableSchema:
+        """The newest schema. A remote store is asked for the hint LATEST at the same time, and for EARLIEST unless
+        that is not needed. The next `latest` and `earliest` begin there."""
         if self.store.at_once == 1:
             return self.latest_schema()
-        looks: tuple[Callable[[], Any], ...] = self.latest_schema, self._files.read_hints
-        schema, _ = self.store.together(lambda look: look(), looks)
-        return cast(TableSchema, schema)
+        hints = (LATEST, EARLIEST) if earliest else (LATEST,)
+        looks: list[Callable[[], Any]] = [self.latest_schema, *(partial(self._files.read_hint, name) for name in hints)]
+        return cast(TableSchema, self.store.together(lambda look: look(), looks)[0])
 
     def branches(self) -> list[str]:
         """The names of all branches but main."""
-        return [
-            name.removeprefix("branch-") for name in self.store.list("branch").folders if name.startswith("branch-")
-        ]
+        return named(self.store.list("branch").folders, "branch")
 
     # ---- snapshots ----
 
@@ -104,7 +112,7 @@ class History:
 
     def snapshot_ids(self) -> list[int]:
         """All snapshot ids, ascending."""
-        return self._numbers("snapshot", "snapshot-")
+        return self._numbers("snapshot")
 
     def latest_id(self) -> int | None:
         """The id of the newest snapshot, None for a table without one."""
@@ -127,14 +135,6 @@ class History:
         """Remember a snapshot that was committed: `latest` begins there."""
         self._files.was_seen(snapshot.id)
 
-    def earliest_id(self) -> int | None:
-        """The id of the oldest snapshot, None for a table without one."""
-        hint = self._files.earliest_hint()
-        if hint is not None and self._files.exists(hint):
-            return hint
-        ids = self.snapshot_ids()
-        return ids[0] if ids else None
-
     def earliest(self) -> Snapshot | None:
         """The oldest snapshot, None for a table without one."""
         hint = self._files.earliest_hint()
@@ -148,11 +148,21 @@ class History:
             snapshot = self.find(ids[0])
         raise self._expiring()
 
+    def ends(self) -> tuple[Snapshot, Snapshot] | None:
+        """The oldest and the newest snapshot, which are looked for together; None for a table without one."""
+        looks = self.earliest, self.latest
+        earliest, latest = self.store.together(lambda look: look(), looks)
+        return None if earliest is None or latest is None else (earliest, latest)
+
+    def find_many(self, ids: Iterable[int]) -> Sequence[Snapshot | None]:
+        """As `find`, for several snapshots, which are read together."""
+        return self.store.together(self.find, ids)
+
     def snapshots(self) -> list[Snapshot]:
         """All snapshots, oldest first. A snapshot that expires during the call is left out."""
         for _ in range(LOOKS):
             ids = self.snapshot_ids()
-            snapshots = [snapshot for snapshot in map(self.find, ids) if snapshot is not None]
+            snapshots = [snapshot for snapshot in self.find_many(ids) if snapshot is not None]
             if not ids or (snapshots and snapshots[-1].id == ids[-1]):
                 return snapshots  # otherwise there are newer ones, since the newest never expires
         raise self._expiring()
@@ -227,12 +237,15 @@ class History:
             visited: dict[int, Snapshot] = {}
             low, high = 0, len(ids)
             while low < high:  # times grow with ids
-                middle = (low + high) // 2
-                snapshot = self.find(ids[middle])
-                if snapshot is None:
+                parts = min(self.store.at_once, _LOOKS_AT_ONCE) + 1
+                places = sorted({low + (high - low) * part // parts for part in range(1, parts)})
+                seen = [snapshot for snapshot in self.find_many(ids[place] for place in places) if snapshot]
+                if len(seen) < len(places):
                     break
-                visited[middle] = snapshot
-                low, high = (middle + 1, high) if snapshot.time_millis <= millis else (low, middle)
+                visited.update(zip(places, seen, strict=True))
+                older = [place for place in places if visited[place].time_millis <= millis]
+                low = older[-1] + 1 if older else low
+                high = min((place for place in places if place >= low), default=high)
             if low < high:
                 continue  # a snapshot expired meanwhile
             if low:
@@ -263,17 +276,19 @@ class History:
                 todo=f"Tags: {', '.join(self.tags()) or 'none'}",
             ) from error
 
+    def tagged(self) -> dict[str, Snapshot]:
+        """The snapshots of all tags by name. Raises NotInHistoryError for a tag that goes meanwhile."""
+        names = self.tags()
+        return dict(zip(names, self.store.together(self.tag, names), strict=True))
+
     def tags(self) -> list[str]:
         """The names of all tags."""
-        files = self.store.list(f"{branch_prefix(self.branch)}tag").files
-        return [info.name.removeprefix("tag-") for info in files if info.name.startswith("tag-")]
+        return named(self.store.list(f"{branch_prefix(self.branch)}tag").names, "tag")
 
     # ---- helpers ----
 
-    def _numbers(self, folder: str, prefix: str) -> list[int]:
-        files = self.store.list(f"{branch_prefix(self.branch)}{folder}").files
-        names = (info.name.removeprefix(prefix) for info in files if info.name.startswith(prefix))
-        return sorted(int(name) for name in names if name.isdigit())
+    def _numbers(self, kind: str) -> list[int]:
+        return numbered(self.store.list(f"{branch_prefix(self.branch)}{kind}").names, kind)
 
     def _expiring(self) -> RetryableError:
         return RetryableError(

@@ -29,7 +29,7 @@ class SnapshotFiles:
     def __init__(self, store: Store, branch: str) -> None:
         self._store, self._branch = store, branch
         self._seen: int | None = None
-        self._earliest_hint: int | None = None
+        self._hints: dict[str, int | None] = {}
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """One snapshot, None when it is not there."""
@@ -40,10 +40,6 @@ class SnapshotFiles:
             return None
         with decoding("a snapshot file cannot be read", table=self._store.location, file=path):
             return snapshot_from_json(data)
-
-    def exists(self, snapshot_id: int) -> bool:
-        """Whether there is a snapshot of that id."""
-        return self._store.exists(snapshot_path(self._branch, snapshot_id))
 
     def in_waves(self, ids: Sequence[int]) -> Iterator[tuple[int, Snapshot | None]]:
         """Snapshots in the order of the ids, each with its id; None for one that is not there.
@@ -82,26 +78,24 @@ class SnapshotFiles:
         """Remember a newest snapshot: the next search begins there."""
         self._seen = snapshot_id
 
-    def read_hints(self) -> None:
-        """Read both hints, for the next `newest` and `earliest_hint`."""
-        self._seen, self._earliest_hint = self._store.together(self._hint, (LATEST, EARLIEST))
+    def read_hint(self, name: str) -> None:
+        """Read a hint ahead: LATEST for the next `newest`, EARLIEST for the next `earliest_hint`."""
+        self._hints[name] = self._hint(name)
 
     def earliest_hint(self) -> int | None:
-        """The id that the hint EARLIEST names; what `read_hints` found counts once."""
-        hint, self._earliest_hint = self._earliest_hint, None
-        return self._hint(EARLIEST) if hint is None else hint
+        """The id that the hint EARLIEST names; what `read_hint` found counts once."""
+        return self._hints.pop(EARLIEST) if EARLIEST in self._hints else self._hint(EARLIEST)
 
     def _hint_and_seen(self) -> tuple[int | None, Snapshot | None, Snapshot | None]:
-        """What LATEST says, the newest snapshot that was seen before, and the one after it."""
+        """What LATEST says, the newest snapshot that was seen before, and the one after it. What `read_hint` found
+        counts once."""
         if self._seen is None:
-            return self._hint(LATEST), None, None
-        looks: tuple[Callable[[], Any], ...] = (
-            partial(self._hint, LATEST),
-            partial(self.find, self._seen),
-            partial(self.find, self._seen + 1),
-        )
-        hint, newest, following = self._store.together(lambda look: look(), looks)
-        return hint, newest, following
+            return self._hints.pop(LATEST) if LATEST in self._hints else self._hint(LATEST), None, None
+        looks: list[Callable[[], Any]] = [partial(self.find, self._seen), partial(self.find, self._seen + 1)]
+        if LATEST not in self._hints:
+            looks.append(partial(self.read_hint, LATEST))
+        newest, following, *_ = self._store.together(lambda look: look(), looks)
+        return self._hints.pop(LATEST), newest, following
 
     def _hint(self, name: str) -> int | None:
         with suppress(FileNotFoundError, StorageError, ValueError):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -31,14 +32,14 @@ from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.callbacks import TagCallback, call_each, checked_callbacks, load_callbacks
 from lakebed.kernel.engine import Engine
-from lakebed.kernel.files import PutOutcome, Store
+from lakebed.kernel.files import Listing, PutOutcome, Store
 from lakebed.kernel.options import Options, option_texts
 from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ExpireResult, RewriteResult
-from lakebed.redaction import redacting_logger
+from lakebed.redaction import Settings, redacting_logger
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.table import Position, Table, checked_name, checked_position, project
 from lakebed.verbs.two_phase import batches_of
@@ -56,11 +57,16 @@ class PaimonTable(Table):
         "relocation": "Its paths are relative: open it where it is",
     }
 
-    def __init__(self, store: Store, options: Mapping[str, str] = {}) -> None:
+    def __init__(self, store: Store, options: Mapping[str, str] = {}, schemas: Listing | None = None) -> None:
         super().__init__(store, options)
         branch = opt.OPTIONS.parse(options)[opt.BRANCH]
         self._history = History(store, branch)
-        self._history.latest_schema()
+        self._history.latest_schema(schemas if branch == MAIN_BRANCH else None)
+
+    @classmethod
+    def opened(cls, store: Store, options: Mapping[str, str], metadata: Listing) -> Self:
+        """Open a table, given the listing of its folder `schema`."""
+        return cls(store, options, metadata)
 
     @classmethod
     def create(
@@ -109,19 +115,19 @@ class PaimonTable(Table):
     def newest(self) -> Instant | None:
         """The newest snapshot, or that of the last compaction where `scan.mode` asks for it. None where options of the
         call or of the table name the snapshot that is read."""
-        options = self._options(self.table_schema)
+        schema = self._history.schema_and_hints(earliest=False)
+        options = self._options(schema)
         if travel_keys(options) or names_a_range(options):
             return None
-        snapshot = self._at(None, options)[0]
+        snapshot = self._at(None, options, schema)[0]
         return instant_of(snapshot) if snapshot is not None else None
 
     @looks_again
     def plan_read(
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
     ) -> ReadPlan[PaimonSplit]:
-        """Plan a read of a snapshot, with one split per bucket. A read as of a snapshot or tag has the schema of that
-        time."""
-        schema = self.table_schema
+        """Plan a read of a snapshot. A read as of a snapshot or tag has the schema of that time."""
+        schema = self._history.schema_and_hints(earliest=False) if as_of is None else self.table_schema
         options = self._options(schema)
         if names_a_range(options):
             if as_of is not None:
@@ -129,7 +135,7 @@ class PaimonTable(Table):
             whole = arrow_schema(schema.fields)
             names = project(columns, whole, table=self.location)
             return plan_appended(ReadRequest(self._history, schema, options, tuple(names), parse_where(where, whole)))
-        snapshot, schema = self._at(as_of, options)
+        snapshot, schema = self._at(as_of, options, schema)
         options = self._options(schema)
         whole = arrow_schema(schema.fields)
         names = project(columns, whole, table=self.location)
@@ -151,7 +157,7 @@ class PaimonTable(Table):
         parsed = table._options(schema, options)
         given = (*table.options, *option_texts(options))
         opt.refuse_stored_callbacks(schema.options, given, opt.COMMIT_CALLBACKS.key, table.location)
-        expire = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, parsed)
+        expire = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, schema, parsed)
         user = commit_user or f"{parsed[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
         every = (*checked_callbacks(callbacks), *named_callbacks(parsed))
         commit_options = CommitOptions(user, callbacks=every, expire=expire)
@@ -205,7 +211,8 @@ class PaimonTable(Table):
         outlives its snapshots.
         """
         table = self._on_branch(options)
-        return SnapshotExpiry(table._history, table._options(table.table_schema, options)).run(dry_run)
+        schema = table.table_schema
+        return SnapshotExpiry(table._history, schema, table._options(schema, options)).run(dry_run)
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> PaimonTableWriter:
         """The two-phase form of append and upsert. Its method `with_overwrite` makes it an overwrite."""
@@ -244,7 +251,8 @@ class PaimonTable(Table):
         `options` are table options that a writer sets for itself, and `branch`.
         """
         table = self._on_branch(options)
-        return inspect(table._history, table._options(table.table_schema, options))
+        schema = table.table_schema
+        return inspect(table._history, schema, table._options(schema, options))
 
     def _call_tag_callbacks(self, callbacks: Sequence[TagCallback], act: Callable[[TagCallback], None]) -> None:
         """Call the tag callbacks, best effort. The log says which failed."""
@@ -252,20 +260,24 @@ class PaimonTable(Table):
             _LOG.warning("%s: %s", self.location, note)
 
     def _tag_callbacks(self) -> list[TagCallback]:
-        opt.refuse_stored_callbacks(self.table_schema.options, self.options, opt.TAG_CALLBACKS.key, self.location)
-        options = self._options(self.table_schema)
+        schema = self.table_schema
+        opt.refuse_stored_callbacks(schema.options, self.options, opt.TAG_CALLBACKS.key, self.location)
+        options = self._options(schema)
         raw = {key.lower(): value for key, value in options.raw.items()}
         key = opt.TAG_CALLBACKS
         return load_callbacks(options[key], lambda name: raw.get(f"tag.callback.{name}.param".lower()), key.key)
 
     def _on_branch(self, options: Mapping[str, object]) -> PaimonTable:
-        """The table, on the branch that the options of a call name. TableNotFoundError for a branch that is not
-        there."""
+        """The table, on the branch that the options of a call name. Whether it is there shows when its schema is
+        read."""
         parsed = opt.OPTIONS.parse(options)
         if not parsed.given(opt.BRANCH) or parsed[opt.BRANCH] == self._history.branch:
             return self
         given = {key: value for key, value in self.options.items() if key.lower() != opt.BRANCH.key}
-        return PaimonTable(self.store, {**given, opt.BRANCH.key: parsed[opt.BRANCH]})
+        table = copy.copy(self)
+        table.options = Settings({**given, opt.BRANCH.key: parsed[opt.BRANCH]})
+        table._history = History(self.store, parsed[opt.BRANCH])
+        return table
 
     def _options(self, schema: TableSchema, more: Mapping[str, object] = {}) -> Options:
         texts = option_texts(more)
@@ -274,11 +286,12 @@ class PaimonTable(Table):
         given = {**under, **texts}
         return opt.table_options(schema.options, given)
 
-    def _at(self, as_of: Position, options: Options) -> tuple[Snapshot | None, TableSchema]:
+    def _at(self, as_of: Position, options: Options, newest: TableSchema) -> tuple[Snapshot | None, TableSchema]:
+        """The snapshot to read, and the schema to read it in, where `newest` is the newest one."""
         if as_of is None:
             snapshot = travelled(self._history, options, self.location)
             if snapshot is None:
-                return self._history.latest(), self.table_schema
+                return self._history.latest(), newest
         else:
             snapshot = self._history.at(as_of)
-        return snapshot, self._history.schema(snapshot.schema_id) if snapshot else self.table_schema
+        return snapshot, self._history.schema(snapshot.schema_id) if snapshot else newest

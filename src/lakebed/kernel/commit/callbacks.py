@@ -111,7 +111,7 @@ class OwedCallbacks:
     def register(self, newest: int) -> None:
         """Call before a commit: start the ledger of callbacks that are new to the table after snapshot `newest`."""
         for name in self._callbacks:
-            if self._seen(name) is None:
+            if _seen(self._store, name) is None:
                 self._store.put_if_absent(_path(name), str(newest).encode())
 
     def call(self, commits_after: Callable[[int], Iterator[Committed]]) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ class OwedCallbacks:
         notes: list[str] = []
         for name, callback in self._callbacks.items():
             try:
-                seen = self._seen(name) or 0
+                seen = _seen(self._store, name) or 0
                 for commit in commits_after(seen):
                     if commit.snapshot_id > seen + 1:
                         expired = f"snapshots {seen + 1} to {commit.snapshot_id - 1}"
@@ -136,19 +136,12 @@ class OwedCallbacks:
                 )
         return tuple(notes)
 
-    def _seen(self, name: str) -> int | None:
-        with suppress(FileNotFoundError, ValueError):
-            return int(self._store.read(_path(name)))
-        return None
-
 
 def ledgers(store: Store) -> dict[str, int]:
     """The newest snapshot that each callback has seen, by the callback's name."""
-    seen: dict[str, int] = {}
-    for info in store.list(_LEDGERS).files:
-        with suppress(FileNotFoundError, ValueError):
-            seen[info.name] = int(store.read(info.path))
-    return seen
+    names = [info.name for info in store.list(_LEDGERS).files]
+    seen = zip(names, store.together(lambda name: _seen(store, name), names), strict=True)
+    return {name: snapshot_id for name, snapshot_id in seen if snapshot_id is not None}
 
 
 def call_each(callbacks: Sequence[T], act: Callable[[T], None]) -> tuple[str, ...]:
@@ -167,6 +160,12 @@ def ledger_name(callback: object) -> str:
     given = getattr(callback, "name", None)
     kind = type(callback)
     return str(given or f"{kind.__module__}.{kind.__qualname__}").translate(_UNSAFE)
+
+
+def _seen(store: Store, name: str) -> int | None:
+    with suppress(FileNotFoundError, ValueError):
+        return int(store.read(_path(name)))
+    return None
 
 
 def _path(name: str) -> str:

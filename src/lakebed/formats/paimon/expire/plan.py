@@ -12,8 +12,9 @@ and so do snapshots that a callback has not been called for.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from lakebed.errors import CorruptError, StorageError
 from lakebed.formats.paimon import options as opt
@@ -52,22 +53,43 @@ class Retention:
     holds: tuple[Hold, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Who still has to see snapshots: the next one of each consumer, and the newest that each callback has seen.
+
+    `stale` are the paths of consumer files that hold nothing any more.
+    """
+
+    consumers: Mapping[str, int]
+    ledgers: Mapping[str, int]
+    stale: tuple[str, ...] = ()
+
+
+Ends = tuple[Snapshot, Snapshot]
+"""The oldest and the newest snapshot of a branch."""
+
+
 @dataclass(slots=True)
 class RetentionPlanner:
     """Plans the expiry of one branch. It reads each snapshot once, however often it plans."""
 
     history: History
     options: Options
-    _read: dict[int, Snapshot] = field(default_factory=dict)
+    _known: dict[int, Snapshot] = field(default_factory=dict)
+    _fresh: dict[int, Snapshot] = field(default_factory=dict)
 
-    def plan(self, now: int) -> Retention | None:
+    def plan(self, now: int, ends: Ends | None, look: Callable[[], Readers]) -> Retention | None:
         """What may go at the time `now`, in milliseconds since 1970; None for a table without snapshots.
 
-        Raises OptionError for a `snapshot.num-retained.min` above `snapshot.num-retained.max`.
+        `look` gives the readers, and is called when something is old enough to go. Raises OptionError for a
+        `snapshot.num-retained.min` above `snapshot.num-retained.max`.
         """
-        latest, earliest = self.history.latest_id(), self.history.earliest_id()
-        if latest is None or earliest is None:
+        self._known |= self._fresh
+        self._fresh = {snapshot.id: snapshot for snapshot in ends or ()}
+        if ends is None:
             return None
+        self._known = {number: snapshot for number, snapshot in self._known.items() if number > ends[0].id}
+        earliest, latest = ends[0].id, ends[1].id
         least, most = self.options[opt.SNAPSHOTS_MIN], self.options[opt.SNAPSHOTS_MAX]
         if most is not None and most < least:
             raise opt.refuse(opt.SNAPSHOTS_MAX, most, f"{opt.SNAPSHOTS_MIN.key} is {least}")
@@ -76,27 +98,41 @@ class RetentionPlanner:
         holds = [Hold(max(end, earliest), f"{opt.SNAPSHOTS_MIN.key} is {least}")]
         if end <= earliest:
             return Retention(earliest, earliest, tuple(holds))
-        for snapshot_id in range(begin, end):
-            snapshot = self._snapshot(snapshot_id)
-            if snapshot is not None and now - snapshot.time_millis < self.options[opt.SNAPSHOT_TIME]:
-                holds.append(Hold(snapshot_id, f"younger than {opt.SNAPSHOT_TIME.key}"))
-                end = snapshot_id
-                break
-        for limit, hold in self._limits(earliest, end, now):
-            if limit < end:
-                end = limit
+        if begin == earliest and self._is_young(ends[0], now):
+            holds.append(Hold(earliest, f"younger than {opt.SNAPSHOT_TIME.key}"))
+            return Retention(earliest, earliest, tuple(holds))
+        limit = self.options[opt.EXPIRE_LIMIT]
+        bound = min(end, earliest + limit)
+
+        def first_young() -> int | None:
+            return next((found.id for found in self._ascending(begin, bound) if self._is_young(found, now)), None)
+
+        looks: tuple[Callable[[], Any], ...] = first_young, look
+        young, readers = self.history.store.together(lambda act: act(), looks)
+        if young is not None:
+            holds.append(Hold(young, f"younger than {opt.SNAPSHOT_TIME.key}"))
+        elif bound < end:
+            holds.append(Hold(bound, f"{opt.EXPIRE_LIMIT.key} is {limit}"))
+        end = bound if young is None else young
+        for first, hold in self._limits(earliest, end, now, readers):
+            end = min(first, end)
             holds.append(hold)
         return Retention(earliest, max(earliest, end), tuple(holds))
 
-    def _limits(self, earliest: int, end: int, now: int) -> Iterator[tuple[int, Hold]]:
+    def exactly(self, ids: Sequence[int]) -> list[Snapshot]:
+        """The snapshots of these ids that are there, as they were read since the last `plan` began."""
+        missing = [number for number in ids if number not in self._fresh]
+        self._fresh |= {found.id: found for found in self.history.find_many(missing) if found is not None}
+        return [self._fresh[number] for number in ids if number in self._fresh]
+
+    def _is_young(self, snapshot: Snapshot, now: int) -> bool:
+        return bool(now - snapshot.time_millis < self.options[opt.SNAPSHOT_TIME])
+
+    def _limits(self, earliest: int, end: int, now: int, readers: Readers) -> Iterator[tuple[int, Hold]]:
         """What else holds snapshots of [earliest, end): each hold with the first snapshot that it holds."""
         if end <= earliest:
             return
-        most = self.options[opt.EXPIRE_LIMIT]
-        if earliest + most < end:
-            yield earliest + most, Hold(earliest + most, f"{opt.EXPIRE_LIMIT.key} is {most}")
-        stale = stale_consumers(self.history, self.options, now)
-        for name, following in consumers(self.history, stale).items():
+        for name, following in readers.consumers.items():
             if following < end:
                 remedy = (
                     f"Let it read on, or remove consumer/consumer-{name} when nobody reads as this consumer any more"
@@ -106,8 +142,9 @@ class RetentionPlanner:
             if now - newest.time_millis < self.options[opt.OWED_TIME]:
                 why = f"the newest of the stream {user}, whose replays are recognised by it ({opt.OWED_TIME.key})"
                 yield newest.id, Hold(newest.id, why, f"Start the stream again, or lower {opt.OWED_TIME.key}")
-        for name, seen in ledgers(self.history.store).items():
-            owed = self._snapshot(max(seen + 1, earliest)) if seen + 1 < end else None
+        for name, seen in readers.ledgers.items():
+            first = max(seen + 1, earliest)
+            owed = next(self._ascending(first, first + 1), None) if seen + 1 < end else None
             if owed is not None and now - owed.time_millis < self.options[opt.OWED_TIME]:
                 why = f"callback {name} has not been called for them ({opt.OWED_TIME.key})"
                 remedy = f"Commit with the callback, or remove .lakebed/callbacks/{name} when it is no longer in use"
@@ -116,60 +153,66 @@ class RetentionPlanner:
     def _stream_users(self, earliest: int, end: int) -> dict[str, Snapshot]:
         """The newest snapshot of each stream that has none after [earliest, end)."""
         newest_of: dict[str, Snapshot] = {}
-        for snapshot_id in range(earliest, end):
-            snapshot = self._snapshot(snapshot_id)
-            if snapshot is not None and snapshot.commit_identifier != BATCH_IDENTIFIER:
+        for snapshot in self._ascending(earliest, end):
+            if snapshot.commit_identifier != BATCH_IDENTIFIER:
                 newest_of[snapshot.commit_user] = snapshot
-        newest = self.history.latest_id() or 0
-        for snapshot_id in range(newest, end - 1, -1):
+        newest = max(self._fresh)
+        for snapshot in self._in_order(range(newest, end - 1, -1)):
+            newest_of.pop(snapshot.commit_user, None)
             if not newest_of:
                 break
-            snapshot = self._snapshot(snapshot_id)
-            if snapshot is not None:
-                newest_of.pop(snapshot.commit_user, None)
         return newest_of
 
-    def _snapshot(self, snapshot_id: int) -> Snapshot | None:
-        if snapshot_id not in self._read:
-            snapshot = self.history.find(snapshot_id)
-            if snapshot is None:
-                return None
-            self._read[snapshot_id] = snapshot
-        return self._read[snapshot_id]
+    def _ascending(self, start: int, end: int) -> Iterator[Snapshot]:
+        """The snapshots with an id in [start, end)."""
+        return self._in_order(range(start, end))
+
+    def _in_order(self, ids: Sequence[int]) -> Iterator[Snapshot]:
+        """The snapshots of these ids that are there, in order. The first one is read alone, the others together."""
+        start, wave = 0, 1
+        while start < len(ids):
+            end = start + wave
+            missing = [number for number in ids[start:end] if number not in self._known and number not in self._fresh]
+            self._fresh |= {found.id: found for found in self.history.find_many(missing) if found is not None}
+            for number in ids[start:end]:
+                snapshot = self._fresh.get(number) or self._known.get(number)
+                if snapshot is not None:
+                    yield snapshot
+            start, wave = end, self.history.store.at_once
 
 
-def stale_consumers(history: History, options: Options, now: int) -> tuple[str, ...]:
-    """The files of consumers that have not moved for `consumer.expiration-time`; `now` in milliseconds since 1970. A
-    file that was copied counts as moved, so it holds longer and never shorter."""
-    longest = options[opt.CONSUMER_TIME]
-    if longest is None:
-        return ()
-    files = [info.path for info in _consumer_files(history)]
-    return tuple(older_than(history.store, files, (now - longest) / 1000))
+def readers(history: History, options: Options, now: int) -> Readers:
+    """Who still has to see snapshots at the time `now`, in milliseconds since 1970.
+
+    A consumer is stale when its file has not moved for `consumer.expiration-time`. A file that was copied counts as
+    moved, so it holds longer and never shorter. Raises CorruptError for a file that does not name the next snapshot.
+    """
+    store, longest = history.store, options[opt.CONSUMER_TIME]
+    looks: tuple[Callable[[], Any], ...] = (
+        lambda: store.list(f"{branch_prefix(history.branch)}consumer").files,
+        lambda: ledgers(store),
+    )
+    listed, seen = store.together(lambda look: look(), looks)
+    files: list[FileInfo] = [info for info in listed if info.name.startswith("consumer-")]
+    paths = [info.path for info in files]
+    stale = () if longest is None else tuple(older_than(store, paths, (now - longest) / 1000))
+    alive = [info for info in files if info.path not in stale]
+    following = store.together(lambda info: _next_snapshot(history, info), alive)
+    names = [info.name.removeprefix("consumer-") for info in alive]
+    return Readers({n: f for n, f in zip(names, following, strict=True) if f is not None}, seen, stale)
 
 
-def _consumer_files(history: History) -> list[FileInfo]:
-    listing = history.store.list(f"{branch_prefix(history.branch)}consumer")
-    return [info for info in listing.files if info.name.startswith("consumer-")]
-
-
-def consumers(history: History, excluding: Collection[str] = ()) -> dict[str, int]:
-    """The next snapshot of each consumer, by its name, without the consumer files at the paths `excluding`.
-    CorruptError for a file that does not name it."""
-    following: dict[str, int] = {}
-    for info in _consumer_files(history):
-        if info.path not in excluding:
-            try:
-                next_snapshot = json.loads(history.store.read(info.path))["nextSnapshot"]
-                following[info.name.removeprefix("consumer-")] = int(next_snapshot)
-            except (ValueError, KeyError, TypeError, StorageError) as error:
-                raise CorruptError(
-                    "a consumer file does not name the next snapshot",
-                    table=history.store.location,
-                    file=info.path,
-                    why=str(error),
-                    todo="Remove it when nobody reads as this consumer any more",
-                ) from error
-            except FileNotFoundError:
-                continue
-    return following
+def _next_snapshot(history: History, info: FileInfo) -> int | None:
+    """The next snapshot of a consumer; None when its file is gone."""
+    try:
+        return int(json.loads(history.store.read(info.path))["nextSnapshot"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, StorageError) as error:
+        raise CorruptError(
+            "a consumer file does not name the next snapshot",
+            table=history.store.location,
+            file=info.path,
+            why=str(error),
+            todo="Remove it when nobody reads as this consumer any more",
+        ) from error

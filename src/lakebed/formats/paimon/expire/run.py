@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.commit.claim import write_earliest
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.abandoned import abandoned_rows
-from lakebed.formats.paimon.expire.plan import Retention, RetentionPlanner, stale_consumers
+from lakebed.formats.paimon.expire.plan import Readers, Retention, RetentionPlanner, readers
 from lakebed.formats.paimon.expire.unused import UnusedFiles
 from lakebed.formats.paimon.layout import OWN_FOLDER, branch_prefix, snapshot_path
 from lakebed.formats.paimon.snapshot import History
@@ -27,12 +29,12 @@ from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel import clock
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.afterwards import afterwards
-from lakebed.kernel.files import Store
 from lakebed.kernel.files.age import certain_now
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import ExpireResult, Skipped
 
-_JOURNALS = f"{OWN_FOLDER}/expire"
+JOURNALS = f"{OWN_FOLDER}/expire"
+"""The folder of the file lists of expiries that died half way or are at work."""
 
 
 @dataclass(slots=True)
@@ -40,50 +42,73 @@ class SnapshotExpiry:
     """Expires snapshots of one branch by its options. It can run many times, and reads less after the first."""
 
     history: History
+    schema: TableSchema
     options: Options
-    _planner: RetentionPlanner | None = None
+    _planner: RetentionPlanner = field(init=False)
     _oldest: Snapshot | None = None
+
+    def __post_init__(self) -> None:
+        self._planner = RetentionPlanner(self.history, self.options)
 
     @looks_again
     def run(self, dry_run: bool = False) -> ExpireResult:
         """Expire the snapshots that may go now. UnsupportedError for a table whose changelog outlives its snapshots."""
-        _refuse(self.history, self.options)
+        _refuse(self.schema, self.options, self.history.store.location)
+        store, now = self.history.store, clock.now_ms()
+        due = self._look(now)
+        finished: tuple[str, ...] = ()
+        if due.interrupted and not dry_run:
+            finished = self._finish(due.interrupted)
+            due = self._look(now)
+        if dry_run:
+            unused = self._unused(due)
+        elif due:
+            # What to delete is found while the store is asked for its time, which rarely changes what is due.
+            looks: tuple[Callable[[], Any], ...] = lambda: certain_now(store, OWN_FOLDER), lambda: self._unused(due)
+            certain, unused = store.together(lambda act: act(), looks)
+            if certain * 1000 < now:  # our clock is ahead
+                due = self._look(int(certain * 1000))
+                unused = self._unused(due)
+            store.delete_many(due.abandoned)
+        else:
+            unused = _Unused()
+        finished += due.abandoned
+        names = [snapshot_path(self.history.branch, snapshot.id) for snapshot in unused.expiring]
+        notes = () if dry_run or not names else self._remove(names, unused.paths, unused.end)
+        holds = due.retention.holds if due.retention else ()
+        kept = [*(hold.skipped for hold in holds), *unused.tagged]
+        expired = tuple(str(snapshot.id) for snapshot in unused.expiring)
+        return ExpireResult(expired, (*finished, *unused.paths, *names), tuple(kept), dry_run, notes)
+
+    def _look(self, now: int) -> _Due:
+        """What may go at a time in milliseconds since 1970. What does not depend on each other is read together."""
         store = self.history.store
-        now = clock.now_ms()
-        if not dry_run and self._is_due(now):  # something would go: make sure that our clock is not just ahead
-            now = int(certain_now(store, OWN_FOLDER) * 1000)
-        abandoned = self._abandoned(now)
-        if not dry_run:
-            store.delete_many(abandoned)
-        finished = abandoned if dry_run else (*abandoned, *self._finish_interrupted())
-        retention = self._plan(now)
+        read: list[Readers] = []
+
+        def look() -> Readers:
+            if not read:
+                read.append(readers(self.history, self.options, now))
+            return read[0]
+
+        looks: list[Callable[[], Any]] = [
+            self.history.ends,
+            lambda: [info.path for info in store.list(JOURNALS).files],
+            lambda: abandoned_rows(store, now / 1000),
+        ]
+        if self.options[opt.CONSUMER_TIME] is not None:
+            looks.append(look)
+        ends, interrupted, abandoned, *_ = store.together(lambda act: act(), looks)
+        retention = self._planner.plan(now, ends, look)
+        stale = read[0].stale if read else ()
+        return _Due(retention, (*abandoned, *stale), tuple(interrupted))
+
+    def _unused(self, due: _Due) -> _Unused:
+        """What goes with the snapshots that are due. DataCleanedError when another expiry was faster."""
+        retention = due.retention
         if retention is None or retention.end <= retention.earliest:
-            holds = tuple(hold.skipped for hold in retention.holds) if retention else ()
-            return ExpireResult((), finished, holds, dry_run)
-        snapshots = [self.history.find(number) for number in range(retention.earliest, retention.end)]
-        expiring = [snapshot for snapshot in snapshots if snapshot is not None]
-        paths = UnusedFiles(self.history, self.options).of(expiring, self._oldest_kept(retention))
-        names = [snapshot_path(self.history.branch, snapshot.id) for snapshot in expiring]
-        tagged, notes = self._kept_tags(retention), tuple[str, ...]()
-        if not dry_run:
-            journal = f"{_JOURNALS}/{branch_prefix(self.history.branch).replace('/', '_')}{uuid.uuid4()}.json"
-            store.write(journal, json.dumps({"snapshots": names, "files": paths}).encode())
-            write_earliest(store, self.history.branch, retention.end)
-            store.delete_many(names)
-
-            def remove() -> None:
-                store.delete_many(paths)
-                store.delete(journal)
-
-            notes = afterwards("files of the expired snapshots stay until the next expiry, which resumes it", remove)
-        kept = [*(hold.skipped for hold in retention.holds), *tagged]
-        expired = tuple(str(snapshot.id) for snapshot in expiring)
-        return ExpireResult(expired, (*finished, *paths, *names), tuple(kept), dry_run, notes)
-
-    def _oldest_kept(self, retention: Retention) -> Snapshot:
-        """The oldest snapshot that stays. DataCleanedError when another expiry was faster."""
-        snapshot = self.history.find(retention.end)
-        if snapshot is None:
+            return _Unused()
+        *expiring, oldest_kept = self._planner.exactly(range(retention.earliest, retention.end + 1))
+        if oldest_kept.id != retention.end:
             raise DataCleanedError(
                 f"snapshot {retention.end} has expired",
                 table=self.history.store.location,
@@ -91,22 +116,33 @@ class SnapshotExpiry:
                 why="another expiry is at work",
                 todo="Nothing is lost. Expire again",
             )
-        return snapshot
+        unused = UnusedFiles(self.history, self.schema, self.options)
+        paths = unused.of(expiring, oldest_kept)
+        tagged = [
+            Skipped(f"files of snapshot {snapshot.id}", f"tag {name!r} names it")
+            for name, snapshot in unused.tagged().items()
+            if retention.earliest <= snapshot.id < retention.end
+        ]
+        return _Unused(retention.end, tuple(expiring), tuple(paths), tuple(tagged))
 
-    def _plan(self, now: int) -> Retention | None:
-        if self._planner is None:
-            self._planner = RetentionPlanner(self.history, self.options)
-        return self._planner.plan(now)
+    def _remove(self, names: Sequence[str], paths: Sequence[str], end: int) -> tuple[str, ...]:
+        """Remove snapshots and then their files, both by what was written down before. The note says when files
+        stay."""
+        store, branch = self.history.store, self.history.branch
+        journal = f"{JOURNALS}/{branch_prefix(branch).replace('/', '_')}{uuid.uuid4()}.json"
+        store.write(journal, json.dumps({"snapshots": names, "files": paths}).encode())
+        # The hint is only where a reader looks first: whether it or the snapshots are seen to change first is the same.
+        removals: tuple[Callable[[], None], ...] = (
+            lambda: write_earliest(store, branch, end),
+            lambda: store.delete_many(names),
+        )
+        store.together(lambda act: act(), removals)
 
-    def _abandoned(self, now: int) -> tuple[str, ...]:
-        """Staged rows and consumer files that are old enough to be removed."""
-        store = self.history.store
-        return (*abandoned_rows(store, now / 1000), *stale_consumers(self.history, self.options, now))
+        def remove() -> None:
+            store.delete_many(paths)
+            store.delete(journal)
 
-    def _is_due(self, now: int) -> bool:
-        """Whether anything is old enough to go at a time in milliseconds since 1970."""
-        retention = self._plan(now)
-        return bool(self._abandoned(now)) or (retention is not None and retention.end > retention.earliest)
+        return afterwards("files of the expired snapshots stay until the next expiry, which resumes it", remove)
 
     def look(self) -> None:
         """Read the oldest snapshot, which tells after a commit whether an expiry is due."""
@@ -127,46 +163,55 @@ class SnapshotExpiry:
             self._oldest = None
             self.run()
 
-    def _finish_interrupted(self) -> tuple[str, ...]:
+    def _finish(self, journals: Iterable[str]) -> tuple[str, ...]:
         """Delete what expiries that died half way had left to delete, unless something needs it again."""
         store = self.history.store
-        journals = interrupted_expiries(store)
-        if not journals:
-            return ()
         deleted: list[str] = []
         for journal in journals:
             with suppress(FileNotFoundError, ValueError):  # another expiry finished it, or it was never written whole
                 listed = json.loads(store.read(journal))
                 store.delete_many(listed["snapshots"])
-                needed = set(UnusedFiles(self.history, self.options).all_needed())
-                paths = [path for path in listed["files"] if path not in needed and store.exists(path)]
+                needed = set(UnusedFiles(self.history, self.schema, self.options).all_needed())
+                unneeded = [path for path in listed["files"] if path not in needed]
+                there = zip(unneeded, store.together(store.exists, unneeded), strict=True)
+                paths = [path for path, exists in there if exists]
                 store.delete_many(paths)
                 deleted += paths
             store.delete(journal)
         return tuple(deleted)
 
-    def _kept_tags(self, retention: Retention) -> Sequence[Skipped]:
-        """The expiring snapshots whose files stay because a tag names them."""
-        tagged = [(name, self.history.tag(name).id) for name in self.history.tags()]
-        return [
-            Skipped(f"files of snapshot {number}", f"tag {name!r} names it")
-            for name, number in tagged
-            if retention.earliest <= number < retention.end
-        ]
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """What may go: snapshots, the paths of `abandoned` files, and the file lists of `interrupted` expiries."""
+
+    retention: Retention | None
+    abandoned: tuple[str, ...]
+    interrupted: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        """Whether anything of it is old enough to go."""
+        retention = self.retention
+        return bool(self.abandoned) or (retention is not None and retention.end > retention.earliest)
 
 
-def interrupted_expiries(store: Store) -> list[str]:
-    """The paths of the file lists of expiries that died half way or are at work."""
-    return [info.path for info in store.list(_JOURNALS).files]
+@dataclass(frozen=True, slots=True)
+class _Unused:
+    """The snapshots before `end` that go, the files that only they need, and the ones whose files a tag holds."""
+
+    end: int = 0
+    expiring: tuple[Snapshot, ...] = ()
+    paths: tuple[str, ...] = ()
+    tagged: tuple[Skipped, ...] = ()
 
 
-def _refuse(history: History, options: Options) -> None:
-    refuse_unserved(history.latest_schema(), options, Use.WRITE, history.store.location)
+def _refuse(schema: TableSchema, options: Options, table: str) -> None:
+    refuse_unserved(schema, options, Use.WRITE, table)
     for key in (opt.CHANGELOG_MIN, opt.CHANGELOG_MAX, opt.CHANGELOG_TIME):
         if options.given(key):
             raise UnsupportedError(
                 f"lakebed does not expire snapshots of a table with {key.key}",
-                table=history.store.location,
+                table=table,
                 why="its changelog outlives its snapshots, and lakebed cannot keep a changelog without its snapshot",
                 todo="Expire with Paimon's own engine, or remove the option",
             )

@@ -3,16 +3,20 @@
 Rules: Paimon's SnapshotDeletion and ExpireSnapshotsImpl.expireUntil. A data file is needed until the snapshot that
 deletes it is the oldest one. Tags need the files of their snapshot. So do branches, which share data and manifests with
 the main branch.
+
+Each manifest list is read once, however many snapshots name it, and all that are known to be needed at the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from lakebed.errors import DataCleanedError
-from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
+from lakebed.formats.paimon.codec.manifest import ADD, IndexManifestEntry, ManifestEntry
+from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.layout import (
     MAIN_BRANCH,
@@ -21,10 +25,24 @@ from lakebed.formats.paimon.layout import (
     manifest_path,
     statistics_path,
 )
-from lakebed.formats.paimon.manifests import entries_of, index_files, live_files, manifest_metas
+from lakebed.formats.paimon.manifests import (
+    MetadataFile,
+    base_list,
+    changelog_lists,
+    checked_live,
+    delta_list,
+    entries_by_manifest,
+    index_files,
+    index_files_of,
+    manifest_file,
+    metas_of_lists,
+)
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.snapshot import History
 from lakebed.kernel.options import Options
+
+_LISTS_AT_ONCE = 64
+"""The manifests of so many lists are read at a time."""
 
 
 @dataclass(slots=True)
@@ -32,81 +50,153 @@ class UnusedFiles:
     """Finds the files that can be deleted with expiring snapshots of one branch."""
 
     history: History
+    schema: TableSchema
     options: Options
     _folders: PartitionFolders | None = None
+    _tagged: dict[str, Snapshot] | None = None
+    _manifests: dict[str, Sequence[MetadataFile] | None] = field(default_factory=dict)
+    _indexes: dict[str, Sequence[IndexManifestEntry]] = field(default_factory=dict)
 
     def of(self, expiring: Sequence[Snapshot], oldest_kept: Snapshot) -> list[str]:
         """The paths of the files that nothing needs once `expiring` (ascending) are gone: data files first, then
         changelog, index and manifest files, lists last."""
+        looks: tuple[Callable[[], Any], ...] = self._other_holders, lambda: self._look([*expiring, oldest_kept])
+        others, _ = self.history.store.together(lambda look: look(), looks)
+        self._look(others)
         data: dict[str, None] = {}
-        for snapshot in [*expiring[1:], oldest_kept]:
-            data.update(dict.fromkeys(self._deleted_by(snapshot)))
-        changelog = [path for snapshot in expiring for path in self._changelog_files(snapshot)]
+        for entries in self._entries([*map(delta_list, [*expiring[1:], oldest_kept])]):
+            data.update(dict.fromkeys(self._deleted(entries)))
+        changelog = self._changelog_files(expiring)
         metadata: dict[str, None] = {}
         for snapshot in expiring:
             metadata.update(dict.fromkeys(self._metadata(snapshot)))
-        holders = self._holders(oldest_kept)
-        needed = {path for snapshot in holders for path in self._metadata(snapshot)}
+        needed = {path for snapshot in (oldest_kept, *others) for path in self._metadata(snapshot)}
         if data:
-            needed |= {path for holder in holders[1:] for path in self._live(holder)}
+            needed |= {path for holder in others for path in self._live(holder)}
         return [path for path in (*data, *changelog, *metadata) if path not in needed]
 
-    def _holders(self, oldest_kept: Snapshot) -> list[Snapshot]:
-        """The snapshots whose files stay: the oldest one kept, those of tags, and all of other branches."""
-        tagged = [self.history.tag(name) for name in self.history.tags()]
-        return [oldest_kept, *tagged, *self._of_other_branches()]
+    def tagged(self) -> dict[str, Snapshot]:
+        """The snapshots of the branch's tags by name."""
+        if self._tagged is None:
+            self._tagged = self.history.tagged()
+        return self._tagged
+
+    def _other_holders(self) -> list[Snapshot]:
+        """The snapshots of tags and of other branches, whose files stay."""
+        looks: tuple[Callable[[], Any], ...] = self.tagged, self._of_other_branches
+        tagged, of_branches = self.history.store.together(lambda look: look(), looks)
+        return [*tagged.values(), *of_branches]
 
     def all_needed(self) -> Iterator[str]:
         """Every file that a snapshot of any branch or a tag needs."""
         own = self.history.snapshots()
-        tagged = [self.history.tag(name) for name in self.history.tags()]
-        for snapshot in (*own, *tagged, *self._of_other_branches()):
+        every = [*own, *self._other_holders()]
+        self._look(every)
+        for snapshot in every:
             yield from self._metadata(snapshot)
             yield from self._live(snapshot)
-        for snapshot in own:
-            yield from self._changelog_files(snapshot)
+        yield from self._changelog_files(own)
 
-    def _of_other_branches(self) -> Iterator[Snapshot]:
-        for branch in [MAIN_BRANCH, *self.history.branches()]:
-            if branch != self.history.branch:
-                other = History(self.history.store, branch)
-                yield from other.snapshots()
-                yield from map(other.tag, other.tags())
+    def _of_other_branches(self) -> list[Snapshot]:
+        branches = [name for name in (MAIN_BRANCH, *self.history.branches()) if name != self.history.branch]
+        others = [History(self.history.store, branch) for branch in branches]
+        looks = [look for other in others for look in (other.snapshots, lambda other=other: [*other.tagged().values()])]
+        return [snapshot for found in self.history.store.together(lambda look: look(), looks) for snapshot in found]
 
-    def _deleted_by(self, snapshot: Snapshot) -> list[str]:
-        """The files that a snapshot deleted, without those that only changed their level."""
-        entries = self._entries(snapshot.delta_manifest_list)
+    def _look(self, snapshots: Iterable[Snapshot]) -> None:
+        """Read the manifest lists and index manifests of snapshots together, where that was not done before."""
+        lists: dict[str, MetadataFile] = {}
+        indexes: dict[str, Snapshot] = {}
+        for snapshot in snapshots:
+            for file in (base_list(snapshot), delta_list(snapshot), *changelog_lists(snapshot)):
+                if file.name not in self._manifests:
+                    lists[file.name] = file
+            if snapshot.index_manifest is not None and snapshot.index_manifest not in self._indexes:
+                indexes[snapshot.index_manifest] = snapshot
+        looks: list[Callable[[], Any]] = []
+        if lists:
+            looks.append(lambda: self._manifests.update(self._read_lists([*lists.values()])))
+        if indexes:
+            looks.append(lambda: self._indexes.update(self._read_indexes(indexes)))
+        self.history.store.together(lambda look: look(), looks)
+
+    def _read_lists(self, lists: Sequence[MetadataFile]) -> dict[str, Sequence[MetadataFile] | None]:
+        """The manifests of each list, by its name. None for a list that is gone: it names nothing any more."""
+        store = self.history.store
+
+        def read(file: MetadataFile) -> Sequence[MetadataFile] | None:
+            with suppress(DataCleanedError):
+                return [manifest_file(meta) for metas in metas_of_lists(store, [file]) for meta in metas]
+            return None
+
+        names = [file.name for file in lists]
+        with suppress(DataCleanedError):
+            every = metas_of_lists(store, lists)
+            return {name: [*map(manifest_file, metas)] for name, metas in zip(names, every, strict=True)}
+        return dict(zip(names, store.together(read, lists), strict=True))
+
+    def _read_indexes(self, naming: Mapping[str, Snapshot]) -> dict[str, Sequence[IndexManifestEntry]]:
+        """The index files in each index manifest, given by name with a snapshot that names it."""
+        store = self.history.store
+
+        def read(snapshot: Snapshot) -> Sequence[IndexManifestEntry]:
+            with suppress(DataCleanedError):
+                return index_files(store, snapshot)
+            return ()
+
+        snapshots = [*naming.values()]
+        with suppress(DataCleanedError):
+            return dict(zip(naming, index_files_of(store, snapshots), strict=True))
+        return dict(zip(naming, store.together(read, snapshots), strict=True))
+
+    def _deleted(self, entries: Sequence[ManifestEntry]) -> list[str]:
+        """The files that a snapshot with these changes deleted, without those that only changed their level."""
         added = {entry.file.file_name for entry in entries if entry.kind == ADD}
         deleted = [entry for entry in entries if entry.kind != ADD and entry.file.file_name not in added]
         return [path for entry in deleted for path in self._paths(entry)]
 
-    def _changelog_files(self, snapshot: Snapshot) -> list[str]:
-        if snapshot.changelog_manifest_list is None:
-            return []
-        return [path for e in self._entries(snapshot.changelog_manifest_list) for path in self._paths(e)]
+    def _changelog_files(self, snapshots: Iterable[Snapshot]) -> list[str]:
+        lists = [file for snapshot in snapshots for file in changelog_lists(snapshot)]
+        return [path for entries in self._entries(lists) for entry in entries for path in self._paths(entry)]
 
     def _live(self, snapshot: Snapshot) -> list[str]:
-        return [path for entry in live_files(self.history.store, snapshot) for path in self._paths(entry)]
+        """The data files of a snapshot. DataCleanedError when a list or a manifest of it is gone."""
+        store, files = self.history.store, list[MetadataFile]()
+        for file in (base_list(snapshot), delta_list(snapshot)):
+            known = self._manifests[file.name]
+            files += (
+                [manifest_file(m) for metas in metas_of_lists(store, [file]) for m in metas] if known is None else known
+            )
+        entries = (entry for of_manifest in entries_by_manifest(store, files) for entry in of_manifest)
+        return [path for entry in checked_live(store, snapshot, entries) for path in self._paths(entry)]
 
     def _metadata(self, snapshot: Snapshot) -> Iterator[str]:
         """The metadata files that a snapshot names, each before the file that names it."""
-        with suppress(DataCleanedError):  # a list that is gone names nothing any more
-            for entry in index_files(self.history.store, snapshot):
-                yield index_path(entry.file_name)
-        lists = [snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.changelog_manifest_list]
-        for name in filter(None, lists):
-            with suppress(DataCleanedError):
-                for meta in manifest_metas(self.history.store, name):
-                    yield manifest_path(meta.file_name)
-            yield manifest_path(name)
+        if snapshot.index_manifest is not None:
+            yield from (index_path(entry.file_name) for entry in self._indexes[snapshot.index_manifest])
+        for file in (base_list(snapshot), delta_list(snapshot), *changelog_lists(snapshot)):
+            yield from (manifest_path(manifest.name) for manifest in self._manifests[file.name] or ())
+            yield manifest_path(file.name)
         if snapshot.index_manifest is not None:
             yield manifest_path(snapshot.index_manifest)
         if snapshot.statistics is not None:
             yield statistics_path(snapshot.statistics)
 
-    def _entries(self, list_name: str) -> list[ManifestEntry]:
-        with suppress(DataCleanedError):  # an earlier expiry was cut short behind it
-            return entries_of(self.history.store, manifest_metas(self.history.store, list_name))
+    def _entries(self, lists: Sequence[MetadataFile]) -> Iterator[list[ManifestEntry]]:
+        """The entries of each manifest list. None where a manifest is gone: an earlier expiry was cut short behind
+        it."""
+        for start in range(0, len(lists), _LISTS_AT_ONCE):
+            wave = [self._manifests[file.name] or () for file in lists[start : start + _LISTS_AT_ONCE]]
+            try:
+                read = iter([*entries_by_manifest(self.history.store, [file for files in wave for file in files])])
+                found = [[entry for _ in files for entry in next(read)] for files in wave]
+            except DataCleanedError:
+                found = [self._entries_there(files) for files in wave]
+            yield from found
+
+    def _entries_there(self, files: Sequence[MetadataFile]) -> list[ManifestEntry]:
+        with suppress(DataCleanedError):
+            return [entry for of_manifest in entries_by_manifest(self.history.store, files) for entry in of_manifest]
         return []
 
     def _paths(self, entry: ManifestEntry) -> Iterable[str]:
@@ -115,5 +205,5 @@ class UnusedFiles:
 
     def _folder(self, partition: bytes, bucket: int) -> str:
         if self._folders is None:
-            self._folders = PartitionFolders.of(self.history.store, self.history.latest_schema(), self.options)
+            self._folders = PartitionFolders.of(self.history.store, self.schema, self.options)
         return bucket_folder(self._folders.of_row(partition), bucket)

@@ -14,7 +14,7 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind
 from lakebed.formats.paimon.definition import refuse_unserved
-from lakebed.formats.paimon.manifests import delta_list, entries_by_manifest, metas_of_lists
+from lakebed.formats.paimon.manifests import delta_list, entries_by_manifest, manifest_file, metas_of_lists
 from lakebed.formats.paimon.read.plan import ReadRequest, plan_files
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.read.travel import travel_keys
@@ -143,7 +143,7 @@ def _appended(history: History, numbers: Sequence[int], table: str) -> Iterator[
     appends = [snapshot for snapshot in snapshots if snapshot.commit_kind is CommitKind.APPEND]
     of_lists = zip(appends, metas_of_lists(store, [*map(delta_list, appends)]), strict=True)
     manifests = [(snapshot.id, meta) for snapshot, metas in of_lists for meta in metas]
-    read = entries_by_manifest(store, [meta for _, meta in manifests])
+    read = entries_by_manifest(store, [manifest_file(meta) for _, meta in manifests])
     for (number, _), entries in zip(manifests, read, strict=True):
         if any(entry.kind != ADD for entry in entries):
             raise CorruptError("an APPEND snapshot removes files", table=table, instant=str(number))

@@ -18,7 +18,9 @@ _ENCODING = {"CHAR": "text", "VARCHAR": "text", "BINARY": "bytes", "VARBINARY": 
 
 def check_keys(history: History, schema: TableSchema, entries: Iterable[ManifestEntry]) -> None:
     """Raise UnsupportedError when a file has other types of key columns than `schema`, the schema that is read."""
-    for number in {entry.file.schema_id for entry in entries} - {schema.id}:
+    numbers = {entry.file.schema_id for entry in entries} - {schema.id}
+    history.read_schemas(numbers)
+    for number in numbers:
         written = {field.id: field for field in history.schema(number).fields}
         for field in schema.project((*schema.partition_keys, *schema.trimmed_primary_keys)):
             before = written.get(field.id)

@@ -1,0 +1,186 @@
+"""How often reads of a Paimon table ask an object store, and wait in a row."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from tests.golden import unpack
+from tests.objectstore.server import StoreServer
+
+KEPT = {"snapshot.num-retained.min": "1000", "snapshot.num-retained.max": "1000"}
+UNCACHED = {"lakebed.storage.cache": "0"}
+
+
+def rows(first: int, count: int, partitions: int = 1) -> pa.Table:
+    numbers = range(first, first + count)
+    return pa.table({
+        "dt": [f"d{number % partitions}" for number in numbers],
+        "id": pa.array(numbers, pa.int64()),
+        "v": [f"value {number}" for number in numbers],
+    })  # fmt: skip
+
+
+Make = Callable[..., str]
+
+
+@pytest.fixture
+def remote(store_server: StoreServer, tmp_path: Path) -> Make:
+    """Makes a table of some commits and uploads it; gives its URL."""
+    made = iter(range(100))
+
+    def make(
+        commits: int = 1, partitions: int = 1, keys: bool = False, options: Mapping[str, str] = MappingProxyType({})
+    ) -> str:
+        schema = pa.schema([pa.field("dt", pa.string(), False), pa.field("id", pa.int64(), False), ("v", pa.string())])
+        place = tmp_path / f"t{next(made)}"
+        table = lakebed.create(place, "paimon", schema, ["dt", "id"] if keys else [], ["dt"], {**KEPT, **options})
+        for commit in range(commits):
+            table.write(rows(commit * 1000, 4 * partitions, partitions))
+        return store_server.upload(place)
+
+    return make
+
+
+@pytest.fixture
+def opened(store_server: StoreServer) -> Callable[[str], Any]:
+    return lambda url: lakebed.open(url, {**store_server.options, **UNCACHED})
+
+
+def test_opening(store_server: StoreServer, remote: Make, opened: Callable[[str], Any]) -> None:
+    counted = store_server.measure(opened, lambda: remote(3), enough=3)
+    assert counted.steps <= 3
+    assert counted.kinds["LIST"] == 2  # the root, and the folder of schemas
+    assert counted.kinds["GET"] <= 2  # the schema, and a hint that only another format has
+
+
+@pytest.mark.parametrize("commits", [1, 16])
+def test_a_plan(store_server: StoreServer, remote: Make, opened: Callable[[str], Any], commits: int) -> None:
+    url = remote(commits)
+    counted = store_server.measure(lambda table: table.plan_read(), lambda: opened(url), enough=4)
+    assert counted.steps <= 5  # the hint, the snapshot, its lists, their manifests; and one for a busy machine
+    # LATEST, the snapshot and the place of the next one, two lists, and the manifests
+    assert counted.kinds == {"LIST": 1, "GET": 5 + commits}
+
+
+def test_a_plan_with_a_stale_hint(store_server: StoreServer, remote: Make, opened: Callable[[str], Any]) -> None:
+    url = remote(3)
+    table = opened(url)
+    table.store.write("snapshot/LATEST", b"2")
+    counted = store_server.measure(lambda table: table.plan_read(), lambda: opened(url), enough=5)
+    assert counted.steps <= 5
+    table.store.delete("snapshot/LATEST")
+    counted = store_server.measure(lambda table: table.plan_read(), lambda: opened(url), enough=5)
+    assert counted.steps <= 5 and counted.kinds["LIST"] == 2
+
+
+def test_a_manifest_is_kept(store_server: StoreServer, remote: Make) -> None:
+    table = lakebed.open(remote(4), store_server.options)
+    first = store_server.measure(table.plan_read, tries=1)
+    second = store_server.measure(table.plan_read, tries=1)
+    assert first.kinds["GET"] - second.kinds["GET"] == 2 + 4  # both lists and the manifests
+
+
+@pytest.mark.parametrize("keys", [False, True])
+@pytest.mark.parametrize("files", [4, 32])
+def test_a_read_asks_once_for_each_small_file(
+    store_server: StoreServer, remote: Make, opened: Callable[[str], Any], files: int, keys: bool
+) -> None:
+    url = remote(1, files, keys, {"bucket": "1"} if keys else {})
+    plan = store_server.measure(lambda table: table.plan_read(), lambda: opened(url), tries=1)
+    counted = store_server.measure(lambda table: table.read().read_all(), lambda: opened(url), enough=5)
+    assert counted.result.num_rows == 4 * files
+    assert counted.requests - plan.requests == files
+    assert set(counted.kinds) == {"LIST", "GET"}
+    assert counted.steps <= 7  # five, and what a busy machine adds
+
+
+@pytest.mark.parametrize("where", ["v > 'value 1'", "id = 3", "dt = 'd0' and v like '%7'", "id > 100000"])
+def test_a_predicate_asks_no_more_than_the_read(
+    store_server: StoreServer, remote: Make, opened: Callable[[str], Any], where: str
+) -> None:
+    url = remote(2, 4)
+    whole = store_server.measure(lambda table: table.read().read_all(), lambda: opened(url), tries=1)
+    counted = store_server.measure(lambda table: table.read(where=where).read_all(), lambda: opened(url), tries=1)
+    assert counted.requests <= whole.requests
+    if where == "id > 100000":  # no file can have such a row
+        plan = store_server.measure(lambda table: table.plan_read(), lambda: opened(url), tries=1)
+        assert counted.requests == plan.requests
+
+
+def test_files_of_one_partition_are_fetched_together(
+    store_server: StoreServer, remote: Make, opened: Callable[[str], Any]
+) -> None:
+    url = remote(16)
+    counted = store_server.measure(lambda table: table.read().read_all(), lambda: opened(url), enough=5)
+    assert counted.result.num_rows == 64
+    assert counted.steps <= 7
+
+
+def test_splits_are_packed_as_paimon_does(remote: Make, opened: Callable[[str], Any]) -> None:
+    url = remote(10)
+    table = opened(url)
+    assert [len(split.files) for split in table.plan_read().splits] == [10]
+
+    def sizes(**options: str) -> list[int]:
+        given = {key.replace("_", "."): value for key, value in options.items()}
+        table = lakebed.open(url, {**opened(url).options, **given})
+        plan = table.plan_read()
+        assert len({split.group for split in plan.splits}) == len(plan.splits)
+        assert sum(batch.num_rows for split in plan.splits for batch in plan.read(split)) == 40
+        return [len(split.files) for split in plan.splits]
+
+    packing = {"source.split.target-size": "16 mb"}
+    assert sizes(**packing) == [4, 4, 2]
+    assert sizes(**packing, **{"source.split.open-file-cost": "8 mb"}) == [2] * 5
+    assert sizes(**{"source.split.target-size": "1 b"}) == [1] * 10
+
+
+def test_deletion_vectors_come_together(
+    store_server: StoreServer, tmp_path: Path, opened: Callable[[str], Any]
+) -> None:
+    place = unpack("paimon", "append_dv", into=tmp_path)
+    url = store_server.upload(place)
+    local = lakebed.open(place)
+    splits = local.plan_read().splits
+    files = sum(len(split.files) for split in splits)
+    vectors = {(split.group, vector.path) for split in splits for vector in split.deletions.values()}
+    assert vectors
+    plan = store_server.measure(lambda table: table.plan_read(), lambda: opened(url), tries=1)
+    counted = store_server.measure(lambda table: table.read().read_all(), lambda: opened(url), tries=1)
+    assert counted.result.sort_by("id").equals(local.read().read_all().sort_by("id"))
+    assert counted.requests - plan.requests == files + len(vectors)
+
+
+@pytest.mark.parametrize("snapshots", [1, 40])
+def test_history(store_server: StoreServer, remote: Make, opened: Callable[[str], Any], snapshots: int) -> None:
+    url = remote(snapshots)
+    counted = store_server.measure(lambda table: table.history(), lambda: opened(url), enough=2)
+    assert len(counted.result) == snapshots
+    assert counted.kinds == {"LIST": 1, "GET": snapshots}
+    assert counted.steps <= 3
+
+
+def test_a_time_is_found_in_few_steps(store_server: StoreServer, remote: Make, opened: Callable[[str], Any]) -> None:
+    url = remote(40)
+    history = opened(url).history()
+    table = opened(url)
+    for instant in (history[0], history[17], history[-1]):
+        counted = store_server.measure(table._history.at_text, lambda time=instant.completed: time, enough=3)
+        assert counted.result.id == int(instant.time)
+        assert counted.steps <= 4  # the listing, and two looks at fifteen snapshots each
+
+
+def test_inspection(store_server: StoreServer, remote: Make, opened: Callable[[str], Any]) -> None:
+    counts = {}
+    for partitions in (2, 12):
+        url = remote(2, partitions)
+        counted = store_server.measure(lambda table: table.inspect(), lambda url=url: opened(url), enough=6)
+        assert counted.result.figures["files"]["files"] == 2 * partitions
+        assert counted.steps <= 8
+        counts[partitions] = counted.requests
+    assert counts[12] - counts[2] == 10  # the listing of each partition
