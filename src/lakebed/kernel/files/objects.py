@@ -199,6 +199,13 @@ class RemoteStore(Store):
                 CACHE.put((whose, file), read, self._cached_bytes)
         return [data for file in files if (data := kept[file]) is not None]
 
+    def write_immutable(self, files: Mapping[str, bytes]) -> None:
+        """Write whole files that never change under their name, and keep their bytes in the process's cache."""
+        self.write_many(files)
+        if self._cached_bytes:
+            for path, data in files.items():
+                CACHE.put(((self._location, self._whose), FileInfo(path, len(data))), data, self._cached_bytes)
+
     @contextmanager
     def fetching(self, files: Iterable[FileInfo]) -> Iterator[None]:
         """A block that is going to read these files, in about this order."""

@@ -167,6 +167,11 @@ class Store(ABC):
         """
         return self.read_many([file.path for file in files])
 
+    def write_immutable(self, files: Mapping[str, bytes]) -> None:
+        """As `write_many`, for files of which `read_immutable` holds: a remote store keeps their bytes for this
+        process's own reads."""
+        self.write_many(files)
+
     @property
     def at_once(self) -> int:
         """How many requests are worth making at once: 1 for a disk, where threads cost more than they gain."""

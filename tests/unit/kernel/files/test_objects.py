@@ -164,6 +164,13 @@ def test_bytes_of_immutable_files_are_kept(store: RemoteStore, asked: list[objec
     assert len(asked) == 2
 
 
+def test_bytes_of_immutable_files_that_were_written_here_are_kept(store: RemoteStore, asked: list[object]) -> None:
+    store.write_immutable({"m1": b"abc", "m2": b"defg"})
+    asked.clear()
+    assert store.read_immutable([FileInfo("m2", 4), FileInfo("m1", 3)]) == [b"defg", b"abc"] and not asked
+    assert store.read_immutable([FileInfo("m1", 4)]) == [b"abc"] and len(asked) == 1, "the size is another"
+
+
 def test_the_cache_keeps_its_limit() -> None:
     cache = ByteCache()
     for n in range(100):

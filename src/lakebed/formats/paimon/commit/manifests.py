@@ -67,7 +67,7 @@ class ManifestWriter:
     def flush(self) -> None:
         """Write the files made so far. Nothing may name them before that."""
         waiting, self._waiting = self._waiting, {}
-        self._store.write_many(waiting)
+        self._store.write_immutable(waiting)
 
     def manifests(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
         """Make manifests of about the target size."""
