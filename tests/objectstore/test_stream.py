@@ -1,101 +1,108 @@
-"""What a batch of a stream asks of the store: each batch reads the properties, the schema and the newest snapshot once,
-however many batches and snapshots came before."""
+"""What a batch of a stream asks of the store: its table's settings, schema and newest snapshot once, however many
+batches and snapshots came before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
-import pytest
 
 import lakebed
 from lakebed.examples import example_path
 from lakebed.kernel.engine import LocalEngine
-from lakebed.spark.stream import Stream, StreamOptions
 from lakebed.verbs.read import ReadPlan, run
 from lakebed.verbs.stream import Limits, StreamReader
 from lakebed.verbs.table import Table
-from lakebed.verbs.write import Mode, finalize_and_commit
-from tests.objectstore.server import Counted, StoreServer, counted_of
+from lakebed.verbs.write import Mode, Sink, WritePlan
+from tests.objectstore.server import Counted, StoreServer
 
-_COLUMNS = ["order_id", "customer", "amount", "status", "ts", "dt"]
+MOST_REQUESTS, MOST_STEPS = 25, 12
+ORDERS = ["order_id", "customer", "amount", "status", "ts", "dt"]
 
 
 @dataclass
-class _Query:
-    """The driver's half of a query, without Spark: a stream, and a sink that stays open."""
+class Query:
+    """The driver's half of a query, without Spark: a stream that gives its batches, and a sink that stays open."""
 
+    server: StoreServer
     reader: StreamReader
     sink: Table
     position: str
-    server: StoreServer
     batch_id: int = 0
 
-    def ends(self) -> Counted:
-        """The position of the next batch, and its plan."""
-        return self._counted(self._plan)
-
-    def writes(self, plan: ReadPlan) -> tuple[Counted, Counted]:
-        """The write of a batch, planned and committed."""
-        rows = run(plan, 1).read_all()
-        rows = rows.cast(pa.schema([rows.schema.field(name) for name in rows.schema.names]))
-        planned = self._counted(lambda: self._sink_plan())
-        sink, write_plan = planned.result
-        writer = write_plan.task_writer()
+    def batch(self) -> list[Counted]:
+        """One batch, commit by commit of the source: what its plan asks for, the plan of its write, and its commit.
+        The requests of the data files are not counted."""
+        planned = self._counted(self._plan)
+        rows = run(planned.result, 1).read_all()
+        opened = self._counted(self._plan_write)
+        sink, plan = opened.result
+        writer = plan.task_writer()
         for batch in rows.to_batches():
             writer.write(batch)
-        messages = writer.finish()
-        committed = self._counted(
-            lambda: finalize_and_commit(sink, write_plan, messages, LocalEngine(1), self.batch_id)
-        )
+        messages = sink.finalize(plan, writer.finish(), LocalEngine(1)).messages
+        committed = self._counted(lambda: sink.commit(self.batch_id, messages))
         assert str(committed.result.outcome) == "committed"
         self.batch_id += 1
-        return planned, committed
+        return [planned, opened, committed]
 
-    def _plan(self) -> ReadPlan:
+    def _plan(self) -> ReadPlan[Any]:
         end = self.reader.latest(self.position, Limits(commits=1))
         assert end != self.position
         plan = self.reader.plan(self.position, end)
         self.position = end
         return plan
 
-    def _sink_plan(self):
+    def _plan_write(self) -> tuple[Sink, WritePlan]:
         sink = self.sink.sink(Mode.APPEND, commit_user="stream")
         return sink, sink.plan(2)
 
-    def _counted(self, call) -> Counted:
-        self.server.latency(0.02)
-        self.server.clear()
-        try:
-            result = call()
-            return counted_of(result, self.server.requests())
-        finally:
-            self.server.latency(0)
+    def _counted(self, call: Callable[[], Any]) -> Counted:
+        return self.server.measure(call, tries=1)
 
 
-@pytest.fixture
-def query(store_server: StoreServer) -> _Query:
-    """The example's orders as a stream into a Paimon table, commit by commit."""
+def _asked(parts: list[Counted]) -> tuple[int, int]:
+    return sum(part.requests for part in parts), sum(part.steps for part in parts)
+
+
+def _times(parts: list[Counted], target: str, method: str = "GET") -> int:
+    return sum(entry.method == method and target in entry.target for part in parts for entry in part.log)
+
+
+def test_a_hudi_table_into_a_paimon_table(store_server: StoreServer) -> None:
     location = store_server.upload(example_path("orders_hudi"))
-    options = {**store_server.options, "read.start-commit": lakebed.open(location, store_server.options).history()[0].time}
-    source = lakebed.open(location, options)
-    schema = pa.schema([source.schema.field(name) for name in _COLUMNS])
-    sink = lakebed.create(
-        store_server.url(), "paimon", schema, ["dt", "order_id"], ["dt"], {**store_server.options, "bucket": "4"}
+    first = lakebed.open(location, store_server.options).history()[0].time
+    source = lakebed.open(location, {**store_server.options, "read.start-commit": first})
+    schema = pa.schema([source.schema.field(name) for name in ORDERS])
+    options = {**store_server.options, "bucket": "4"}
+    sink = lakebed.create(store_server.url(), "paimon", schema, ["dt", "order_id"], ["dt"], options)
+    reader = source.stream(ORDERS)
+    query = Query(store_server, reader, sink, reader.initial())
+    query.batch()  # it reads the metadata of all commits, and the next batches remember that
+    batches = [query.batch() for _ in range(6)]
+    for parts in batches:
+        requests, steps = _asked(parts)
+        assert requests <= MOST_REQUESTS and steps <= MOST_STEPS, [entry.target for part in parts for entry in part.log]
+        assert _times(parts, "hoodie.properties") == 1
+        assert _times(parts, "manifest/") == 0, "its own manifests are known"
+    partitions = [_times(parts, "dt%3D") for parts in batches]
+    assert _asked(batches[-1])[0] - partitions[-1] <= _asked(batches[1])[0] - partitions[1], "it does not grow"
+
+
+def test_an_iceberg_table_into_an_iceberg_table(store_server: StoreServer) -> None:
+    schema = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+    source, sink = (
+        lakebed.create(store_server.url(), "iceberg", schema, (), ["dt"], store_server.options) for _ in range(2)
     )
-    reader = source.stream(_COLUMNS)
-    return _Query(reader, sink, reader.initial(), store_server)
-
-
-def test_x(query: _Query) -> None:
-    for _ in range(9):
-        ends = query.ends()
-        planned, committed = query.writes(ends.result)
-        for c in (ends, planned, committed):
-            print(c.requests, c.steps, dict(c.kinds))
-        if _ == 6:
-            for c in (ends, planned, committed):
-                print("---", c.steps)
-                for e in c.log: print(round((e.began-c.log[0].began)*1000), e.method, e.target[-110:], e.status)
-    assert 0
+    source.write(pa.table({"id": [0], "dt": ["a"]}, schema))
+    reader = lakebed.open(source.location, store_server.options).stream()
+    query = Query(store_server, reader, sink, reader.initial())
+    query.batch()
+    for number in range(1, 5):
+        source.write(pa.table({"id": [number], "dt": ["a"]}, schema))
+        parts = query.batch()
+        requests, steps = _asked(parts)
+        assert requests <= MOST_REQUESTS and steps <= MOST_STEPS, [entry.target for part in parts for entry in part.log]
+    assert sorted(sink.read().read_all()["id"].to_pylist()) == [0, 1, 2, 3, 4]
