@@ -83,10 +83,15 @@ def entries_of(store: Store, metas: Iterable[ManifestFileMeta], keep: KeepEntry 
 
 def entries_by_manifest(store: Store, files: Sequence[MetadataFile]) -> Iterator[list[ManifestEntry]]:
     """The entries of each manifest, unmerged. Manifests are read together."""
-    for file, data in _read(store, files):
+    for file, data in manifest_bytes(store, files):
         of_manifest = list(manifest_from_bytes(data, manifest_path(file.name)))
-        _refuse_external(store, ((entry.file.file_name, entry.file.external_path) for entry in of_manifest))
+        refuse_external(store, ((entry.file.file_name, entry.file.external_path) for entry in of_manifest))
         yield of_manifest
+
+
+def manifest_bytes(store: Store, files: Sequence[MetadataFile]) -> Iterator[tuple[MetadataFile, bytes]]:
+    """Each manifest with its bytes. Manifests are read together."""
+    return _read(store, files)
 
 
 def merge(entries: Iterable[ManifestEntry]) -> list[ManifestEntry]:
@@ -123,13 +128,21 @@ def live_and_index_files(
     """As `live_files` and `index_files`, whose first files are read together."""
     if snapshot is None:
         return [], []
+    metas, indexes = data_manifests_and_index_files(store, snapshot)
+    return _live(store, snapshot, metas, None), indexes
+
+
+def data_manifests_and_index_files(
+    store: Store, snapshot: Snapshot
+) -> tuple[list[ManifestFileMeta], list[IndexManifestEntry]]:
+    """As `data_manifests` and `index_files`, read together."""
     files = [base_list(snapshot), delta_list(snapshot), *_index_manifests(snapshot)]
     (base, in_base), (delta, in_delta), *indexes = _read(store, files)
     metas = [
         *manifest_list_from_bytes(in_base, manifest_path(base.name)),
         *manifest_list_from_bytes(in_delta, manifest_path(delta.name)),
     ]
-    return _live(store, snapshot, metas, None), [entry for found in indexes for entry in _added(store, *found)]
+    return metas, [entry for found in indexes for entry in _added(store, *found)]
 
 
 def _live(
@@ -172,11 +185,11 @@ def _added(store: Store, file: MetadataFile, data: bytes) -> list[IndexManifestE
     """The index files that an index manifest adds."""
     entries = index_manifest_from_bytes(data, manifest_path(file.name))
     added = [entry for entry in entries if entry.kind == ADD]
-    _refuse_external(store, ((entry.file_name, entry.external_path) for entry in added))
+    refuse_external(store, ((entry.file_name, entry.external_path) for entry in added))
     return added
 
 
-def _refuse_external(store: Store, files: Iterable[tuple[str, str | None]]) -> None:
+def refuse_external(store: Store, files: Iterable[tuple[str, str | None]]) -> None:
     """Raise UnsupportedError for a file that is stored outside the table (`data-file.external-paths`)."""
     for name, place in files:
         if place:

@@ -122,14 +122,34 @@ class History:
     def latest(self) -> Snapshot | None:
         """The newest snapshot, None for a table without one."""
         for _ in range(LOOKS):
-            snapshot = self._files.newest()
+            snapshot, ids = self._newest_and_ids()
             if snapshot is not None:
                 return snapshot
-            ids = self.snapshot_ids()
+            self._files.seemed_empty = not ids
             snapshot = self.find(ids[-1]) if ids else None
             if not ids or snapshot is not None:
                 return snapshot  # otherwise it expired or was rolled back in between
         raise self._expiring()
+
+    def latest_now(self) -> Snapshot | None:
+        """As `latest`, when hints that were read ahead may be old by now."""
+        self._files.forget_hint()
+        return self.latest()
+
+    def _newest_and_ids(self) -> tuple[Snapshot | None, Sequence[int]]:
+        """The newest snapshot by the hints; where they lead to none, the ids of all, for which the folder is listed.
+        Of a table that seemed empty a remote store is asked for both at once."""
+        if not self._files.seemed_empty:
+            snapshot = self._files.newest()
+            return snapshot, () if snapshot is not None else self.snapshot_ids()
+        looks: tuple[Callable[[], Any], ...] = self._files.newest, self.snapshot_ids
+        snapshot, ids = self.store.together(lambda look: look(), looks)
+        return snapshot, ids
+
+    @property
+    def seemed_empty(self) -> bool:
+        """Whether no snapshot was there at the last look."""
+        return self._files.seemed_empty
 
     def committed(self, snapshot: Snapshot) -> None:
         """Remember a snapshot that was committed: `latest` begins there."""

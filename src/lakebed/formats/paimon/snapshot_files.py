@@ -30,6 +30,8 @@ class SnapshotFiles:
         self._store, self._branch = store, branch
         self._seen: int | None = None
         self._hints: dict[str, int | None] = {}
+        self.seemed_empty = False
+        """Whether no snapshot was there at the last look."""
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """One snapshot, None when it is not there."""
@@ -71,16 +73,24 @@ class SnapshotFiles:
             newest, following = following, self.find(following.id + 1)
         if newest is None or following is not None:
             return None
-        self._seen = newest.id
+        self.was_seen(newest.id)
         return newest
 
     def was_seen(self, snapshot_id: int) -> None:
         """Remember a newest snapshot: the next search begins there."""
-        self._seen = snapshot_id
+        self._seen, self.seemed_empty = snapshot_id, False
 
     def read_hint(self, name: str) -> None:
         """Read a hint ahead: LATEST for the next `newest`, EARLIEST for the next `earliest_hint`."""
-        self._hints[name] = self._hint(name)
+        hint = self._hints[name] = self._hint(name)
+        if name == LATEST and hint is None and self._seen is None:
+            self.seemed_empty = True
+
+    def forget_hint(self) -> None:
+        """Do not trust what LATEST said some time ago: it only says where to look too, as the newest that was seen."""
+        hint = self._hints.pop(LATEST, None)
+        if self._seen is None and hint is not None:
+            self._seen = hint
 
     def earliest_hint(self) -> int | None:
         """The id that the hint EARLIEST names; what `read_hint` found counts once."""

@@ -221,14 +221,16 @@ class PaimonTable(Table):
     def tag(self, name: str, snapshot: Position = None) -> None:
         """Give a snapshot a name; None: the newest one. UsageError for a name that is in use or cannot be one,
         NotInHistoryError without a snapshot."""
-        name, tagged = checked_name(name, "tag"), self._history.at(checked_position(snapshot))
+        name = checked_name(name, "tag")
+        schema = self._history.schema_and_hints(earliest=False) if snapshot is None else self.table_schema
+        tagged = self._history.at(checked_position(snapshot))
         if tagged is None:
             raise NotInHistoryError("there is no snapshot to tag", table=self.location, todo="Commit something first")
         if "/" in name or name.isdigit():
             raise UsageError(
                 f"{name!r} cannot name a tag", table=self.location, todo="Use letters, not a number or a path"
             )
-        callbacks = self._tag_callbacks()  # one that cannot be made fails before there is a tag
+        callbacks = self._tag_callbacks(schema)  # one that cannot be made fails before there is a tag
         outcome = self.store.put_if_absent(tag_path(self._history.branch, name), snapshot_to_json(tagged))
         if outcome is PutOutcome.EXISTS:
             raise UsageError(f"there is already a tag {name!r}", table=self.location, todo="Delete it first")
@@ -241,7 +243,7 @@ class PaimonTable(Table):
     def delete_tag(self, name: str) -> None:
         """Remove a tag; NotInHistoryError when there is none."""
         self._history.tag(checked_name(name, "tag"))
-        callbacks = self._tag_callbacks()
+        callbacks = self._tag_callbacks(self.table_schema)
         self.store.delete(tag_path(self._history.branch, name))
         self._call_tag_callbacks(callbacks, lambda callback: callback.notify_deletion(name))
 
@@ -259,8 +261,7 @@ class PaimonTable(Table):
         for note in call_each(callbacks, act):
             _LOG.warning("%s: %s", self.location, note)
 
-    def _tag_callbacks(self) -> list[TagCallback]:
-        schema = self.table_schema
+    def _tag_callbacks(self, schema: TableSchema) -> list[TagCallback]:
         opt.refuse_stored_callbacks(schema.options, self.options, opt.TAG_CALLBACKS.key, self.location)
         options = self._options(schema)
         raw = {key.lower(): value for key, value in options.raw.items()}

@@ -100,7 +100,7 @@ class Committer:
     def _look(self) -> Snapshot | None:
         """The newest snapshot; all of a commit builds on this one look. What tells whether an expiry is due is read at
         the same time."""
-        looks: list[Callable[[], Any]] = [self._history.latest]
+        looks: list[Callable[[], Any]] = [self._history.latest_now]
         if self._commit.expire is not None:
             looks.append(self._commit.expire.look)
         latest: Snapshot | None = self._store.together(lambda look: look(), looks)[0]

@@ -18,14 +18,17 @@ from lakebed.formats.paimon.codec.manifest_avro import (
     manifest_list_to_bytes,
     manifest_to_bytes,
 )
+from lakebed.formats.paimon.codec.manifest_summary import joined_manifests
 from lakebed.formats.paimon.codec.types import DataType
 from lakebed.formats.paimon.layout import NameFactory, manifest_path
-from lakebed.formats.paimon.manifests import entries_of, merge
+from lakebed.formats.paimon.manifests import entries_of, manifest_bytes, manifest_file, merge
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 
 _ENTRY_BYTES = 400
 """An estimate, by which entries are cut into manifests of the target size."""
+_JOINED_SIZE = 2
+"""Manifests with more bytes than this many times the target size do not become one."""
 _BUFFER_BYTES = 32 << 20
 """Files are held until they have so many bytes, to be written together."""
 
@@ -113,7 +116,39 @@ class ManifestWriter:
         return joined + (self._as_one(waiting) if len(waiting) >= self._settings.merge_min_count else waiting)
 
     def _as_one(self, metas: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
-        return metas if len(metas) == 1 else self.manifests(merge(entries_of(self._store, metas)))
+        if len(metas) == 1:
+            return metas
+        joined = self._as_they_are(metas)
+        return self.manifests(merge(entries_of(self._store, metas))) if joined is None else [joined]
+
+    def _as_they_are(self, metas: Sequence[ManifestFileMeta]) -> ManifestFileMeta | None:
+        """Manifests as one that has their entries unread, in order. None where entries may cancel each other, or where
+        only the entries tell what the list says of the new manifest."""
+        bounds = [(meta.min_bucket, meta.max_bucket, meta.min_level, meta.max_level) for meta in metas]
+        counts = [meta.partition_stats.null_counts for meta in metas]
+        if (
+            any(meta.num_deleted_files or not meta.num_added_files for meta in metas)
+            or any(None in numbers for numbers in bounds)
+            or any(len(numbers) != len(self._types) or None in numbers for numbers in counts)
+            or sum(meta.file_size for meta in metas) > _JOINED_SIZE * self._settings.target_size
+        ):
+            return None
+        contents = manifest_bytes(self._store, [*map(manifest_file, metas)])
+        data = joined_manifests([(manifest_path(file.name), content) for file, content in contents])
+        if data is None:
+            return None
+        name, size = self._put(self._manifests(), data)
+        stats = SimpleStats()
+        if self._types:
+            rows = [
+                self._values(row) for m in metas for row in (m.partition_stats.min_values, m.partition_stats.max_values)
+            ]
+            stats = self._stats(rows, [sum(of_column) for of_column in zip(*counts, strict=True)])
+        low, high, lowest, highest = zip(*bounds, strict=True)
+        added = sum(meta.num_added_files for meta in metas)
+        return ManifestFileMeta(
+            name, size, added, 0, stats, self._schema_id, min(low), max(high), min(lowest), max(highest)
+        )
 
     def _manifest(self, entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
         name, size = self._put(self._manifests(), manifest_to_bytes(entries))
@@ -139,15 +174,22 @@ class ManifestWriter:
         counts: dict[bytes, int] = {}
         for entry in entries:
             counts[entry.partition] = counts.get(entry.partition, 0) + 1
-        rows = [(decode_row(without_arity(key), self._types), count) for key, count in counts.items()]
+        rows = [(self._values(key), count) for key, count in counts.items()]
+        nulls = [sum(count for row, count in rows if row[position] is None) for position in range(len(self._types))]
+        return self._stats([row for row, _ in rows], nulls)
+
+    def _values(self, row: bytes) -> Sequence[Any]:
+        """The partition values of a serialized row."""
+        return decode_row(without_arity(row), self._types)
+
+    def _stats(self, rows: Sequence[Sequence[Any]], nulls: Sequence[int]) -> SimpleStats:
+        """The least and greatest value of each partition column."""
         low: list[Any] = []
         high: list[Any] = []
-        nulls: list[int] = []
         for position in range(len(self._types)):
-            values = [row[position] for row, _ in rows if row[position] is not None]
+            values = [row[position] for row in rows if row[position] is not None]
             low.append(min(values, default=None))
             high.append(max(values, default=None))
-            nulls.append(sum(count for row, count in rows if row[position] is None))
         arity = len(self._types)
         return SimpleStats(
             with_arity(encode_row(low, self._types), arity),

@@ -146,7 +146,7 @@ class SnapshotExpiry:
 
     def look(self) -> None:
         """Read the oldest snapshot, which tells after a commit whether an expiry is due."""
-        if self._oldest is None:
+        if self._oldest is None and not self.history.seemed_empty:
             self._oldest = self.history.earliest()
 
     def run_if_due(self, latest: Snapshot | None) -> None:

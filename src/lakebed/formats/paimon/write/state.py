@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lakebed.formats.paimon.codec.manifest import HASH_INDEX, IndexManifestEntry, ManifestEntry
+from lakebed.formats.paimon.codec.manifest_summary import BucketOf, BucketSummary
 from lakebed.formats.paimon.codec.schema_json import TableSchema
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.definition import BucketMode
-from lakebed.formats.paimon.manifests import index_files, live_files
+from lakebed.formats.paimon.manifests import data_manifests, data_manifests_and_index_files
 from lakebed.formats.paimon.write.assigners import Bucket
+from lakebed.formats.paimon.write.bucket_summaries import bucket_summaries
 from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.routing import partition_bucket_counts
 from lakebed.kernel.files import Store
@@ -24,8 +26,8 @@ another number than the table's."""
 class WriteState:
     """The state of a table's files at one snapshot (0: an empty table).
 
-    `sequences` is the greatest sequence number of each bucket, `partition_buckets` the number of buckets of partitions
-    with another one than the table, `indexes` the HASH index files of each partition.
+    `sequences` is the greatest sequence number of each bucket or a greater one, `partition_buckets` the number of
+    buckets of partitions with another one than the table, `indexes` the HASH index files of each partition.
     """
 
     sequences: Mapping[Bucket, int] = field(default_factory=dict)
@@ -36,19 +38,28 @@ class WriteState:
 
 def read_state(store: Store, latest: Snapshot | None, schema: TableSchema, options: WriteOptions) -> WriteState:
     """The state at a snapshot. CommitConflictError where the files have another number of buckets than the table."""
-    snapshot = latest.id if latest else 0
-    entries = live_files(store, latest)
-    sequences = greatest_sequences(entries)
+    if latest is None:
+        return WriteState()
     if options.mode is BucketMode.HASH_DYNAMIC:
+        metas, index_files = data_manifests_and_index_files(store, latest)
         indexes: dict[bytes, tuple[IndexManifestEntry, ...]] = {}
-        for index in index_files(store, latest):
+        for index in index_files:
             if index.index_type == HASH_INDEX:
                 indexes[index.partition] = (*indexes.get(index.partition, ()), index)
-        return WriteState(sequences, {}, indexes, snapshot)
+        return WriteState(_sequences(bucket_summaries(store, latest, metas)), {}, indexes, latest.id)
+    buckets = bucket_summaries(store, latest, data_manifests(store, latest))
     if options.mode is not BucketMode.HASH_FIXED:
-        return WriteState(sequences, snapshot=snapshot)
-    own_counts = partition_bucket_counts(real_buckets(entries), schema, options.buckets, store.location)
-    return WriteState(sequences, own_counts, snapshot=snapshot)
+        return WriteState(_sequences(buckets), snapshot=latest.id)
+    counts = {partition: total for partition, bucket, total in buckets if bucket >= 0}
+    own_counts = partition_bucket_counts(counts, schema, options.buckets, store.location)
+    return WriteState(_sequences(buckets), own_counts, snapshot=latest.id)
+
+
+def _sequences(buckets: Mapping[BucketOf, BucketSummary]) -> dict[Bucket, int]:
+    greatest: dict[Bucket, int] = {}
+    for (partition, bucket, _), summary in buckets.items():
+        greatest[partition, bucket] = max(greatest.get((partition, bucket), -1), summary.greatest_sequence)
+    return greatest
 
 
 def greatest_sequences(entries: Iterable[ManifestEntry]) -> dict[Bucket, int]:
