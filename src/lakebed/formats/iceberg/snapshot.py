@@ -150,7 +150,7 @@ def _tagged(metadata: TableMetadata, name: str) -> Snapshot:
 
 
 def _instant(snapshot: Snapshot, refs: list[str]) -> Instant:
-    summary = {key: str(value) for key, value in snapshot.summary.items()}
+    summary = dict(snapshot.summary)
     if snapshot.parent_id is not None:
         summary["parent-id"] = str(snapshot.parent_id)
     if snapshot.schema_id is not None:

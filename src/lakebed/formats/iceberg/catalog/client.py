@@ -36,7 +36,7 @@ from lakebed.errors import (
     UsageError,
     first_line,
 )
-from lakebed.formats.iceberg.catalog.file_io import IMPLEMENTATION, StoreFileIO, of_storage
+from lakebed.formats.iceberg.catalog.file_io import IMPLEMENTATION, OPENED, Opened, StoreFileIO, of_storage
 from lakebed.redaction import keep_secret, names_secret
 
 CATALOG_OPTIONS = "lakebed.catalog."
@@ -48,8 +48,8 @@ _UNSURE = {408, 499}
 """Statuses below 500 that a proxy may answer while the catalog still carries out the request."""
 
 
-def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
-    """The catalog of a name.
+def open_catalog(name: str, options: Mapping[str, str], opened: Opened | None = None) -> Catalog:
+    """The catalog of a name. Its FileIOs share `opened`.
 
     UsageError when it is not configured or the configuration is wrong, RuntimeMissingError when its client is not
     installed, StorageError when it does not answer.
@@ -78,7 +78,10 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
             f"options {CATALOG_OPTIONS}type, {CATALOG_OPTIONS}uri ...",
         )
     try:
-        return _without_code(load_catalog(name, **{**storage, **given, "py-io-impl": IMPLEMENTATION}))
+        catalog = load_catalog(name, **{**storage, **given, "py-io-impl": IMPLEMENTATION})
+        opened = opened or Opened()
+        catalog.properties[OPENED] = opened.name
+        return _without_code(catalog, opened)
     except NotInstalledError as error:
         wanted = _EXTRAS.get(kind.lower()) or str(error).rpartition("pip install ")[2].strip("'")
         raise RuntimeMissingError(
@@ -96,7 +99,7 @@ def open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
         raise catalog_error(error, name) from error
 
 
-def _without_code(catalog: Catalog) -> Catalog:
+def _without_code(catalog: Catalog, opened: Opened) -> Catalog:
     """The catalog, with lakebed's own FileIO for every table.
 
     pyiceberg lets a table's property `py-io-impl` choose the class. lakebed does not run code that a table names.
@@ -104,7 +107,7 @@ def _without_code(catalog: Catalog) -> Catalog:
     here: Any = catalog
 
     def store_io(properties: Mapping[str, Any] = {}, location: str | None = None) -> StoreFileIO:
-        return StoreFileIO({**catalog.properties, **properties})
+        return StoreFileIO({**catalog.properties, **properties}, opened)
 
     here._load_file_io = store_io
     return catalog

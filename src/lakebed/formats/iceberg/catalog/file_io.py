@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import uuid
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
+from lakebed.formats.iceberg.codec.json_array import document_from_json, document_to_json
 from lakebed.formats.iceberg.files import Files, spelled
+from lakebed.formats.iceberg.layout import catalog_version
 from lakebed.kernel.files import PutOutcome, open_store
 from lakebed.kernel.files.credentials import PREFIX, credentials_from
 
@@ -27,6 +31,11 @@ _SETTINGS = {
 }  # fmt: skip
 """pyiceberg's names of storage settings -> the names that lakebed's storage client has."""
 _FAMILIES = ("s3.", "adls.", "gcs.", "client.")
+OPENED = "lakebed.opened"
+"""The property with the name of what the FileIOs of a catalog share: pyiceberg makes them from properties alone."""
+_OPENED: weakref.WeakValueDictionary[str, Opened] = weakref.WeakValueDictionary()
+KEPT = 16 << 20
+"""A metadata file of more bytes is not kept."""
 
 
 def storage_options(properties: Mapping[str, Any]) -> dict[str, str]:
@@ -40,15 +49,76 @@ def of_storage(key: str) -> bool:
     return key.lower().startswith((PREFIX, *_FAMILIES))
 
 
+class Opened:
+    """What the FileIOs of one open catalog share: a client for each place, and the metadata file that was read last.
+
+    A metadata file whose name has a UUID never changes, so it is read once. pyiceberg makes objects of all that it is
+    given, at every load of a table. It needs neither old snapshots nor their log, so it gets the file without them.
+    """
+
+    def __init__(self) -> None:
+        self.name = uuid.uuid4().hex
+        self._files: dict[tuple[str, str], Files] = {}
+        self._last: tuple[str, bytes] | None = None
+        _OPENED[self.name] = self
+
+    def files(self, folder: str, options: Mapping[str, str]) -> Files:
+        """The files of a folder, always with the same client."""
+        key = folder, repr(sorted(options.items()))
+        if key not in self._files:
+            self._files[key] = Files(open_store(folder, options), credentials_from(options))
+        return self._files[key]
+
+    def keep(self, location: str, data: bytes) -> None:
+        """Keep the bytes of a metadata file that was read or written."""
+        if is_unique(location) and len(data) <= KEPT:
+            self._last = location, data
+
+    def kept(self, location: str) -> bytes | None:
+        """The bytes of a metadata file, None when they are not kept."""
+        last = self._last
+        return last[1] if last is not None and last[0] == location else None
+
+    def shortened(self, location: str, files: Files) -> bytes:
+        """A file as pyiceberg needs it."""
+        data = self.kept(location)
+        if data is None:
+            data = files.read(location)
+            self.keep(location, data)
+        return shortened(data)
+
+
+def is_unique(location: str) -> bool:
+    """Whether a location has the name of a metadata file of a catalog's table, which has a UUID in it."""
+    return catalog_version(location.rpartition("/")[2]) is not None
+
+
+def shortened(data: bytes) -> bytes:
+    """A metadata file with no other snapshots than those of branches and tags. As it is where it cannot be decoded."""
+    try:
+        document = document_from_json(data, ("snapshots", "snapshot-log"))
+        heads = {ref["snapshot-id"] for ref in (document.get("refs") or {}).values()}
+        heads.add(document.get("current-snapshot-id"))
+        if document.get("snapshots"):
+            document["snapshots"] = document["snapshots"].where(lambda each: each["snapshot-id"] in heads)
+        return document_to_json({**document, "snapshot-log": []})
+    except Exception:  # noqa: BLE001  # pyiceberg says what is wrong with it
+        return data
+
+
 class StoreFileIO(FileIO):
     """Reads and writes small files as a whole."""
 
-    def __init__(self, properties: Mapping[str, Any] = {}) -> None:
+    def __init__(self, properties: Mapping[str, Any] = {}, opened: Opened | None = None) -> None:
         super().__init__(dict(properties))
+        self._opened = opened or _OPENED.get(str(self.properties.get(OPENED)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
 
     def new_input(self, location: str) -> InputFile:
         """The file at a location, to read."""
-        return _Input(location, self._files(location))
+        return _Input(location, self._files(location), self._opened)
 
     def new_output(self, location: str) -> OutputFile:
         """The file at a location, to write."""
@@ -61,13 +131,13 @@ class StoreFileIO(FileIO):
 
     def _files(self, location: str) -> Files:
         options = storage_options(self.properties)
-        return Files(open_store(spelled(location).rpartition("/")[0], options), credentials_from(options))
+        return (self._opened or Opened()).files(spelled(location).rpartition("/")[0], options)
 
 
 class _Input(InputFile):
-    def __init__(self, location: str, files: Files) -> None:
+    def __init__(self, location: str, files: Files, opened: Opened | None = None) -> None:
         super().__init__(location)
-        self._files = files
+        self._files, self._opened = files, opened
 
     def __len__(self) -> int:
         return self._files.size(self.location)
@@ -76,6 +146,8 @@ class _Input(InputFile):
         return self._files.exists(self.location)
 
     def open(self, seekable: bool = True) -> Any:
+        if self._opened is not None:
+            return io.BytesIO(self._opened.shortened(self.location, self._files))
         return io.BytesIO(self._files.read(self.location))
 
 

@@ -34,7 +34,7 @@ from lakebed.formats.iceberg.catalog.client import (
     open_catalog,
     published_nothing,
 )
-from lakebed.formats.iceberg.catalog.file_io import storage_options
+from lakebed.formats.iceberg.catalog.file_io import KEPT, Opened, is_unique, shortened, storage_options
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import (
     Loaded,
@@ -98,6 +98,8 @@ class CatalogTable:
         self.identifier, self.options = identifier, dict(options)
         self._turn = threading.RLock()
         self._files: Files | None = None
+        self._opened = Opened()
+        self._last: Loaded | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another process opens the catalog itself, and finds its secrets in pyiceberg's configuration.
@@ -112,7 +114,7 @@ class CatalogTable:
     @functools.cached_property
     def catalog(self) -> Catalog:
         """The catalog. Raises what `open_catalog` raises."""
-        return open_catalog(self.identifier.catalog, self.options)
+        return open_catalog(self.identifier.catalog, self.options, self._opened)
 
     @property
     def files(self) -> Files:
@@ -130,7 +132,10 @@ class CatalogTable:
         """Refuses nothing: the catalog decides who may change the table."""
 
     def load(self) -> Loaded:
-        """The metadata that the catalog names as current. CorruptError when its file is missing."""
+        """The metadata that the catalog names as current. A file that was read before is not read again.
+
+        CorruptError when its file is missing.
+        """
         entry = self._entry()
         self._files = self._files_of(entry, self._files)
         try:
@@ -279,9 +284,12 @@ class CatalogTable:
         version = layout.catalog_version(base.location.rpartition("/")[2])
         name = layout.catalog_metadata((-1 if version is None else version) + 1, compressed)
         location = f"{layout.metadata_folder(metadata.location, metadata.properties)}/{name}"
-        model = TableMetadataUtil.parse_raw(metadata_to_json(document).decode())
-        self.files.write(location, metadata_to_json(document, compressed))
-        staged.append(Loaded(metadata, location))
+        data = metadata_to_json(document)
+        model = TableMetadataUtil.parse_raw(shortened(data).decode())
+        stored = metadata_to_json(document, compressed) if compressed else data
+        self.files.write(location, stored)
+        self._opened.keep(location, stored)
+        staged.append(Loaded(metadata, location, len(stored)))
         return staged[0], model
 
     def _discard(self, staged: Sequence[Loaded]) -> None:
@@ -290,7 +298,13 @@ class CatalogTable:
             self.files.delete_many([loaded.location for loaded in staged])
 
     def _read(self, location: str) -> Loaded:
-        return Loaded(metadata_from_json(self.files.read(location), location), location)
+        last = self._last
+        if last is not None and last.location == location:
+            return last
+        data = self._opened.kept(location) or self.files.read(location)
+        loaded = Loaded(metadata_from_json(data, location), location, len(data))
+        self._last = loaded if is_unique(location) and len(data) <= KEPT else None
+        return loaded
 
     def _entry(self) -> CatalogEntry:
         catalog = self.catalog
