@@ -7,15 +7,16 @@ from instant times, which are clock times in the table's time zone, and never fr
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from lakebed.errors import LakebedError
 from lakebed.formats.hudi.archive.bounds import check_given
 from lakebed.formats.hudi.archive.delete import HEARTBEATS, MARKERS
 from lakebed.formats.hudi.archive.options import COMMITS_RETAINED
 from lakebed.formats.hudi.archive.pending import how_to_end
-from lakebed.formats.hudi.archive.report import TimelineReport, timelines
-from lakebed.formats.hudi.archive.state_files import ActiveInstant, load_active
+from lakebed.formats.hudi.archive.report import TimelineReport, timelines_of
+from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.formats.hudi.archive.unreadable import UnreadableFile, unreadable_files
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE, clock_time
@@ -24,7 +25,6 @@ from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.kernel import clock
-from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.model.report import Figure, Finding, Health, TableReport
 from lakebed.model.upkeep import Blocker
@@ -43,20 +43,29 @@ _SHOWN = 5
 
 
 def inspect_table(
-    state: TableState, options: Options, storage: Mapping[str, str], upkeep: Mapping[str, object] = {}
+    state: TableState,
+    instants: tuple[ActiveInstant, ...],
+    options: Options,
+    storage: Mapping[str, str],
+    upkeep: Mapping[str, object] = {},
 ) -> TableReport:
-    """The report of a table as it is now. Nothing is changed. `options` are those of its reads, `upkeep` those of its
-    archival.
+    """The report of a table as it is now. Nothing is changed. `instants` are those of its active timeline. `options`
+    are those of its reads, `upkeep` those of its archival.
 
     The sections are table, timeline, archive, metadata table's timeline (if there is such a table) and files. A section
     that cannot be determined is left out, and a finding says why.
     """
     store, config = state.store, state.config
-    instants = load_active(store, config.timeline_folder)
     check_given(upkeep)
-    reports, unknown = _timelines(store, storage, upkeep)
-    checked, broken = unreadable_files(store, instants)
-    splits, unreadable = _splits(state, options)
+    acts: list[Callable[[], Any]] = [
+        lambda: _timelines(state, instants, storage, upkeep),
+        lambda: unreadable_files(store, instants),
+        lambda: _splits(state, options),
+        lambda: store.list_many([HEARTBEATS, MARKERS]),
+        lambda: store.exists(f"{HOODIE}/lock"),
+    ]
+    seen = store.together(lambda act: act(), acts)
+    (reports, unknown), (checked, broken), (splits, unreadable), (heartbeats, markers), is_locked = seen
     figures: dict[str, Mapping[str, Figure]] = {
         "table": _table(config, instants),
         "timeline": {**_last(instants), "completed files read": checked},
@@ -73,11 +82,11 @@ def inspect_table(
         *_broken_files(broken),
         *unknown,
         *unreadable,
-        *_pending(store, config, instants),
+        *_pending({*heartbeats.names}, config, instants),
         *(finding for report in reports for finding in (*_savepoints(report), *_archival(report), *_legacy(report))),
         *_cleaning(instants, reports),
         *_layout(splits or ()),
-        *_leftovers(store, instants),
+        *_leftovers(markers.folders, is_locked, instants),
     ]
     return TableReport(
         table=store.location,
@@ -161,11 +170,11 @@ def _broken_files(unreadable: Iterable[UnreadableFile]) -> Iterator[Finding]:
 
 
 def _timelines(
-    store: Store, storage: Mapping[str, str], upkeep: Mapping[str, object]
+    state: TableState, instants: tuple[ActiveInstant, ...], storage: Mapping[str, str], upkeep: Mapping[str, object]
 ) -> tuple[tuple[TimelineReport, ...], list[Finding]]:
     """The reports of both timelines; where they cannot be made, none and a finding that says why."""
     try:
-        return timelines(store, upkeep, storage), []
+        return timelines_of(state.store, upkeep, storage, state.config, instants), []
     except LakebedError as error:
         return (), [Finding(Health.BROKEN, f"the timelines cannot be judged: {error.what}", error.why, error.todo)]
 
@@ -178,8 +187,7 @@ def _splits(state: TableState, options: Options) -> tuple[tuple[HudiSplit, ...] 
         return None, [Finding(Health.BROKEN, f"a snapshot cannot be read: {error.what}", error.why, error.todo)]
 
 
-def _pending(store: Store, config: TableConfig, instants: Iterable[ActiveInstant]) -> Iterator[Finding]:
-    alive = {info.name for info in store.list(HEARTBEATS).files}
+def _pending(alive: Collection[str], config: TableConfig, instants: Iterable[ActiveInstant]) -> Iterator[Finding]:
     for instant in instants:
         if instant.done:
             continue
@@ -299,13 +307,13 @@ def _legacy(report: TimelineReport) -> Iterator[Finding]:
         yield Finding(Health.GOOD, f"{len(report.legacy)} archive files lie in an older folder", why, remedy)
 
 
-def _leftovers(store: Store, instants: Iterable[ActiveInstant]) -> Iterator[Finding]:
+def _leftovers(markers: Iterable[str], is_locked: bool, instants: Iterable[ActiveInstant]) -> Iterator[Finding]:
     pending = {instant.time for instant in instants if not instant.done}
-    left = [time for time in store.list(MARKERS).folders if time not in pending and time[:1].isdigit()]
+    left = [time for time in markers if time not in pending and time[:1].isdigit()]
     if left:
         why = f"of instants that are not pending: {', '.join(left[:_SHOWN])}"
         yield Finding(Health.GOOD, f"{len(left)} marker folders are left", why, "The next archival removes them")
-    if store.exists(f"{HOODIE}/lock"):
+    if is_locked:
         why = "a writer or archiver is at work, or it died"
         yield Finding(
             Health.GOOD, f"the lock file {HOODIE}/lock is there", why, "If nobody is at work, remove it by hand"

@@ -8,6 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from lakebed.formats.hudi.archive.run import archive
+from lakebed.formats.hudi.archive.state_files import active_from
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.inspect import inspect_table
 from lakebed.formats.hudi.layout import COMPLETES_AS
@@ -53,10 +54,12 @@ class HudiTable(Table):
     def state(self, whole: bool = False) -> TableState:
         """The table's metadata as it is now: settings, timeline, archive. `whole` says that the folders of all
         partitions are going to be needed."""
-        config, timeline, root = self._now(whole)
+        return self._state(*self._now(whole))
+
+    def _state(self, config: TableConfig, timeline: Listing, root: Listing | None) -> TableState:
         archived = ArchivedTimeline(self.store, config, self._scratch, self._archive)
-        timeline_now = timeline_from(timeline, config)
-        return TableState(self.store, config, timeline_now, self._metadata, archived, first_folders(root))
+        entries = timeline_from(timeline, config)
+        return TableState(self.store, config, entries, self._metadata, archived, first_folders(root))
 
     def _now(self, whole: bool) -> tuple[TableConfig, Listing, Listing | None]:
         """The settings, the listing of the timeline and, where it is asked for and has only folders to tell, that of
@@ -134,7 +137,8 @@ class HudiTable(Table):
 
         `options` are those of `archive`: the report says what an archival with them would do, and what holds it up.
         """
-        return inspect_table(self.state(), self._options, self.options, options)
+        now = self._now(whole=True)
+        return inspect_table(self._state(*now), active_from(now[1].files), self._options, self.options, options)
 
     def stream(self, columns: Sequence[str] | None = None, where: Where = None) -> StreamReader:
         """A stream of changes that begins at `read.start-commit`, without that option at the newest commit."""

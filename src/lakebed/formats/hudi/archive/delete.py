@@ -1,7 +1,9 @@
 """Delete archived instants from the active timeline, and what they left in the auxiliary folders.
 
 Requested and inflight files go first, all together; then the completed files of commits, oldest first and one by one.
-In another order a reader could see a pending instant come back to life, or a gap between completed ones. The instant
+In another order a reader could see a pending instant come back to life, or a gap between completed ones: it takes what
+is older than the oldest commit for committed and archived, and a commit in a gap for one that never was. A request that
+deletes many files has no order, so each completed commit costs a request of its own, after the one before. The instant
 that was archived last is deleted last: the next run looks for it to see whether this run died. Each step can be
 repeated after a crash.
 
@@ -34,8 +36,9 @@ def delete_instants(store: Store, instants: Iterable[ActiveInstant], held: Still
     store.delete_many([file.path for instant in ordered for file in instant.files if file.state != "completed"])
     done = [instant for instant in ordered if instant.done]
     services = [instant for instant in done if not instant.writes]
-    held()
-    store.delete_many([instant.last.path for instant in services[:-1]])
+    if services[:-1]:
+        held()
+        store.delete_many([instant.last.path for instant in services[:-1]])
     last = services[-1:] + [instant for instant in done if instant.writes]
     for at in range(0, len(last), _CHECKED_EVERY):
         held()
@@ -51,11 +54,12 @@ def delete_leftovers(store: Store, stay: Sequence[ActiveInstant]) -> None:
     pending = {instant.time for instant in stay if not instant.done}
     done = {instant.time for instant in stay if instant.done}
     start = min((instant.time for instant in stay if instant.writes), default="")
-    for time in store.list(MARKERS).folders:
+    markers, auxiliary = store.list_many([MARKERS, AUXILIARY])
+    for time in markers.folders:
         if time not in pending and (time in done or time < start):
             store.delete_folder(f"{MARKERS}/{time}")
     old = []
-    for info in store.list(AUXILIARY).files:
+    for info in auxiliary.files:
         named = parse_state_name(info.name)
         if named is not None and named.time < start and named.time not in pending:
             old.append(info.path)

@@ -20,8 +20,9 @@ from lakebed.kernel.files import Store
 T = TypeVar("T")
 _TASKS_PER_WAVE = 4
 """Tasks per worker of the engine in each wave, so that all workers stay busy to its end."""
-_READ_AT_ONCE = 4 << 20
-"""Bytes of files that a task reads together. The files of a larger instant are read by themselves."""
+_READ_AT_ONCE, _REQUESTED_AT_ONCE = 4 << 20, 32 << 20
+"""Bytes of files that a task reads together, from a disk and from a remote store. The files of a larger instant are
+read by themselves."""
 
 
 class Encoded(NamedTuple, Generic[T]):
@@ -86,7 +87,8 @@ def _waves(
     make: Callable[[Store, ActiveInstant, Contents], T],
 ) -> Iterator[list[Encoded[T]]]:
     for wave in _cut(instants, wave_bytes):
-        share = max(1, -(-len(wave) // (engine.parallelism * _TASKS_PER_WAVE)))
+        per_worker = 1 if store.at_once > 1 else _TASKS_PER_WAVE  # requests wait best all at once
+        share = max(1, -(-len(wave) // (engine.parallelism * per_worker)))
         tasks = [_Task(store, tuple(wave[at : at + share]), states, make) for at in range(0, len(wave), share)]
         del wave
         yield [encoded for answers in engine.map(_encode, tasks) for encoded in answers]
@@ -109,7 +111,7 @@ def _cut(instants: Iterable[ActiveInstant], most: int) -> Iterator[list[ActiveIn
 
 def _encode(task: _Task[T]) -> list[Encoded[T]]:
     answers: list[Encoded[T]] = []
-    for group in _cut(task.instants, _READ_AT_ONCE):
+    for group in _cut(task.instants, _READ_AT_ONCE if task.store.at_once == 1 else _REQUESTED_AT_ONCE):
         files = [(n, file) for n, i in enumerate(group) for file in i.files if file.size and file.state in task.states]
         read = task.store.read_many([file.path for _, file in files])
         contents: list[dict[str, bytes]] = [{} for _ in group]

@@ -6,8 +6,9 @@ Gathering it takes three listings at most and reads one small file, however old 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lakebed.errors import CorruptError, TableNotFoundError
 from lakebed.formats.hudi.archive.options import BEYOND_SAVEPOINT, METADATA_ENABLE
@@ -79,14 +80,26 @@ class Evidence:
 
 def gather(store: Store, config: TableConfig, options: Options, storage: dict[str, str]) -> Evidence:
     """The evidence as of now. `storage` holds the options that open the store of the data table."""
-    instants = load_active(store, config.timeline_folder)
+    return evidence_of(store, config, options, storage, load_active(store, config.timeline_folder))
+
+
+def evidence_of(
+    store: Store, config: TableConfig, options: Options, storage: dict[str, str], instants: tuple[ActiveInstant, ...]
+) -> Evidence:
+    """The evidence of a timeline that was listed. What lies outside of it is asked for together."""
+    acts: list[Callable[[], Any]] = [
+        lambda: _last_clean(store, instants),
+        lambda: _metadata_table(store, config, options),
+        lambda: _data_table(store, options, storage),
+    ]
+    clean, metadata, serves = store.together(lambda act: act(), acts)
     return Evidence(
         instants=instants,
         layout=config.layout,
         merge_on_read=config.merge_on_read,
-        clean=_last_clean(store, instants),
-        metadata=_metadata_table(store, config, options),
-        serves=_data_table(store, options, storage),
+        clean=clean,
+        metadata=metadata,
+        serves=serves,
         timezone=config.timezone,
     )
 

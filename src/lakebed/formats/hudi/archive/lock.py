@@ -191,8 +191,8 @@ def _lease(store: Store, options: Options) -> Iterator[StillHeld]:
 def _acquire(lease: _Lease, options: Options) -> None:
     store = lease.store
     ends = clock.steady() + options[LOCK_WAIT] / 1000
+    rival = ""  # the first try only looks after it wrote: mostly there is nobody
     while True:
-        rival = _rival(store, lease)
         if not rival:
             lease.renew()
             rival = _rival(store, lease)
@@ -203,6 +203,7 @@ def _acquire(lease: _Lease, options: Options) -> None:
             todo = "Nothing was changed. Try again when it is done; the lease of a dead archiver ends by itself"
             raise _held_elsewhere(store, rival, "another archiver is at work on this table", todo)
         time.sleep(_POLL * random.uniform(0.5, 1.5))
+        rival = _rival(store, lease)
 
 
 def _rival(store: Store, own: _Lease) -> str:

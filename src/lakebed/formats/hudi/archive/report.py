@@ -6,17 +6,17 @@ up one needs to look at both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from lakebed.errors import CorruptError
 from lakebed.formats.hudi.archive.bounds import check_given, described, effective_bounds, with_properties
-from lakebed.formats.hudi.archive.evidence import METADATA_FOLDER, gather
+from lakebed.formats.hudi.archive.evidence import METADATA_FOLDER, evidence_of
 from lakebed.formats.hudi.archive.options import KEEP_MAX, KEEP_MIN
 from lakebed.formats.hudi.archive.plan import plan_archival
-from lakebed.formats.hudi.archive.state_files import ActiveInstant
-from lakebed.formats.hudi.archive.write_v1 import archive_files, last_instant
+from lakebed.formats.hudi.archive.state_files import ActiveInstant, load_active
+from lakebed.formats.hudi.archive.write_v1 import archive_files_of, last_instant
 from lakebed.formats.hudi.codec.metadata import parse_savepoint
 from lakebed.formats.hudi.config import PROPERTIES, TableConfig, load_config
 from lakebed.formats.hudi.layout import HOODIE
@@ -80,29 +80,62 @@ class TimelineReport:
 
 def timelines(store: Store, given: Mapping[str, object], storage: Mapping[str, str]) -> tuple[TimelineReport, ...]:
     """The report of the data table's timeline, then of the metadata table's if there is one. Changes nothing."""
-    check_given(given)
-    reports = [_report("data", store, given, storage)]
-    if store.exists(f"{METADATA_FOLDER}/{PROPERTIES}"):
-        metadata = open_store(f"{store.location}/{METADATA_FOLDER}", storage)
-        kept = {key: value for key, value in _METADATA_KEPT.items() if key not in given}
-        report = _report("metadata", metadata, {**kept, **given}, storage)
-        defaults = {
-            key: f"{value}: what Hudi keeps of a metadata table"
-            for key, value in kept.items()
-            if report.settings[key] == f"{value}: as given"
-        }
-        reports.append(replace(report, settings={**report.settings, **defaults}))
-    return tuple(reports)
-
-
-def _report(name: str, store: Store, given: Mapping[str, object], storage: Mapping[str, str]) -> TimelineReport:
     config = load_config(store)
+    return timelines_of(store, given, storage, config, load_active(store, config.timeline_folder))
+
+
+def timelines_of(
+    store: Store,
+    given: Mapping[str, object],
+    storage: Mapping[str, str],
+    config: TableConfig,
+    instants: tuple[ActiveInstant, ...],
+) -> tuple[TimelineReport, ...]:
+    """The reports of a table whose settings and active timeline are known."""
+    check_given(given)
+    acts: list[Callable[[], TimelineReport | None]] = [
+        lambda: _report("data", store, given, storage, config, instants),
+        lambda: _metadata_report(store, given, storage),
+    ]
+    return tuple(report for report in store.together(lambda act: act(), acts) if report is not None)
+
+
+def _metadata_report(store: Store, given: Mapping[str, object], storage: Mapping[str, str]) -> TimelineReport | None:
+    """The report of the metadata table's timeline, None without such a table."""
+    if not store.exists(f"{METADATA_FOLDER}/{PROPERTIES}"):
+        return None
+    metadata = open_store(f"{store.location}/{METADATA_FOLDER}", storage)
+    kept = {key: value for key, value in _METADATA_KEPT.items() if key not in given}
+    config = load_config(metadata)
+    instants = load_active(metadata, config.timeline_folder)
+    report = _report("metadata", metadata, {**kept, **given}, storage, config, instants)
+    defaults = {
+        key: f"{value}: what Hudi keeps of a metadata table"
+        for key, value in kept.items()
+        if report.settings[key] == f"{value}: as given"
+    }
+    return replace(report, settings={**report.settings, **defaults})
+
+
+def _report(
+    name: str,
+    store: Store,
+    given: Mapping[str, object],
+    storage: Mapping[str, str],
+    config: TableConfig,
+    instants: tuple[ActiveInstant, ...],
+) -> TimelineReport:
     asked = check_given(given)
     options = with_properties(asked, config)
-    evidence = gather(store, config, options, dict(storage))
+    scratch = Scratch(options[SCRATCH_DIR])
+    acts: list[Callable[[], Any]] = [
+        lambda: evidence_of(store, config, options, dict(storage), instants),
+        lambda: _archive(store, config, scratch),
+        lambda: _savepoints(store, config, instants, scratch),
+    ]
+    evidence, (legacy, extent), savepoints = store.together(lambda act: act(), acts)
     bounds = effective_bounds(options, evidence.instants, config)
     plan = plan_archival(evidence, options, bounds)
-    legacy = _legacy(store, config)
     return TimelineReport(
         name=name,
         location=store.location,
@@ -112,10 +145,10 @@ def _report(name: str, store: Store, given: Mapping[str, object], storage: Mappi
         due=len(plan.archived),
         blockers=plan.blockers,
         settings=described(options, asked, bounds),
-        savepoints=_savepoints(store, config, evidence.instants, Scratch(options[SCRATCH_DIR])),
+        savepoints=savepoints,
         legacy=legacy,
         legacy_needed=bool(legacy) and config.layout < 2,
-        **_extent(store, config, Scratch(options[SCRATCH_DIR])),
+        **extent,
     )
 
 
@@ -125,24 +158,25 @@ class _Extent(TypedDict):
     last_archived: str
 
 
-def _extent(store: Store, config: TableConfig, scratch: Scratch) -> _Extent:
-    """The size of the archive, from a manifest or from a listing and the last block of the newest file."""
+def _archive(store: Store, config: TableConfig, scratch: Scratch) -> tuple[tuple[str, ...], _Extent]:
+    """The archive files in older folders, and the size of the archive: from a manifest, or from the listings and the
+    last block of the newest file."""
+    old = (f"{HOODIE}/archived", f"{HOODIE}/history")
+    folders = old if config.layout >= 2 else config.archive_folders
+    acts: list[Callable[[], Any]] = [lambda: store.list_many(folders)]
     if config.layout >= 2:
-        history = load_history(store, config.archive_folders[0]).files
-        newest = max((max(file.first, file.last) for file in history), default="")
-        return _Extent(
-            archive_files=len(history),
-            archive_bytes=sum(max(file.length, 0) for file in history),
-            last_archived=newest,
-        )
-    files = [info for folder in config.archive_folders for info in archive_files(store, folder)]
+        acts.append(lambda: load_history(store, config.archive_folders[0]).files)
+    listings, *manifest = store.together(lambda act: act(), acts)
+    by_folder = [archive_files_of(listing) for listing in listings]
+    legacy = tuple(info.path for files in (by_folder if manifest else by_folder[1:]) for info in files)
+    if manifest:
+        newest = max((max(file.first, file.last) for file in manifest[0]), default="")
+        size = sum(max(file.length, 0) for file in manifest[0])
+        return legacy, _Extent(archive_files=len(manifest[0]), archive_bytes=size, last_archived=newest)
+    files = [info for of_folder in by_folder for info in of_folder]
     newest = max((last_instant(store, info, scratch) for info in files[-1:]), default="")
-    return _Extent(archive_files=len(files), archive_bytes=sum(info.size for info in files), last_archived=newest)
-
-
-def _legacy(store: Store, config: TableConfig) -> tuple[str, ...]:
-    folders = config.archive_folders[1:] if config.layout < 2 else (f"{HOODIE}/archived", f"{HOODIE}/history")
-    return tuple(info.path for folder in folders for info in archive_files(store, folder))
+    size = sum(info.size for info in files)
+    return legacy, _Extent(archive_files=len(files), archive_bytes=size, last_archived=newest)
 
 
 def _savepoints(
@@ -152,15 +186,20 @@ def _savepoints(
     if not saved:
         return ()
     writes = {"commit", "deltacommit", "replacecommit"}
-    old = [i.time for i in ArchivedTimeline(store, config, scratch).instants() if i.action in writes]
+    acts: list[Callable[[], Any]] = [
+        ArchivedTimeline(store, config, scratch).instants,
+        lambda: store.together(lambda instant: _missing(store, instant), saved),
+    ]
+    archived, missing = store.together(lambda act: act(), acts)
+    old = [i.time for i in archived if i.action in writes]
     active = {instant.time for instant in instants if instant.writes}
     return tuple(
         SavepointReport(
             instant.time,
-            _missing(store, instant),
+            gone,
             len({time for time in old if time > instant.time} - active),
         )
-        for instant in saved
+        for instant, gone in zip(saved, missing, strict=True)
     )
 
 
@@ -171,7 +210,7 @@ def _missing(store: Store, savepoint: ActiveInstant) -> tuple[str, ...]:
     except CorruptError:
         return (savepoint.last.path,)
     gone = []
-    for partition, names in partitions.items():
-        present = {info.name for info in store.list(partition).files}
+    for (partition, names), listing in zip(partitions.items(), store.list_many([*partitions]), strict=True):
+        present = {*listing.names}
         gone += [f"{partition}/{name}" if partition else name for name in names if name not in present]
     return tuple(gone)

@@ -8,9 +8,9 @@ take it once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from lakebed.errors import CommitConflictError, CorruptError
 from lakebed.formats.hudi.archive import merge_v1
@@ -31,16 +31,23 @@ from lakebed.formats.hudi.archive.plan import Key, Plan, plan_archival
 from lakebed.formats.hudi.archive.retention import Retention, apply_retention, plan_retention
 from lakebed.formats.hudi.archive.state_files import STATES, ActiveInstant, load_active
 from lakebed.formats.hudi.archive.write_lsm import LsmWriter, archived_keys
-from lakebed.formats.hudi.archive.write_v1 import V1Writer, archived_states, folder_of
+from lakebed.formats.hudi.archive.write_v1 import (
+    State,
+    V1Writer,
+    archive_files_of,
+    archived_states,
+    folder_of,
+    number_after,
+)
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.layout import COMPLETES_AS
-from lakebed.formats.hudi.timeline.archive_manifest import load_history
+from lakebed.formats.hudi.timeline.archive_manifest import History, load_history
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
 from lakebed.kernel import clock
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine
-from lakebed.kernel.files import Store
+from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.files.age import certain_now
 from lakebed.kernel.garbage import no_cycles
 from lakebed.kernel.options import Options
@@ -60,10 +67,10 @@ def archive(
     asked = check_given(given)
     run = _Run.of(store, asked, engine, storage)
     if dry_run:
-        bounds, plan = run.plan()
-        return _Outcome(bounds, plan, plan.archived, retention=run.plan_retention(dry_run=True)).result(
-            run, dry_run=True
-        )
+        planned = run.plan()
+        return _Outcome(
+            planned.bounds, planned.plan, planned.plan.archived, retention=run.plan_retention(dry_run=True)
+        ).result(run, dry_run=True)
     with archiver_lock(store, run.options) as held:
         return run.archive(held)
 
@@ -89,23 +96,36 @@ class _Run:
         return folder_of(self.config.archive_folders)
 
     @looks_again
-    def plan(self) -> tuple[Bounds, Plan]:
+    def plan(self) -> _Planned:
         with no_cycles():
-            evidence = gather(self.store, self.config, self.options, dict(self.storage))
+            acts: list[Callable[[], Any]] = [
+                lambda: gather(self.store, self.config, self.options, dict(self.storage)),
+                self._archive,
+            ]
+            evidence, archive = self.store.together(lambda act: act(), acts)
             bounds = effective_bounds(self.options, evidence.instants, self.config)
-            already = self.archived_already(evidence.instants)
-            return bounds, plan_archival(evidence, self.options, bounds, already)
+            states, already = self._archived_already(archive, evidence.instants)
+            return _Planned(bounds, plan_archival(evidence, self.options, bounds, already), archive, states)
 
-    def archived_already(self, instants: Sequence[ActiveInstant]) -> frozenset[Key]:
-        """Active instants that the archive holds: a run wrote them and died before it deleted them. Only what was
-        archived last can hold such instants."""
+    def _archive(self) -> _Archive:
+        """The archive's files before the run."""
+        if self.config.layout >= 2:
+            return _Archive(load_history(self.store, self.folder))
+        listing = self.store.list(self.folder)
+        return _Archive(files=tuple(archive_files_of(listing)), is_merging=merge_v1.PLAN in listing.names)
+
+    def _archived_already(
+        self, archive: _Archive, instants: Sequence[ActiveInstant]
+    ) -> tuple[frozenset[State], frozenset[Key]]:
+        """Active instants that the archive holds, and their states there in layout 1: a run wrote them and died before
+        it deleted them. Only what was archived last can hold such instants."""
         if self.config.layout < 2:
-            states = archived_states(self.store, self.folder, instants, self.scratch)
+            states = archived_states(self.store, archive.files, instants, self.scratch)
             completed = [(time, action) for time, action, state in states if state == "completed"]
-            return frozenset((time, COMPLETES_AS.get(action, action)) for time, action in completed)
-        history = load_history(self.store, self.folder)
-        newest = [file for file in history.files if file.level == 0][-1:]
-        return frozenset(archived_keys(self.store, self.folder, replace(history, files=tuple(newest)), instants))
+            keys = frozenset((time, COMPLETES_AS.get(action, action)) for time, action in completed)
+            return frozenset(states), keys
+        newest = replace(archive.history, files=tuple(f for f in archive.history.files if f.level == 0)[-1:])
+        return frozenset(), frozenset(archived_keys(self.store, self.folder, newest, instants))
 
     @looks_again
     def plan_retention(self, dry_run: bool = False) -> Retention:
@@ -115,12 +135,14 @@ class _Run:
         return plan_retention(self.store, self.config, self.options, archived, self.scratch, now)
 
     def archive(self, held: StillHeld) -> ArchiveResult:
-        if self.config.layout < 2:
+        planned = self.plan()
+        if planned.archive.is_merging:
             merge_v1.recover(self.store, self.folder, self.scratch, held)
-        bounds, plan = self.plan()
+            planned = self.plan()
+        bounds, plan = planned.bounds, planned.plan
         self._check_empty(plan)
         try:
-            archived, left = self._write(plan, held)
+            archived, left, history = self._write(planned, held)
         except FileNotFoundError as error:
             raise CommitConflictError(
                 "an instant's file vanished while it was being archived",
@@ -138,7 +160,7 @@ class _Run:
         # The instants are archived: whatever fails from here on is left to the next run.
         notes = [
             *afterwards("leftovers of archived instants stay", lambda: delete_leftovers(self.store, outcome.stays)),
-            *afterwards("small archive files stay apart", lambda: self._tidy(bool(archived), held)),
+            *afterwards("small archive files stay apart", lambda: self._tidy(history, held)),
             *afterwards("archived instants past their time stay", retain),
         ]
         return replace(outcome, notes=notes).result(self, dry_run=False)
@@ -170,28 +192,35 @@ class _Run:
                 f"engine, or set {ARCHIVE_STRICT.key}=false to leave it where it is",
             )
 
-    def _write(self, plan: Plan, held: StillHeld) -> tuple[list[ActiveInstant], list[Blocker]]:
-        """Write and publish the plan's instants; those that are archived now, and why the others are not."""
-        if not plan.archived:
-            return [], []
-        return self._write_v1(plan, held) if self.config.layout < 2 else self._write_lsm(plan, held)
+    def _write(self, planned: _Planned, held: StillHeld) -> _Written:
+        """Write and publish the plan's instants."""
+        if not planned.plan.archived:
+            return _Written([], [])
+        return self._write_v1(planned, held) if self.config.layout < 2 else self._write_lsm(planned, held)
 
-    def _write_v1(self, plan: Plan, held: StillHeld) -> tuple[list[ActiveInstant], list[Blocker]]:
-        written = archived_states(self.store, self.folder, plan.archived, self.scratch)
+    def _write_v1(self, planned: _Planned, held: StillHeld) -> _Written:
+        # The number comes from the listing that the plan rests on: who archived meanwhile has taken it.
+        number = number_after(planned.archive.files)
         writer = V1Writer(
-            self.store, self.folder, self.options[ARCHIVAL_BATCH], self.options[BATCH_BYTES], held, frozenset(written)
+            self.store,
+            self.folder,
+            self.options[ARCHIVAL_BATCH],
+            self.options[BATCH_BYTES],
+            held,
+            planned.states,
+            number,
         )
         readable = _Readable(self.options[ARCHIVE_STRICT])
-        for wave in records(self.store, plan.archived, self.engine, self.options[BATCH_BYTES]):
+        for wave in records(self.store, planned.plan.archived, self.engine, self.options[BATCH_BYTES]):
             for encoded in wave:
                 if readable.takes(encoded) and encoded.value is not None:
                     writer.add(encoded.value)
         writer.flush()
         writer.check_stands()
-        return readable.archived, readable.left
+        return _Written(readable.archived, readable.left)
 
-    def _write_lsm(self, plan: Plan, held: StillHeld) -> tuple[list[ActiveInstant], list[Blocker]]:
-        history = load_history(self.store, self.folder)
+    def _write_lsm(self, planned: _Planned, held: StillHeld) -> _Written:
+        plan, history = planned.plan, planned.archive.history
         written = archived_keys(self.store, self.folder, history, plan.archived)
         new = [instant for instant in plan.archived if (instant.time, instant.action) not in written]
         readable = _Readable(self.options[ARCHIVE_STRICT])
@@ -205,18 +234,46 @@ class _Run:
             except BaseException as error:
                 writer.abort(error)
                 raise
-            writer.publish()
+            history = writer.publish()
         before = [instant for instant in plan.archived if (instant.time, instant.action) in written]
-        return sorted([*before, *readable.archived], key=lambda i: (i.time, i.action)), readable.left
+        archived = sorted([*before, *readable.archived], key=lambda i: (i.time, i.action))
+        return _Written(archived, readable.left, history)
 
-    def _tidy(self, wrote: bool, held: StillHeld) -> None:
-        """Keep the number of archive files small."""
+    def _tidy(self, history: History, held: StillHeld) -> None:
+        """Keep the number of archive files small. `history` is what was published, nothing where nothing was."""
         if self.config.layout < 2:
             merge_v1.merge_small(self.store, self.folder, self.options, held)
-        elif wrote:
-            history = load_history(self.store, self.folder)
+        elif history.version:
             _, levels = compact(self.store, self.folder, history, self.options[TIMELINE_COMPACTION_BATCH], held)
             clean_up(self.store, self.folder, levels, held)
+
+
+class _Archive(NamedTuple):
+    """The archive before a run: its manifest in layout 2; in layout 1 its files, and whether a merge of them began and
+    did not end."""
+
+    history: History = History(0)
+    files: tuple[FileInfo, ...] = ()
+    is_merging: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What a run is going to do, and the archive that this rests on. `states` are those of active instants that an
+    archive of layout 1 holds already."""
+
+    bounds: Bounds
+    plan: Plan
+    archive: _Archive
+    states: frozenset[State]
+
+
+class _Written(NamedTuple):
+    """The instants that are archived now, why others are not, and the archive that was published in layout 2."""
+
+    archived: list[ActiveInstant]
+    left: list[Blocker]
+    history: History = History(0)
 
 
 class _Readable:

@@ -70,15 +70,17 @@ def archived_keys(store: Store, folder: str, history: History, instants: Sequenc
         return set()
     low, high = min(i.time for i in instants), max(i.time for i in instants)
     times = pa.array([instant.time for instant in instants], pa.string())
-    keys: set[Key] = set()
-    for file in history.files:
-        if file.first <= file.last and (file.last < low or file.first > high):
-            continue
-        with store.open_input(f"{folder}/{file.name}") as source:
+    overlapping = [
+        file for file in history.files if file.first > file.last or (file.last >= low and file.first <= high)
+    ]
+
+    def keys_in(file: LsmFile) -> set[Key]:
+        with store.open_input(f"{folder}/{file.name}", file.length if file.length > 0 else None) as source:
             table = read_instants(source)
         table = table.filter(pc.is_in(table["instantTime"], value_set=times))
-        keys |= set(zip(table["instantTime"].to_pylist(), table["action"].to_pylist(), strict=True))
-    return keys
+        return set(zip(table["instantTime"].to_pylist(), table["action"].to_pylist(), strict=True))
+
+    return set[Key]().union(*store.together(keys_in, overlapping))
 
 
 @dataclass

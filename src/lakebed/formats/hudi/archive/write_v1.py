@@ -26,7 +26,7 @@ from lakebed.formats.hudi.codec.archive_schema import entry_schema
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.log import MAGIC, BlockKind, HeaderKey
 from lakebed.formats.hudi.codec.log_write import block_parts, record_parts
-from lakebed.kernel.files import FileInfo, Store
+from lakebed.kernel.files import FileInfo, Listing, Store
 from lakebed.kernel.scratch import Scratch
 
 State = tuple[str, str, str]
@@ -35,6 +35,8 @@ State = tuple[str, str, str]
 _NAME = re.compile(r"\.commits_\.archive\.(\d+)(?:_.*)?")
 _TOKEN = "1-0-1"
 _POINTER = struct.Struct(">q")
+_TAIL = 64 << 10
+"""How many bytes at a file's end are read at once: they hold the last block of most files."""
 _LOOKED_THROUGH = 64 << 20
 """The largest file without a whole last block that is read to look for instants, in bytes."""
 
@@ -52,7 +54,12 @@ def archive_name(number: int) -> str:
 
 def archive_files(store: Store, folder: str) -> list[FileInfo]:
     """The archive files of a folder, oldest first."""
-    numbered = [(n, info) for info in store.list(folder).files if (n := archive_number(info.name)) is not None]
+    return archive_files_of(store.list(folder))
+
+
+def archive_files_of(listing: Listing) -> list[FileInfo]:
+    """The archive files in the listing of a folder, oldest first."""
+    numbered = [(n, info) for info in listing.files if (n := archive_number(info.name)) is not None]
     return [info for _, info in sorted(numbered, key=lambda pair: pair[0])]
 
 
@@ -123,7 +130,12 @@ class V1Writer:
 
 def next_number(store: Store, folder: str) -> int:
     """The next free number in a folder."""
-    numbers = (archive_number(info.name) for info in archive_files(store, folder))
+    return number_after(archive_files(store, folder))
+
+
+def number_after(files: Iterable[FileInfo]) -> int:
+    """The number of a new archive file beside others."""
+    numbers = (archive_number(info.name) for info in files)
     return max((number for number in numbers if number is not None), default=0) + 1
 
 
@@ -134,12 +146,14 @@ def put_archive(store: Store, path: str, data: bytes) -> None:
         raise overtaken(store, path, "it took the next number")
 
 
-def archived_states(store: Store, folder: str, instants: Sequence[ActiveInstant], scratch: Scratch) -> set[State]:
-    """States of these instants that the newest archive files hold already: a run wrote them and died before it deleted
-    them from the active timeline. Where there are none, only one block is read."""
+def archived_states(
+    store: Store, files: Sequence[FileInfo], instants: Sequence[ActiveInstant], scratch: Scratch
+) -> set[State]:
+    """States of these instants that the newest of the archive's files hold already: a run wrote them and died before it
+    deleted them from the active timeline. Where there are none, only one block is read."""
     times = {instant.time for instant in instants}
     archived: set[State] = set()
-    for info in reversed(archive_files(store, folder)):
+    for info in reversed(files):
         states = _states_of(store, info, times, scratch, whole=bool(archived))
         if not states:
             break
@@ -169,13 +183,21 @@ def _blocks_backwards(store: Store, info: FileInfo) -> Iterator[bytes]:
     """The blocks of a file from its end, by their reverse pointers. Where no whole block ends the file, all the rest
     counts as one block."""
     end = info.size
+    known_from = max(0, end - _TAIL)
+    known = store.read(info.path, known_from, end - known_from) if end else b""
+
+    def part(start: int, stop: int) -> bytes:
+        if start >= known_from:
+            return known[start - known_from : stop - known_from]
+        return store.read(info.path, start, stop - start)
+
     while end > 0:
-        tail = store.read(info.path, max(0, end - _POINTER.size), _POINTER.size)
+        tail = part(max(0, end - _POINTER.size), end)
         start = end - _POINTER.size - (_POINTER.unpack(tail)[0] if len(tail) == _POINTER.size else 0)
-        block = store.read(info.path, start, end - start) if 0 <= start < end - _POINTER.size else b""
+        block = part(start, end) if 0 <= start < end - _POINTER.size else b""
         if not block.startswith(MAGIC):
             if end <= _LOOKED_THROUGH:
-                yield store.read(info.path, 0, end)
+                yield part(0, end)
             return
         yield block
         end = start
