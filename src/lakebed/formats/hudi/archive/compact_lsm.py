@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError
 from lakebed.formats.hudi.archive.lock import LEASES, StillHeld
-from lakebed.formats.hudi.archive.write_lsm import publish
+from lakebed.formats.hudi.archive.write_lsm import opened, publish
 from lakebed.formats.hudi.codec.lsm import (
     MANIFEST_PREFIX,
     LsmFile,
@@ -27,7 +27,7 @@ from lakebed.formats.hudi.codec.lsm import (
     read_rows,
 )
 from lakebed.formats.hudi.timeline.archive_manifest import History
-from lakebed.kernel.files import Store
+from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.files.age import certain_now, older_than
 
 LIMIT = 1 << 30
@@ -72,12 +72,13 @@ def merge(store: Store, folder: str, files: Sequence[LsmFile], level: int, held:
     Its name gives the least and the greatest instant that it really holds, unlike names that an upgrade made.
     """
     held()
-    lows, highs = zip(*(_range(store, folder, file) for file in files), strict=True)
+    lows, highs = zip(*store.together(lambda file: _range(store, folder, file), files), strict=True)
     first, last = min(lows), max(highs)
     path = f"{folder}/{lsm_name(first, last, level)}"
-    with store.open_output(path) as sink, lsm_writer(sink) as writer:
+    known = [FileInfo(f"{folder}/{file.name}", file.length) for file in files if file.length > 0]
+    with store.fetching(known), store.open_output(path) as sink, lsm_writer(sink) as writer:
         for file in files:
-            with store.open_input(f"{folder}/{file.name}") as source:
+            with opened(store, folder, file) as source:
                 for batch in read_rows(source):
                     writer.write_batch(batch.select(writer.schema.names).cast(writer.schema))
     return LsmFile(lsm_name(first, last, level), store.size(path), first, last, level)
@@ -108,15 +109,17 @@ def clean_up(store: Store, folder: str, levels: int, held: StillHeld) -> list[st
 
 def _listed(store: Store, folder: str, versions: Sequence[int]) -> set[str]:
     """The data files that these manifests list; a torn manifest lists none."""
-    names: set[str] = set()
-    for version in versions:
+
+    def names(version: int) -> set[str]:
         with suppress(CorruptError, FileNotFoundError):
-            names.update(file.name for file in parse_manifest(store.read(f"{folder}/{MANIFEST_PREFIX}{version}")))
-    return names
+            return {file.name for file in parse_manifest(store.read(f"{folder}/{MANIFEST_PREFIX}{version}"))}
+        return set()
+
+    return set[str]().union(*store.together(names, versions))
 
 
 def _range(store: Store, folder: str, file: LsmFile) -> tuple[str, str]:
-    with store.open_input(f"{folder}/{file.name}") as source:
+    with opened(store, folder, file) as source:
         times = [pc.min_max(batch["instantTime"]).as_py() for batch in read_rows(source)]
     bounds = [(batch["min"], batch["max"]) for batch in times if batch["min"] is not None]
     return (min(low for low, _ in bounds), max(high for _, high in bounds)) if bounds else (file.first, file.last)

@@ -165,10 +165,11 @@ def _merged_blocks(store: Store, files: Sequence[FileInfo], most: int) -> Iterat
 
 
 def _blocks(store: Store, files: Sequence[FileInfo]) -> Iterator[LogBlock]:
-    for info in files:
-        for block in parse_log(store.read(info.path)).blocks:
-            if block.kind is BlockKind.AVRO_DATA:
-                yield block
+    with store.fetching(files):
+        for info in files:
+            for block in parse_log(store.read(info.path)).blocks:
+                if block.kind is BlockKind.AVRO_DATA:
+                    yield block
 
 
 def _plan(candidates: Sequence[str], merged: str) -> bytes:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.archive.options import ARCHIVAL_BATCH, RETAIN_INSTANTS, RETAIN_TIME
-from lakebed.formats.hudi.archive.write_lsm import publish
+from lakebed.formats.hudi.archive.write_lsm import opened, publish
 from lakebed.formats.hudi.archive.write_v1 import archive_files, archive_name, next_number, put_archive
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive, record_entries
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, parse_log
@@ -124,21 +124,28 @@ def _spare_hiding(
 def _touched(store: Store, config: TableConfig, border: str, scratch: Scratch) -> Iterator[str]:
     """The paths of archive files that hold an instant up to the border."""
     if config.layout < 2:
-        for folder in config.archive_folders:
-            for info in archive_files(store, folder):
+        files = [info for folder in config.archive_folders for info in archive_files(store, folder)]
+        with store.fetching(files):
+            for info in files:
                 if any(entry.instant <= border for entry in parse_archive([store.read(info.path)], scratch).entries):
                     yield info.path
         return
     folder = config.archive_folders[0]
-    for file in load_history(store, folder).files:
-        if min(_times(store, folder, file), default="~") <= border:
+    history = load_history(store, folder).files
+    for file, times in zip(history, _all_times(store, folder, history), strict=True):
+        if min(times, default="~") <= border:
             yield f"{folder}/{file.name}"
 
 
-def _times(store: Store, folder: str, file: LsmFile) -> list[str]:
-    with store.open_input(f"{folder}/{file.name}") as source:
-        times: list[str] = read_instants(source)["instantTime"].to_pylist()
-    return times
+def _all_times(store: Store, folder: str, files: Sequence[LsmFile]) -> Sequence[list[str]]:
+    """The instants of each file."""
+
+    def times(file: LsmFile) -> list[str]:
+        with opened(store, folder, file) as source:
+            found: list[str] = read_instants(source)["instantTime"].to_pylist()
+        return found
+
+    return store.together(times, files)
 
 
 def _drop_v1(store: Store, config: TableConfig, border: str, batch: int, scratch: Scratch, held: StillHeld) -> None:
@@ -169,8 +176,7 @@ def _drop_lsm(store: Store, folder: str, border: str, held: StillHeld) -> None:
     """Publish a new manifest without the files whose instants all go; files that hold some to keep are rewritten."""
     history = load_history(store, folder)
     stay: list[LsmFile] = []
-    for file in history.files:
-        times = _times(store, folder, file)
+    for file, times in zip(history.files, _all_times(store, folder, history.files), strict=True):
         kept = [time for time in times if time > border]
         if len(kept) == len(times):
             stay.append(file)
@@ -185,7 +191,7 @@ def _newer_part(store: Store, folder: str, file: LsmFile, border: str, span: tup
     first, last = span
     name = lsm_name(first, last, file.level)
     with (
-        store.open_input(f"{folder}/{file.name}") as source,
+        opened(store, folder, file) as source,
         store.open_output(f"{folder}/{name}") as sink,
         lsm_writer(sink) as writer,
     ):

@@ -75,12 +75,17 @@ def archived_keys(store: Store, folder: str, history: History, instants: Sequenc
     ]
 
     def keys_in(file: LsmFile) -> set[Key]:
-        with store.open_input(f"{folder}/{file.name}", file.length if file.length > 0 else None) as source:
+        with opened(store, folder, file) as source:
             table = read_instants(source)
         table = table.filter(pc.is_in(table["instantTime"], value_set=times))
         return set(zip(table["instantTime"].to_pylist(), table["action"].to_pylist(), strict=True))
 
     return set[Key]().union(*store.together(keys_in, overlapping))
+
+
+def opened(store: Store, folder: str, file: LsmFile) -> pa.NativeFile:
+    """A data file of the archive, open for reading."""
+    return store.open_input(f"{folder}/{file.name}", file.length if file.length > 0 else None)
 
 
 @dataclass

@@ -5,8 +5,8 @@ in one that an older or newer release used. They hold the state files of an inst
 time, and after a crash a record can stand there twice. Layout 2 has Parquet files that the newest manifest lists. A
 missing archive folder is an empty history.
 
-An archive can be larger than memory. Files are read one after another, and what is remembered of them is bounded. For
-the rare replace commits, a file is searched for the word before it is decoded.
+An archive can be larger than memory. Files are decoded one after another, while those that follow are fetched, and what
+is remembered of them is bounded. For the rare replace commits, a file is searched for the word before it is decoded.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from sys import intern
@@ -50,6 +51,8 @@ _REPLACING = ("replacecommit", "clustering")
 _REPLACE_RECORD = b"\x1areplacecommit"
 """The action as Avro text: its length in zig-zag order, then the word. Layout 1 has no other action that replaces."""
 _WINDOW = 16 << 20
+_SMALL = 1 << 20
+"""Files of at most so many bytes are searched all together."""
 _REMEMBERED_BYTES = 64 << 20
 _STATES = ("requested", "inflight", "completed")
 
@@ -107,13 +110,14 @@ class ArchivedTimeline:
                 for time, completed, action in self._lsm_instants
             ]
         newest: dict[tuple[str, str], StateKey] = {}
-        for info in self._archives:
-            for key in self._states(info):
-                time, action, state = key
-                comparable = (time, COMPLETES_AS.get(action, action))
-                before = newest.get(comparable)
-                if before is None or _rank(state) >= _rank(before[2]):
-                    newest[comparable] = key
+        with self._fetched():
+            states = [key for info in self._archives for key in self._states(info)]
+        for key in states:
+            time, action, state = key
+            comparable = (time, COMPLETES_AS.get(action, action))
+            before = newest.get(comparable)
+            if before is None or _rank(state) >= _rank(before[2]):
+                newest[comparable] = key
         return [
             Instant(time, "", action, state.lower(), archived=True)
             for _, (time, action, state) in sorted(newest.items())
@@ -198,8 +202,8 @@ class ArchivedTimeline:
         """Layout 1: the archive files, in the order of writing."""
         numbered = [
             (int(match[1]), info)
-            for folder in self.config.archive_folders
-            for info in self.store.list(folder).files
+            for listing in self.store.list_many(self.config.archive_folders)
+            for info in listing.files
             if (match := _ARCHIVE_NAME.fullmatch(info.name))
         ]
         return tuple(info for _, info in sorted(numbered, key=lambda entry: entry[0]))
@@ -210,21 +214,24 @@ class ArchivedTimeline:
         A file whose states are known is read again only if it holds such an instant and its entries were forgotten.
         """
         completed: dict[tuple[str, str], ArchivedEntry] = {}
-        for info in self._archives:
-            entries = None
-            if info not in self.remembered.states:
-                if actions == _REPLACING and not self._has_replace_commits(info):
-                    continue
-                entries = self._entries(info)
-            wanted = {
-                (time, action)
-                for time, action, state in self._states(info)
-                if state == "COMPLETED" and action in actions and _between(time, low, high)
-            }
-            if wanted:
-                for entry in entries or self._entries(info):
-                    if entry.state == "COMPLETED" and (entry.instant, entry.action) in wanted:
-                        completed[(entry.instant, entry.action)] = entry
+        if actions == _REPLACING:
+            self._look_for_replace_commits()
+        with nullcontext() if actions == _REPLACING else self._fetched():
+            for info in self._archives:
+                entries = None
+                if info not in self.remembered.states:
+                    if actions == _REPLACING and not self._has_replace_commits(info):
+                        continue
+                    entries = self._entries(info)
+                wanted = {
+                    (time, action)
+                    for time, action, state in self._states(info)
+                    if state == "COMPLETED" and action in actions and _between(time, low, high)
+                }
+                if wanted:
+                    for entry in entries or self._entries(info):
+                        if entry.state == "COMPLETED" and (entry.instant, entry.action) in wanted:
+                            completed[(entry.instant, entry.action)] = entry
         return [entry for _, entry in sorted(completed.items())]
 
     def _states(self, info: FileInfo) -> tuple[StateKey, ...]:
@@ -232,6 +239,16 @@ class ArchivedTimeline:
         if info not in self.remembered.states:
             self._entries(info)
         return self.remembered.states[info]
+
+    def _fetched(self) -> AbstractContextManager[None]:
+        """Layout 1: a block that reads the files whose states are not known."""
+        return self.store.fetching(info for info in self._archives if info not in self.remembered.states)
+
+    def _look_for_replace_commits(self) -> None:
+        """Layout 1: find out for all small files together whether they have replace commits."""
+        known = self.remembered
+        unknown = (info for info in self._archives if info not in known.states and info not in known.replacing)
+        self.store.together(self._has_replace_commits, [info for info in unknown if info.size <= _SMALL])
 
     def _entries(self, info: FileInfo) -> tuple[ArchivedEntry, ...]:
         """Layout 1: the entries of an archive file."""
@@ -253,25 +270,28 @@ class ArchivedTimeline:
         return has_replace
 
     @cached_property
-    def _files(self) -> tuple[str, ...]:
-        """Layout 2: the data files that the newest manifest names."""
+    def _files(self) -> tuple[FileInfo, ...]:
+        """Layout 2: the data files that the newest manifest names; -1 for a size that it does not tell."""
         (folder,) = self.config.archive_folders
-        return tuple(f"{folder}/{file.name}" for file in load_history(self.store, folder).files)
+        return tuple(FileInfo(f"{folder}/{file.name}", file.length) for file in load_history(self.store, folder).files)
 
     @cached_property
-    def _lsm_tables(self) -> list[tuple[str, pa.Table]]:
+    def _lsm_tables(self) -> list[tuple[FileInfo, pa.Table]]:
         """Layout 2: the instants of each data file. The names of files do not say: an upgrade writes wrong ones."""
 
-        def read(path: str) -> pa.Table:
-            with self.store.open_input(path) as source:
+        def read(info: FileInfo) -> pa.Table:
+            with self._opened(info) as source:
                 return read_instants(source)
 
         tables = self.remembered.instants
-        missing = [path for path in self._files if path not in tables]
+        missing = [info for info in self._files if info.path not in tables]
         if missing:
-            with ThreadPoolExecutor(_READ_THREADS) as pool:
-                tables.update(zip(missing, pool.map(read, missing), strict=True))
-        return [(path, tables[path]) for path in self._files]
+            with ThreadPoolExecutor(max(_READ_THREADS, self.store.at_once)) as pool:
+                tables.update(zip((info.path for info in missing), pool.map(read, missing), strict=True))
+        return [(info, tables[info.path]) for info in self._files]
+
+    def _opened(self, info: FileInfo) -> pa.NativeFile:
+        return self.store.open_input(info.path, info.size if info.size > 0 else None)
 
     @cached_property
     def _lsm_instants(self) -> list[tuple[str, str | None, str]]:
@@ -303,15 +323,16 @@ class ArchivedTimeline:
         if not times:
             return
         seen: set[tuple[str, str]] = set()
-        for path, instants in self._lsm_tables:
-            if not pc.any(pc.is_in(instants["instantTime"], value_set=pa.array(times))).as_py():
-                continue
-            with self.store.open_input(path) as source:
-                table = read_payloads(source, times)
-            for time, completed, action, metadata, _ in zip(*(c.to_pylist() for c in table.columns), strict=True):
-                if action in actions and metadata and (time, action) not in seen:
-                    seen.add((time, action))
-                    yield time, completed or time, action, metadata
+        wanted = pa.array(times)
+        files = [info for info, of in self._lsm_tables if pc.any(pc.is_in(of["instantTime"], value_set=wanted)).as_py()]
+        with self.store.fetching(info for info in files if info.size > 0):
+            for info in files:
+                with self._opened(info) as source:
+                    table = read_payloads(source, times)
+                for time, completed, action, metadata, _ in zip(*(c.to_pylist() for c in table.columns), strict=True):
+                    if action in actions and metadata and (time, action) not in seen:
+                        seen.add((time, action))
+                        yield time, completed or time, action, metadata
 
 
 def _between(order: str, low: str, high: str) -> bool:
