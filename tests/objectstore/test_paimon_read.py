@@ -5,6 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -184,3 +185,25 @@ def test_inspection(store_server: StoreServer, remote: Make, opened: Callable[[s
         assert counted.steps <= 8
         counts[partitions] = counted.requests
     assert counts[12] - counts[2] == 10  # the listing of each partition
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_a_large_file_comes_in_few_requests(
+    store_server: StoreServer, tmp_path: Path, opened: Callable[[str], Any], kind: str
+) -> None:
+    random = np.random.default_rng(1)
+    columns = {f"c{number}": random.random(200_000) for number in range(8)}
+    data = pa.table({"id": pa.array(range(200_000), pa.int64()), **columns})
+    place = tmp_path / "t"
+    table = lakebed.create(place, "paimon", data.schema, options={"file.format": kind})
+    table.write(data)
+    assert [len(split.files) for split in table.plan_read().splits] == [1]
+    url = store_server.upload(place)
+    for chosen in (data.column_names, ["c3"], ["id", "c7"]):
+        counted = store_server.measure(
+            lambda reader: reader.read_all(), lambda chosen=chosen: opened(url).read(chosen), tries=1
+        )
+        assert counted.result == table.read(chosen).read_all()
+        assert counted.requests <= 10
+        if len(chosen) < 3 and kind != "avro":
+            assert counted.bytes_out < 7 << 20

@@ -1,4 +1,7 @@
-"""Write ORC files to a disk that may be full.
+"""Read ORC files from object stores, and write them to a disk that may be full.
+
+ORC's own reader asks for small parts of each stream of each column. So a remote file is read ahead: whole stripes where
+many columns are read, else in windows that grow while the reads follow each other.
 
 ORC's own writer finishes the file in its destructor, where an error of the disk would end the whole process. So we give
 it a sink that never fails. The sink remembers the first error, which is raised once the writer has returned.
@@ -6,10 +9,104 @@ it a sink that never fails. The sink remembers the first error, which is raised 
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.orc as orc
+
+from lakebed.kernel.files.remote_file import RemoteFile, RemoteInput
+
+_DENSE = 4
+"""Where a quarter of the columns is read, whole stripes are fetched."""
+_FIRST, _MOST = 512 << 10, 32 << 20
+"""The bytes of the first window of reads that follow each other, and of the largest one."""
+_NEAR = 64 << 10
+"""A read that begins so many bytes after the window at most follows the reads before it."""
+
+
+class OrcReader:
+    """An ORC file over a file of `Store.open_input`."""
+
+    def __init__(self, source: pa.NativeFile) -> None:
+        self._ahead = _ReadAhead(source.file) if isinstance(source, RemoteInput) else None
+        self._file = orc.ORCFile(source if self._ahead is None else pa.PythonFile(self._ahead, mode="r"))
+        self.rows: int = self._file.nrows
+        self.schema: pa.Schema = self._file.schema
+
+    def stripes(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The named columns of each stripe, in the order of the names."""
+        is_dense = len(names) * _DENSE >= len(self.schema.names)
+        for stripe in range(self._file.nstripes):
+            if self._ahead is not None:
+                self._ahead.begin_stripe(is_dense)
+            yield self._file.read_stripe(stripe, columns=names).select(names)
+
+
+class _ReadAhead(io.RawIOBase):
+    """A remote file that announces what is likely to be read next: a whole stripe, or a window of bytes.
+
+    Of a stripe, ORC's reader reads the footer first, which is at its end. The stripe begins where the one before ended.
+    """
+
+    def __init__(self, file: RemoteFile) -> None:
+        super().__init__()
+        self._file, self._at = file, 0
+        self._start = self._stop = self._width = 0
+        self._stripe_end, self._awaits_footer, self._is_dense = 0, False, False
+
+    def begin_stripe(self, is_dense: bool) -> None:
+        """Say that the next stripe is read, most of it where `is_dense`."""
+        self._awaits_footer, self._is_dense = True, is_dense
+
+    def read(self, size: int | None = -1) -> Any:
+        left = max(self._file.size() - self._at, 0)
+        stop = self._at + (left if size is None or size < 0 else min(size, left))
+        if self._awaits_footer:
+            self._announce_stripe(stop)
+        elif not self._start <= self._at <= stop <= self._stop:
+            self._move(stop)
+        self._file.seek(self._at)
+        data = self._file.read(stop - self._at)
+        self._at = stop
+        return data
+
+    def _announce_stripe(self, end: int) -> None:
+        """Announce the stripe that ends at `end`, if most of it is read."""
+        start, self._stripe_end, self._awaits_footer = self._stripe_end, end, False
+        if self._is_dense and start < end:
+            self._start, self._stop, self._width = start, end, 0
+            self._file.announce([(start, end)])
+
+    def _move(self, stop: int) -> None:
+        """Announce the window for a read up to `stop`."""
+        follows = self._start <= self._at <= self._stop + _NEAR
+        self._width = min(max(2 * self._width, _FIRST), _MOST) if follows else 0
+        self._start, self._stop = self._at, min(max(stop, self._at + self._width), self._file.size())
+        self._file.announce([(self._start, self._stop)])
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = self._file.seek(offset, whence)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def size(self) -> int:
+        """The size of the file in bytes."""
+        return self._file.size()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
 
 
 class OrcWriter:

@@ -233,10 +233,14 @@ class Inspection:
             )
 
 
-def inspect(history: History, schema: TableSchema, options: Options) -> TableReport:
-    """Report on one branch of a table. For a table whose metadata cannot be read, the one finding says so."""
+def inspect(history: History, options_of: Callable[[TableSchema], Options]) -> TableReport:
+    """Report on one branch of a table, by the options that hold for a schema.
+
+    For a table whose metadata cannot be read, the one finding says so. Raises TableNotFoundError for a branch that is
+    not there.
+    """
     try:
-        return _inspection(history, schema, options).report()
+        return _inspection(history, options_of).report()
     except (CorruptError, DataCleanedError) as error:
         what, why = f"the newest snapshot cannot be read: {error.what} {error.file}".strip(), error.why
         return TableReport(
@@ -248,15 +252,19 @@ def inspect(history: History, schema: TableSchema, options: Options) -> TableRep
 
 
 @looks_again
-def _inspection(history: History, schema: TableSchema, options: Options) -> Inspection:
+def _inspection(history: History, options_of: Callable[[TableSchema], Options]) -> Inspection:
     """The state of a table. What does not depend on each other is read together."""
     store, now = history.store, clock.now_ms()
     prefix = branch_prefix(history.branch)
     folders = (f"{prefix}snapshot", f"{prefix}schema", f"{prefix}tag", "branch", JOURNALS)
-    looks: tuple[Callable[[], Any], ...] = lambda: store.list_many(folders), lambda: readers(history, options, now)
-    listings, seen = store.together(lambda look: look(), looks)
-    listed = _Listed(*listings)
-    ends = _ends(history, listed.ids)
+    listed = _Listed(*store.list_many(folders))
+    schema = history.latest_schema(listed.schemas)
+    options = options_of(schema)
+    looks: tuple[Callable[[], Any], ...] = (
+        lambda: _ends(history, listed.ids),
+        lambda: readers(history, options, now),
+    )
+    ends, seen = store.together(lambda look: look(), looks)
     looks = (
         lambda: live_and_index_files(store, ends[1] if ends else None),
         lambda: RetentionPlanner(history, options).plan(now, ends, lambda: seen),

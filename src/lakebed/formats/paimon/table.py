@@ -253,8 +253,7 @@ class PaimonTable(Table):
         `options` are table options that a writer sets for itself, and `branch`.
         """
         table = self._on_branch(options)
-        schema = table.table_schema
-        return inspect(table._history, schema, table._options(schema, options))
+        return inspect(table._history, lambda schema: table._options(schema, options))
 
     def _call_tag_callbacks(self, callbacks: Sequence[TagCallback], act: Callable[[TagCallback], None]) -> None:
         """Call the tag callbacks, best effort. The log says which failed."""

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.orc as orc
 import pyarrow.parquet as pq
 from pyiceberg.table.name_mapping import NameMapping
 
@@ -24,6 +23,7 @@ from lakebed.kernel.avro.container import take_apart
 from lakebed.kernel.avro.decode import read_batches
 from lakebed.kernel.avro.schema import check_schema
 from lakebed.kernel.decoding import UNSTATED, Stated, decoding
+from lakebed.kernel.orc import OrcReader
 from lakebed.kernel.parquet.chunks import fetch_chunks
 from lakebed.kernel.scratch import Scratch
 
@@ -100,20 +100,18 @@ class OrcData(OpenFile):
     """An ORC file, read stripe by stripe."""
 
     def __init__(self, source: pa.NativeFile) -> None:
-        self._file = orc.ORCFile(source)
+        self._file = OrcReader(source)
         self._names = list(self._file.schema.names)
-        self.rows = self._file.nrows
+        self.rows = self._file.rows
         self.fields = file_fields(self._file.schema, b"iceberg.id")
 
     def pieces(self, wanted: Sequence[int], batch_rows: int = BATCH_ROWS) -> Iterator[Piece]:
         """The rows in order, one stripe at a time."""
         if not wanted:
-            yield from _rowless(0, self._file.nrows, batch_rows)
+            yield from _rowless(0, self.rows, batch_rows)
             return
         position = 0
-        names = [self._names[column] for column in wanted]
-        for stripe in range(self._file.nstripes):
-            rows = self._file.read_stripe(stripe, columns=names).select(names)
+        for rows in self._file.stripes([self._names[column] for column in wanted]):
             for start in range(0, len(rows), batch_rows):
                 batch = rows.slice(start, batch_rows)
                 yield Piece(position, len(batch), batch.columns)

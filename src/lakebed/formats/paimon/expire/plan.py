@@ -105,7 +105,9 @@ class RetentionPlanner:
         bound = min(end, earliest + limit)
 
         def first_young() -> int | None:
-            return next((found.id for found in self._ascending(begin, bound) if self._is_young(found, now)), None)
+            # Those before `begin` may go whatever their age, but are read for their users, and `bound` as the next one.
+            candidates = (found for found in self._ascending(earliest, bound + 1) if begin <= found.id < bound)
+            return next((found.id for found in candidates if self._is_young(found, now)), None)
 
         looks: tuple[Callable[[], Any], ...] = first_young, look
         young, readers = self.history.store.together(lambda act: act(), looks)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 import pyarrow as pa
-import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from lakebed.errors import DataCleanedError, UnsupportedError
@@ -19,6 +18,7 @@ from lakebed.kernel.avro.decode import read_batches
 from lakebed.kernel.avro.schema import record_fields
 from lakebed.kernel.decoding import UNSTATED, Stated, decoding
 from lakebed.kernel.files import Store
+from lakebed.kernel.orc import OrcReader
 from lakebed.kernel.parquet.chunks import fetch_chunks
 from lakebed.kernel.scratch import Scratch
 
@@ -86,13 +86,9 @@ def _parquet(
 
 
 def _orc(source: pa.NativeFile, names: list[str], _: Collection[str], stated: Stated) -> Iterator[pa.RecordBatch]:
-    file = orc.ORCFile(source)
-    stated.check_rows(file.nrows, "a data file")
-    if not names:
-        yield from _rowless(file.nrows)
-        return
-    for stripe in range(file.nstripes):
-        yield file.read_stripe(stripe, columns=names).select(names)
+    file = OrcReader(source)
+    stated.check_rows(file.rows, "a data file")
+    yield from file.stripes(names) if names else _rowless(file.rows)
 
 
 def _avro(source: pa.NativeFile, names: list[str], _: Collection[str], stated: Stated) -> Iterator[pa.RecordBatch]:
