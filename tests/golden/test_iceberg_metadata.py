@@ -9,7 +9,8 @@ import pytest
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg.catalog.table import CatalogTable, HadoopTable, Loaded, parse_identifier
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import ALL_COLUMNS, read_entries, read_manifest_list
 from lakebed.formats.iceberg.snapshot import history

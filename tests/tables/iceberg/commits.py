@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from lakebed.formats.iceberg.catalog.operations import TableOperations
 from lakebed.formats.iceberg.codec.manifest import COLUMNS
-from lakebed.formats.iceberg.codec.metadata import MAIN, Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.commit.kinds import Append, Overwrite, Replace, RowDelta, commit
 from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, Partition

@@ -7,7 +7,7 @@ many entries stay in Arrow (see `codec/manifest.py`); only the files that a plan
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -110,6 +110,18 @@ class FileTask:
 
     data: DataFile
     deletes: tuple[DeleteFile, ...] = ()
+
+
+def stored_files(tasks: Iterable[FileTask]) -> Iterator[tuple[str, int]]:
+    """The location and the size in bytes of each file that a reader of these tasks opens, in order. What it reads of
+    delete files it keeps for the next data files, so each comes once."""
+    deletes: set[str] = set()
+    for task in tasks:
+        yield task.data.path, task.data.size
+        for delete in task.deletes:
+            if delete.path not in deletes:
+                deletes.add(delete.path)
+                yield delete.path, delete.size
 
 
 def data_files(entries: pa.Table, rows: Sequence[int] | None = None) -> list[DataFile]:

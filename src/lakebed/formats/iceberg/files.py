@@ -204,22 +204,27 @@ class Files:
 
     def delete_many(self, urls: Iterable[str]) -> None:
         """Remove files. Missing files are no error. The first other error is raised once all files were tried."""
-        by_store: dict[int, tuple[Store, list[str]]] = {}
-        first: Exception | None = None
+        for error in self.undeleted(urls).values():
+            raise error
+
+    def undeleted(self, urls: Iterable[str]) -> Mapping[str, Exception]:
+        """Remove files, and return those that stand, each with the error. A missing file does not stand."""
+        by_store: dict[int, tuple[Store, dict[str, str]]] = {}
+        standing: dict[str, Exception] = {}
         for url in urls:
             try:
                 store, path = self._changed(url)
             except LakebedError as error:
-                first = first or error
+                standing[url] = error
                 continue
-            by_store.setdefault(id(store), (store, []))[1].append(path)
-        for store, paths in by_store.values():
+            by_store.setdefault(id(store), (store, {}))[1][path] = url
+        for store, places in by_store.values():
             try:
-                store.delete_many(paths)
-            except Exception as error:  # noqa: BLE001  # raised below, once all stores were tried
-                first = first or error
-        if first is not None:
-            raise first
+                errors: Mapping[str, Exception] = store.undeleted(places)
+            except Exception as error:  # noqa: BLE001  # the other stores come next
+                errors = dict.fromkeys(places, error)
+            standing |= {places[path]: error for path, error in errors.items()}
+        return standing
 
     def local_path(self, url: str) -> str | None:
         """The path on this machine's disk; None for a remote file."""

@@ -17,7 +17,8 @@ from lakebed.errors import DataCleanedError, LakebedError, UnsupportedError
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
-from lakebed.formats.iceberg.codec.metadata import MAIN, Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.expire.options import OPTIONS as EXPIRE
 from lakebed.formats.iceberg.expire.plan import plan_expiry
 from lakebed.formats.iceberg.files import Files

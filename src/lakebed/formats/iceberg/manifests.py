@@ -16,8 +16,9 @@ from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.avro_file import open_container
 from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS, decode_entries, entry_schema
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile, decode_manifest_list
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import knows_partitions, learn, partition_type
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.files import Files
 from lakebed.kernel.engine import LocalEngine
 
@@ -56,12 +57,19 @@ def manifests_of(files: Files, metadata: TableMetadata, snapshot: Snapshot) -> l
 
     Metadata cleanup may remove a partition spec, or the only schema with the column of a partition field. The header of
     a manifest has both, so one header is read for each spec that the metadata does not know whole, and the metadata
-    learns it. CorruptError when the manifest list is missing or damaged.
+    learns it. Of a remote table the metadata keeps the manifests of the last list, for the commit that follows a plan.
+    CorruptError when the manifest list is missing or damaged.
     """
+    kept = metadata.last_manifests.get(snapshot.manifest_list)
+    if kept is not None:
+        return [*kept]
     manifests = read_manifest_list(files, snapshot)
     unknown = {m.spec_id: m for m in reversed(manifests) if not knows_partitions(metadata, m.spec_id)}
-    for manifest, data in zip(unknown.values(), _fetched(files, [*unknown.values()]), strict=True):
+    for manifest, data in zip(unknown.values(), fetched(files, [*unknown.values()]), strict=True):
         learn(metadata, manifest.spec_id, open_container(data, manifest.path).metadata, manifest.path)
+    if files.home.at_once > 1 and snapshot.manifest_list:
+        metadata.last_manifests.clear()
+        metadata.last_manifests[snapshot.manifest_list] = [*manifests]
     return manifests
 
 
@@ -110,7 +118,7 @@ def map_runs(
         run = runs[number]
         spec = metadata.specs[run[0].spec_id]
         kind = partition_type(metadata, spec)
-        return work(number, decode_entries(run, _fetched(files, run), spec, kind, columns, live_only))
+        return work(number, decode_entries(run, fetched(files, run), spec, kind, columns, live_only))
 
     yield from LocalEngine().map(result, range(len(runs))) if len(runs) > 1 else map(result, range(len(runs)))
 
@@ -132,7 +140,7 @@ def read_entries(
     return entry_schema(set(columns), partition_type(metadata, metadata.spec)).empty_table()
 
 
-def _fetched(files: Files, manifests: Sequence[ManifestFile]) -> Sequence[bytes]:
+def fetched(files: Files, manifests: Sequence[ManifestFile]) -> Sequence[bytes]:
     """The bytes of the manifests, in order, fetched together."""
     try:
         return files.read_immutable([(manifest.path, manifest.length) for manifest in manifests])

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pyiceberg.schema import Schema
 
 from lakebed.errors import NotInHistoryError, UnsupportedError
-from lakebed.formats.iceberg.codec.metadata import MAIN, Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.model.instant import Instant
 
 Position = str | int | Instant | None

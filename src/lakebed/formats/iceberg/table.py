@@ -26,8 +26,9 @@ from lakebed.formats.iceberg.catalog.operations import (
     refuse_writing,
 )
 from lakebed.formats.iceberg.catalog.table import CatalogTable, parse_identifier
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.commit.branches_and_tags import create_branch, create_tag, delete_ref
 from lakebed.formats.iceberg.commit.callbacks import excluding_callbacks, named_callbacks, report_rewrite
 from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spec, table_properties
@@ -291,7 +292,6 @@ class IcebergTable(Table):
     def _rewrite(
         self, where: Where, dry_run: bool, engine: Engine | None, options: Mapping[str, object]
     ) -> RewriteResult:
-        self._to_write()
         commit = {k: v for k, v in _properties(self.options).items() if k.startswith("commit.")}
         what, options = rewrite_what(options)
         if what == "manifests":
@@ -312,13 +312,14 @@ class IcebergTable(Table):
         With `remove-orphan-files`, files that no snapshot knows go as well, once they are old enough. Options are the
         arguments of Iceberg's procedures (docs/iceberg-upkeep.md). Raises UnsupportedError where `gc.enabled` is false.
         """
-        self.operations.refuse_changes(self.operations.load())
+        loaded = self.operations.load()
+        self.operations.refuse_changes(loaded)
         given = parsed({**_properties(self.options), **option_texts(options)})
         results: list[ExpireResult] = []
         if given[EXPIRE_SNAPSHOTS]:
-            results.append(expire(self.operations, given, dry_run))
+            results.append(expire(self.operations, given, dry_run, loaded))
         if given[REMOVE_ORPHANS]:
-            results.append(remove_orphans(self.operations, given, dry_run))
+            results.append(remove_orphans(self.operations, given, dry_run, loaded))
         return ExpireResult(
             tuple(snapshot for result in results for snapshot in result.expired),
             tuple(path for result in results for path in result.deleted_files),

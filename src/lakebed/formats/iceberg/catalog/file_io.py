@@ -10,7 +10,7 @@ from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-from lakebed.formats.iceberg.codec.json_array import document_from_json, document_to_json
+from lakebed.formats.iceberg.codec.metadata import GZIP, brief, metadata_from_json
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.formats.iceberg.layout import catalog_version
 from lakebed.kernel.files import PutOutcome, open_store
@@ -60,6 +60,7 @@ class Opened:
         self.name = uuid.uuid4().hex
         self._files: dict[tuple[str, str], Files] = {}
         self._last: tuple[str, bytes] | None = None
+        self._shortened: tuple[str, bytes] | None = None
         _OPENED[self.name] = self
 
     def files(self, folder: str, options: Mapping[str, str]) -> Files:
@@ -73,6 +74,7 @@ class Opened:
         """Keep the bytes of a metadata file that was read or written."""
         if is_unique(location) and len(data) <= KEPT:
             self._last = location, data
+            self._shortened = None
 
     def kept(self, location: str) -> bytes | None:
         """The bytes of a metadata file, None when they are not kept."""
@@ -85,7 +87,11 @@ class Opened:
         if data is None:
             data = files.read(location)
             self.keep(location, data)
-        return shortened(data)
+        short = self._shortened
+        if short is None or short[0] != location:
+            short = location, shortened(data)
+            self._shortened = short if self.kept(location) is data else None
+        return short[1]
 
 
 def is_unique(location: str) -> bool:
@@ -96,12 +102,7 @@ def is_unique(location: str) -> bool:
 def shortened(data: bytes) -> bytes:
     """A metadata file with no other snapshots than those of branches and tags. As it is where it cannot be decoded."""
     try:
-        document = document_from_json(data, ("snapshots", "snapshot-log"))
-        heads = {ref["snapshot-id"] for ref in (document.get("refs") or {}).values()}
-        heads.add(document.get("current-snapshot-id"))
-        if document.get("snapshots"):
-            document["snapshots"] = document["snapshots"].where(lambda each: each["snapshot-id"] in heads)
-        return document_to_json({**document, "snapshot-log": []})
+        return brief(metadata_from_json(data), data[:2] == GZIP)
     except Exception:  # noqa: BLE001  # pyiceberg says what is wrong with it
         return data
 

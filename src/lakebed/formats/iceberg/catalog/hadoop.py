@@ -106,6 +106,9 @@ class HadoopTable:
         if last is not None and (last.name, last.data) == (name, data):
             return last.loaded
         metadata = metadata_from_json(data, f"metadata/{name}")
+        return self._published(name, data, metadata)
+
+    def _published(self, name: str, data: bytes, metadata: TableMetadata) -> Loaded:
         self._compare_location(metadata.location)
         loaded = Loaded(metadata, f"{metadata.location}/metadata/{name}", len(data))
         self._last = _Read(name, data, loaded) if len(data) <= _KEPT else None
@@ -169,21 +172,26 @@ class HadoopTable:
         compressed = after.properties.get("write.metadata.compression-codec", "none").lower() == "gzip"
         target = layout.hadoop_metadata(version + 1, compressed)
         other = layout.hadoop_metadata(version + 1, not compressed)
-        self._files.write_many(first, lambda: self._refuse_late(base, after, other))
-        self._claim(target, metadata_to_json(document, compressed))
+        looks = [lambda: self._refuse_other(other)]
+        if cleans_log(after):
+            looks.append(lambda: self._refuse_late(base))
+        self._files.write_many(first, *looks)
+        data = metadata_to_json(document, compressed)
+        self._claim(target, data)
         hint = str(version + 1).encode()
         self._files.side_by_side(lambda: self._point_to(hint), lambda: clean_log(self._files, base.metadata, after))
-        return Loaded(after, f"{after.location}/metadata/{target}")
+        return self._published(target, data, after)
 
-    def _refuse_late(self, base: Loaded, after: TableMetadata, other: str) -> None:
-        """LostRaceError when the next version exists under its `other` name, or was there and is gone again.
+    def _refuse_other(self, name: str) -> None:
+        """LostRaceError when the next version exists under its other name."""
+        if self._store.exists(f"metadata/{name}"):
+            raise LostRaceError(f"{name} already exists")
 
-        The next version is removed only after the one before it, and only where commits clean the metadata up.
-        """
-        if self._store.exists(f"metadata/{other}"):
-            raise LostRaceError(f"{other} already exists")
+    def _refuse_late(self, base: Loaded) -> None:
+        """LostRaceError when the next version may have been there and be gone again, since commits clean up: it is
+        removed only after the one before it."""
         current = base.location.rpartition("/")[2]
-        if cleans_log(after) and not self._store.exists(f"metadata/{current}"):
+        if not self._store.exists(f"metadata/{current}"):
             raise LostRaceError(f"{current} was cleaned up after later commits")
 
     def _point_to(self, hint: bytes) -> None:
@@ -194,9 +202,10 @@ class HadoopTable:
         """Claim the first version. Raises LostRaceError when there is one, OutcomeUnknownError."""
         metadata = TableMetadata(document)
         name = layout.hadoop_metadata(1)
-        self._claim(name, metadata_to_json(document))
+        data = metadata_to_json(document)
+        self._claim(name, data)
         self._point_to(b"1")
-        return Loaded(metadata, f"{metadata.location}/metadata/{name}")
+        return self._published(name, data, metadata)
 
     def _claim(self, name: str, data: bytes) -> None:
         """Claim the name of a version. The bytes are unique to the commit. LostRaceError, OutcomeUnknownError."""

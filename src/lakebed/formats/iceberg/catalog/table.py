@@ -34,7 +34,7 @@ from lakebed.formats.iceberg.catalog.client import (
     open_catalog,
     published_nothing,
 )
-from lakebed.formats.iceberg.catalog.file_io import KEPT, Opened, is_unique, shortened, storage_options
+from lakebed.formats.iceberg.catalog.file_io import KEPT, Opened, is_unique, storage_options
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import (
     Loaded,
@@ -44,7 +44,7 @@ from lakebed.formats.iceberg.catalog.operations import (
     check,
     clean_log,
 )
-from lakebed.formats.iceberg.codec.metadata import TableMetadata, metadata_from_json, metadata_to_json
+from lakebed.formats.iceberg.codec.metadata import TableMetadata, brief, metadata_from_json, metadata_to_json
 from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate, applied
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.kernel import clock
@@ -284,9 +284,8 @@ class CatalogTable:
         version = layout.catalog_version(base.location.rpartition("/")[2])
         name = layout.catalog_metadata((-1 if version is None else version) + 1, compressed)
         location = f"{layout.metadata_folder(metadata.location, metadata.properties)}/{name}"
-        data = metadata_to_json(document)
-        model = TableMetadataUtil.parse_raw(shortened(data).decode())
-        stored = metadata_to_json(document, compressed) if compressed else data
+        model = TableMetadataUtil.parse_raw(brief(metadata).decode())
+        stored = metadata_to_json(document, compressed)
         self.files.write(location, stored)
         self._opened.keep(location, stored)
         staged.append(Loaded(metadata, location, len(stored)))

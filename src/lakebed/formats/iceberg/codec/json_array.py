@@ -56,9 +56,13 @@ class JsonArray(Sequence[Document]):
 
     def plus(self, item: Document) -> JsonArray:
         """The array with one more item."""
-        longer = JsonArray((*self._stored, item))
+        longer = JsonArray((*self._stored, to_json(item)))
         longer._known = {kind: [*known, msgspec.convert(item, kind)] for kind, known in self._known.items()}
         return longer
+
+    def only(self, places: Iterable[int]) -> JsonArray:
+        """The items at these places."""
+        return JsonArray(self._stored[place] for place in places)
 
     def where(self, keeps: Callable[[Document], bool]) -> JsonArray:
         """The items that `keeps` accepts. Those that are text stay text."""

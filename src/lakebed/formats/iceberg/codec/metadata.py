@@ -10,11 +10,9 @@ from __future__ import annotations
 import functools
 import gzip
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from pydantic import ValidationError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -23,11 +21,15 @@ from pyiceberg.table.sorting import SortOrder
 from lakebed.errors import NotInHistoryError, UnsupportedError, first_line
 from lakebed.formats.iceberg.codec.encryption import refuse_encrypted
 from lakebed.formats.iceberg.codec.json_array import JsonArray, document_from_json, document_to_json
+from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.schema import with_variants
+from lakebed.formats.iceberg.codec.snapshots import Ref, Snapshot, Snapshots, StoredSnapshot, ref_of, text_of
 from lakebed.kernel.decoding import decoding
 from lakebed.kernel.inflate import inflated
 
 MAIN = "main"
+GZIP = b"\x1f\x8b"
+"""How a compressed metadata file begins."""
 _LAST_MILLIS = 253_402_300_800_000
 """The year 10000, which Python's calendars do not reach."""
 VERSIONS = (1, 2, 3)
@@ -35,43 +37,6 @@ VERSIONS = (1, 2, 3)
 Document = Mapping[str, Any]
 _ARRAYS = ("snapshots", "snapshot-log")
 """The arrays that grow with a table's history. A document that was read from a file has them as JsonArrays."""
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """One snapshot. `manifest_list` is "" in old tables of version 1, whose snapshots name their `manifests`.
-
-    `sequence_number` is 0 in version 1; `first_row_id` and `added_rows` are None below version 3. `summary` has the
-    operation under the key "operation", if the snapshot states it. `timestamp_ms` is milliseconds since 1970.
-    """
-
-    snapshot_id: int
-    parent_id: int | None
-    sequence_number: int
-    timestamp_ms: int
-    manifest_list: str
-    summary: Mapping[str, str] = field(default_factory=dict)
-    schema_id: int | None = None
-    first_row_id: int | None = None
-    added_rows: int | None = None
-    manifests: tuple[str, ...] = ()
-
-    @property
-    def operation(self) -> str:
-        """append, replace, overwrite or delete; "" when the snapshot does not state it."""
-        return self.summary.get("operation", "")
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """A branch or a tag. Ages are milliseconds; None when the table's own rule holds."""
-
-    name: str
-    snapshot_id: int
-    is_branch: bool
-    min_snapshots_to_keep: int | None = None
-    max_snapshot_age_ms: int | None = None
-    max_ref_age_ms: int | None = None
 
 
 class TableMetadata:
@@ -181,6 +146,11 @@ class TableMetadata:
         return {}
 
     @functools.cached_property
+    def last_manifests(self) -> dict[str, list[ManifestFile]]:
+        """The manifests of the manifest list that was read last, by its location."""
+        return {}
+
+    @functools.cached_property
     def specs(self) -> Mapping[int, PartitionSpec]:
         """All partition specs by id, including those learned from manifests."""
         return ChainMap(self._specs, self.lost_specs)
@@ -224,17 +194,17 @@ class TableMetadata:
         CorruptError for one that lacks a value or has one of a wrong type.
         """
         ids = [snapshot.snapshot_id for snapshot in self._stored_snapshots]
-        return _Snapshots(JsonArray.of(self.document.get("snapshots")), ids, self.location)
+        return Snapshots(JsonArray.of(self.document.get("snapshots")), ids, self.location)
 
     @property
-    def _stored_snapshots(self) -> Sequence[_StoredSnapshot]:
+    def _stored_snapshots(self) -> Sequence[StoredSnapshot]:
         with decoding("the snapshots of the table cannot be read", table=str(self.document.get("location", ""))):
-            return JsonArray.of(self.document.get("snapshots")).read(_StoredSnapshot)
+            return JsonArray.of(self.document.get("snapshots")).read(StoredSnapshot)
 
     @functools.cached_property
     def refs(self) -> Mapping[str, Ref]:
         """Branches and tags by name. `main` exists once the table has a current snapshot."""
-        refs = {name: _ref(name, ref) for name, ref in (self.document.get("refs") or {}).items()}
+        refs = {name: ref_of(name, ref) for name, ref in (self.document.get("refs") or {}).items()}
         current = self.document.get("current-snapshot-id")
         if MAIN not in refs and current is not None and current != -1:
             refs[MAIN] = Ref(MAIN, int(current), True)
@@ -266,27 +236,27 @@ class TableMetadata:
     def snapshot_log(self) -> tuple[tuple[int, int], ...]:
         """(time in milliseconds, snapshot id) of each change of the current snapshot, oldest first."""
         with decoding("the snapshot log of the table cannot be read", table=self.location):
-            log = JsonArray.of(self.document.get("snapshot-log")).read(_StoredSnapshot)
+            log = JsonArray.of(self.document.get("snapshot-log")).read(StoredSnapshot)
             return tuple((entry.timestamp_ms, entry.snapshot_id) for entry in log)
 
     @property
     def metadata_log(self) -> tuple[tuple[int, str], ...]:
         """(time in milliseconds, location) of earlier metadata files, oldest first."""
         return tuple(
-            (int(e["timestamp-ms"]), _text(e["metadata-file"])) for e in self.document.get("metadata-log") or ()
+            (int(e["timestamp-ms"]), text_of(e["metadata-file"])) for e in self.document.get("metadata-log") or ()
         )
 
     @property
     def statistics_files(self) -> tuple[tuple[int, str], ...]:
         """(snapshot id, location) of table and partition statistics."""
         statistics = [*(self.document.get("statistics") or ()), *(self.document.get("partition-statistics") or ())]
-        return tuple((int(s["snapshot-id"]), _text(s["statistics-path"])) for s in statistics)
+        return tuple((int(s["snapshot-id"]), text_of(s["statistics-path"])) for s in statistics)
 
 
 def metadata_from_json(data: bytes, file: str = "") -> TableMetadata:
     """The metadata in a file, compressed or not. CorruptError when the file is not table metadata."""
     with decoding("a metadata file cannot be read", file=file):
-        text = inflated(data, "gzip") if data[:2] == b"\x1f\x8b" else data
+        text = inflated(data, "gzip") if data[:2] == GZIP else data
         document = document_from_json(bytes(text), _ARRAYS)
         if "location" not in document:
             raise ValueError("it is not table metadata")
@@ -301,76 +271,17 @@ def metadata_to_json(document: Document, compressed: bool = False) -> bytes:
     return gzip.compress(data) if compressed else data
 
 
-class _StoredSnapshot(
-    msgspec.Struct, rename={"snapshot_id": "snapshot-id", "timestamp_ms": "timestamp-ms", "key_id": "key-id"}
-):
-    """What is known of each snapshot, or entry of the snapshot log, once the metadata is loaded."""
+def brief(metadata: TableMetadata, compressed: bool = False) -> bytes:
+    """The bytes of a metadata file with only the snapshots that branches and tags name, and no snapshot log.
 
-    snapshot_id: int
-    timestamp_ms: int
-    key_id: Any = None
-
-
-class _Snapshots(Mapping[int, Snapshot]):
-    """Snapshots by id."""
-
-    def __init__(self, documents: JsonArray, ids: list[int], table: str) -> None:
-        self._documents, self._table = documents, table
-        self._places = {id: place for place, id in enumerate(ids)}
-        self._decoded: dict[int, Snapshot] = {}
-
-    def __getitem__(self, snapshot_id: int) -> Snapshot:
-        if snapshot_id not in self._decoded:
-            place = self._places[snapshot_id]
-            with decoding("a snapshot of the table cannot be read", table=self._table, instant=str(snapshot_id)):
-                self._decoded[snapshot_id] = _snapshot(self._documents[place])
-        return self._decoded[snapshot_id]
-
-    def __contains__(self, snapshot_id: object) -> bool:
-        return snapshot_id in self._places
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not text")
-    return value
-
-
-def _number(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
-def _snapshot(document: Document) -> Snapshot:
-    parent = document.get("parent-snapshot-id")
-    return Snapshot(
-        snapshot_id=int(document["snapshot-id"]),
-        parent_id=None if parent is None or parent == -1 else int(parent),
-        sequence_number=int(document.get("sequence-number", 0)),
-        timestamp_ms=int(document["timestamp-ms"]),
-        manifest_list=_text(document.get("manifest-list", "")),
-        summary={key: str(value) for key, value in (document.get("summary") or {}).items()},
-        schema_id=_number(document.get("schema-id")),
-        first_row_id=_number(document.get("first-row-id")),
-        added_rows=_number(document.get("added-rows")),
-        manifests=tuple(map(_text, document.get("manifests") or ())),
-    )
-
-
-def _ref(name: str, document: Document) -> Ref:
-    return Ref(
-        name,
-        int(document["snapshot-id"]),
-        str(document["type"]).lower() == "branch",
-        _number(document.get("min-snapshots-to-keep")),
-        _number(document.get("max-snapshot-age-ms")),
-        _number(document.get("max-ref-age-ms")),
-    )
+    It is for programs that take a table's metadata apart as a whole.
+    """
+    named = {ref.snapshot_id for ref in metadata.refs.values()}
+    snapshots = JsonArray.of(metadata.document.get("snapshots"))
+    stored = snapshots.read(StoredSnapshot)
+    places = [place for place, snapshot in enumerate(stored) if snapshot.snapshot_id in named]
+    fewer = {**metadata.document, "snapshots": snapshots.only(places), "snapshot-log": JsonArray(())}
+    return metadata_to_json(fewer, compressed)
 
 
 def _model(kind: Any, document: Document) -> Any:

@@ -22,12 +22,20 @@ from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.codec.manifest import ADDED, COLUMNS, DELETED, EXISTING, decode_entries
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.manifest_write import UNASSIGNED, ManifestEncoder, assigned, encode_manifest_list
-from lakebed.formats.iceberg.codec.metadata import Document, Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import Document, TableMetadata
 from lakebed.formats.iceberg.codec.partition_type import partition_type
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.commit.added_entries import added_entries
 from lakebed.formats.iceberg.data_files import DataFile, DeleteFile, data_files, delete_files
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import ALL_COLUMNS, iter_entries, manifests_of, read_entries
+from lakebed.formats.iceberg.manifests import (
+    ALL_COLUMNS,
+    fetched,
+    iter_entries,
+    manifests_of,
+    read_entries,
+    runs_of,
+)
 from lakebed.kernel import clock
 from lakebed.kernel.options import Options
 
@@ -144,28 +152,25 @@ class Attempt:
         """
         kept: list[ManifestFile] = []
         removed: list[DataFile | DeleteFile] = []
-        for manifest in manifests:
-            if not manifest.has_live:
-                continue
-            if not look_at(manifest):
-                kept.append(manifest)
-                continue
-            key = (manifest.path, what)
-            if key not in self.written.filtered:
-                self.written.filtered[key] = self._filter(manifest, choose)
-            files = self.written.filtered[key]
-            kept += files[0] or [manifest]
-            removed += files[1]
+        live = [manifest for manifest in manifests if manifest.has_live]
+        looked_at = {manifest.path for manifest in live if look_at(manifest)}
+        filtered = self.written.filtered
+        for run in runs_of(m for m in live if m.path in looked_at and (m.path, what) not in filtered):
+            for manifest, data in zip(run, fetched(self.files, run), strict=True):
+                filtered[manifest.path, what] = self._filter(manifest, data, choose)
+        for manifest in live:
+            replacing, gone = filtered[manifest.path, what] if manifest.path in looked_at else ([], [])
+            kept += replacing or [manifest]
+            removed += gone
         return kept, removed  # type: ignore[return-value]  # a manifest holds one kind
 
     def _filter(
-        self, manifest: ManifestFile, choose: Chooser
+        self, manifest: ManifestFile, data: bytes, choose: Chooser
     ) -> tuple[list[ManifestFile], list[DataFile] | list[DeleteFile]]:
-        columns = ALL_COLUMNS if manifest.content else COLUMNS
-        gone = choose(read_entries(self.files, self.metadata, [manifest], columns))
+        gone = choose(self._entries_in([manifest], [data], ALL_COLUMNS if manifest.content else COLUMNS))
         if not pc.any(gone).as_py():
             return [], []
-        entries = read_entries(self.files, self.metadata, [manifest], ALL_COLUMNS)
+        entries = self._entries_in([manifest], [data], ALL_COLUMNS)
         removed = entries.filter(gone)
         status = pa.array(np.where(gone.to_numpy(zero_copy_only=False), DELETED, EXISTING), pa.int8())
         entries = _set(entries, "status", status)
@@ -210,17 +215,24 @@ class Attempt:
 
     def _all_entries(self, manifests: Sequence[ManifestFile]) -> pa.Table:
         """All entries of manifests of one spec, in order, including those of manifests that are not written yet."""
-        waiting, spec = self.written.waiting, self.metadata.specs[manifests[0].spec_id]
-        kind = partition_type(self.metadata, spec)
-        pieces = []
+        waiting, pieces = self.written.waiting, []
         for unwritten, group in itertools.groupby(manifests, lambda manifest: manifest.path in waiting):
             run = [*group]
             if unwritten:
                 data = [waiting[manifest.path] for manifest in run]
-                pieces.append(decode_entries(run, data, spec, kind, ALL_COLUMNS, live_only=False))
+                pieces.append(self._entries_in(run, data, ALL_COLUMNS, live_only=False))
             else:
                 pieces.append(read_entries(self.files, self.metadata, run, ALL_COLUMNS, live_only=False))
         return pa.concat_tables(pieces)
+
+    def _entries_in(
+        self, manifests: Sequence[ManifestFile], contents: Sequence[bytes], columns: Collection[str],
+        live_only: bool = True,
+    ) -> pa.Table:  # fmt: skip
+        """The entries of manifests of one spec, from their bytes."""
+        spec = self.metadata.specs[manifests[0].spec_id]
+        kind = partition_type(self.metadata, spec)
+        return decode_entries(manifests, contents, spec, kind, columns, live_only)
 
     def _inheriting(self, entries: pa.Table) -> pa.Table:
         """The entries, with those that this commit adds left without numbers: they inherit them when it stands."""

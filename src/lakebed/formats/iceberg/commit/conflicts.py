@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from lakebed.errors import CommitConflictError, NotInHistoryError
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.commit.attempt import Attempt
 from lakebed.formats.iceberg.data_files import Content, DataFile, DeleteFile, delete_files
 from lakebed.formats.iceberg.delete_index import DeleteIndex

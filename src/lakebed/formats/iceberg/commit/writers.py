@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from lakebed.formats.iceberg.codec.metadata import MAIN, Document, Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import MAIN, Document, TableMetadata
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.codec.updates import TableUpdate
 from lakebed.formats.iceberg.snapshot import ancestors
 from lakebed.model.commit import BATCH_IDENTIFIER

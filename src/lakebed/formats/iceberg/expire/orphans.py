@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 
 from lakebed.errors import LakebedError, OptionError, UsageError
 from lakebed.formats.iceberg import layout
@@ -18,10 +19,10 @@ from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.expire import options as expire_options
-from lakebed.formats.iceberg.expire.run import certain_ms, inside, refuse_without_gc
+from lakebed.formats.iceberg.expire.run import certain_ms, inside, not_removed, refuse_without_gc
 from lakebed.formats.iceberg.expire.unused import paths_in
 from lakebed.formats.iceberg.files import Files, spelled
-from lakebed.formats.iceberg.manifests import manifests_of
+from lakebed.formats.iceberg.manifests import lists_ahead, manifests_of
 from lakebed.formats.iceberg.snapshot import iso_time
 from lakebed.kernel import clock
 from lakebed.kernel.files import parse_location
@@ -33,13 +34,13 @@ _DAY_MS = 86_400_000
 _DEFAULT_AGE_MS, _LEAST_AGE_MS = 3 * _DAY_MS, _DAY_MS
 
 
-def remove_orphans(operations: TableOperations, options: Options, dry_run: bool) -> ExpireResult:
+def remove_orphans(operations: TableOperations, options: Options, dry_run: bool, start: Loaded) -> ExpireResult:
     """Remove orphan files older than `orphan-files-older-than`; younger ones are named in `kept`.
 
-    OptionError when that time is less than 24 hours ago, UsageError when a file's path is known under another scheme or
-    host (`prefix-mismatch-mode`), UnsupportedError when `gc.enabled` is false.
+    `start` is the metadata as the caller has loaded it. OptionError when that time is less than 24 hours ago,
+    UsageError when a file's path is known under another scheme or host (`prefix-mismatch-mode`), UnsupportedError
+    when `gc.enabled` is false.
     """
-    start = operations.load()
     now = clock.now_ms() if dry_run else certain_ms(operations.files, start.metadata)
     given = options[expire_options.ORPHANS_OLDER_THAN]
     older_than = now - _DEFAULT_AGE_MS if given is None else given
@@ -57,12 +58,10 @@ def remove_orphans(operations: TableOperations, options: Options, dry_run: bool)
     loaded = operations.load()
     known = _KnownFiles(_referenced(operations.files, loaded), options)
     partition_names = {field.name for spec in loaded.metadata.specs.values() for field in spec.fields}
+    unknown = [path for path in paths if not (known.has(path) or _hidden(inside(folder, path), partition_names))]
     orphans: list[str] = []
     kept: list[Skipped] = []
-    for path in paths:
-        if known.has(path) or _hidden(inside(folder, path), partition_names):
-            continue
-        modified = _modified_ms(files, path)
+    for path, modified in zip(unknown, files.together(partial(_modified_ms, files), unknown), strict=True):
         if modified is None or modified >= older_than:
             kept.append(Skipped(inside(folder, path), f"it is not older than {iso_time(older_than)}"))
         elif known.has_elsewhere(path, operations.name):
@@ -70,11 +69,11 @@ def remove_orphans(operations: TableOperations, options: Options, dry_run: bool)
         else:
             orphans.append(path)
     if not dry_run:
-        try:
-            files.delete_many(orphans)
+        standing = files.undeleted(orphans)
+        kept += not_removed(standing, folder)
+        orphans = [path for path in orphans if path not in standing]
+        with suppress(LakebedError):
             _remove_staging_folders(files, loaded.metadata, folder, orphans, older_than)
-        except LakebedError as error:
-            kept.append(Skipped("some files", f"they could not be removed: {error}"))
     return ExpireResult((), tuple(inside(folder, path) for path in orphans), tuple(kept), dry_run)
 
 
@@ -200,6 +199,7 @@ def _referenced(files: Files, loaded: Loaded) -> Iterator[str]:
     yield from (file for _, file in metadata.metadata_log)
     yield from (file for _, file in metadata.statistics_files)
     manifests: dict[str, ManifestFile] = {}
+    files = lists_ahead(files, metadata.snapshots.values())
     for snapshot in metadata.snapshots.values():
         yield snapshot.manifest_list
         manifests |= {m.path: m for m in manifests_of(files, metadata, snapshot)}

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 
 from lakebed.errors import UsageError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.codec.metadata import MAIN, Ref, Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import MAIN, TableMetadata
+from lakebed.formats.iceberg.codec.snapshots import Ref, Snapshot
 from lakebed.formats.iceberg.expire import options as expire_options
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import manifests_of
+from lakebed.formats.iceberg.manifests import lists_ahead, manifests_of
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import Skipped
@@ -133,6 +134,7 @@ def with_unused(files: Files, metadata: TableMetadata, plan: ExpirePlan) -> Expi
     kept = [snapshot for id, snapshot in metadata.snapshots.items() if id not in expired]
     schemas = {metadata.current_schema_id, *(snapshot.schema_id for snapshot in kept)}
     specs = {metadata.default_spec_id}
+    files = lists_ahead(files, kept)
     for snapshot in kept:
         specs.update(manifest.spec_id for manifest in manifests_of(files, metadata, snapshot))
     schemas |= _schemas_of_specs(metadata, specs, schemas)

@@ -5,12 +5,12 @@ Rules: the reference engine's RemoveSnapshots and ReachableFileCleanup (`expire/
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lakebed.errors import UnsupportedError
 from lakebed.formats.iceberg import layout
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog.operations import TableOperations
+from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.updates import MetadataChange, TableRequirement, TableUpdate, ref_is
 from lakebed.formats.iceberg.commit.loop import change_metadata
@@ -27,13 +27,14 @@ from lakebed.kernel.options import Options
 from lakebed.model.upkeep import ExpireResult, Skipped
 
 
-def expire(operations: TableOperations, options: Options, dry_run: bool) -> ExpireResult:
+def expire(operations: TableOperations, options: Options, dry_run: bool, base: Loaded) -> ExpireResult:
     """Expire snapshots by the options, the rules of branches and tags, and the table's properties; remove their files.
 
-    A file that cannot be removed is named in `kept`; the snapshots are expired all the same. UnsupportedError when
-    `gc.enabled` is false, UsageError when the options name the head of a branch or tag.
+    `base` is the metadata as the caller has just loaded it. A file that cannot be removed is named in `kept`; the
+    snapshots are expired all the same. UnsupportedError when `gc.enabled` is false, UsageError when the options
+    name the head of a branch or tag.
     """
-    metadata = operations.load().metadata
+    metadata = base.metadata
     refuse_without_gc(operations, metadata, options)
     now = clock.now_ms()
     draft = plan_expiry(metadata, options, now, operations.name)
@@ -49,7 +50,7 @@ def expire(operations: TableOperations, options: Options, dry_run: bool) -> Expi
         requirements, updates = _change(metadata, plan)
         return requirements, [] if dry_run else updates
 
-    change_metadata(operations, decide, options.raw)
+    change_metadata(operations, decide, options.raw, base)
     before, plan = plans[-1]
     unused: list[str] = []
 
@@ -65,12 +66,13 @@ def expire(operations: TableOperations, options: Options, dry_run: bool) -> Expi
         )
     out_of_reach = _outside(operations.files, unused)
     untouched = {skipped.what for skipped in out_of_reach}
-    removed = [path for path in unused if path not in untouched]
-    failed = [] if dry_run else _remove(operations.files, removed)
+    within_reach = [path for path in unused if path not in untouched]
+    standing = {} if dry_run else operations.files.undeleted(within_reach)
+    removed = [path for path in within_reach if path not in standing]
     return ExpireResult(
         tuple(map(str, plan.snapshots)),
         tuple(inside(before.location, path) for path in removed),
-        (*plan.kept, *out_of_reach, *failed),
+        (*plan.kept, *out_of_reach, *not_removed(standing, before.location)),
         dry_run,
         notes,
     )
@@ -101,13 +103,9 @@ def _change(metadata: TableMetadata, plan: ExpirePlan) -> MetadataChange:
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-def _remove(files: Files, paths: Sequence[str]) -> list[Skipped]:
-    """Remove files. The result says why some of them stay."""
-    try:
-        files.delete_many(paths)
-    except Exception as error:  # noqa: BLE001 - the snapshots are expired, whatever becomes of their files
-        return [Skipped("some files", f"they could not be removed: {error}")]
-    return []
+def not_removed(standing: Mapping[str, Exception], folder: str) -> list[Skipped]:
+    """Why files stay that were to be removed."""
+    return [Skipped(inside(folder, path), f"it could not be removed: {error}") for path, error in standing.items()]
 
 
 def _outside(files: Files, paths: Sequence[str]) -> list[Skipped]:

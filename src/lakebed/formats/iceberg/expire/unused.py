@@ -6,6 +6,7 @@ Rule: the reference engine's ReachableFileCleanup.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import iter_entries, manifests_of
+from lakebed.formats.iceberg.manifests import iter_entries, lists_ahead, manifests_ahead, manifests_of
 
 
 def unused_files(files: Files, metadata: TableMetadata, expired: set[int]) -> list[str]:
@@ -23,6 +24,7 @@ def unused_files(files: Files, metadata: TableMetadata, expired: set[int]) -> li
     kept: dict[str, ManifestFile] = {}
     unused: dict[str, ManifestFile] = {}
     lists: list[str] = []
+    files = lists_ahead(files, metadata.snapshots.values())
     for snapshot in metadata.snapshots.values():
         manifests = {manifest.path: manifest for manifest in manifests_of(files, metadata, snapshot)}
         if snapshot.snapshot_id in expired:
@@ -51,6 +53,7 @@ def paths_in(
     by_spec: dict[int, list[ManifestFile]] = {}
     for manifest in manifests:
         by_spec.setdefault(manifest.spec_id, []).append(manifest)
+    files = manifests_ahead(files, chain.from_iterable(by_spec.values()))
     for of_spec in by_spec.values():
         for entries in iter_entries(files, metadata, of_spec, ("file_path",), live_only=live_only):
             yield from entries["file_path"].chunks

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from lakebed.errors import NotInHistoryError
 from lakebed.formats.iceberg.codec.manifest import ADDED
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.data_files import FileTask, data_files
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import lists_ahead, manifests_ahead, manifests_of

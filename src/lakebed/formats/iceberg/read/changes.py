@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from lakebed.errors import NotInHistoryError
 from lakebed.formats.iceberg.codec.manifest import COLUMNS
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.data_files import DeleteFile, FileTask, delete_files, partition_key
 from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.files import Files

@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from lakebed.errors import OptionError, UsageError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.codec.metadata import Snapshot
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.snapshot import Position, iso_time
 from lakebed.kernel.options import Options
 from lakebed.model.instant import Instant

@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from lakebed.errors import DataCleanedError, UnsupportedError, UsageError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.schema import arrow_schema
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.manifests import lists_ahead
 from lakebed.formats.iceberg.read.changes import plan_difference

@@ -19,8 +19,9 @@ from pyiceberg.schema import Schema
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, NotWrittenError, UnsupportedError
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import Loaded, LostRaceError, OutcomeUnknownError
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.puffin import read_footer, write_puffin
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.codec.updates import applied
 from lakebed.formats.iceberg.data_files import Content, DeleteFile, Metrics
 from lakebed.formats.iceberg.files import Files

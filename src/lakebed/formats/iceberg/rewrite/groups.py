@@ -28,7 +28,8 @@ from lakebed.formats.iceberg.rewrite.task import (
     TaskRunner,
     check_rows,
 )
-from lakebed.kernel.engine import Engine
+from lakebed.kernel.engine import Engine, LocalEngine
+from lakebed.kernel.sizing.finalize import writers_at_once
 
 _LEAST_OUTPUTS = 4
 """How many files a task has at least when a group is split."""
@@ -96,13 +97,23 @@ class GroupWork:
     def _side_by_side(self, groups: Sequence[Group], stop: Stop | None) -> Iterator[Group]:
         tasks = [task for group in groups for task in group.tasks]
         by_number = {group.tasks[0].group: group for group in groups}
-        for task, result in zip(tasks, self._engine.map(self._runner, tasks), strict=True):
+        for task, result in zip(tasks, self._engine_for(tasks).map(self._runner, tasks), strict=True):
             group = by_number[task.group]
             group.results.append(_checked([result], task.inputs) or result)
             if group.error is not None and stop is not None:
                 stop.set()
             if len(group.results) == len(group.tasks):
                 yield group
+
+    def _engine_for(self, tasks: Sequence[RewriteTask]) -> Engine:
+        """The engine, with more threads where it runs here and small tasks mostly wait for a store: as many as groups
+        may run at a time."""
+        if not isinstance(self._engine, LocalEngine):
+            return self._engine
+        size = sum(file.data.size for task in tasks for file in task.inputs)
+        at_once = min(self._concurrent, self._runner.target.files.home.at_once)
+        threads = writers_at_once(self._engine.parallelism, at_once, len(tasks), size)
+        return LocalEngine(threads) if threads > self._engine.parallelism else self._engine
 
     def _sort_in_ranges(self, group: Group) -> None:
         try:

@@ -54,7 +54,7 @@ def join_files(target: WriteTarget, name: str, files: Sequence[DataFile]) -> tup
     with target.files.open_output(url) as out:
         join = ParquetJoin(out, target.layout.codec)
         for file in files:
-            with target.files.open_input(file.path) as source:
+            with target.files.open_input(file.path, file.size) as source:
                 join.add(source)
         size = join.finish()
         if join.rows != record_count:

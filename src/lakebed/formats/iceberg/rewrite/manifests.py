@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError, UsageError
 from lakebed.formats.iceberg import options as opt
-from lakebed.formats.iceberg.catalog.operations import TableOperations
+from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_writing
 from lakebed.formats.iceberg.codec.manifest import EXISTING
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
@@ -85,7 +85,9 @@ def rewrite_manifests(
     list says.
     """
     given = OPTIONS.parse(options)
-    metadata = operations.load().metadata
+    loaded = operations.load()
+    refuse_writing(operations, loaded)
+    metadata = loaded.metadata
     head = metadata.head(branch)
     groups = _groups(metadata, manifests_of(operations.files, metadata, head) if head else [], given)
     before = [manifest for group in groups if group.is_worth_it for manifest in group.manifests]
@@ -115,7 +117,7 @@ def rewrite_manifests(
         }
         return Produced("replace", [*after, *kept], {key: str(value) for key, value in counts.items()})
 
-    committed = commit_snapshot(operations, produce, CommitOptions(branch, properties=given.raw))
+    committed = commit_snapshot(operations, produce, CommitOptions(branch, properties=given.raw), loaded)
     size_after = sum(manifest.length for manifest in after)
     return RewriteResult(len(before), len(after), size, size_after, len(groups), skipped, instants=(committed.instant,))
 

@@ -50,9 +50,14 @@ class PositionDeleteRunner:
     def __call__(self, task: PositionDeleteTask) -> PositionDeleteResult:
         """Write the new delete files of a task; after an error none of them stays."""
         written: list[DeleteFile] = []
+        read = {delete.path: delete.size for file in task.inputs for delete in file.deletes}
+        read |= {delete.path: delete.size for delete in task.deletes}
         try:
-            for file in self._vectors(task) if self.writer.vectors else self._files(task):
-                written.append(file)
+            with self.files.fetching(read.items()):
+                if self.writer.vectors:
+                    written += self._vectors(task)
+                else:
+                    self._write_files(task, written)
         except Exception as error:  # noqa: BLE001  # reported to the caller, who cleans up after all tasks
             remove_delete_files(self.files, written)
             return PositionDeleteResult(error=error)
@@ -70,8 +75,8 @@ class PositionDeleteRunner:
         for vector in self.writer.write(deletions).added:
             yield replace(vector, sequence_number=sequence_numbers[vector.referenced_data_file or ""])
 
-    def _files(self, task: PositionDeleteTask) -> Iterable[DeleteFile]:
-        """Position delete files, per partition or per data file."""
+    def _write_files(self, task: PositionDeleteTask, written: list[DeleteFile]) -> None:
+        """Position delete files, per partition or per data file. Each is added to `written` once it is there."""
         sequence_number = max(delete.sequence_number or 0 for delete in task.deletes)
         size = sum(delete.size for delete in task.deletes)
         rows = sum(delete.record_count for delete in task.deletes)
@@ -80,10 +85,15 @@ class PositionDeleteRunner:
             partition = (data_file.data.spec_id, partition_key(data_file.data.partition))
             key = partition if self.writer.by_partition else (partition, data_file.data.path)
             groups.setdefault(key, []).append((data_file, positions))
+        runs: list[list[tuple[FileTask, Int64s]]] = []
         for deletions in groups.values():
             kept = sum(len(positions) for _, positions in deletions)
-            for run in _even_runs(deletions, self.sizes.expected(size * kept // max(1, rows))):
-                yield replace(self.writer.position_file(run), sequence_number=sequence_number)
+            runs += _even_runs(deletions, self.sizes.expected(size * kept // max(1, rows)))
+
+        def write(run: list[tuple[FileTask, Int64s]]) -> None:
+            written.append(replace(self.writer.position_file(run), sequence_number=sequence_number))
+
+        self.files.together(write, runs)
 
     def _positions(self, task: PositionDeleteTask) -> list[tuple[FileTask, Int64s]]:
         """The positions that really delete rows, by data file in the order of paths."""

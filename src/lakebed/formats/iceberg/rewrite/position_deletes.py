@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.errors import CommitUnknownError, OptionError
-from lakebed.formats.iceberg.catalog.operations import TableOperations
+from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_writing
 from lakebed.formats.iceberg.codec.manifest import COLUMNS
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.commit.kinds import Replace, commit
 from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.data_files import Content, DeleteFile, FileTask, delete_files
@@ -44,6 +45,7 @@ from lakebed.formats.iceberg.write.row_deletes import DeleteWriter
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.options import Options, OptionSet
 from lakebed.kernel.predicates.where import Where, parse_where, unread_parts
+from lakebed.kernel.sizing.finalize import writers_at_once
 from lakebed.model.upkeep import RewriteResult, Skipped
 
 TABLE_TARGET = "write.delete.target-file-size-bytes"
@@ -92,7 +94,9 @@ class PositionDeleteRewrite:
         unknown or out of range.
         """
         options = OPTIONS.parse(given)
-        metadata = operations.load().metadata
+        loaded = operations.load()
+        refuse_writing(operations, loaded)
+        metadata = loaded.metadata
         branch = options[opt.BRANCH] if options.given(opt.BRANCH) else branch
         snapshot = metadata.head(branch)
         pruning = Pruning(parse_where(where, predicate_schema(ReadContext.of(metadata))), metadata.schema)
@@ -120,7 +124,7 @@ class PositionDeleteRewrite:
         written: list[DeleteFile] = []
         try:
             runner = PositionDeleteRunner(files, writer, self.rules.sizes)
-            for task_result in (engine or LocalEngine()).map(runner, tasks):
+            for task_result in _engine_for(tasks, files, engine or LocalEngine()).map(runner, tasks):
                 written += task_result.files
                 if task_result.error is not None:
                     raise task_result.error
@@ -234,6 +238,15 @@ def _partition_name(metadata: TableMetadata, file: DeleteFile) -> str:
     """The partition of a delete file as text; "" for the table as a whole."""
     path = partition_path(metadata.specs[file.spec_id], file.partition)
     return path if file.spec_id == metadata.default_spec_id else f"{path} (spec {file.spec_id})".strip()
+
+
+def _engine_for(tasks: Sequence[PositionDeleteTask], files: Files, engine: Engine) -> Engine:
+    """The engine, with more threads where it runs here and small tasks mostly wait for a store."""
+    if not isinstance(engine, LocalEngine):
+        return engine
+    size = sum(delete.size for task in tasks for delete in task.deletes)
+    threads = writers_at_once(engine.parallelism, files.home.at_once, len(tasks), size)
+    return LocalEngine(threads) if threads > engine.parallelism else engine
 
 
 # ---- tasks -----------------------------------------------------------------------------------------------------------

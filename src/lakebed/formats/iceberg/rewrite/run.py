@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError, StorageError
-from lakebed.formats.iceberg.catalog.table import TableOperations
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.catalog.operations import TableOperations, refuse_writing
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.commit.kinds import Replace, commit
 from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.data_files import DataFile, DeleteFile
@@ -78,7 +79,9 @@ class IcebergRewrite:
         `where`, NotInHistoryError for a branch that does not exist, UnsupportedError for what lakebed does not write.
         """
         options = opt.parse(given)
-        metadata = operations.load().metadata
+        loaded = operations.load()
+        refuse_writing(operations, loaded)
+        metadata = loaded.metadata
         branch = options[opt.BRANCH] if options.given(opt.BRANCH) else branch
         snapshot = metadata.head(branch)
         rules = opt.plan_rules(options, metadata.properties, metadata.default_spec_id, metadata.specs.keys())

@@ -15,7 +15,8 @@ from pyiceberg.types import IcebergType
 
 from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.data_files import FileTask, Metrics, data_files, distinct_partitions
 from lakebed.formats.iceberg.delete_index import DeleteIndex
 from lakebed.formats.iceberg.files import Files

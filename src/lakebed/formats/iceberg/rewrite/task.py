@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.codec.schema import arrow_schema
-from lakebed.formats.iceberg.data_files import DataFile, FileTask, Partition
+from lakebed.formats.iceberg.data_files import DataFile, FileTask, Partition, stored_files
 from lakebed.formats.iceberg.parquet.join import NotJoinable
 from lakebed.formats.iceberg.read.context import ReadContext
 from lakebed.formats.iceberg.read.task import Selection, read_task
@@ -115,7 +115,8 @@ class TaskRunner:
         if self.stop.is_set:
             return TaskResult(task.group, error=StoppedError("not started"))
         try:
-            return self._run(task)
+            with self.target.files.fetching(stored_files(task.inputs)):
+                return self._run(task)
         except Exception as error:  # noqa: BLE001  # the driver decides what it means
             return TaskResult(task.group, error=error)
 

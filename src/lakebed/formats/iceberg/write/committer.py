@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from lakebed.errors import CommitConflictError, CommitUnknownError, LakebedError
 from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
-from lakebed.formats.iceberg.codec.metadata import Document, Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import Document, TableMetadata
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.codec.updates import TableUpdate
 from lakebed.formats.iceberg.commit.attempt import Attempt
 from lakebed.formats.iceberg.commit.kinds import Append, Overwrite, RowDelta

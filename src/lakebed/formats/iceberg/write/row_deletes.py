@@ -11,7 +11,7 @@ data file. Version 1 has neither.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,9 +20,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from lakebed.errors import UnsupportedError
-from lakebed.formats.iceberg.codec.metadata import Snapshot, TableMetadata
+from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.codec.puffin import DELETION_VECTOR, Blob, encode_vector, write_puffin
 from lakebed.formats.iceberg.codec.schema import POS, arrow_schema
+from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.commit.message import RowDeletes
 from lakebed.formats.iceberg.data_files import (
     DELETE_FILE_PATH,
@@ -32,6 +33,7 @@ from lakebed.formats.iceberg.data_files import (
     DeleteFile,
     FileTask,
     partition_key,
+    stored_files,
 )
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.layout import data_location, partition_path
@@ -168,6 +170,12 @@ class _Find:
     whole_files: bool
 
     def __call__(self, tasks: Sequence[FileTask]) -> tuple[RowDeletes, list[DataFile]]:
+        with self.files.fetching(stored_files(tasks)):
+            deleted, removed = self._found(tasks)
+        return self.writer.write(deleted), removed
+
+    def _found(self, tasks: Sequence[FileTask]) -> tuple[list[tuple[FileTask, Int64s]], list[DataFile]]:
+        """The positions to delete in each data file, and the data files that lose all rows."""
         deleted: list[tuple[FileTask, Int64s]] = []
         removed: list[DataFile] = []
         for task in tasks:
@@ -180,7 +188,7 @@ class _Find:
                 removed.append(task.data)
             else:
                 deleted.append((task, merged if self.writer.vectors else positions))
-        return self.writer.write(deleted), removed
+        return deleted, removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +237,7 @@ class DeleteWriter:
             added = self._vectors(deleted)
             replaced = tuple(delete for task, _ in deleted for delete in task.deletes if delete.is_vector)
             return RowDeletes(added, replaced, paths)
-        return RowDeletes(tuple(self._position_files(deleted)), (), paths)
+        return RowDeletes(self._position_files(deleted), (), paths)
 
     def _vectors(self, deleted: Sequence[tuple[FileTask, Int64s]]) -> tuple[DeleteFile, ...]:
         """Write one Puffin file with a vector per data file."""
@@ -257,13 +265,13 @@ class DeleteWriter:
             for (task, positions), blob in zip(deleted, placed, strict=True)
         )  # fmt: skip
 
-    def _position_files(self, deleted: Sequence[tuple[FileTask, Int64s]]) -> Iterator[DeleteFile]:
+    def _position_files(self, deleted: Sequence[tuple[FileTask, Int64s]]) -> tuple[DeleteFile, ...]:
         """Write position delete files, one per data file or per partition, sorted by path and position."""
         groups: dict[object, list[tuple[FileTask, Int64s]]] = {}
         for task, positions in deleted:
             groups.setdefault(self.place(task), []).append((task, positions))
-        for group in groups.values():
-            yield self.position_file(sorted(group, key=lambda pair: pair[0].data.path))
+        by_path = [sorted(group, key=lambda pair: pair[0].data.path) for group in groups.values()]
+        return tuple(self.files.together(self.position_file, by_path))
 
     def position_file(self, group: Sequence[tuple[FileTask, Int64s]]) -> DeleteFile:
         """Write one position delete file for data files of one partition. They come in the order of their paths."""
