@@ -56,7 +56,7 @@ class Query:
         return plan
 
     def _plan_write(self) -> tuple[Sink, WritePlan]:
-        sink = self.sink.sink(Mode.APPEND, commit_user="stream")
+        sink = self.sink.reopened().sink(Mode.APPEND, commit_user="stream")
         return sink, sink.plan(2)
 
     def _counted(self, call: Callable[[], Any]) -> Counted:
@@ -86,6 +86,7 @@ def test_a_hudi_table_into_a_paimon_table(store_server: StoreServer) -> None:
         requests, steps = _asked(parts)
         assert requests <= MOST_REQUESTS and steps <= MOST_STEPS, [entry.target for part in parts for entry in part.log]
         assert _times(parts, "hoodie.properties") == 1
+        assert (_times(parts, "schema%2F"), _times(parts, "/schema/")) == (1, 1)
         assert _times(parts, "manifest/") == 0, "its own manifests are known"
     partitions = [_times(parts, "dt%3D") for parts in batches]
     assert _asked(batches[-1])[0] - partitions[-1] <= _asked(batches[1])[0] - partitions[1], "it does not grow"
@@ -106,3 +107,14 @@ def test_an_iceberg_table_into_an_iceberg_table(store_server: StoreServer) -> No
         requests, steps = _asked(parts)
         assert requests <= MOST_REQUESTS and steps <= MOST_STEPS, [entry.target for part in parts for entry in part.log]
     assert sorted(sink.read().read_all()["id"].to_pylist()) == [0, 1, 2, 3, 4]
+
+
+def test_a_sink_that_was_dropped_and_made_again_has_its_new_schema(store_server: StoreServer) -> None:
+    url, options = store_server.url(), store_server.options
+    sink = lakebed.create(url, "paimon", {"id": "int64"}, (), (), options)
+    sink.write(pa.table({"id": [1]}))
+    sink.store.delete_folder("")
+    lakebed.create(url, "paimon", {"id": "int64", "name": "string"}, (), (), options)
+    assert sink.reopened().sink().input_schema.names == ["id", "name"]
+    sink.reopened().write(pa.table({"id": [2], "name": ["b"]}))
+    assert lakebed.open(url, options).read().read_all().to_pylist() == [{"id": 2, "name": "b"}]

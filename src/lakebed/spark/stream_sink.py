@@ -114,6 +114,8 @@ class StreamSink:
         """Write and commit the batch, and keep a report of it in the checkpoint."""
         if self._table is None:
             self._table = formats.open_table(self.location, self.options)
+        else:
+            self._table = self._table.reopened()
         sink = self._table.sink(Mode.APPEND, commit_user=self.user)
         with swept(sink):
             plan = sink.plan(self.parallelism)

@@ -62,6 +62,12 @@ class Table(ABC):
         """Open a table whose format was just detected. `metadata` is the listing of the folder that showed it."""
         return cls(store, options)
 
+    def reopened(self) -> Self:
+        """This table as `lakebed.open` would give it now, for somebody who keeps it open for long: nothing is taken for
+        known that a table which was dropped and made again under that name would have otherwise. Its format is not
+        detected again."""
+        return self
+
     def __repr__(self) -> str:
         return f"<lakebed {self.format} table {redacted(self.location)}>"
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from lakebed.errors import CorruptError, NotInHistoryError, RetryableError, TableNotFoundError
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_from_json
@@ -38,6 +39,7 @@ class History:
     def __init__(self, store: Store, branch: str = MAIN_BRANCH) -> None:
         self.store, self.branch = store, branch
         self._schemas: dict[int, TableSchema] = {}
+        self._expected: int | None = None
         self._files = SnapshotFiles(store, branch)
 
     # ---- schemas ----
@@ -83,8 +85,22 @@ class History:
         if self.store.at_once == 1:
             return self.latest_schema()
         hints = (LATEST, EARLIEST) if earliest else (LATEST,)
-        looks: list[Callable[[], Any]] = [self.latest_schema, *(partial(self._files.read_hint, name) for name in hints)]
-        return cast(TableSchema, self.store.together(lambda look: look(), looks)[0])
+        looks: list[Callable[[], Any]] = [partial(self.store.list, f"{branch_prefix(self.branch)}schema")]
+        looks += [partial(self._files.read_hint, name) for name in hints]
+        if self._expected is not None:
+            looks.append(partial(self._read_if_there, self._expected))
+            self._expected = None
+        return self.latest_schema(self.store.together(lambda look: look(), looks)[0])
+
+    def forget_schemas(self) -> None:
+        """Read the schemas again, since the table may have been dropped and made again since they were read. A remote
+        store is asked for the newest one that was known while it lists them."""
+        self._expected = max(self._schemas, default=None)
+        self._schemas.clear()
+
+    def _read_if_there(self, schema_id: int) -> None:
+        with suppress(CorruptError):  # the listing decides
+            self.schema(schema_id)
 
     def branches(self) -> list[str]:
         """The names of all branches but main."""

@@ -98,6 +98,11 @@ class PaimonTable(Table):
             )
         return cls(store, {key: value for key, value in options.items() if key.lower().startswith(opt.CALL_ONLY)})
 
+    def reopened(self) -> PaimonTable:
+        """This table, with its schemas forgotten."""
+        self._history.forget_schemas()
+        return self
+
     @property
     def table_schema(self) -> TableSchema:
         """The newest version of the schema: columns, keys, options."""
