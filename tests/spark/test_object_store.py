@@ -57,6 +57,20 @@ def test_explicit_keys_stay_on_the_driver(spark: SparkSession, store_server: Sto
     assert lakebed.spark.read(spark, location, ["order_id"], options=shipped).count() > 0
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_without_keys_the_error_says_where_spark_looks(
+    spark: SparkSession, store_server: StoreServer, late: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    location = store_server.upload(example_path("orders_hudi"))
+    plain = {key: value for key, value in store_server.options.items() if "key" not in key}
+    monkeypatch.setenv("HOME", str(tmp_path))  # no profile
+    if late:  # the driver has keys that executors, which were started before, do not get
+        for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(key, store_server.environment[key])
+    with pytest.raises(UsageError, match=r"no credentials.*executorEnv.*os\.environ.*spark\.hadoop\.fs\.s3a"):
+        lakebed.spark.read(spark, location, ["order_id"], options=plain).count()
+
+
 def test_a_batch_asks_for_little(
     spark: SparkSession, store_server: StoreServer, options: dict[str, str], tmp_path: Path
 ) -> None:

@@ -29,6 +29,13 @@ _CONVERT = "convert_exception"
 """PySpark's function that converts an error of the JVM or the server to a Python exception, in both kinds of
 session."""
 _CONNECT = "pyspark.sql.connect.client.core"
+_NO_CREDENTIALS = "there are no credentials for "
+_WHERE_FROM = (
+    "On Spark each executor finds its own: in its environment (spark.executorEnv.AWS_ACCESS_KEY_ID, ...), or by a "
+    "function that lakebed.storage.provider names. What os.environ got after the session had started does not reach "
+    "it, and spark.hadoop.fs.s3a.* is for Hadoop's client, not for lakebed"
+)
+"""What a user of Spark's own sources may not expect, for an error that found no credentials."""
 
 
 @contextmanager
@@ -42,6 +49,18 @@ def translated_errors() -> Iterator[None]:
         if ours is None or isinstance(error, errors.LakebedError):
             raise
         raise ours from error
+
+
+@contextmanager
+def explained_errors() -> Iterator[None]:
+    """A block that opens a table on the driver: where no credentials are found, the error says who looks for them on
+    Spark."""
+    try:
+        yield
+    except errors.UsageError as error:
+        if error.what.startswith(_NO_CREDENTIALS) and _WHERE_FROM not in error.todo:
+            error.todo = f"{error.todo}. {_WHERE_FROM}" if error.todo else _WHERE_FROM
+        raise
 
 
 def translate_errors() -> None:
@@ -95,5 +114,7 @@ def lakebed_error(error: BaseException) -> errors.LakebedError | None:
     if not lines:
         return None
     name, message = lines[-1]
+    if message.startswith(_NO_CREDENTIALS) and _WHERE_FROM not in message:
+        message = f"{message.strip()}. {_WHERE_FROM}"
     kind: type[errors.LakebedError] = getattr(errors, name, errors.LakebedError)
     return errors.OptionError(message.strip(), key="") if kind is errors.OptionError else kind(message.strip())

@@ -21,7 +21,7 @@ from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.model.split import Split
 from lakebed.spark import worker
 from lakebed.spark.engine import default_parallelism, over_tasks
-from lakebed.spark.failures import translate_errors
+from lakebed.spark.failures import explained_errors, translate_errors
 from lakebed.spark.types import conformed, spark_schema, wire_schema
 from lakebed.verbs.read import ReadPlan, report
 
@@ -50,7 +50,8 @@ def read(
     parallelism, or more for much data. Raises what `lakebed.open` and `Table.read` raise.
     """
     translate_errors()
-    table = formats.open_table(location, options)
+    with explained_errors():
+        table = formats.open_table(location, options)
     plan = table.plan_read(columns, where)
     if not plan.schema.names:
         raise UsageError(

@@ -26,7 +26,7 @@ from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult
 from lakebed.model.rowkind import ROW_KIND_COLUMN, ROW_KIND_FIELD
 from lakebed.spark import worker
 from lakebed.spark.engine import SparkEngine, default_parallelism
-from lakebed.spark.failures import translated_errors
+from lakebed.spark.failures import explained_errors, translated_errors
 from lakebed.spark.types import arrow_schema, conform, fits
 from lakebed.verbs.write import Mode, Routing, Sink, WritePlan, finalize_and_commit, swept
 
@@ -52,7 +52,8 @@ def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[s
     """
     texts = {key.lower(): text for key, text in option_texts(options).items()}
     parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
-    table = formats.open_table(location, {k: v for k, v in options.items() if k.lower() != PARALLELISM_OPTION})
+    with explained_errors():
+        table = formats.open_table(location, {k: v for k, v in options.items() if k.lower() != PARALLELISM_OPTION})
     sink = table.sink(Mode.parse(mode))
     with swept(sink):
         plan = sink.plan(parallelism)

@@ -23,7 +23,7 @@ from lakebed.kernel.options import option_texts
 from lakebed.redaction import redacting_logger
 from lakebed.spark import worker
 from lakebed.spark.engine import SparkEngine, default_parallelism
-from lakebed.spark.failures import translate_errors
+from lakebed.spark.failures import explained_errors, translate_errors
 from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, write_files
 from lakebed.spark.slow_start import despite_slow_start
 from lakebed.spark.types import arrow_schema
@@ -80,7 +80,8 @@ def write_stream(
     texts = {key.lower(): text for key, text in option_texts(options).items()}
     parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
     table_options = {key: text for key, text in option_texts(options).items() if key.lower() != PARALLELISM_OPTION}
-    table = formats.open_table(location, table_options)
+    with explained_errors():
+        table = formats.open_table(location, table_options)
     SinkInput.of(arrow_schema(df.schema), table.sink(Mode.APPEND), table.location)
     folder = open_store(checkpoint, table_options)
     task = StreamSink(table.location, table_options, folder.location, commit_user(folder), parallelism)
