@@ -126,3 +126,17 @@ def test_a_lost_race_looks_again_only_at_what_changed(store_server: StoreServer,
 
     counted = store_server.measure(race, two_prepared, enough=APPEND_STEPS + 2)
     assert counted.steps <= APPEND_STEPS + 2  # the hint is newer: one more look
+
+
+def test_postponed_rows_are_moved_in_few_steps(store_server: StoreServer, new_table: Callable[..., str]) -> None:
+    def opened() -> Table:
+        return lakebed.open(new_table(3, True, bucket="-2"), store_server.options)
+
+    counted = store_server.measure(lambda table: table.rewrite(), opened, enough=10)
+    assert counted.steps <= 12
+    assert counted.kinds["GET"] <= 3 * PARTITIONS + 18  # each file once
+
+
+def test_a_tag(measured: Callable[..., Counted]) -> None:
+    counted = measured(lambda table: table.tag("monday"), 2, 3)
+    assert counted.steps <= 3

@@ -196,7 +196,7 @@ class PaimonTable(Table):
         was faster.
         """
         table = self._on_branch(options)
-        schema = table.table_schema
+        schema = table._history.schema_and_hints(earliest=False)
         parsed = table._options(schema, options)
         if bucket_mode(schema, parsed) is not BucketMode.POSTPONE_MODE:
             raise UnsupportedError(

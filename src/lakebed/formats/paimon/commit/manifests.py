@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakebed.formats.paimon import options as opt
+from lakebed.formats.paimon.bucket_summaries import remember_joined
 from lakebed.formats.paimon.codec.binary_row import decode_row, encode_row, with_arity, without_arity
 from lakebed.formats.paimon.codec.manifest import ADD, IndexManifestEntry, ManifestEntry, ManifestFileMeta, SimpleStats
 from lakebed.formats.paimon.codec.manifest_avro import (
@@ -146,9 +147,10 @@ class ManifestWriter:
             stats = self._stats(rows, [sum(of_column) for of_column in zip(*counts, strict=True)])
         low, high, lowest, highest = zip(*bounds, strict=True)
         added = sum(meta.num_added_files for meta in metas)
-        return ManifestFileMeta(
-            name, size, added, 0, stats, self._schema_id, min(low), max(high), min(lowest), max(highest)
-        )
+        bounds_of_all = min(low), max(high), min(lowest), max(highest)
+        joined = ManifestFileMeta(name, size, added, 0, stats, self._schema_id, *bounds_of_all)
+        remember_joined(self._store, metas, joined)
+        return joined
 
     def _manifest(self, entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
         name, size = self._put(self._manifests(), manifest_to_bytes(entries))

@@ -7,6 +7,7 @@ the new rows become files of the highest level, which hold each key once and no 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -17,10 +18,11 @@ from lakebed.formats.paimon.codec.manifest import (
     SOURCE_COMPACT,
     DataFileMeta,
     IndexManifestEntry,
+    ManifestEntry,
 )
 from lakebed.formats.paimon.codec.types import arrow_schema
 from lakebed.formats.paimon.commit.message import PaimonMessage
-from lakebed.formats.paimon.manifests import index_files, live_files
+from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.read.plan import deletion_files
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.read.task import BucketReader
@@ -32,19 +34,33 @@ from lakebed.kernel.options import Options
 
 @dataclass(frozen=True, slots=True)
 class FullCompaction:
-    """Compacts buckets of one table fully, as of the snapshot of a plan."""
+    """Compacts buckets of one partition fully, as of the snapshot of a plan. `live` are its data files then, `indexes`
+    its index files."""
 
     history: History
     target: TaskTarget
+    live: Sequence[ManifestEntry]
+    indexes: Sequence[IndexManifestEntry]
+
+    @classmethod
+    def of(cls, history: History, target: TaskTarget, partition: bytes) -> FullCompaction:
+        """Read what the snapshot of the plan has in a partition."""
+        snapshot = target.state.snapshot
+        planned = history.snapshot(snapshot) if snapshot else None
+        live, indexes = live_and_index_files(history.store, planned)
+        return cls(
+            history,
+            target,
+            [entry for entry in live if entry.partition == partition],
+            [entry for entry in indexes if entry.partition == partition],
+        )
 
     def __call__(self, written: PaimonMessage) -> PaimonMessage:
-        """Compact the bucket of newly written level-0 files; those files are removed again."""
-        store, schema = self.history.store, self.target.schema
-        snapshot = self.target.state.snapshot
-        planned = self.history.snapshot(snapshot) if snapshot else None
+        """Compact the bucket of newly written level-0 files, which nothing needs then."""
+        schema = self.target.schema
         place = (written.partition, written.bucket)
-        old = [e.file for e in live_files(store, planned, keep=lambda e: (e.partition, e.bucket) == place)]
-        vectors = [e for e in index_files(store, planned) if _is_vector(e, place)]
+        old = [entry.file for entry in self.live if entry.bucket == written.bucket]
+        vectors = [entry for entry in self.indexes if _is_vector(entry, place)]
         files = (*old, *written.new_files)
         deletions = deletion_files(vectors).get(place, {})
         split = PaimonSplit(
@@ -52,7 +68,6 @@ class FullCompaction:
         )
         reader = BucketReader(self.history, schema, self.target.options.table, schema.names, schema.names, None)
         compacted = self._written(reader, split)
-        store.delete_many([f"{written.folder}/{file.file_name}" for file in written.new_files])
         return PaimonMessage(
             *place,
             written.total_buckets,

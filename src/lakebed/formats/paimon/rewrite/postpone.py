@@ -39,11 +39,16 @@ from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.state import WriteState, greatest_sequences, real_buckets
 from lakebed.formats.paimon.write.task import PaimonTaskWriter, TaskTarget
 from lakebed.kernel.engine import Engine, LocalEngine
+from lakebed.kernel.files import FileInfo
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.where import Where, columns_of, parse_where
 from lakebed.kernel.rows.row_kinds import RowKindRule
+from lakebed.kernel.sizing.finalize import writers_at_once
 from lakebed.model.commit import BATCH_IDENTIFIER
 from lakebed.model.upkeep import RewriteResult
+
+_ARROW_BYTES = 4
+"""An estimate: Arrow data has so many times the bytes of a postponed file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +109,13 @@ class PostponeRewrite:
         if dry_run or not before:
             after = sum(partition.buckets for partition in self.partitions)
             return RewriteResult(len(before), after, size, size, len(self.partitions), dry_run=dry_run)
+        engine = engine or LocalEngine()
+        if isinstance(engine, LocalEngine):
+            at_once = self.target.store.at_once
+            arrow_size = size * _ARROW_BYTES
+            engine = LocalEngine(writers_at_once(engine.parallelism, at_once, len(self.partitions), arrow_size))
         messages: list[PaimonMessage] = []
-        for partition, compacted in zip(
-            self.partitions, (engine or LocalEngine()).map(self.compact, self.partitions), strict=True
-        ):
+        for partition, compacted in zip(self.partitions, engine.map(self.compact, self.partitions), strict=True):
             folder = bucket_folder(partition.folder, POSTPONE_BUCKET)
             removed = PaimonMessage(
                 partition.partition, POSTPONE_BUCKET, POSTPONE_BUCKET, folder, compact_before=partition.files
@@ -132,22 +140,25 @@ class PostponeRewrite:
         writer = PaimonTaskWriter(target, DirectAssigner(target.router))
         folder = bucket_folder(partition.folder, POSTPONE_BUCKET)
         whole = arrow_schema(target.schema.fields)
+        files = {FileInfo(f"{folder}/{file.file_name}", file.file_size): file for file in partition.files}
         try:
-            for file in partition.files:
-                written = self.history.schema(file.schema_id)
-                path = f"{folder}/{file.file_name}"
-                fields = target.schema.fields
-                for batch in read_batches(target.store, path, written, fields, (KIND_FIELD,), file.stated):
-                    kinds = batch.column(0).to_numpy()
-                    rows = pa.Table.from_batches([batch.select(whole.names)])
-                    writer.hold(rows.cast(whole), kinds if kinds.any() else None)
+            with target.store.fetching(files):
+                for (path, _), file in files.items():
+                    written = self.history.schema(file.schema_id)
+                    fields = target.schema.fields
+                    for batch in read_batches(target.store, path, written, fields, (KIND_FIELD,), file.stated):
+                        kinds = batch.column(0).to_numpy()
+                        rows = pa.Table.from_batches([batch.select(whole.names)])
+                        writer.hold(rows.cast(whole), kinds if kinds.any() else None)
             messages = writer.finish()
         except BaseException:
             writer.abort()
             raise
         if not skips_level_0(target.schema, target.options.table):
             return tuple(map(_as_compacted, messages))
-        return tuple(map(FullCompaction(self.history, target), messages))
+        compacted = tuple(map(FullCompaction.of(self.history, target, partition.partition), messages))
+        target.store.delete_many([f"{m.folder}/{file.file_name}" for m in messages for file in m.new_files])
+        return compacted
 
 
 def _as_compacted(message: PaimonMessage) -> PaimonMessage:

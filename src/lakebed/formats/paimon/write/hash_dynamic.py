@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.formats.paimon.codec.manifest import IndexManifestEntry
-from lakebed.formats.paimon.manifests import key_hashes
+from lakebed.formats.paimon.manifests import many_key_hashes
 from lakebed.formats.paimon.write.assigners import Assigned, Bucket, fill_buckets
 from lakebed.formats.paimon.write.routing import Partitions, Router, assigner_tasks
 from lakebed.kernel.arrays import Bools, Int8s, Int32s, Int64s, UInt32s
@@ -150,21 +150,27 @@ class HashAssigner:
         tasks = assigner_tasks(partitions.hashes[partitions.codes], hashes, settings.tasks, settings.assigners)
         buckets = np.empty(len(hashes), np.int32)
         groups = partitions.codes.astype(np.int64) * settings.tasks + tasks
-        for group in np.unique(groups):
+        places = [(group, *divmod(group, settings.tasks)) for group in np.unique(groups).tolist()]
+        self._read_indexes([(partitions.keys[code], task) for _, code, task in places])
+        for group, code, task in places:
             here = np.flatnonzero(groups == group)
-            key, task = partitions.keys[int(group) // settings.tasks], int(group) % settings.tasks
-            buckets[here], fresh, fresh_buckets = self._index(key, task).assign(hashes[here], task, settings)
+            key = partitions.keys[code]
+            buckets[here], fresh, fresh_buckets = self._partitions[key, task].assign(hashes[here], task, settings)
             for bucket in np.unique(fresh_buckets):
                 self._fresh.setdefault((key, int(bucket)), []).append(fresh[fresh_buckets == bucket])
         return buckets
 
-    def _index(self, partition: bytes, task: int) -> PartitionIndex:
-        if (partition, task) not in self._partitions:
-            entries = self._indexes.get(partition, ())
-            parts = [key_hashes(self._store, entry) for entry in entries]
-            hashes = np.concatenate(parts) if parts else np.zeros(0, np.int32)
+    def _read_indexes(self, places: Sequence[tuple[bytes, int]]) -> None:
+        """Read the indexes of partitions and tasks that are met for the first time, all files together."""
+        new = [place for place in places if place not in self._partitions]
+        needed = dict.fromkeys(partition for partition, _ in new)
+        entries = [entry for partition in needed for entry in self._indexes.get(partition, ())]
+        read = dict(zip(entries, many_key_hashes(self._store, entries), strict=True))
+        for partition, task in new:
+            own = self._indexes.get(partition, ())
+            parts = [read[entry] for entry in own]
             sizes = [len(part) for part in parts]
-            buckets = np.repeat(np.array([entry.bucket for entry in entries], np.int32), sizes)
-            counts = {entry.bucket: size for entry, size in zip(entries, sizes, strict=True)}
+            hashes = np.concatenate(parts) if parts else np.zeros(0, np.int32)
+            buckets = np.repeat(np.array([entry.bucket for entry in own], np.int32), sizes)
+            counts = {entry.bucket: size for entry, size in zip(own, sizes, strict=True)}
             self._partitions[partition, task] = PartitionIndex(hashes, buckets, counts)
-        return self._partitions[partition, task]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from lakebed.formats.paimon.bucket_summaries import bucket_summaries
 from lakebed.formats.paimon.codec.manifest import HASH_INDEX, IndexManifestEntry, ManifestEntry
 from lakebed.formats.paimon.codec.manifest_summary import BucketOf, BucketSummary
 from lakebed.formats.paimon.codec.schema_json import TableSchema
@@ -12,7 +13,6 @@ from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.definition import BucketMode
 from lakebed.formats.paimon.manifests import data_manifests, data_manifests_and_index_files
 from lakebed.formats.paimon.write.assigners import Bucket
-from lakebed.formats.paimon.write.bucket_summaries import bucket_summaries
 from lakebed.formats.paimon.write.options import WriteOptions
 from lakebed.formats.paimon.write.routing import partition_bucket_counts
 from lakebed.kernel.files import Store

@@ -30,6 +30,10 @@ Key = tuple[str, str, int]
 """The location of a table, and the name and size of a manifest."""
 
 
+def _key(store: Store, meta: ManifestFileMeta) -> Key:
+    return store.location, meta.file_name, meta.file_size
+
+
 def bucket_summaries(
     store: Store, snapshot: Snapshot, metas: Sequence[ManifestFileMeta]
 ) -> dict[BucketOf, BucketSummary]:
@@ -38,12 +42,10 @@ def bucket_summaries(
     The greatest sequence number counts files that were deleted since too, which only leaves numbers out. Raises
     CorruptError where a bucket has more deletes than files, UnsupportedError for files outside the table.
     """
-    buckets: dict[BucketOf, BucketSummary] = {}
-    for summary in _summaries(store, metas):
+    summaries = _summaries(store, metas)
+    for summary in summaries:
         refuse_external(store, summary.external)
-        for bucket, of_manifest in summary.buckets.items():
-            before = buckets.get(bucket)
-            buckets[bucket] = of_manifest if before is None else before.plus(of_manifest)
+    buckets = _total(summaries)
     for (_, bucket_number, _), total in buckets.items():
         if total.files < 0:
             raise CorruptError(
@@ -54,9 +56,28 @@ def bucket_summaries(
     return {bucket: total for bucket, total in buckets.items() if total.files}
 
 
+def remember_joined(store: Store, metas: Sequence[ManifestFileMeta], joined: ManifestFileMeta) -> None:
+    """Keep what a new manifest says that has the entries of others, where it is known what these say."""
+    known = [KEPT.get(_key(store, meta)) for meta in metas]
+    summaries = [summary for summary in known if summary is not None]
+    if len(summaries) == len(metas):
+        external = tuple(place for summary in summaries for place in summary.external)
+        KEPT.put(_key(store, joined), ManifestSummary(_total(summaries), external))
+
+
+def _total(summaries: Sequence[ManifestSummary]) -> dict[BucketOf, BucketSummary]:
+    """What several manifests say of each bucket together."""
+    buckets: dict[BucketOf, BucketSummary] = {}
+    for summary in summaries:
+        for bucket, of_manifest in summary.buckets.items():
+            before = buckets.get(bucket)
+            buckets[bucket] = of_manifest if before is None else before.plus(of_manifest)
+    return buckets
+
+
 def _summaries(store: Store, metas: Sequence[ManifestFileMeta]) -> list[ManifestSummary]:
     """The summary of each manifest. Those that the process does not know are read together."""
-    keys: list[Key] = [(store.location, meta.file_name, meta.file_size) for meta in metas]
+    keys = [_key(store, meta) for meta in metas]
     known: dict[Key, ManifestSummary | None] = {key: KEPT.get(key) for key in keys}
     missing = [(key, meta) for key, meta in zip(keys, metas, strict=True) if known[key] is None]
     read = manifest_bytes(store, [manifest_file(meta) for _, meta in missing])
