@@ -24,10 +24,12 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.objectstore.cases import CASES, Case, Goal, Opened
+from bench.objectstore.others import commit_cost, stream_batch
 from bench.objectstore.peers import PeerError, Peers
 from bench.objectstore.place import ROOT, Tables, started
 from lakebed.errors import LakebedError
@@ -37,128 +39,170 @@ from tests.objectstore.server import StoreServer, counted_of, kind_of
 
 RESULTS = ROOT / "bench" / "results" / "object_store.json"
 LATENCIES = (0, 20, 50)
+STREAM, COST = "stream-batch", "commit-cost"
+"""Rows that are measured in ways of their own."""
 _LONG = 3.0
 """Seconds after which a run is not repeated."""
+_TOO_LONG = 12.0
+"""Seconds of a peer on a smaller table of a row, after which it is left out of the larger ones."""
+_TOO_LONG = 12.0
+"""Seconds of a peer, after which it is left out of the larger sizes of the row."""
+_NAMES = " ".join([*(case.name for case in CASES), STREAM, f"{COST}-iceberg", f"{COST}-paimon"])
+ROWS = ("read", "where", "column", "history")
+"""Verbs of peers that must give what lakebed gives."""
 Figures = dict[str, Any]
 
 
 def main() -> None:
     given = _given()
-    chosen = [case for case in CASES if case.name.startswith(tuple(given.only.split(",")))]
-    latencies = [int(text) for text in given.latency.split(",")]
+    wanted = tuple(given.only.split(","))
     server = started()
-    found: list[Figures] = []
+    costs: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory(prefix="lakebed-bench-") as folder:
         tables, peers = Tables(server, Path(folder)), Peers(server, Path(folder))
+        bench = Bench(server, tables, None if given.no_peers else peers, given.latency, given.repeat, given.log)
         try:
-            for case in chosen:
+            for case in CASES:
                 for size in case.sizes:
-                    if not given.size or size in given.size:
-                        found.append(measured(server, tables, peers, case, size, latencies, given))
+                    if case.name.startswith(wanted) and (not given.size or size in given.size):
+                        bench.measure(case, size)
+            if STREAM.startswith(wanted):
+                bench.measure_stream()
+            for format in ("iceberg", "paimon"):
+                if f"{COST}-{format}".startswith(wanted):
+                    costs[format] = commit_cost(Path(folder), format)
+                    print(f"{COST}-{format}   ms of an append by the commits before it: {costs[format]}", flush=True)
         finally:
             peers.stop()
             server.stop()
     whole = {
         "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end",
-        "server": server.kind, "delays_ms": latencies, "rows": found,
+        "server": server.kind, "delays_ms": given.latency, "commit_cpu_ms": costs, "rows": bench.rows,
     }  # fmt: skip
     if given.json:
         print(json.dumps(whole, indent=1))
-    if len(chosen) == len(CASES) and not given.size and not given.no_peers and latencies == list(LATENCIES):
+    if not given.only and not given.size and not given.no_peers and given.latency == list(LATENCIES):
         RESULTS.write_text(json.dumps(whole, indent=1) + "\n")
 
 
 def _given() -> argparse.Namespace:
+    def numbers(text: str) -> list[int]:
+        return [int(number) for number in text.split(",")]
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--only", default="", help="beginnings of names, with commas: " + " ".join(c.name for c in CASES)
-    )
-    parser.add_argument("--size", "--files", type=lambda text: [int(size) for size in text.split(",")])
-    parser.add_argument("--latency", default=",".join(map(str, LATENCIES)), help="ms, with commas; the last counts")
-    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--only", default="", help=f"beginnings of names, with commas: {_NAMES}")
+    parser.add_argument("--size", "--files", type=numbers, help="with commas")
+    parser.add_argument("--latency", type=numbers, default=list(LATENCIES), help="ms, with commas; the last counts")
+    parser.add_argument("--repeat", type=int, default=2, help="runs at each delay, of which the fastest counts")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--log", action="store_true", help="print lakebed's requests")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON too")
     return parser.parse_args()
 
 
-def measured(
-    server: StoreServer, tables: Tables, peers: Peers, case: Case, size: int, latencies: Sequence[int],
-    given: argparse.Namespace,
-) -> Figures:  # fmt: skip
-    """The figures of one row."""
-    row: Figures = {"name": case.name, "size": size, "what": case.what}
-    table, *arguments = case.table(size)
+@dataclass
+class Bench:
+    """One run of the bench: what it measures with, and the rows so far."""
 
-    def lakebed() -> Callable[[], Any]:
-        argument = case.prepare(Opened(tables.fresh(table, *arguments), server.options))
-        return lambda: {"value": case.call(argument)}
+    server: StoreServer
+    tables: Tables
+    peers: Peers | None
+    latencies: Sequence[int]
+    repeat: int
+    log: bool
+    rows: list[Figures] = field(default_factory=list)
+    _slow: dict[str, str] = field(default_factory=dict)
 
-    try:
-        row["lakebed"], log = runs(server, lakebed, latencies, given.repeat)
-    except LakebedError as error:
-        row["lakebed"] = {"error": f"{type(error).__name__}: {error}"[:300]}
-        show(row, latencies)
-        return row
-    value = row["lakebed"].pop("value", None)
-    if case.peer and not given.no_peers and peers.has(case.peer[0]):
-        peer, verb = case.peer
+    def measure(self, case: Case, size: int) -> None:
+        """One row: lakebed and the peer that does the same."""
+        row: Figures = {"name": case.name, "size": size, "what": case.what}
+        table, *arguments = case.table(size)
+
+        def lakebed() -> Callable[[], Any]:
+            argument = case.prepare(Opened(self.tables.fresh(table, *arguments), self.server.options))
+            return lambda: {"value": case.call(argument)}
+
+        log: list[Entry] = []
         try:
-            figures, _ = runs(server, lambda: peers.prepare(peer, verb, tables.fresh(table, *arguments)), latencies, 1)
-            other = figures.pop("value", None)
-            if verb in ("read", "where", "column", "history") and other != value:
-                figures["differs"] = f"{other}, lakebed {value}"
-            row[peer] = figures
+            row["lakebed"], log = self._runs(lakebed)
+        except LakebedError as error:
+            row["lakebed"] = {"error": f"{type(error).__name__}: {error}"[:300]}
+        if case.peer and self.peers is not None and self.peers.has(case.peer[0]):
+            peer, verb = case.peer
+            row[peer] = self._peer(
+                case.name, size, lambda: self.peers.prepare(peer, verb, self.tables.fresh(table, *arguments))
+            )
+            if verb in ROWS and row[peer].get("value") != row["lakebed"].get("value"):
+                row[peer]["differs"] = f"{row[peer].get('value')}, lakebed {row['lakebed'].get('value')}"
+        self._done(row, case.goals.get(size), log)
+
+    def measure_stream(self) -> None:
+        """The row of a stream's batch."""
+        figures = stream_batch(self.server, self.tables, self.latencies)
+        log = figures.pop("log")
+        what = "a batch of a stream from Hudi to Paimon on Spark; the mean of ten"
+        row = {"name": STREAM, "size": 1, "what": what, "lakebed": figures}
+        self._done(row, Goal(seconds=1.0, requests=25), log)
+
+    def _peer(self, name: str, size: int, prepare: Callable[[], Callable[[], Any]]) -> Figures:
+        if name in self._slow:
+            return {"error": f"left out: {self._slow[name]}"}
+        try:
+            figures, _ = self._runs(prepare)
         except PeerError as error:
-            row[peer] = {"error": str(error)}
-    goal = case.goals.get(size)
-    if goal:
-        row["goal"] = {name: wanted for name, wanted in vars(goal).items() if wanted is not None}
-        row["misses"] = misses(goal, row["lakebed"], latencies)
-    show(row, latencies)
-    if given.log:
-        print(*lines(log), sep="\n")
-    return row
+            return {"error": str(error)}
+        longest = max(figures["seconds"].values())
+        if longest > _TOO_LONG:
+            self._slow[name] = f"{longest:.0f} s for {size}"
+        return figures
 
+    def _runs(self, prepare: Callable[[], Callable[[], Any]]) -> tuple[Figures, list[Entry]]:
+        """Figures of the best of some runs at each delay, after one that isn't counted; the last requests."""
+        prepare()()
+        figures: Figures = {"seconds": {}}
+        for latency in self.latencies:
+            best, log = float("inf"), []
+            for _ in range(self.repeat):
+                work = prepare()
+                CACHE.clear()
+                self.server.latency(latency / 1000)
+                self.server.clear()
+                clock = time.perf_counter()
+                try:
+                    answer = work()
+                    seconds = answer.get("seconds", time.perf_counter() - clock)
+                    requests = self.server.requests()
+                finally:
+                    self.server.latency(0)
+                if seconds < best:
+                    best, log = seconds, requests
+                if seconds > _LONG:
+                    break
+            figures["seconds"][str(latency)] = round(best, 3)
+        counted = counted_of(None, log)
+        figures |= {
+            "requests": counted.requests, "steps": counted.steps, "kinds": dict(sorted(counted.kinds.items())),
+            "at_once": counted.at_once, "bytes_out": counted.bytes_out, "bytes_in": counted.bytes_in,
+        }  # fmt: skip
+        if isinstance(answer.get("value"), int):
+            figures["value"] = answer["value"]
+        return figures, log
 
-def runs(
-    server: StoreServer, prepare: Callable[[], Callable[[], Any]], latencies: Sequence[int], repeat: int
-) -> tuple[Figures, list[Entry]]:
-    """Figures of the best of some runs at each delay, after one that isn't counted; and the requests of the last."""
-    prepare()()
-    figures: Figures = {"seconds": {}}
-    log: list[Entry] = []
-    for latency in latencies:
-        best = float("inf")
-        for _ in range(repeat):
-            work = prepare()
-            CACHE.clear()
-            server.latency(latency / 1000)
-            server.clear()
-            clock = time.perf_counter()
-            try:
-                answer = work()
-                seconds = answer.get("seconds", time.perf_counter() - clock)
-                requests = server.requests()
-            finally:
-                server.latency(0)
-            if seconds < best:
-                best, log = seconds, requests
-            if seconds > _LONG:
-                break
-        figures["seconds"][str(latency)] = round(best, 3)
-    counted = counted_of(None, log)
-    figures |= {
-        "requests": counted.requests, "steps": counted.steps, "kinds": dict(sorted(counted.kinds.items())),
-        "at_once": counted.at_once, "bytes_out": counted.bytes_out, "bytes_in": counted.bytes_in,
-        "value": answer.get("value"),
-    }  # fmt: skip
-    return figures, log
+    def _done(self, row: Figures, goal: Goal | None, log: Sequence[Entry]) -> None:
+        if goal:
+            row["goal"] = {name: wanted for name, wanted in vars(goal).items() if wanted is not None}
+            row["misses"] = misses(goal, row["lakebed"], self.latencies)
+        self.rows.append(row)
+        show(row, self.latencies)
+        if self.log:
+            print(*lines(log), sep="\n", flush=True)
 
 
 def misses(goal: Goal, figures: Figures, latencies: Sequence[int]) -> list[str]:
     """What falls short of the goal."""
+    if "error" in figures:
+        return [figures["error"]]
     found = []
     if goal.seconds is not None and 50 in latencies and figures["seconds"]["50"] > goal.seconds:
         found.append(f"{figures['seconds']['50']} s for {goal.seconds} s")

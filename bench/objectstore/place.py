@@ -66,13 +66,6 @@ class Tables:
             list(pool.map(lambda key: self._put(key, kept[key][1]), [k for k in kept if now.get(k) != kept[k][0]]))
         return place
 
-    def forget(self) -> None:
-        """Drop all copies and the tables."""
-        for place, _, _ in self._made.values():
-            with ThreadPoolExecutor(8) as pool:
-                list(pool.map(self._delete, self._tags(place.url)))
-        self._made.clear()
-
     def _tags(self, url: str) -> dict[str, str]:
         prefix = url.removeprefix(f"s3://{self.server.bucket}/") + "/"
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.server.bucket, Prefix=prefix)

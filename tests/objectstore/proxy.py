@@ -28,6 +28,8 @@ FAULTS = (
     "cut",  # the connection breaks in the middle of the body
     "hang", "hang-after", "hang-middle",  # no answer, or no end of it
 )  # fmt: skip
+_OWN_HEADERS = ("expect", "connection", "transfer-encoding")
+"""Headers of a request that are not passed on: the proxy has the whole body."""
 _CODES = {"503": "SlowDown", "429": "SlowDown", "500": "InternalError", "403": "AccessDenied"}
 
 
@@ -121,7 +123,15 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get("Expect", "").lower() == "100-continue":
             self.send_response_only(100)
             self.end_headers()
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        chunks = []
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            chunks.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
+        return b"".join(chunks)
 
     def _control(self, body: bytes) -> None:
         state = self.state
@@ -184,7 +194,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _asked(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         """The server's answer. The connection is opened anew when the server has closed it meanwhile."""
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("expect", "connection")}
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _OWN_HEADERS}
         for attempt in range(2):
             if self._server is None:
                 self._server = http.client.HTTPConnection(*self.state.backend, timeout=120)
