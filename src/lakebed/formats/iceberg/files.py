@@ -148,7 +148,7 @@ class Files:
                 wanted[url] = size
         held = Files(self.home, self.credentials, self.named, self.made_at, self.locked)
         held._others, held._ahead = self._others, self._ahead
-        with suppress(FileNotFoundError, UnsupportedError):  # raised where the file is read
+        with suppress(FileNotFoundError, LakebedError):  # raised where the file is read
             read = self._read_immutable([*wanted.items()])
             held._ahead = {**self._ahead, **dict(zip(wanted, read, strict=True))}
         return held

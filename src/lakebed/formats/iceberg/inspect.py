@@ -22,7 +22,7 @@ from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.expire.options import OPTIONS as EXPIRE
 from lakebed.formats.iceberg.expire.plan import plan_expiry
 from lakebed.formats.iceberg.files import Files
-from lakebed.formats.iceberg.manifests import iter_entries, manifests_ahead, manifests_of
+from lakebed.formats.iceberg.manifests import iter_entries, loaded_with_list, manifests_ahead, manifests_of
 from lakebed.formats.iceberg.snapshot import ancestors, iso_time
 from lakebed.kernel import clock
 from lakebed.kernel.again import is_gone
@@ -45,8 +45,8 @@ def inspect(operations: TableOperations, branch: str, options: Mapping[str, str]
     others, DataCleanedError when the snapshot expires meanwhile.
     """
     given = _OPTIONS.parse(options)
-    loaded = operations.load()
-    report = _Report(operations, loaded, branch, given, opt.properties(loaded.metadata.properties, given.raw))
+    loaded, files = loaded_with_list(operations, branch)
+    report = _Report(operations, files, loaded, branch, given, opt.properties(loaded.metadata.properties, given.raw))
     report.table()
     report.snapshots()
     try:
@@ -67,6 +67,7 @@ def inspect(operations: TableOperations, branch: str, options: Mapping[str, str]
 @dataclass(slots=True)
 class _Report:
     operations: TableOperations
+    at_hand: Files
     loaded: Loaded
     branch: str
     given: Options
@@ -161,7 +162,7 @@ class _Report:
         """The data files, delete files and manifests of the branch's head."""
         metadata = self._metadata
         head = metadata.head(self.branch)
-        files = self.operations.files
+        files = self.at_hand
         manifests = manifests_of(files, metadata, head) if head is not None else []
         files = manifests_ahead(files, (m for m in manifests if m.has_live))
         data, deletes = _Files(), _Files()

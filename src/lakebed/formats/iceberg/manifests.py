@@ -13,6 +13,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from lakebed.errors import CorruptError
+from lakebed.formats.iceberg.catalog.operations import Loaded, TableOperations
 from lakebed.formats.iceberg.codec.avro_file import open_container
 from lakebed.formats.iceberg.codec.manifest import COLUMNS, STATS, decode_entries, entry_schema
 from lakebed.formats.iceberg.codec.manifest_list import ManifestFile, decode_manifest_list
@@ -40,6 +41,22 @@ def read_manifest_list(files: Files, snapshot: Snapshot) -> list[ManifestFile]:
         return decode_manifest_list(data, snapshot.manifest_list)
     except FileNotFoundError as error:
         raise CorruptError("a manifest list is missing", file=snapshot.manifest_list, why=files.why_missing) from error
+
+
+def loaded_with_list(operations: TableOperations, branch: str) -> tuple[Loaded, Files]:
+    """A table's current metadata, and its files with the manifest list of the branch's head at hand.
+
+    The list of the head that was known before is read while the metadata is loaded: mostly it is the one needed.
+    """
+    last, files = operations.last, operations.files
+    ref = last.metadata.refs.get(branch) if last is not None else None
+    head = last.metadata.snapshots.get(ref.snapshot_id) if last is not None and ref is not None else None
+    if head is None or files.home.at_once == 1:
+        return operations.load(), operations.files
+    acts: tuple[Callable[[], Loaded | Files], ...] = (operations.load, lambda: lists_ahead(files, [head]))
+    loaded, ahead = files.together(lambda act: act(), acts)
+    assert isinstance(loaded, Loaded) and isinstance(ahead, Files)
+    return loaded, ahead if operations.files is files else operations.files
 
 
 def lists_ahead(files: Files, snapshots: Iterable[Snapshot | None]) -> Files:

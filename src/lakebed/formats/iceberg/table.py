@@ -35,8 +35,10 @@ from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spe
 from lakebed.formats.iceberg.expire.options import EXPIRE_SNAPSHOTS, REMOVE_ORPHANS, parsed
 from lakebed.formats.iceberg.expire.orphans import remove_orphans
 from lakebed.formats.iceberg.expire.run import expire
+from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.inspect import inspect
 from lakebed.formats.iceberg.layout import places_of
+from lakebed.formats.iceberg.manifests import loaded_with_list
 from lakebed.formats.iceberg.read.appends import plan_appends
 from lakebed.formats.iceberg.read.changes import plan_difference, range_of
 from lakebed.formats.iceberg.read.context import ReadContext, ReadRequest
@@ -192,7 +194,8 @@ class IcebergTable(Table):
         `_row_id`, `_last_updated_sequence_number`) come when `columns` names them. With the options `start-snapshot-id`
         and `end-snapshot-id` the rows are those of appends between two snapshots.
         """
-        metadata, options = self._to_read(), _OPTIONS.parse(self.options)
+        metadata, files = self._to_read(self.branch if as_of is None or is_newest(as_of) else None)
+        options = _OPTIONS.parse(self.options)
         split_size = opt.SPLIT_SIZE.read(metadata.properties.get(opt.SPLIT_SIZE.key, str(opt.SPLIT_SIZE.default)))
         if options.given(opt.SPLIT_SIZE):
             split_size = options[opt.SPLIT_SIZE]
@@ -205,8 +208,8 @@ class IcebergTable(Table):
         context = self._context(metadata, schema)
         request = ReadRequest(context, columns, parse_where(where, predicate_schema(context)), split_size)
         if start is not None:
-            return plan_appends(self.operations.files, metadata, start, end, request)
-        return plan_snapshot(self.operations.files, metadata, end, request)
+            return plan_appends(files, metadata, start, end, request)
+        return plan_snapshot(files, metadata, end, request)
 
     @looks_again
     def plan_changes(
@@ -217,11 +220,11 @@ class IcebergTable(Table):
         In format version 3 row ids identify updates (-U, +U). NotInHistoryError when one of the snapshots has expired.
         """
         opt.refuse_positions(_OPTIONS.parse(self.options), "changes", "Give after= and until=")
-        metadata = self._to_read()
+        metadata, files = self._to_read()
         start, end = range_of(metadata, after, until, self.branch)
         context = self._context(metadata, schema_at(metadata, until, self.branch))
         request = ReadRequest(context, columns, parse_where(where, predicate_schema(context)))
-        return plan_difference(self.operations.files, metadata, start, end, request)
+        return plan_difference(files, metadata, start, end, request)
 
     def stream(
         self, columns: Sequence[str] | None = None, where: Where = None, appends_only: bool = False
@@ -362,9 +365,16 @@ class IcebergTable(Table):
             return None
         return newest_instant(head, metadata.current_schema_id)
 
-    def _to_read(self) -> TableMetadata:
-        """The current metadata. It warns when the metadata says that the table lies elsewhere."""
-        metadata = self.metadata
+    def _to_read(self, branch: str | None = None) -> tuple[TableMetadata, Files]:
+        """The current metadata, and the files to read. A `branch` is given when its head is going to be read.
+
+        It warns when the metadata says that the table lies elsewhere.
+        """
+        if branch is not None:
+            loaded, files = loaded_with_list(self.operations, branch)
+        else:
+            loaded = self.operations.load()
+            files = self.operations.files
         moved_from = self.operations.moved_from
         if moved_from:
             warnings.warn(
@@ -375,7 +385,7 @@ class IcebergTable(Table):
                 ),
                 stacklevel=3,
             )
-        return metadata
+        return loaded.metadata, files
 
     def _to_write(self) -> Loaded:
         """The current metadata, for a write. Raises what `refuse_writing` raises."""

@@ -70,6 +70,11 @@ class HadoopTable:
         return self._files
 
     @property
+    def last(self) -> Loaded | None:
+        """What the last `load` returned, None where it is not kept."""
+        return self._last.loaded if self._last else None
+
+    @property
     def moved_from(self) -> str:
         """The location in the metadata, where it is not that of the table; else ""."""
         return self._files.made_at if self._files.locked else ""

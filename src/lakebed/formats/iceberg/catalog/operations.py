@@ -53,6 +53,11 @@ class TableOperations(Protocol):
         ...
 
     @property
+    def last(self) -> Loaded | None:
+        """What the last `load` returned, where it is kept. It may be old: it only tells what is likely needed next."""
+        ...
+
+    @property
     def moved_from(self) -> str:
         """The location in the metadata, where it is not that of the table; else ""."""
         ...

@@ -124,6 +124,11 @@ class CatalogTable:
         return self._files
 
     @property
+    def last(self) -> Loaded | None:
+        """What the last `load` returned, None where it is not kept."""
+        return self._last
+
+    @property
     def moved_from(self) -> str:
         """ "": the catalog knows where the table lies."""
         return ""
