@@ -4,6 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakebed
@@ -156,3 +159,23 @@ def test_a_report_takes_few_steps(store_server, make) -> None:
         assert counted.result.figures["files"]["file groups"] == partitions * commits
         steps.append(counted.steps)
     assert max(steps) <= 6
+
+
+def test_one_column_of_a_large_file_is_its_end_and_that_column(store_server, version, tmp_path) -> None:
+    table = HudiFolder(tmp_path / "wide", version, {"id": "string", **{f"c{n}": "long" for n in range(20)}})
+    path = table.folder / table.base("g", 1, [{"id": "a", **{f"c{n}": n for n in range(20)}}])
+    rows = pq.read_table(path)
+    noise = np.random.default_rng(1).integers(0, 1 << 60, (20, 100_000))
+    columns = [
+        pa.array(noise[int(name[1:])]) if name[1:].isdigit() else rows[name].take([0] * 100_000)
+        for name in rows.schema.names
+    ]
+    pq.write_table(pa.table(columns, schema=rows.schema), path, row_group_size=20_000, use_dictionary=False)
+    table.done(1, [path.name])
+    url = store_server.upload(table.folder)
+    plan = store_server.measure(lambda: lakebed.open(url, store_server.options).plan_read(), enough=4)
+    counted = store_server.measure(lambda: lakebed.open(url, store_server.options).read(["c7"]).read_all(), enough=6)
+    assert counted.result["c7"].to_numpy().tolist() == noise[7].tolist()
+    assert counted.steps <= plan.steps + 2 + BUSY
+    assert counted.kinds["GETr"] <= 1 + 5
+    assert counted.bytes_out < path.stat().st_size / 4
