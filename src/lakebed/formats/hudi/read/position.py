@@ -7,7 +7,7 @@ seen before it. So the stream notices a commit that completes late, and one that
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from lakebed.errors import NotInHistoryError, UsageError
@@ -51,6 +51,16 @@ class StreamPosition:
         if order > self.until or time in self.pending:
             return False
         return not self.seen or time <= self.floor or time in self.seen
+
+    def read_ahead(self, state: TableState) -> None:
+        """Read together what the next position needs: the commits that were not read, and whether there is an
+        archive."""
+        timeline = state.timeline
+        unread = [entry for entry in timeline.commits if not self.has(entry.time, timeline.order(entry))]
+        acts: list[Callable[[], object]] = [lambda: state.files.commits(unread)]
+        if unread and len(timeline.commits) <= _SEEN:
+            acts.append(lambda: state.archived.is_empty)
+        state.store.together(lambda act: act(), acts)
 
     @property
     def oldest_unread(self) -> str:

@@ -59,7 +59,7 @@ class TableState:
         or archivals move are then no surprise.
         """
         entries = [e for e in self.timeline.commits if not bound or self.timeline.order(e) <= bound]
-        acts: list[Callable[[], object]] = [lambda: self.files.commits(entries), lambda: self._schema_files]
+        acts: list[Callable[[], object]] = [lambda: self.files.commits(entries), lambda: self._written_schemas]
         if self.config.completion_times:
             acts.append(self.archived.completions)
         if bound:
@@ -81,9 +81,11 @@ class TableState:
         return dict(zip(folders, self.store.list_many(folders), strict=True))
 
     @cached_property
-    def _schema_files(self) -> tuple[FileInfo, ...]:
+    def _written_schemas(self) -> str:
+        """The newest file of the schemas with column ids, "" where there is none."""
         files = self.store.list(f"{HOODIE}/.schema").files
-        return tuple(info for info in files if info.name.endswith(".schemacommit"))
+        newest = max((info for info in files if info.name.endswith(".schemacommit")), key=_name, default=None)
+        return self.store.read(newest.path).decode() if newest is not None else ""
 
     def later(self) -> TableState:
         """The table a moment later, by the same settings: its timeline listed again. Itself when that is the same."""
@@ -149,9 +151,17 @@ class TableState:
 
     def _consistent_buckets(self, partition: str) -> frozenset[str]:
         """The file id prefixes that a partition's hashing metadata, of any time, names; none without such metadata."""
-        folder = f"{HASHING_METADATA}/{partition}" if partition else HASHING_METADATA
-        files = [info.path for info in self.store.list(folder).files if info.name.endswith(".hashing_meta")]
-        return frozenset(prefix for content in self.store.read_many(files) for prefix in parse_hashing_nodes(content))
+        known = self._buckets.get(partition)
+        if known is None:
+            folder = f"{HASHING_METADATA}/{partition}" if partition else HASHING_METADATA
+            files = [info.path for info in self.store.list(folder).files if info.name.endswith(".hashing_meta")]
+            nodes = (node for content in self.store.read_many(files) for node in parse_hashing_nodes(content))
+            known = self._buckets[partition] = frozenset(nodes)
+        return known
+
+    @cached_property
+    def _buckets(self) -> dict[str, frozenset[str]]:
+        return {}
 
     @cached_property
     def _replaced(self) -> dict[str, dict[str, set[str]]]:
@@ -203,11 +213,10 @@ class TableState:
         commits = self.commits(view)
         recorded = (commits[entry.time].extra.get("latest_schema", "") for entry in reversed(view.entries))
         wanted = parse_internal_schema(next(filter(None, recorded), ""))
-        files = self._schema_files
         units = mislabelled_units(self.avro_schema(view))
-        if not files:
+        if not self._written_schemas:
             return SchemaHistory(wanted, units=units)
-        written = parse_schema_history(self.store.read(max(files, key=lambda info: info.name).path).decode())
+        written = parse_schema_history(self._written_schemas)
         if wanted is None:
             wanted = next((schema for schema in reversed(written) if _began(schema, view)), None)
         return SchemaHistory(wanted, written if wanted is not None else (), units)
@@ -304,6 +313,10 @@ class TableState:
             table=self.store.location,
             todo=f"Savepoints: {', '.join(sorted(self.timeline.savepointed)) or 'none'}",
         )
+
+
+def _name(info: FileInfo) -> str:
+    return info.name
 
 
 def _began(schema: InternalSchema, view: View) -> bool:

@@ -124,6 +124,7 @@ class HudiStream:
     def _end(self, state: TableState, start: str, limits: Limits) -> str:
         position = StreamPosition.parse(start)
         self._check_not_taken_back(state, position)
+        position.read_ahead(state)
         commits = self._commits(state, position)
         if not any(self._counts(state, commit) for commit in commits):
             return start
