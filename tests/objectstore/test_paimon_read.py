@@ -207,3 +207,10 @@ def test_a_large_file_comes_in_few_requests(
         assert counted.requests <= 10
         if len(chosen) < 3 and kind != "avro":
             assert counted.bytes_out < 7 << 20
+
+
+def test_an_older_snapshot(store_server: StoreServer, remote: Make, opened: Callable[[str], Any]) -> None:
+    url = remote(3)
+    counted = store_server.measure(lambda table: table.plan_read(as_of=2), lambda: opened(url), enough=3)
+    assert counted.kinds == {"LIST": 1, "GET": 3 + 2}  # the schemas; the snapshot, its lists and manifests
+    assert counted.steps <= 4

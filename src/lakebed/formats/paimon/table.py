@@ -124,7 +124,7 @@ class PaimonTable(Table):
         options = self._options(schema)
         if travel_keys(options) or names_a_range(options):
             return None
-        snapshot = self._at(None, options, schema)[0]
+        snapshot, _ = self._current(options, schema)
         return instant_of(snapshot) if snapshot is not None else None
 
     @looks_again
@@ -132,7 +132,7 @@ class PaimonTable(Table):
         self, columns: Sequence[str] | None = None, where: Where = None, as_of: Position = None
     ) -> ReadPlan[PaimonSplit]:
         """Plan a read of a snapshot. A read as of a snapshot or tag has the schema of that time."""
-        schema = self._history.schema_and_hints(earliest=False) if as_of is None else self.table_schema
+        schema, named = self._look(as_of)
         options = self._options(schema)
         if names_a_range(options):
             if as_of is not None:
@@ -140,7 +140,7 @@ class PaimonTable(Table):
             whole = arrow_schema(schema.fields)
             names = project(columns, whole, table=self.location)
             return plan_appended(ReadRequest(self._history, schema, options, tuple(names), parse_where(where, whole)))
-        snapshot, schema = self._at(as_of, options, schema)
+        snapshot, schema = self._current(options, schema) if as_of is None else self._in_its_schema(named, schema)
         options = self._options(schema)
         whole = arrow_schema(schema.fields)
         names = project(columns, whole, table=self.location)
@@ -291,12 +291,19 @@ class PaimonTable(Table):
         given = {**under, **texts}
         return opt.table_options(schema.options, given)
 
-    def _at(self, as_of: Position, options: Options, newest: TableSchema) -> tuple[Snapshot | None, TableSchema]:
-        """The snapshot to read, and the schema to read it in, where `newest` is the newest one."""
+    def _look(self, as_of: Position) -> tuple[TableSchema, Snapshot | None]:
+        """The newest schema, and the snapshot at a position, unless that is None: both are looked for together."""
         if as_of is None:
-            snapshot = travelled(self._history, options, self.location)
-            if snapshot is None:
-                return self._history.latest(), newest
-        else:
-            snapshot = self._history.at(as_of)
+            return self._history.schema_and_hints(earliest=False), None
+        looks: tuple[Callable[[], Any], ...] = self._history.latest_schema, lambda: self._history.at(as_of)
+        schema, snapshot = self.store.together(lambda look: look(), looks)
+        return schema, snapshot
+
+    def _current(self, options: Options, newest: TableSchema) -> tuple[Snapshot | None, TableSchema]:
+        """The snapshot that a read without a position takes, and the schema to read it in."""
+        snapshot = travelled(self._history, options, self.location)
+        return (self._history.latest(), newest) if snapshot is None else self._in_its_schema(snapshot, newest)
+
+    def _in_its_schema(self, snapshot: Snapshot | None, newest: TableSchema) -> tuple[Snapshot | None, TableSchema]:
+        """A snapshot, and the schema of its time."""
         return snapshot, self._history.schema(snapshot.schema_id) if snapshot else newest
