@@ -33,6 +33,9 @@ from lakebed.kernel import clock
 from lakebed.model.upkeep import RelocateResult
 
 _DELETED = 2
+_UNKNOWN_SIZE = -1
+_WAITING_BYTES = 32 << 20
+"""With more bytes of new files than this, they are written before all of them are known."""
 _SHOWN = 5
 _DATA_FILE, _STATUS = 2, 0
 _PATH, _FORMAT, _ROWS, _SIZE, _CONTENT, _OFFSETS, _REFERENCED = 100, 101, 103, 104, 134, 132, 143
@@ -101,7 +104,9 @@ class _Move:
     """A relocation in progress: each metadata file is rewritten once.
 
     `manifests` has the path and length of new manifests by the old path, `deletes` the changed fields of entries by the
-    old path of a delete file. `written` are the paths of all new files.
+    old path of a delete file. `written` are the paths of all new files, `waiting` the bytes of those that are not in
+    the store yet. `noted` are entries of live delete files by path, `ahead` has the bytes of metadata files that were
+    read together.
     """
 
     files: Files
@@ -110,6 +115,12 @@ class _Move:
     manifests: dict[str, tuple[str, int]] = field(default_factory=dict)
     deletes: dict[str, dict[int, Any]] = field(default_factory=dict)
     written: list[str] = field(default_factory=list)
+    waiting: dict[str, bytes] = field(default_factory=dict)
+    noted: dict[str, Mapping[int, Any]] = field(default_factory=dict)
+    ahead: Files = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ahead = self.files
 
     def path(self, url: str) -> str:
         """The path of a file at the new place. A file that lies elsewhere keeps its path."""
@@ -119,6 +130,7 @@ class _Move:
         """The metadata document of the new place. Writes the files that it names."""
         document = as_json(applied(self.metadata, [], clock.now_ms(), loaded.location))
         document["location"] = self.files.home.location
+        self._rewrite_delete_files()
         for entry in document.get("snapshots") or ():
             snapshot = self.metadata.snapshots[int(entry["snapshot-id"])]
             if snapshot.manifest_list:
@@ -136,6 +148,7 @@ class _Move:
         for key in _PLACES:
             if key in properties:
                 properties[key] = self.path(properties[key])
+        self._write_waiting()
         return document
 
     def check_complete(self) -> None:
@@ -149,16 +162,20 @@ class _Move:
             path = self.path(data[names[_PATH]])
             if record[names[_STATUS]] != _DELETED and path.startswith(f"{home}/") and path not in existing:
                 missing.append(path)
+            self._note_delete_file(record, names)
 
         manifests: set[str] = set()
 
         def collect(record: dict[str, Any], names: Names) -> None:
             manifests.add(record[names[_MANIFEST_PATH]])
 
-        for snapshot in self.metadata.snapshots.values():
+        snapshots = self.metadata.snapshots.values()
+        self.ahead = self.files.ahead((s.manifest_list, _UNKNOWN_SIZE) for s in snapshots if s.manifest_list)
+        for snapshot in snapshots:
             manifests.update(snapshot.manifests)
             if snapshot.manifest_list:
                 self._visit(snapshot.manifest_list, collect, missing)
+        self.ahead = self.ahead.ahead((manifest, _UNKNOWN_SIZE) for manifest in sorted(manifests))
         for manifest in sorted(manifests):
             self._visit(manifest, look, missing)
         if missing:
@@ -181,33 +198,35 @@ class _Move:
     def _visit(self, url: str, look: Callable[[dict[str, Any], Names], None], missing: list[str]) -> None:
         """Show the records of a metadata file to `look`, or add the file to the missing ones."""
         try:
-            data = self.files.read(url)
+            data = self._read(url)
         except FileNotFoundError:
             missing.append(self.path(url))
             return
         visit(data, look, url)
+
+    def _read(self, url: str) -> bytes:
+        return self.ahead.read_immutable([(url, _UNKNOWN_SIZE)])[0]
 
     def _manifest_list(self, snapshot: Snapshot) -> str:
         def change(record: dict[str, Any], names: Names) -> None:
             path, length = self._manifest(record[names[_MANIFEST_PATH]])
             record[names[_MANIFEST_PATH]], record[names[_MANIFEST_LENGTH]] = path, length
 
-        data = rewritten(self.files.read(snapshot.manifest_list), change, snapshot.manifest_list)
+        data = rewritten(self._read(snapshot.manifest_list), change, snapshot.manifest_list)
         return self._put(snapshot.manifest_list, f"snap-{snapshot.snapshot_id}-0-{uuid.uuid4()}.avro", data)
 
     def _manifest(self, url: str) -> tuple[str, int]:
         """The path and length of the new manifest for an old one."""
         if url not in self.manifests:
-            data = rewritten(self.files.read(url), self._entry, url)
+            data = rewritten(self._read(url), self._entry, url)
             self.manifests[url] = self._put(url, f"{uuid.uuid4()}-m0.avro", data), len(data)
         return self.manifests[url]
 
     def _entry(self, record: dict[str, Any], names: Names) -> None:
         data = record[names[_DATA_FILE]]
         path = data[names[_PATH]]
-        is_position_delete = _CONTENT in names and data[names[_CONTENT]] == Content.POSITION_DELETES
-        if is_position_delete and record[names[_STATUS]] != _DELETED:
-            changes = self._delete_file(path, {id: data[name] for id, name in names.items() if name in data})
+        if self._is_live_delete(record, names):
+            changes = self._delete_file(path, _by_id(data, names))
         else:
             changes = {_PATH: self.path(path)}
         for id, value in changes.items():
@@ -221,10 +240,37 @@ class _Move:
         url = f"{self.path(old).rpartition('/')[0]}/{name}"
         if not self.dry_run:
             self.written.append(url)
-            self.files.write(url, data)
+            self.waiting[url] = data
+            if sum(map(len, self.waiting.values())) > _WAITING_BYTES:
+                self._write_waiting()
         return url
 
+    def _write_waiting(self) -> None:
+        self.files.write_many(self.waiting)
+        self.waiting.clear()
+
     # ---- delete files, which name data files ----
+
+    @staticmethod
+    def _is_live_delete(record: dict[str, Any], names: Names) -> bool:
+        """Whether an entry is that of a live position delete file or deletion vector."""
+        if _CONTENT not in names or record[names[_STATUS]] == _DELETED:
+            return False
+        return bool(record[names[_DATA_FILE]][names[_CONTENT]] == Content.POSITION_DELETES)
+
+    def _note_delete_file(self, record: dict[str, Any], names: Names) -> None:
+        if self._is_live_delete(record, names):
+            data = record[names[_DATA_FILE]]
+            self.noted.setdefault(data[names[_PATH]], _by_id(data, names))
+
+    def _rewrite_delete_files(self) -> None:
+        """Rewrite all noted delete files, many at once where the table is remote."""
+
+        def rewrite(noted: tuple[str, Mapping[int, Any]]) -> None:
+            self._delete_file(*noted)
+
+        with self.files.fetching([(path, int(entry[_SIZE])) for path, entry in self.noted.items()]):
+            self.files.together(rewrite, self.noted.items())
 
     def _delete_file(self, path: str, entry: Mapping[int, Any]) -> dict[int, Any]:
         """The changed fields of the entry of a delete file, by field id."""
@@ -265,6 +311,11 @@ class _Move:
             _PATH: url, _FORMAT: "PARQUET", _ROWS: file.rows, _SIZE: file.size, _OFFSETS: list(file.split_offsets),
         }  # fmt: skip
         return changes | _metrics(file.metrics)
+
+
+def _by_id(record: dict[str, Any], names: Names) -> dict[int, Any]:
+    """The values of a record by field id."""
+    return {id: record[name] for id, name in names.items() if name in record}
 
 
 def _metrics(metrics: Metrics) -> dict[int, Any]:
