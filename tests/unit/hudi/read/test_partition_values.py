@@ -1,13 +1,18 @@
 """What a partition's path tells of its columns: values where files leave them out, and which partitions a predicate may
 pass over."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import lakebed
 from lakebed.errors import UnsupportedError
+from lakebed.formats.hudi.read.partitions import PartitionColumns, list_partitions
+from lakebed.kernel.files import open_store
+from lakebed.kernel.predicates.where import parse_where
 from tests.golden import unpack
 from tests.tables.hudi.writing import HudiFolder, changed, rows, t
 
@@ -168,3 +173,41 @@ def test_dates_in_folders_of_their_parts(tmp_path: Path, generator: str) -> None
 def test_columns_that_stand_in_paths_alone_can_be_asked_for(name: str, where: str, keys: list[str]) -> None:
     actual = lakebed.open(unpack("hudi", name)).read(["id"], where=where).read_all()
     assert sorted(actual["id"].to_pylist()) == keys
+
+
+VALUES = ["2026-01-05", "2026-01-06", "5", "17", "x", "x-1", "z/y", "default", "a%2Fb", "__HIVE_DEFAULT_PARTITION__"]
+
+
+@pytest.mark.parametrize("fields", [("a",), ("a", "b")])
+@pytest.mark.parametrize("hive_style", [False, True])
+@pytest.mark.parametrize("url_encoded", [None, False, True])
+def test_a_folder_is_passed_over_where_all_below_it_would_be(
+    tmp_path: Path, fields: tuple[str, ...], hive_style: bool, url_encoded: bool | None
+) -> None:
+    for values in itertools.product(VALUES, repeat=len(fields)):
+        parts = [f"{name}={text}" if hive_style else text for name, text in zip(fields, values, strict=True)]
+        folder = tmp_path.joinpath(*parts)
+        folder.mkdir(parents=True)
+        (folder / ".hoodie_partition_metadata").write_text("")
+    columns, store = PartitionColumns(fields, hive_style, url_encoded, False, True), open_store(tmp_path)
+    every = list_partitions(store, ())
+    assert len(every) == len(VALUES) ** len(fields)
+    fewer = 0
+    for kind, value in (
+        (pa.string(), "'x'"),
+        (pa.string(), "'z/y'"),
+        (pa.int32(), "17"),
+        (pa.date32(), "'2026-01-06'"),
+    ):
+        schema = pa.schema([pa.field(name, kind) for name in fields])
+        for condition in ("a = {}", "a <> {}", "a < {}", "a >= {}", "a is null", f"{fields[-1]} = {{}}"):
+            keeping = columns.keeping(parse_where(condition.format(value), schema), schema)
+            assert keeping is not None
+            found = list_partitions(store, (), keeping=keeping)
+            wanted = set(keeping.kept(every))
+            # A deeper path does not tell which field has the slash, though each field begins at its folder or above.
+            told = {path for path in wanted if len(fields) == 1 or path.count("/") < len(fields)}
+            assert told <= set(found), f"{kind} {condition} {value}"
+            assert set(keeping.kept(found)) <= wanted
+            fewer += len(found) < len(every)
+    assert fewer

@@ -169,12 +169,12 @@ class Keeping:
     def _beginnings(self, field: pa.Field, folders: Sequence[str]) -> Facts:
         """What the paths of folders tell of one partition column in all that lies below them.
 
-        Where slashes are not encoded a text in the path can be the beginning of a value.
+        A text in the path can be the beginning of a value that holds slashes.
         """
         lower = pa.array([self.columns.beginning(folder, field) for folder in folders], field.type)
         unknown = lower.is_null().to_numpy(zero_copy_only=False)
         known = Facts.constant(lower, unknown)
-        if self.columns.url_encoded or not pa.types.is_string(field.type):
+        if not pa.types.is_string(field.type):
             return known
         return replace(known, upper=pc.binary_join_element_wise(known.lower, "/\U0010ffff", ""))
 
