@@ -1,17 +1,19 @@
 """Finds the current metadata file of a table that is opened by its path, in as few requests in a row as it can.
 
-Rule: HadoopTableOperations.findVersion and refresh. The version that is known, else that of the hint, is followed by
-later ones while there are any. Without a usable hint the newest file of the listed folder is the current one.
+Rule: HadoopTableOperations.findVersion and refresh. The version of the hint is followed by later ones while there are
+any. Without a usable hint the newest file of the listed folder is the current one.
 
 A version and the one after it are asked for together. That is safe in any order of answers: a version whose successor
-is not there when it is looked for was current at a moment of this look. What an earlier look read is read again, since
-a table may have been dropped and made anew; only names with a UUID are trusted.
+is not there when it is looked for was current at a moment of this look. A later look asks for the version that it knows
+together with the hint, and begins there when the hint is not older. What an earlier look read is read again, since a
+table may have been dropped and made anew; only names with a UUID are trusted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from lakebed.errors import CorruptError, StorageError
 from lakebed.formats.iceberg import layout
@@ -41,25 +43,29 @@ class _Look:
         self._listing: Sequence[FileInfo] | None = None
 
     def current(self) -> tuple[str, bytes] | None:
-        version = layout.hadoop_version(self._known[0]) if self._known else None
-        if self._known is not None and version is not None:
-            self._read([self._known[0], *_names(version + 1)])
-            if self._known[0] in self._contents:
-                return self._following(version)
-        if self._known is not None:  # of a catalog, so there is no hint
-            self._store.together(lambda act: act(), [self._read_hint, self._list])
+        known = layout.hadoop_version(self._known[0]) if self._known else None
+        if self._known is not None and known is None:  # of a catalog, so there is no hint
+            acts: list[Callable[[], object]] = [partial(self._read, [layout.VERSION_HINT]), self._list]
+            self._store.together(lambda act: act(), acts)
         else:
-            self._read_hint()
+            of_known = [] if known is None else [*_names(known), *_names(known + 1)]
+            self._read([layout.VERSION_HINT, *(name for name in of_known if self._may_be(name, known))])
+        hint: int | None = None
         with suppress(KeyError, ValueError):
             hint = int(self._contents[layout.VERSION_HINT])
-            self._read([*_names(hint), *_names(hint + 1)])
-            if self._of(hint):
-                return self._following(hint)
-        return self._listed()
+        if hint is None:
+            return self._listed()
+        if known is not None and self._of(known) and hint >= known - 1:
+            newest = self._following(known)
+            if newest and hint <= (layout.hadoop_version(newest[0]) or 0):
+                return newest
+        self._read([*_names(hint), *_names(hint + 1)])
+        return (self._following(hint) if self._of(hint) else None) or self._listed()
 
-    def _read_hint(self) -> None:
-        with suppress(StorageError):  # it is only a hint
-            self._read([layout.VERSION_HINT])
+    def _may_be(self, name: str, known: int | None) -> bool:
+        """Whether to look for a name: the known version has the spelling that it had."""
+        assert self._known is not None
+        return name == self._known[0] or layout.hadoop_version(name) != known
 
     def _list(self) -> Sequence[FileInfo]:
         if self._listing is None:
@@ -125,6 +131,10 @@ class _Look:
             return self._store.read(f"{_FOLDER}/{name}")
         except FileNotFoundError:
             return None
+        except StorageError:
+            if name == layout.VERSION_HINT:  # it is only a hint
+                return None
+            raise
 
     def _exists(self, name: str) -> bool:
         return self._store.exists(f"{_FOLDER}/{name}")
