@@ -122,25 +122,6 @@ def test_files_of_one_partition_are_fetched_together(
     assert counted.steps <= 7
 
 
-def test_splits_are_packed_as_paimon_does(remote: Make, opened: Callable[[str], Any]) -> None:
-    url = remote(10)
-    table = opened(url)
-    assert [len(split.files) for split in table.plan_read().splits] == [10]
-
-    def sizes(**options: str) -> list[int]:
-        given = {key.replace("_", "."): value for key, value in options.items()}
-        table = lakebed.open(url, {**opened(url).options, **given})
-        plan = table.plan_read()
-        assert len({split.group for split in plan.splits}) == len(plan.splits)
-        assert sum(batch.num_rows for split in plan.splits for batch in plan.read(split)) == 40
-        return [len(split.files) for split in plan.splits]
-
-    packing = {"source.split.target-size": "16 mb"}
-    assert sizes(**packing) == [4, 4, 2]
-    assert sizes(**packing, **{"source.split.open-file-cost": "8 mb"}) == [2] * 5
-    assert sizes(**{"source.split.target-size": "1 b"}) == [1] * 10
-
-
 def test_deletion_vectors_come_together(
     store_server: StoreServer, tmp_path: Path, opened: Callable[[str], Any]
 ) -> None:
