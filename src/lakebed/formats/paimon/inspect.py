@@ -291,6 +291,7 @@ def _buckets(live: Sequence[ManifestEntry], folders: PartitionFolders) -> Iterat
     grouped: dict[tuple[bytes, int], list[ManifestEntry]] = {}
     for entry in live:
         grouped.setdefault((entry.partition, entry.bucket), []).append(entry)
+    folders.look(partition for partition, _ in grouped)
     paths = [bucket_folder(folders.of_row(partition), number) for partition, number in grouped]
     listings = folders.store.list_many(paths)
     for (_, number), entries, path, listing in zip(grouped, grouped.values(), paths, listings, strict=True):

@@ -7,7 +7,7 @@ Java's releases write a value in two ways, the folder that has files is the one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,11 +41,22 @@ class PartitionFolders:
         fields = schema.project(schema.partition_keys)
         return cls(store, fields, options[opt.PARTITION_DEFAULT_NAME], options[opt.PARTITION_LEGACY_NAME])
 
+    def look(self, partitions: Iterable[bytes]) -> None:
+        """Look for the folders of several partitions together, where the store has to be asked for them."""
+        doubtful: list[bytes] = []
+        for partition in dict.fromkeys(partitions):
+            if partition not in self._folders:
+                spelled = self._spelled(self._values(partition))
+                if len(spelled) == 1:
+                    self._folders[partition] = spelled[0]
+                else:
+                    doubtful.append(partition)
+        self.store.together(self.of_row, doubtful)
+
     def of_row(self, partition: bytes) -> str:
         """The folder of a partition, given as its bytes in manifests. Raises UnsupportedError as `of_values` does."""
         if partition not in self._folders:
-            values = decode_row(without_arity(partition), [item.type for item in self.fields])
-            self._folders[partition] = self.of_values(values)
+            self._folders[partition] = self.of_values(self._values(partition))
         return self._folders[partition]
 
     def of_values(self, values: Sequence[Any]) -> str:
@@ -54,11 +65,7 @@ class PartitionFolders:
         Of two spellings the one that holds files, the first for a new partition. UnsupportedError when both hold some,
         for then no engine sees all rows, and for types whose folders nobody can name.
         """
-        texts = [
-            (None,) if value is None else spellings(value, item.type, self.legacy)
-            for item, value in zip(self.fields, values, strict=True)
-        ]
-        folders = ["".join(map(self._level, self.fields, choice)) for choice in itertools.product(*texts)]
+        folders = self._spelled(values)
         if len(folders) == 1:
             return folders[0]
         held = [folder for folder in folders if self._holds_files(folder)]
@@ -70,6 +77,17 @@ class PartitionFolders:
                 todo="Move the files of one folder into the other",
             )
         return (held or folders)[0]
+
+    def _values(self, partition: bytes) -> Sequence[Any]:
+        return decode_row(without_arity(partition), [item.type for item in self.fields])
+
+    def _spelled(self, values: Sequence[Any]) -> list[str]:
+        """The folders that a partition may have, by how its values can be written."""
+        texts = [
+            (None,) if value is None else spellings(value, item.type, self.legacy)
+            for item, value in zip(self.fields, values, strict=True)
+        ]
+        return ["".join(map(self._level, self.fields, choice)) for choice in itertools.product(*texts)]
 
     def _level(self, item: DataField, text: str | None) -> str:
         return partition_level(item.name, self.default if text is None or is_blank(text) else text)

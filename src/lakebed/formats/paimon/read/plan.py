@@ -150,6 +150,7 @@ def _splits(
     buckets: dict[tuple[bytes, int], list[DataFileMeta]] = {}
     for entry in entries:
         buckets.setdefault((entry.partition, entry.bucket), []).append(entry.file)
+    folders.look(partition for partition, _ in buckets)
     no_level_0 = skips_level_0(schema, options)
     for (partition, bucket), files in buckets.items():
         folder = bucket_folder(folders.of_row(partition), bucket)
