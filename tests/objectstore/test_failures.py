@@ -2,14 +2,18 @@
 
 import datetime
 import pickle
+import re
+import socket
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import CommitUnknownError, NotWrittenError, RetryableError, StorageError, UsageError
+from lakebed.errors import CommitUnknownError, NotWrittenError, OptionError, RetryableError, StorageError, UsageError
 from lakebed.kernel.files import FileInfo, Store, open_store
 from tests.objectstore.server import StoreServer
 
@@ -106,9 +110,12 @@ def test_no_answer_is_told_in_time(store_server: StoreServer, store: Store) -> N
     assert impatient.read("d/1") == bytes([1]) * 1000
 
 
-def test_a_server_that_stays_busy_is_told_with_what_was_tried(store_server: StoreServer, store: Store) -> None:
-    impatient = open_store(store.location, {**store_server.options, "lakebed.storage.timeout": "3"})
-    with store_server.fault("503"), pytest.raises(RetryableError, match=r"503 SlowDown.*, \d+ times in [\d.]+s"):
+@pytest.mark.parametrize("seconds", ["0.5", "3"])
+def test_a_server_that_stays_busy_is_told_with_what_was_tried(
+    store_server: StoreServer, store: Store, seconds: str
+) -> None:
+    impatient = open_store(store.location, {**store_server.options, "lakebed.storage.timeout": seconds})
+    with store_server.fault("503"), pytest.raises(RetryableError, match=r"503 SlowDown.*, \d+ times in [\d.]+ s"):
         impatient.read("d/1")
 
 
@@ -196,3 +203,112 @@ def test_keys_that_end_are_asked_for_again(store_server: StoreServer, store: Sto
             assert one.read("d/1") == bytes([1]) * 1000
             time.sleep(0.6)
         assert len(RENEWED) > 1, "one client, two sets of keys"
+
+
+@pytest.mark.parametrize("fault", ["503", "reset-after", "hang-after"])
+@pytest.mark.parametrize(
+    ("table_format", "target"), [("iceberg", "/v3.metadata.json"), ("paimon", "/snapshot/snapshot-2")]
+)
+def test_a_commit_that_cannot_be_seen_is_told_in_time(
+    store_server: StoreServer, table_format: str, target: str, fault: str
+) -> None:
+    rows, options = pa.table({"id": [1, 2, 3]}), {**store_server.options, "lakebed.storage.timeout": "3"}
+    url = store_server.url()
+    table = lakebed.create(url, table_format, rows.schema, options=options)
+    table.write(rows)
+    with store_server.fault(fault, method="GET|PUT", target=target, skip=1, hang=30):
+        began = time.monotonic()
+        with pytest.raises(CommitUnknownError):
+            table.write(rows)
+        assert time.monotonic() - began < 10
+    landed = fault != "503"
+    assert lakebed.open(url, options).read().read_all().num_rows == (6 if landed else 3)
+
+
+def test_a_large_body_may_take_longer_than_one_try(store_server: StoreServer) -> None:
+    """A store answers when it has all of the body. The server here reads slowly."""
+    with SlowServer(bytes_per_second=4e6) as endpoint:
+        options = {**store_server.options, f"{SETTING}aws_endpoint": endpoint, "lakebed.storage.timeout": "1"}
+        began = time.monotonic()
+        open_store("s3://bucket/t", options).put_if_absent("large", bytes(6 << 20))
+        assert time.monotonic() - began > 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"), [("aws_bucket", "the table's URL names the bucket"), ("aws_conditional_put", "commits need")]
+)
+def test_what_cannot_be_set(store_server: StoreServer, setting: str, why: str) -> None:
+    with pytest.raises(OptionError, match=f"'{SETTING}{setting}' cannot be set: {why}"):
+        lakebed.open(store_server.url(), {**store_server.options, f"{SETTING}{setting}": "disabled"})
+
+
+def test_nobody_at_the_endpoint(store_server: StoreServer) -> None:
+    options = {**store_server.options, f"{SETTING}aws_endpoint": "http://127.0.0.1:1", "lakebed.storage.timeout": "2"}
+    with pytest.raises(
+        RetryableError, match=r"no answer came from http://127.0.0.1:1, \d+ times in .*AWS_ENDPOINT_URL"
+    ):
+        lakebed.open("s3://bucket/t", options)
+
+
+def test_a_role_that_the_machine_does_not_have(store_server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {key: value for key, value in store_server.options.items() if not key.endswith(("key_id", "access_key"))}
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")
+    asked = {**options, "lakebed.storage.provider": "instance", "lakebed.storage.timeout": "2"}
+    with pytest.raises(RetryableError, match=r"no answer came from http://127.0.0.1:1.*provider=instance"):
+        lakebed.open("s3://bucket/t", asked)
+
+
+def raising() -> dict[str, object]:
+    """A provider as users write it, which fails at once."""
+    raise PermissionError("log in first")
+
+
+def late_raising() -> dict[str, object]:
+    """A provider as users write it, which fails when keys are needed."""
+    return {"credential_provider": raising}
+
+
+@pytest.mark.parametrize("name", ["raising", "late_raising"])
+def test_a_provider_that_fails_is_named(store_server: StoreServer, name: str) -> None:
+    options = {key: value for key, value in store_server.options.items() if not key.endswith(("key_id", "access_key"))}
+    named = {**options, "lakebed.storage.provider": f"{__name__}:{name}"}
+    began = time.monotonic()
+    with pytest.raises(
+        (StorageError, UsageError), match=r"lakebed.storage.provider.*log in first|log in first.*provider"
+    ):
+        lakebed.open(store_server.url(), named)
+    assert time.monotonic() - began < 5
+
+
+class SlowServer:
+    """A server that takes each body at a bounded speed, then says yes."""
+
+    def __init__(self, bytes_per_second: float) -> None:
+        self._speed = bytes_per_second
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+
+    def __enter__(self) -> str:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                threading.Thread(target=self._take, args=[connection], daemon=True).start()
+
+    def _take(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += connection.recv(1000)
+            size = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+            left = int(size[1]) - len(head.partition(b"\r\n\r\n")[2]) if size else 0
+            while left > 0 and (data := connection.recv(1 << 16)):
+                left -= len(data)
+                time.sleep(len(data) / self._speed)
+            connection.sendall(b'HTTP/1.1 200 OK\r\nETag: "x"\r\nContent-Length: 0\r\n\r\n')

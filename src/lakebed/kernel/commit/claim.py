@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from lakebed.errors import NotWrittenError, StorageError
+from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
 
 TRIES = 5
@@ -27,14 +28,18 @@ def claim(store: Store, path: str, data: bytes, wait: Callable[[float], None] = 
     A put without a clear answer is followed by a look at the name and, if that shows nothing either, by another put
     after a wait: `wait` is called with 0.1 seconds and twice as many before each further put. Raises NotWrittenError
     when the store refuses the first put, as it does without permission or on a full disk: nothing is visible then.
+    Nothing more is tried when a quarter of the store's `patience` is over, so the answer comes within about all of it.
     """
+    until = clock.steady() + store.patience / 4
     for attempt in range(TRIES):
         if attempt:
             wait(_WAIT_SECONDS * 2**attempt)
         outcome = _put(store, path, data, first=attempt == 0)
+        if outcome is PutOutcome.UNKNOWN and clock.steady() > until:
+            return outcome
         if outcome is PutOutcome.UNKNOWN or (outcome is PutOutcome.EXISTS and attempt):
             outcome = _look(store, path, data)  # after a put without an answer the bytes there may be ours
-        if outcome is not PutOutcome.UNKNOWN:
+        if outcome is not PutOutcome.UNKNOWN or clock.steady() > until:
             return outcome
     return PutOutcome.UNKNOWN
 

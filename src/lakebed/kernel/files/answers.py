@@ -11,7 +11,9 @@ from lakebed.kernel.files.store import failed
 _STATUS = re.compile(r"status code: (\d{3}) ?([A-Za-z ]*)")
 _CODE = re.compile(r"<Code>([\w.]+)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]{1,300})")
-_TRIES = re.compile(r"in ([\d.]+m?s), after (\d+) retries")
+_TRIES = re.compile(r"in ([\d.]+)(m?)s, after (\d+) retries")
+_SERVER = re.compile(r"[A-Z]+ (https?://[^/\s)]+)")
+_METADATA = re.compile(r"/latest/|/computeMetadata/|/metadata/identity/|//169\.254\.")
 _AGAIN = frozenset({408, 425, 429})
 """Statuses of 4xx that ask to be tried again."""
 _MISSING_FILE = frozenset({"NoSuchKey", "NoSuchVersion", "BlobNotFound", "PathNotFound", "NotFound", ""})
@@ -31,6 +33,7 @@ _TODO = {
     "TemporaryRedirect": _REGION,
     "IllegalLocationConstraintException": _REGION,
     "NoSuchBucket": "Check that the bucket exists",
+    "NotImplemented": "lakebed needs a store with conditional writes (If-None-Match)",
     "InvalidBucketName": "Check the bucket's name",
     "AccessDenied": "Check the credentials: these keys may not do this in this bucket",
     "AuthenticationFailed": "Check the credentials: lakebed.storage.setting.azure_storage_account_key "
@@ -55,7 +58,7 @@ def is_refusal(error: Exception) -> bool:
     """Whether the store, or the client before it, said no: the same request would be refused again."""
     status, _ = answer_of(error)
     if status:
-        return 300 <= status < 500 and status not in _AGAIN
+        return status == 501 or (300 <= status < 500 and status not in _AGAIN)
     return type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError", "InvalidPathError") or isinstance(
         error, FileNotFoundError
     )
@@ -64,7 +67,7 @@ def is_refusal(error: Exception) -> bool:
 def was_tried_again(error: Exception) -> bool:
     """Whether the answer is not that of the first try, so an earlier one may have had its effect."""
     tries = _TRIES.search(str(error))
-    return tries is not None and int(tries[2]) > 0
+    return tries is not None and int(tries[3]) > 0
 
 
 def is_missing(error: FileNotFoundError) -> bool:
@@ -79,14 +82,24 @@ def failure(verb: str, location: str, path: str, error: Exception) -> StorageErr
     todo = _TODO.get(code) or _BY_STATUS.get(status, "") if refused else ""
     if refused and not status:
         todo = "Check the credentials (docs/storage.md)"
+        if "credential provider" in str(error):
+            todo = "Check the function that lakebed.storage.provider names"
+    text, tries = str(error), _TRIES.search(str(error))
+    seconds = float(tries[1]) / (1000 if tries[2] else 1) if tries else 0.0
+    often = f", {int(tries[3]) + 1} times in {seconds:.1f} s" if tries and int(tries[3]) else ""
     raised = failed(verb, location, path, error, StorageError if refused else RetryableError, todo)
     if status:
-        message = _MESSAGE.search(str(error))
+        message = _MESSAGE.search(text)
         raised.why = f"the store answered {status}{f' {code}' if code else ''}" + (
             f" ({html.unescape(message[1]).strip().rstrip('.')})" if message and code else ""
         )
-        tries = _TRIES.search(str(error))
-        raised.why += f", {int(tries[2]) + 1} times in {tries[1]}" if tries and int(tries[2]) else ""
-    elif not refused:
-        raised.why = f"no answer came: {first_line(error)}" if _TRIES.search(str(error)) else raised.why
+        raised.why += often
+    elif not refused and (server := _SERVER.search(text)):
+        raised.why = f"no answer came from {server[1]}{often}: {first_line(error).rpartition(' - ')[2]}"
+        if _METADATA.search(text):
+            raised.todo = "It is where this machine gives out its role. Leave out lakebed.storage.provider=instance, "
+            raised.todo += "and set keys"
+        else:
+            setting = "lakebed.storage.setting.aws_endpoint (AWS_ENDPOINT_URL_S3), " if location[:2] == "s3" else ""
+            raised.todo = f"Check {setting}the network and the proxy, then try again"
     return raised

@@ -10,6 +10,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -25,6 +26,7 @@ from lakebed.kernel.files.credentials import INSTANCE, PREFIX, Credentials
 
 _SHARED = 64
 """Clients that the process keeps."""
+_SMALL_BODY = 1 << 20
 _HTTP = {
     "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type", "http1_only",
     "http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle", "http2_only",
@@ -36,24 +38,29 @@ _SETTINGS: Mapping[str, tuple[str, frozenset[str]]] = {
     "s3": ("aws_", frozenset({
         "access_key_id", "secret_access_key", "session_token", "token", "region", "default_region", "endpoint",
         "endpoint_url", "virtual_hosted_style_request", "unsigned_payload", "skip_signature", "request_payer",
-        "disable_tagging", "disable_bulk_delete", "checksum_algorithm", "conditional_put", "copy_if_not_exists",
+        "disable_tagging", "disable_bulk_delete", "checksum_algorithm",
         "imdsv1_fallback", "metadata_endpoint", "container_credentials_relative_uri",
         "container_credentials_full_uri", "container_authorization_token_file", "web_identity_token_file", "role_arn",
         "role_session_name", "sts_endpoint", "s3_express", "server_side_encryption", "sse_kms_key_id",
-        "sse_bucket_key_enabled", "sse_customer_key_base64", "bucket", "bucket_name",
+        "sse_bucket_key_enabled", "sse_customer_key_base64",
     })),
     "gs": ("google_", frozenset({
         "service_account", "service_account_path", "service_account_key", "application_credentials", "base_url",
-        "skip_signature", "bucket", "bucket_name", "bearer_token",
+        "skip_signature", "bearer_token",
     })),
     "az": ("azure_storage_", frozenset({
         "account_name", "account_key", "access_key", "client_id", "client_secret", "tenant_id", "authority_id",
         "authority_host", "sas_key", "sas_token", "token", "use_emulator", "endpoint", "use_fabric_endpoint",
         "msi_endpoint", "object_id", "msi_resource_id", "federated_token_file", "use_azure_cli", "skip_signature",
-        "container_name", "disable_tagging", "credential_type", "encryption_key",
+        "disable_tagging", "credential_type", "encryption_key",
     })),
 }  # fmt: skip
 """What each kind of store can be told: the prefix of its names, and the names."""
+_FIXED = {
+    "bucket": "the table's URL names the bucket", "bucket_name": "the table's URL names the bucket",
+    "container_name": "the table's URL names the container",
+    "conditional_put": "commits need conditional puts", "copy_if_not_exists": "lakebed copies nothing",
+}  # fmt: skip
 _KINDS = {"s3": "s3", "gs": "gs", "az": "az", "abfss": "az"}
 _GOOGLE_FILE = os.path.join("~", ".config", "gcloud", "application_default_credentials.json")
 _ELSEWHERE: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -75,6 +82,38 @@ _clients: OrderedDict[bytes, Client] = OrderedDict()
 _lock = threading.Lock()
 
 
+class Clients:
+    """The clients of a location, each made when it is first asked for. They differ only in how long they wait.
+
+    A store answers a put when it has all of the body, so silence while a large one is on its way is no sign of a
+    failure. Safe for threads.
+    """
+
+    def __init__(self, location: str, credentials: Credentials) -> None:
+        self._location, self._credentials = location, credentials
+        self._made: dict[float, Client] = {}
+        self._making = threading.Lock()
+
+    def usual(self) -> Client:
+        """For requests that the store answers at once: within the option's time."""
+        return self._within(1.0)
+
+    def for_body(self, size: int) -> Client:
+        """For a put of so many bytes: a large one has six times as long."""
+        return self._within(1.0 if size <= _SMALL_BODY else 6.0)
+
+    def brief(self) -> Client:
+        """For a last look when most of the time has gone."""
+        return self._within(1 / 6)
+
+    def _within(self, share: float) -> Client:
+        with self._making:
+            if share not in self._made:
+                bounds = replace(self._credentials.bounds, timeout=self._credentials.bounds.timeout * share)
+                self._made[share] = open_client(self._location, replace(self._credentials, bounds=bounds))
+            return self._made[share]
+
+
 def open_client(location: str, credentials: Credentials) -> Client:
     """The client of a location. One that was made for the same place and settings is taken again, with its connections.
 
@@ -87,6 +126,7 @@ def open_client(location: str, credentials: Credentials) -> Client:
     instance = credentials.provider == INSTANCE
     if scheme == "s3":
         config, keys = aws.resolved(rest.partition("/")[0], config, instance or own_provider)
+        config["aws_conditional_put"] = "etag"
         if keys is not None:
             arguments["credential_provider"] = keys
             config = {key: value for key, value in config.items() if key not in _KEYS}
@@ -140,6 +180,10 @@ def _split(given: Mapping[str, Any], kind: str) -> tuple[dict[str, Any], dict[st
         bare = name.removeprefix(prefix) if prefix else name
         if kind == "az":
             bare = bare.removeprefix("azure_")
+        if known and bare in _FIXED:
+            raise OptionError(
+                f"option '{PREFIX}setting.{key}' cannot be set", key=f"{PREFIX}setting.{key}", why=_FIXED[bare]
+            )
         if bare not in known and name in _HTTP:
             http[name] = _http_value(name, value)
         elif known and bare not in known:
@@ -181,9 +225,9 @@ def _patience(bounds: Bounds) -> dict[str, Any]:
 
 def _retries(bounds: Bounds) -> dict[str, Any]:
     """Tries begin within half of the time, so the last one has ended within all of it."""
-    backoff = {
-        "init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=bounds.timeout / 12), "base": 2
-    }  # fmt: skip
+    longest = min(bounds.timeout / 12, 5.0)
+    shortest = min(longest / 2, 0.1)  # the client panics unless it is the smaller one
+    backoff = {"init_backoff": timedelta(seconds=shortest), "max_backoff": timedelta(seconds=longest), "base": 2}
     return {"max_retries": 10, "retry_timeout": timedelta(seconds=bounds.timeout / 2), "backoff": backoff}
 
 

@@ -8,12 +8,13 @@ credentials: see `places.py`.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakebed.errors import OptionError, UsageError
+from lakebed.errors import LakebedError, OptionError, StorageError, UsageError, first_line
 from lakebed.kernel.files.bounds import BOUNDS, Bounds
 from lakebed.kernel.files.places import PLACES
 from lakebed.redaction import keep_secret
@@ -55,21 +56,38 @@ class Credentials:
             )
         return Credentials, (self.provider, dict(self.plain), dict(self.secret), self.ship_secrets, self.bounds)
 
+    @property
+    def identity(self) -> bytes:
+        """Tells credentials apart without showing them: one process may open a place with several."""
+        settings = sorted({**self.plain, **self.secret}.items())
+        return hashlib.sha256(repr((self.provider, settings)).encode()).digest()
+
     def settings(self) -> dict[str, Any]:
         """The keyword arguments of the storage client. Call it on the machine that uses them."""
-        arguments: dict[str, Any] = {}
-        if self.provider not in (ENVIRONMENT, INSTANCE):
-            module, _, name = self.provider.partition(":")
-            try:
-                arguments = dict(getattr(importlib.import_module(module), name)())
-            except (ImportError, AttributeError) as error:
-                raise OptionError.ill_typed(
-                    f"{PREFIX}provider",
-                    self.provider,
-                    f"'environment', 'instance' or an importable package.module:function ({error})",
-                ) from error
+        own = self.provider not in (ENVIRONMENT, INSTANCE)
+        arguments = self._provided() if own else {}
         config = {**arguments.pop("config", {}), **self.plain, **self.secret}
         return {**arguments, "config": config} if config else arguments
+
+    def _provided(self) -> dict[str, Any]:
+        """What the caller's function returns. OptionError when there is none, StorageError when it fails."""
+        module, _, name = self.provider.partition(":")
+        try:
+            function = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise OptionError.ill_typed(
+                f"{PREFIX}provider",
+                self.provider,
+                f"'environment', 'instance' or an importable package.module:function ({error})",
+            ) from error
+        try:
+            return dict(function())
+        except LakebedError:
+            raise
+        except Exception as error:
+            raise StorageError(
+                f"the function of {PREFIX}provider failed", file=self.provider, why=first_line(error)
+            ) from error
 
 
 def credentials_from(options: Mapping[str, str]) -> Credentials:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -18,7 +16,7 @@ from obstore.store import ObjectStore as Client
 from lakebed.errors import NotWrittenError, StorageError
 from lakebed.kernel.files.answers import answer_of, failure, is_missing, is_refusal, was_tried_again
 from lakebed.kernel.files.cache import CACHE
-from lakebed.kernel.files.client import open_client
+from lakebed.kernel.files.client import Clients
 from lakebed.kernel.files.credentials import Credentials
 from lakebed.kernel.files.fetching import TAIL, WHOLE, Fetching
 from lakebed.kernel.files.patience import again, hedged
@@ -57,12 +55,11 @@ class RemoteStore(Store):
             bounds.bytes_in_flight,
             bounds.cache,
         )
-        self._whose = _identity(credentials)
+        self._whose = credentials.identity
         self._can_read_ends = not location.startswith(_NO_SUFFIX_RANGES)
         submit = request_threads(self._requests).submit
         self._fetching = Fetching(self._end_of, submit, budget(self._bytes_in_flight))
-        self._opened: Client | None = None
-        self._opening = threading.Lock()
+        self._clients = Clients(location, credentials)
 
     def __reduce__(self) -> tuple[type[RemoteStore], tuple[str, Credentials]]:
         return RemoteStore, (self._location, self._credentials)
@@ -74,10 +71,7 @@ class RemoteStore(Store):
 
     @property
     def _client(self) -> Client:
-        with self._opening:
-            if self._opened is None:
-                self._opened = open_client(self._location, self._credentials)
-        return self._opened
+        return self._clients.usual()
 
     def list(self, folder: str = "") -> Listing:
         """The direct content of a folder."""
@@ -152,6 +146,11 @@ class RemoteStore(Store):
     def in_flight(self) -> int:
         """How many bytes of files may be open at once while their readers wait for requests."""
         return self._bytes_in_flight
+
+    @property
+    def patience(self) -> float:
+        """The seconds that a request may take, tries included."""
+        return self._credentials.bounds.timeout
 
     def together(self, act: Callable[[T], R], items: Iterable[T]) -> Sequence[R]:
         """The results of `act` for each item, in order, with many requests at once."""
@@ -285,7 +284,7 @@ class RemoteStore(Store):
 
     def _put_parts(self, path: str, parts: Iterator[bytes]) -> None:
         try:
-            obstore.put(self._client, path, parts, chunk_size=PART, max_concurrency=_PARTS_AT_ONCE)
+            obstore.put(self._clients.for_body(PART), path, parts, chunk_size=PART, max_concurrency=_PARTS_AT_ONCE)
         except (BaseError, FileNotFoundError) as error:
             raise self._failed("write", path, error) from error
 
@@ -293,7 +292,7 @@ class RemoteStore(Store):
         """Write or replace a whole file."""
         try:
             with self._request():
-                obstore.put(self._client, inside(path), data)
+                obstore.put(self._clients.for_body(len(data)), inside(path), data)
         except (BaseError, FileNotFoundError) as error:
             raise self._failed("write", path, error) from error
 
@@ -305,13 +304,14 @@ class RemoteStore(Store):
         """
         try:
             with self._request():
-                obstore.put(self._client, inside(path), data, mode="create", use_multipart=False)
+                client = self._clients.for_body(len(data))
+                obstore.put(client, inside(path), data, mode="create", use_multipart=False)
             return PutOutcome.CREATED
         except (BaseError, FileNotFoundError) as error:
             refusal = error
         try:
             with self._request():
-                stored = bytes(obstore.get(self._client, path).bytes())
+                stored = bytes(obstore.get(self._clients.brief(), path).bytes())
         except FileNotFoundError:
             if is_refusal(refusal) and answer_of(refusal)[0] not in _RACES:
                 raise self._not_written(path, refusal) from refusal
@@ -356,12 +356,6 @@ class RemoteStore(Store):
 
     def _failed(self, verb: str, path: str, error: Exception) -> StorageError:
         return failure(verb, self._location, path, error)
-
-
-def _identity(credentials: Credentials) -> Hashable:
-    """Whose files these are: one process may open a place with several credentials."""
-    settings = sorted({**credentials.plain, **credentials.secret}.items())
-    return hashlib.sha256(repr((credentials.provider, settings)).encode()).digest()
 
 
 def _above(path: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from obstore.exceptions import BaseError
 
+from lakebed.kernel import clock
 from lakebed.kernel.files.answers import is_refusal, was_tried_again
 from lakebed.kernel.files.bounds import Bounds
 
@@ -23,12 +24,12 @@ def again(call: Callable[[], R], bounds: Bounds) -> R:
 
     Refusals are final, and so is what the client itself has already asked again.
     """
-    until = time.monotonic() + bounds.timeout / 2
+    until = clock.steady() + bounds.timeout / 2
     for attempt in range(_TRIES):
         try:
             return call()
         except BaseError as error:
-            if is_refusal(error) or was_tried_again(error) or attempt == _TRIES - 1 or time.monotonic() > until:
+            if is_refusal(error) or was_tried_again(error) or attempt == _TRIES - 1 or clock.steady() > until:
                 raise
             time.sleep(random.uniform(0, _PAUSE_SECONDS * 2**attempt))
     raise AssertionError("unreachable")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -181,6 +182,11 @@ class Store(ABC):
     def in_flight(self) -> int:
         """How many bytes of files may be open at once while their readers wait for requests."""
         return 256 << 20
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which whoever waits for this store should be told that it does not answer."""
+        return math.inf
 
     def together(self, act: Callable[[T], R], items: Iterable[T]) -> Sequence[R]:
         """The results of `act`, which makes requests of this store, for each item, in order.

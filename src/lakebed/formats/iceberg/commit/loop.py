@@ -24,6 +24,7 @@ from lakebed.formats.iceberg.codec.updates import MetadataChange, TableUpdate, r
 from lakebed.formats.iceberg.commit.attempt import Attempt, WrittenManifests, remove_unused
 from lakebed.formats.iceberg.commit.options import CommitOptions
 from lakebed.formats.iceberg.commit.summary import with_totals
+from lakebed.kernel import clock
 from lakebed.kernel.again import is_gone
 from lakebed.kernel.commit.retry import Lost, RetryPolicy, Won, with_retries
 from lakebed.kernel.options import Options
@@ -167,14 +168,18 @@ class _Commit:
         return False
 
     def _stands(self, properties: Options) -> bool:
-        """Whether the snapshot is in the table after all. It looks a few times, for the table may be out of reach."""
+        """Whether the snapshot is in the table after all. It looks a few times, for the table may be out of reach, and
+        not again when a quarter of the store's patience is over."""
         wait = properties[opt.CHECK_MIN_WAIT]
+        until = clock.steady() + self._operations.files.home.patience / 4
         for check in range(properties[opt.CHECKS] + 1):
             if check:
                 time.sleep(wait / 1000)
                 wait = min(wait * 2, properties[opt.CHECK_MAX_WAIT])
             with suppress(LakebedError, FileNotFoundError):
                 return self._id in self._operations.load().metadata.snapshots
+            if clock.steady() > until:
+                break
         return False
 
     def _properties(self, metadata: TableMetadata) -> Options:
