@@ -43,11 +43,11 @@ def plan_batch(state: TableState, request: ReadRequest, as_of: Position) -> Read
     if not is_range(options):
         as_of = as_of if as_of is not None else options[AS_OF] or None
         if options[CHANGELOG]:
-            state.read_ahead(partitions=True)
-            return _changelog_as_it_stands(state, request, state.bound_of(as_of, "as_of"))
+            bound = state.bound_of(as_of, "as_of")
+            state.read_ahead(bound, partitions=True)
+            return _changelog_as_it_stands(state, request, bound)
         return plan_snapshot(state, request, as_of)
     check_alone(options, "a range of commits", state.store.location)
-    state.read_ahead()
     commit_range = _range_of_options(state, options, state.bound_of(as_of, "as_of"))
     plan = plan_commits(state, request, commit_range)
     return plan if options[CHANGELOG] or options[CDC] else rows_only(state, plan)
@@ -136,6 +136,7 @@ def is_range(options: Options) -> bool:
 def _range_of_options(state: TableState, options: Options, as_of: str) -> CommitRange:
     low, high = option_bounds(state, options)
     high = min((bound for bound in (high, as_of) if bound), default="")
+    state.read_ahead(high)
     if options[START_COMMIT].lower() == EARLIEST:
         return range_between(state, options, "", high)
     first = low or _newest(state, options, high)
