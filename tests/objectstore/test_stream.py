@@ -3,15 +3,18 @@ batches and snapshots came before."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.datasource import EqualTo
 
 import lakebed
 from lakebed.examples import example_path
 from lakebed.kernel.engine import LocalEngine
+from lakebed.spark.source import Batch, load
 from lakebed.verbs.read import ReadPlan, run
 from lakebed.verbs.stream import Limits, StreamReader
 from lakebed.verbs.table import Table
@@ -118,3 +121,21 @@ def test_a_sink_that_was_dropped_and_made_again_has_its_new_schema(store_server:
     assert sink.reopened().sink().input_schema.names == ["id", "name"]
     sink.reopened().write(pa.table({"id": [2], "name": ["b"]}))
     assert lakebed.open(url, options).read().read_all().to_pylist() == [{"id": 2, "name": "b"}]
+
+
+def test_a_batch_of_spark_opens_its_table_once(store_server: StoreServer) -> None:
+    options = {**store_server.options, "lakebed.storage.ship-secrets": "true"}
+    url = store_server.url()
+    table = lakebed.create(url, "paimon", {"id": "int64"}, (), (), store_server.options)
+    table.write(pa.table({"id": [1]}))
+
+    def planned() -> Batch:
+        loaded = load({"path": url, **options}, "lakebed", 2).pinned()
+        return pickle.loads(pickle.dumps(loaded.batch(loaded.spark_schema())))
+
+    counted = store_server.measure(planned, enough=9)
+    assert counted.steps <= 9 and counted.requests <= 18, [entry.target for entry in counted.log]
+    batch = counted.result
+    assert store_server.measure(batch.tasks).requests == 0
+    pushed = store_server.measure(lambda: pickle.loads(pickle.dumps(batch)).push([EqualTo(("id",), 1)]), enough=6)
+    assert pushed.steps <= 6 and pushed.requests <= 8, [entry.target for entry in pushed.log]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -21,7 +21,6 @@ import lakebed.formats as formats
 from lakebed.errors import OptionError, SchemaError, UnsupportedError, UsageError
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.options import boolean
-from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import both, parse_where
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage
 from lakebed.model.instant import Instant
@@ -84,6 +83,7 @@ def load(options: Mapping[str, str], short_name: str, parallelism: int) -> Loade
         until=own.get("until"),
     )
     table = loaded.table()
+    loaded = replace(loaded, opened=table)
     if loaded.rows_only and table.format != short_name:
         raise UsageError(
             f"this is a {table.format} table, read as {short_name}",
@@ -98,7 +98,7 @@ class Loaded:
     """A table with the options of one DataFrame. Picklable.
 
     `plan` is the plan of a batch, made when Spark asked for the schema. `pin` is the instant that it is planned as of,
-    for actions that plan again.
+    for actions that plan again. `opened` is the table for the calls of this process; it does not travel.
     """
 
     location: str
@@ -114,6 +114,10 @@ class Loaded:
     until: str | None = None
     plan: ReadPlan[Any] | None = None
     pin: Instant | None = None
+    opened: Table | None = field(default=None, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Loaded, tuple(getattr(self, column.name) for column in fields(self) if column.name != "opened")
 
     @property
     def native(self) -> NativeSource[Any] | None:
@@ -126,12 +130,16 @@ class Loaded:
         return self.short_name != LAKEBED
 
     def table(self) -> Table:
-        """The table, opened anew."""
-        return self._open(self.options)
+        """The table, opened anew where this process has not opened it."""
+        return self.opened if self.opened is not None else self._open(self.options)
 
     def pinned(self) -> Loaded:
         """The same with the batch planned. A stream is planned from its offsets."""
-        return self if self.streaming else replace(self, pin=self.table().newest(), plan=self._planned(self.where))
+        if self.streaming:
+            return self
+        table = self.table()
+        pin = table.newest()
+        return replace(self, pin=pin, plan=self._planned(table, self.where), opened=table)
 
     def spark_schema(self) -> StructType:
         """The schema of the rows. Those of streams and of changes have `_row_kind`."""
@@ -164,9 +172,12 @@ class Loaded:
             todo="Use lakebed.spark.write_stream(df, location, checkpoint): it commits each batch exactly once",
         )
 
-    def push(self, predicate: Node) -> ReadPlan[Any]:
-        """The plan of the same snapshot with one more condition."""
-        return self._planned(both(parse_where(self.where, self.table().schema), predicate))
+    def push(self, filters: Sequence[Any]) -> ReadPlan[Any] | None:
+        """The plan of the same snapshot with filters that Spark pushed; None when none of them is of use."""
+        table = self.table()
+        schema = table.schema
+        predicate = predicate_of(filters, schema)
+        return None if predicate is None else self._planned(table, both(parse_where(self.where, schema), predicate))
 
     def _reader(self) -> StreamReader:
         if self.as_of or self.after or self.until:
@@ -188,10 +199,9 @@ class Loaded:
         return formats.open_table(self.location, options)
 
     def _plan(self) -> ReadPlan[Any]:
-        return self.plan if self.plan is not None else self._planned(self.where)
+        return self.plan if self.plan is not None else self._planned(self.table(), self.where)
 
-    def _planned(self, where: Any) -> ReadPlan[Any]:
-        table = self.table()
+    def _planned(self, table: Table, where: Any) -> ReadPlan[Any]:
         if self.native is not None:
             return self.native.plan(table, SourceRequest(self.options, self.columns, where, self.pin))
         if self.after or self.until:
@@ -234,9 +244,7 @@ class Batch:
     def push(self, filters: Sequence[Any]) -> list[Any]:
         """Use filters to open fewer files. All of them are returned: Spark evaluates each one again."""
         if self.loaded.after is None and self.loaded.until is None:
-            predicate = predicate_of(filters, self.loaded.table().schema)
-            if predicate is not None:
-                self.plan = self.loaded.push(predicate)
+            self.plan = self.loaded.push(filters) or self.plan
         return list(filters)
 
 
