@@ -120,6 +120,11 @@ class Files:
         store, path = self.place(url)
         return store.open_input(path, size)
 
+    @property
+    def at_once(self) -> int:
+        """How many requests are worth making at once: 1 for a disk."""
+        return self.home.at_once
+
     def together(self, act: Callable[[T], R], items: Iterable[T]) -> Sequence[R]:
         """The results of `act`, which makes requests, for each item, in order: many at once where the table is
         remote."""

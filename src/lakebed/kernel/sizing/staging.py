@@ -11,10 +11,10 @@ order of rows inside one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +27,21 @@ INLINE_BYTES = 256 << 10
 """At most so many bytes travel in a task's answer instead of a file."""
 CHUNK_BYTES = 4 << 20
 """The largest chunk, in bytes of Arrow data, so that a reader of chunks needs little memory."""
+_WAVE_BYTES = 8 << 20
+"""Chunks are read together from a remote store up to so many compressed bytes."""
 
 
 class Place(Protocol):
-    """Where chunks are kept: a store, or anything with these three methods."""
+    """Where chunks are kept: a store, or anything with these methods."""
+
+    @property
+    def at_once(self) -> int:
+        """How many requests are worth making at once."""
+        ...
+
+    def together(self, act: Callable[[Any], Any], items: Iterable[Any], /) -> Sequence[Any]:
+        """The results of `act` for each item, in order."""
+        ...
 
     def open_output(self, path: str, /) -> AbstractContextManager[pa.NativeFile]:
         """A new file, which is removed when the block fails."""
@@ -237,19 +248,32 @@ class Run:
     def batches(self, place: Place) -> Iterator[pa.RecordBatch]:
         """The rows, chunk by chunk."""
         left, skip = self.rows, self.skip
-        for source, offset, length in zip(
-            self.sources.tolist(), self.offsets.tolist(), self.lengths.tolist(), strict=True
-        ):
-            if length:
-                path = self.paths[source]
-                data = place.read(path, offset, length) if path else self.inline[source][offset : offset + length]
-                batch = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
-            else:
-                batch = self.kept[offset]
-            batch = batch.slice(skip, left)
-            skip = 0
-            left -= batch.num_rows
-            yield batch
+        for wave in self._waves(place.at_once if any(self.paths) else 1):
+            for data in place.together(lambda chunk: self._chunk(place, *chunk), wave):
+                whole = data if isinstance(data, pa.RecordBatch) else pa.ipc.read_record_batch(data, self.schema)
+                batch = whole.slice(skip, left)
+                skip = 0
+                left -= batch.num_rows
+                yield batch
+
+    def _waves(self, at_once: int) -> Iterator[list[tuple[int, int, int]]]:
+        """The source, offset and length of chunks, those that are read together."""
+        wave: list[tuple[int, int, int]] = []
+        size = 0
+        for chunk in zip(self.sources.tolist(), self.offsets.tolist(), self.lengths.tolist(), strict=True):
+            wave.append(chunk)
+            size += chunk[2]
+            if len(wave) >= at_once or size >= _WAVE_BYTES:
+                yield wave
+                wave, size = [], 0
+        yield wave
+
+    def _chunk(self, place: Place, source: int, offset: int, length: int) -> pa.RecordBatch | pa.Buffer:
+        """A chunk that was kept as it is, or the bytes of one that was compressed."""
+        if not length:
+            return self.kept[offset]
+        path = self.paths[source]
+        return pa.py_buffer(place.read(path, offset, length) if path else self.inline[source][offset : offset + length])
 
 
 class StagedBuckets:

@@ -42,7 +42,7 @@ class IcebergFileMaker:
     @property
     def at_once(self) -> int:
         """How many requests the table's store takes at once."""
-        return self.target.files.home.at_once
+        return self.target.files.at_once
 
     def measure(self, bucket: Hashable, run: Run) -> FileSize:
         """The bytes of a file with such rows: those of the file itself and those per row. The two are separated by

@@ -124,10 +124,13 @@ def split_staged(messages: Sequence[CommitMessage]) -> tuple[list[PaimonMessage]
 
 
 def drop_staged(store: Store, messages: Sequence[StagedMessage]) -> None:
-    """Remove what tasks staged."""
+    """Remove what tasks staged, all of one place together."""
+    paths: dict[str, list[str]] = {}
     for message in messages:
         if message.rows.path:
-            message.place(store).delete_many([message.rows.path])
+            paths.setdefault(message.scratch, []).append(message.rows.path)
+    for scratch, of_place in paths.items():
+        _place(store, scratch).delete_many(of_place)
 
 
 def sweep_staged(store: Store, write_id: str) -> None:
