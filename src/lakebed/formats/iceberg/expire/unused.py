@@ -34,6 +34,8 @@ def unused_files(files: Files, metadata: TableMetadata, expired: set[int]) -> li
             kept |= manifests
             kept_lists.add(snapshot.manifest_list)
     unused = {path: manifest for path, manifest in unused.items() if path not in kept}
+    if unused:
+        files = manifests_ahead(files, chain(unused.values(), kept.values()))
     pieces = list(paths_in(files, metadata, unused.values()))
     contents = pc.unique(pa.concat_arrays(pieces)) if pieces else pa.array([], pa.string())
     for paths in paths_in(files, metadata, kept.values()) if len(contents) else ():
