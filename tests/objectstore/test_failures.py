@@ -1,5 +1,6 @@
 """What a failing store does to reads and writes: the right bytes, or one clear error in time."""
 
+import copy
 import datetime
 import pickle
 import re
@@ -8,13 +9,21 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 
 import lakebed
 from lakebed.errors import CommitUnknownError, NotWrittenError, OptionError, RetryableError, StorageError, UsageError
+from lakebed.formats.iceberg.catalog.file_io import StoreFileIO
+from lakebed.formats.iceberg.catalog.table import CatalogTable, parse_identifier
 from lakebed.kernel.files import FileInfo, Store, open_store
+from lakebed.kernel.files.credentials import KEYS_END, credentials_from
 from tests.objectstore.server import StoreServer
 
 SETTING = "lakebed.storage.setting."
@@ -312,3 +321,61 @@ class SlowServer:
                 left -= len(data)
                 time.sleep(len(data) / self._speed)
             connection.sendall(b'HTTP/1.1 200 OK\r\nETag: "x"\r\nContent-Length: 0\r\n\r\n')
+
+
+HANDED_OUT: list[int] = []
+
+
+def handed_out(options: dict[str, str]) -> dict[str, str]:
+    """The options that a catalog gives, with keys that end after a second."""
+    HANDED_OUT.append(int(time.time() * 1000) + 1000)
+    return {**options, f"{SETTING}aws_session_token": "t", f"{SETTING}{KEYS_END}": str(HANDED_OUT[-1])}
+
+
+def test_keys_that_a_catalog_hands_out_are_asked_for_again(store_server: StoreServer, store: Store) -> None:
+    ask = partial(handed_out, store_server.options)
+    credentials = replace(credentials_from(ask()), renewal=ask)
+    named = open_store(store.location, credentials=credentials)
+    sent = pickle.dumps(named)
+    for one, already in ((named, 1), (pickle.loads(sent), 0)):
+        HANDED_OUT.clear()
+        for _ in range(3):
+            assert one.read("d/1") == bytes([1]) * 1000
+            time.sleep(0.6)
+        assert len(HANDED_OUT) > 1 - already
+
+
+def test_a_rest_catalogs_keys_are_renewed_and_stay_here(
+    store_server: StoreServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = {f"{SETTING}{name}": store_server.options[f"{SETTING}{name}"] for name in ("aws_endpoint", "aws_region")}
+    catalog = {
+        "lakebed.catalog.type": "sql", "lakebed.catalog.uri": f"sqlite:///{tmp_path}/c.db",
+        "lakebed.catalog.warehouse": store_server.url(),
+    }  # fmt: skip
+    asked: list[str] = []
+
+    def load(catalog: Any, identifier: Any) -> Any:
+        entry = copy.copy(loaded)
+        entry.io = StoreFileIO()
+        asked.append(str(identifier))
+        ends = str(int(time.time() * 1000) + 1000)
+        keys = {"s3.access-key-id": "key", "s3.secret-access-key": "hushhush", "s3.session-token": f"token {ends}"}
+        entry.config = {**entry.config, **keys, "s3.session-token-expires-at-ms": ends}
+        return entry
+
+    rows = pa.table({"id": [1, 2, 3]})
+    lakebed.create("cat:n.t", "iceberg", rows.schema, options={**catalog, **store_server.options}).write(rows)
+    loaded = CatalogTable(parse_identifier("cat:n.t"), {**catalog, **store_server.options}).catalog.load_table("n.t")
+    monkeypatch.setattr(SqlCatalog, "load_table", load)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
+    files = CatalogTable(parse_identifier("cat:n.t"), {**catalog, **own}).files
+    (name,) = [info.path for info in files.home.walk("data")]
+    sent = pickle.dumps(files)
+    assert b"hushhush" not in sent and b"token" not in sent.replace(b"session_token", b"")
+    for one in (files, pickle.loads(sent)):
+        asked.clear()
+        for _ in range(4):
+            assert one.home.read(name)
+            time.sleep(0.5)
+        assert len(asked) > 1

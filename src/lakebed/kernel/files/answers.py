@@ -83,7 +83,7 @@ def failure(verb: str, location: str, path: str, error: Exception) -> StorageErr
     if refused and not status:
         todo = "Check the credentials (docs/storage.md)"
         if "credential provider" in str(error):
-            todo = "Check the function that lakebed.storage.provider names"
+            todo = "Check the function that lakebed.storage.provider names, or the catalog that hands out keys"
     text, tries = str(error), _TRIES.search(str(error))
     seconds = float(tries[1]) / (1000 if tries[2] else 1) if tries else 0.0
     often = f", {int(tries[3]) + 1} times in {seconds:.1f} s" if tries and int(tries[3]) else ""

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from lakebed.errors import LakebedError, OptionError, StorageError, UsageError, first_line
@@ -23,6 +25,9 @@ PREFIX = "lakebed.storage."
 _SECRET_WORDS = ("secret", "token", "password", "key", "sas", "service_account", "credential", "private")
 _NO_SECRETS = ("kms_key_id", "bucket_key", "imdsv1", "endpoint", "path", "file")
 """A setting whose name has one of these words is never secret."""
+_KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+KEYS_END = "aws_session_token_expires_at_ms"
+"""The setting that says when the keys end, in milliseconds since 1970. The client never sees it."""
 ENVIRONMENT, INSTANCE = "environment", "instance"
 """Providers that the client has itself."""
 
@@ -33,8 +38,9 @@ class Credentials:
 
     `provider` is "environment" (environment variables, profiles), "instance" (the role of the machine, from its
     metadata service), or `package.module:function`: a function without arguments that returns keyword arguments of the
-    client (`config`, `credential_provider`, ...). `plain` and `secret` are settings that the options give. Pickling
-    raises UsageError when there are secrets that may not travel.
+    client (`config`, `credential_provider`, ...). `plain` and `secret` are settings that the options give. `renewal`
+    is asked for new options when the keys among these end, for keys that a catalog hands out. Pickling leaves such keys
+    out, for the other process asks by itself, and raises UsageError when other secrets may not travel.
     """
 
     provider: str = ENVIRONMENT
@@ -42,31 +48,40 @@ class Credentials:
     secret: Mapping[str, str] = field(default_factory=dict, repr=False)
     ship_secrets: bool = False
     bounds: Bounds = field(default_factory=Bounds)
+    renewal: Callable[[], Mapping[str, str]] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for value in self.secret.values():
             keep_secret(value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.secret and not self.ship_secrets:
+        secret = dict(self.secret)
+        if self.renewal is not None and not self.ship_secrets:
+            secret = {key: value for key, value in secret.items() if key not in (*_KEYS, KEYS_END)}
+        if secret and not self.ship_secrets:
             raise UsageError(
                 "explicit secrets would travel to other processes in clear",
-                why=f"the options give {', '.join(sorted(self.secret))}",
+                why=f"the options give {', '.join(sorted(secret))}",
                 todo=f"Let workers find them by themselves ({PREFIX}provider), or set {PREFIX}ship-secrets=true",
             )
-        return Credentials, (self.provider, dict(self.plain), dict(self.secret), self.ship_secrets, self.bounds)
+        return Credentials, (self.provider, dict(self.plain), secret, self.ship_secrets, self.bounds, self.renewal)
 
     @property
     def identity(self) -> bytes:
         """Tells credentials apart without showing them: one process may open a place with several."""
         settings = sorted({**self.plain, **self.secret}.items())
-        return hashlib.sha256(repr((self.provider, settings)).encode()).digest()
+        who = os.urandom(16) if self.renewal is not None else self.provider
+        return hashlib.sha256(repr((who, settings)).encode()).digest()
 
     def settings(self) -> dict[str, Any]:
         """The keyword arguments of the storage client. Call it on the machine that uses them."""
         own = self.provider not in (ENVIRONMENT, INSTANCE)
         arguments = self._provided() if own else {}
         config = {**arguments.pop("config", {}), **self.plain, **self.secret}
+        ends = config.pop(KEYS_END, None)
+        if self.renewal is not None:
+            keys = {key: config.pop(key) for key in _KEYS if key in config}
+            arguments["credential_provider"] = _Renewing({**keys, KEYS_END: ends} if keys else None, self.renewal)
         return {**arguments, "config": config} if config else arguments
 
     def _provided(self) -> dict[str, Any]:
@@ -88,6 +103,26 @@ class Credentials:
             raise StorageError(
                 f"the function of {PREFIX}provider failed", file=self.provider, why=first_line(error)
             ) from error
+
+
+class _Renewing:
+    """Keys that end, as the client asks for them: first those that there are, then new ones each time."""
+
+    def __init__(self, keys: Mapping[str, str] | None, renewal: Callable[[], Mapping[str, str]]) -> None:
+        self._keys, self._renewal = keys, renewal
+
+    def __call__(self) -> dict[str, Any]:
+        keys, self._keys = self._keys or credentials_from(self._renewal()).secret, None
+        access, secret, token = (keys.get(key) for key in _KEYS)
+        ends = keys.get(KEYS_END)
+        for value in (access, secret, token):
+            keep_secret(value or "")
+        return {
+            "access_key_id": access,
+            "secret_access_key": secret,
+            "token": token,
+            "expires_at": datetime.fromtimestamp(int(ends) / 1000, UTC) if ends else None,
+        }
 
 
 def credentials_from(options: Mapping[str, str]) -> Credentials:

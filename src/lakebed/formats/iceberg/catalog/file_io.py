@@ -9,18 +9,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.table import Table as CatalogEntry
 
 from lakebed.formats.iceberg.codec.metadata import GZIP, brief, metadata_from_json
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.formats.iceberg.layout import catalog_version
 from lakebed.kernel.files import PutOutcome, open_store
-from lakebed.kernel.files.credentials import PREFIX, credentials_from
+from lakebed.kernel.files.credentials import KEYS_END, PREFIX, credentials_from, is_secret
 
 IMPLEMENTATION = f"{__name__}.StoreFileIO"
 """The value of pyiceberg's property `py-io-impl`."""
 _SETTINGS = {
     "s3.endpoint": "aws_endpoint", "s3.access-key-id": "aws_access_key_id",
     "s3.secret-access-key": "aws_secret_access_key", "s3.session-token": "aws_session_token",
+    "s3.session-token-expires-at-ms": KEYS_END,
     "s3.region": "aws_region", "client.region": "aws_region",
     "s3.force-virtual-addressing": "aws_virtual_hosted_style_request",
     "client.access-key-id": "aws_access_key_id", "client.secret-access-key": "aws_secret_access_key",
@@ -42,6 +44,20 @@ def storage_options(properties: Mapping[str, Any]) -> dict[str, str]:
     """The `lakebed.storage.*` options for a catalog's properties. Those that are among the properties win."""
     options = {f"{PREFIX}setting.{_SETTINGS[key]}": str(value) for key, value in properties.items() if key in _SETTINGS}
     return options | {key: str(value) for key, value in properties.items() if key.lower().startswith(PREFIX)}
+
+
+def table_options(catalog: Mapping[str, Any], entry: CatalogEntry, own: Mapping[str, str]) -> dict[str, str]:
+    """The options for the files of a table: those of its catalog, and the caller's `own`, which win.
+
+    Storage settings come from the catalog and from what it answers about the table, never from the table's own
+    properties: these must not choose who receives the caller's credentials.
+    """
+    properties, config = entry.metadata.properties, {**catalog, **entry.config}
+    of_io = {k: v for k, v in entry.io.properties.items() if properties.get(k) != v or config.get(k) == v}
+    handed_out = storage_options({**config, **of_io})
+    if any(key.lower().startswith(f"{PREFIX}setting.") and is_secret(key.lower()) for key in own):
+        handed_out.pop(f"{PREFIX}setting.{KEYS_END}", None)  # the caller's own keys do not end then
+    return handed_out | dict(own)
 
 
 def of_storage(key: str) -> bool:

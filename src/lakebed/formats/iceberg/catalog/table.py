@@ -14,7 +14,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
@@ -34,7 +34,7 @@ from lakebed.formats.iceberg.catalog.client import (
     open_catalog,
     published_nothing,
 )
-from lakebed.formats.iceberg.catalog.file_io import KEPT, Opened, is_unique, storage_options
+from lakebed.formats.iceberg.catalog.file_io import KEPT, Opened, is_unique, table_options
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
 from lakebed.formats.iceberg.catalog.operations import (
     Loaded,
@@ -49,7 +49,7 @@ from lakebed.formats.iceberg.codec.updates import TableRequirement, TableUpdate,
 from lakebed.formats.iceberg.files import Files, spelled
 from lakebed.kernel import clock
 from lakebed.kernel.files import open_store
-from lakebed.kernel.files.credentials import credentials_from, is_secret
+from lakebed.kernel.files.credentials import KEYS_END, credentials_from, is_secret
 from lakebed.kernel.files.places import named_places
 
 __all__ = [
@@ -315,19 +315,19 @@ class CatalogTable:
         with self._turn, asking(self.identifier.catalog, self.identifier.table):
             return catalog.load_table(self.identifier.table)
 
-    def _files_of(self, entry: CatalogEntry, before: Files | None = None) -> Files:
-        """The files of an entry. It is `before` where the places and the credentials are still the same.
+    def storage(self) -> Mapping[str, str]:
+        """The storage options for the table's files, with the keys that the catalog hands out now."""
+        return table_options(self.catalog.properties, self._entry(), self.options)
 
-        Storage settings come from the catalog and from what it answers about the table, never from the table's own
-        properties: these must not choose who receives the caller's credentials.
-        """
-        properties = entry.metadata.properties
-        config = {**self.catalog.properties, **entry.config}
-        of_io = {k: v for k, v in entry.io.properties.items() if properties.get(k) != v or config.get(k) == v}
-        options = storage_options({**config, **of_io}) | self.options
+    def _files_of(self, entry: CatalogEntry, before: Files | None = None) -> Files:
+        """The files of an entry. It is `before` where the places and the credentials are still the same."""
+        properties, options = entry.metadata.properties, table_options(self.catalog.properties, entry, self.options)
         places = [*layout.places_of(properties), entry.metadata_location.rpartition("/")[0]]
         named = named_places(options, (spelled(place) for place in places))
-        home, credentials = open_store(entry.metadata.location, options), credentials_from(options)
+        credentials = credentials_from(options)
+        if KEYS_END in credentials.secret:  # asked for by a catalog of its own, since this one may be at work
+            credentials = replace(credentials, renewal=CatalogTable(self.identifier, self.options).storage)
+        home = open_store(entry.metadata.location, options, credentials)
         wanted = (home.location, named, credentials)
         if before is not None and (before.home.location, before.named, before.credentials) == wanted:
             return before
