@@ -32,6 +32,8 @@ _CHECKED_EVERY = 256
 def delete_instants(store: Store, instants: Iterable[ActiveInstant], held: StillHeld) -> None:
     """Remove the state files of archived instants."""
     ordered = sorted(instants, key=lambda instant: (instant.time, instant.action))
+    if not ordered:
+        return
     held()
     store.delete_many([file.path for instant in ordered for file in instant.files if file.state != "completed"])
     done = [instant for instant in ordered if instant.done]

@@ -52,7 +52,7 @@ def post_commit(
 
     def archived() -> None:
         nonlocal result
-        result = archive(store, given, engine, storage=storage)
+        result = archive(store, given, engine, storage=storage, config=config)
 
     notes = list(afterwards("its markers stay", lambda: delete_markers(store, instant)))
     if options[ARCHIVE_AUTOMATIC]:

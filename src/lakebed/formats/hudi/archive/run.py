@@ -56,16 +56,22 @@ from lakebed.model.upkeep import ArchiveResult, Blocker
 
 
 def archive(
-    store: Store, given: Mapping[str, object], engine: Engine, *, dry_run: bool = False, storage: Mapping[str, str]
+    store: Store,
+    given: Mapping[str, object],
+    engine: Engine,
+    *,
+    dry_run: bool = False,
+    storage: Mapping[str, str],
+    config: TableConfig | None = None,
 ) -> ArchiveResult:
     """Move old instants from the active to the archived timeline, and say which stay and why.
 
-    `storage` holds the options that open stores. Raises OptionError before anything is read, CorruptError in strict
-    mode for an instant file that cannot be read (nothing was deleted), and CommitConflictError when another archiver is
-    at work.
+    `storage` holds the options that open stores, `config` the table's settings where they were just read. Raises
+    OptionError before anything is read, CorruptError in strict mode for an instant file that cannot be read (nothing
+    was deleted), and CommitConflictError when another archiver is at work.
     """
     asked = check_given(given)
-    run = _Run.of(store, asked, engine, storage)
+    run = _Run.of(store, config or load_config(store), asked, engine, storage)
     if dry_run:
         planned = run.plan()
         return _Outcome(
@@ -86,8 +92,7 @@ class _Run:
     storage: Mapping[str, str]
 
     @classmethod
-    def of(cls, store: Store, asked: Options, engine: Engine, storage: Mapping[str, str]) -> _Run:
-        config = load_config(store)
+    def of(cls, store: Store, config: TableConfig, asked: Options, engine: Engine, storage: Mapping[str, str]) -> _Run:
         options = with_properties(asked, config)
         return cls(store, config, asked, options, engine, Scratch(options[SCRATCH_DIR]), storage)
 

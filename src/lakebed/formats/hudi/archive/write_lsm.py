@@ -55,7 +55,7 @@ def publish(store: Store, folder: str, before: History, files: Sequence[LsmFile]
         store.delete(path)  # others published so much meanwhile that our number was free again
         raise overtaken(store, path, "it published many manifests meanwhile")
     store.write(f"{folder}/{VERSION_FILE}", str(version).encode())
-    after = load_history(store, folder)
+    after = load_history(store, folder, version)
     if after.version > version:  # another archiver built on ours; we may have set _version_ back
         store.write(f"{folder}/{VERSION_FILE}", str(after.version).encode())
     elif set(after.files) != set(files):

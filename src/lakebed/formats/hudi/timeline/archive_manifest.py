@@ -35,16 +35,20 @@ class History:
     files: tuple[LsmFile, ...] = ()
 
 
-def load_history(store: Store, folder: str) -> History:
-    """The manifest that counts now. Raises CorruptError where it cannot be read, or where no manifest is whole."""
-    text, names = _version_and_names(store, folder)
+def load_history(store: Store, folder: str, likely: int = 0) -> History:
+    """The manifest that counts now. Raises CorruptError where it cannot be read, or where no manifest is whole.
+
+    `likely` is the number that is expected: that manifest is read meanwhile.
+    """
+    text, names, manifest = _look(store, folder, likely)
     try:
         version = parse_version(text)
     except CorruptError:
         return _greatest(store, folder, names)
     if not version:
         return History(0)
-    history = _manifest(store, folder, version)
+    known = manifest if version == likely and manifest else None
+    history = _manifest(store, folder, version, known)
     while f"{MANIFEST_PREFIX}{history.version + 1}" in names:
         following = _following(store, folder, history, names)
         if following is None:
@@ -53,10 +57,11 @@ def load_history(store: Store, folder: str) -> History:
     return history
 
 
-def _version_and_names(store: Store, folder: str) -> tuple[bytes, Collection[str]]:
-    """The bytes of `_version_`, b"" where it is missing, and the names in the folder, asked for together.
+def _look(store: Store, folder: str, likely: int) -> tuple[bytes, Collection[str], bytes]:
+    """The bytes of `_version_`, the names in the folder, and the bytes of the likely manifest, asked for together; b""
+    for what is missing.
 
-    Whatever was published before is in both. What is published meanwhile may be in one of them, or in none: each tells
+    Whatever was published before is in all of them. What is published meanwhile may be in some, or in none: each tells
     a history that counted a moment ago.
     """
 
@@ -67,9 +72,11 @@ def _version_and_names(store: Store, folder: str) -> tuple[bytes, Collection[str
             return store.read(f"{folder}/{name}")
         return b""
 
-    text, names = store.together(look, [VERSION_FILE, ""])
+    text, names, *manifest = store.together(
+        look, [VERSION_FILE, "", *([f"{MANIFEST_PREFIX}{likely}"] if likely else [])]
+    )
     assert isinstance(text, bytes) and not isinstance(names, bytes)
-    return text, names
+    return text, names, b"".join(part for part in manifest if isinstance(part, bytes))
 
 
 def _following(store: Store, folder: str, history: History, names: Collection[str]) -> History | None:
@@ -107,10 +114,10 @@ def _greatest(store: Store, folder: str, names: Collection[str]) -> History:
     return History(0)
 
 
-def _manifest(store: Store, folder: str, version: int) -> History:
+def _manifest(store: Store, folder: str, version: int, known: bytes | None = None) -> History:
     path = f"{folder}/{MANIFEST_PREFIX}{version}"
     try:
-        return History(version, parse_manifest(store.read(path)))
+        return History(version, parse_manifest(store.read(path) if known is None else known))
     except CorruptError as error:
         error.table, error.file = store.location, path
         raise
