@@ -22,6 +22,7 @@ TAIL = 256 << 10
 @dataclass(slots=True, eq=False)
 class _Awaited:
     info: FileInfo
+    block: object
     arriving: Future[End] | None = None
     taken: bool = False
 
@@ -34,7 +35,8 @@ class Fetching:
     """The files that running blocks are going to read, and their bytes as far as they are under way.
 
     `fetch` gets the end of a file, `submit` runs it on a thread for requests. Each block's files are fetched in order,
-    while the budget lasts. A file that is read before its turn is fetched at once by its reader.
+    while the budget lasts. A file that is read before its turn is fetched at once by its reader. One that a block
+    announces twice is fetched once where the first of its reads is still to come.
     """
 
     def __init__(
@@ -47,7 +49,8 @@ class Fetching:
 
     def begin(self, files: Sequence[FileInfo]) -> list[_Awaited]:
         """Begin to fetch the files of a block."""
-        block = [_Awaited(info) for info in files]
+        name = object()
+        block = [_Awaited(info, name) for info in files]
         with self._lock:
             for awaited in block:
                 self._by_path[awaited.info.path].append(awaited)
@@ -101,5 +104,12 @@ class Fetching:
                 if not awaited.taken:
                     if not self._budget.take(awaited.cost):
                         return
-                    awaited.arriving = self._submit(self._fetch, awaited.info.path, awaited.info.size)
+                    awaited.arriving = self._under_way(awaited) or self._submit(
+                        self._fetch, awaited.info.path, awaited.info.size
+                    )
                 self._waiting.popleft()
+
+    def _under_way(self, awaited: _Awaited) -> Future[End] | None:
+        """The request for the same file that its block has made before, and whose answer nobody has taken yet."""
+        same = (other for other in self._by_path[awaited.info.path] if other.block is awaited.block)
+        return next((other.arriving for other in same if other.arriving is not None), None)

@@ -153,6 +153,19 @@ def test_files_are_fetched_ahead_and_dropped(store: RemoteStore, asked: list[obj
         store.open_input("gone", 10)
 
 
+def test_a_file_that_a_block_announces_twice_is_fetched_once(store: RemoteStore, asked: list[object]) -> None:
+    files = [FileInfo("f", 3), FileInfo("g", 1), FileInfo("f", 3)]
+    store.write_many({"f": b"abc", "g": b"d"})
+    asked.clear()
+    with store.fetching(files):
+        assert [store.read("f"), store.read("g"), store.read("f")] == [b"abc", b"d", b"abc"]
+        assert len(asked) == 2
+        assert store.read("f") == b"abc" and len(asked) == 3, "it was announced twice, not three times"
+    with store.fetching(files):
+        assert store.read("f") == b"abc"
+    assert budget(256 << 20)._free == 256 << 20
+
+
 def test_bytes_of_immutable_files_are_kept(store: RemoteStore, asked: list[object]) -> None:
     files = [FileInfo(f"f{n}", 10 + n) for n in range(5)]
     store.write_many({path: b"x" * size for path, size in files})
