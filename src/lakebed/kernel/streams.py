@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeVar
 
 import pyarrow as pa
@@ -42,12 +43,20 @@ def interleave(
     thread wait for the consumer, so memory is bounded by what the open tasks hold. An error of a task is raised here.
     Closing the iterator stops the threads.
     """
-    lanes = min(max(threads, overlap.at_once), len(tasks))
+    lanes = min(max(threads, _open_at_once(overlap, tasks, size)), len(tasks))
     if lanes <= 1:
         for task in tasks:
             yield from read(task)
         return
     yield from _Pump(read, tasks, threads, lanes, _Admission(threads, overlap.in_flight), size)
+
+
+def _open_at_once(overlap: Overlap, tasks: Sequence[T], size: Callable[[T], int]) -> int:
+    """How many tasks can be open at once. More threads would do no more, and each keeps memory of its own."""
+    if overlap.at_once <= 1:
+        return overlap.at_once
+    smallest = accumulate(sorted(size(task) for task in tasks))
+    return min(overlap.at_once, sum(1 for together in smallest if together <= overlap.in_flight))
 
 
 class _Admission:
@@ -85,7 +94,7 @@ class _Pump:
         admission: _Admission, size: Callable[[T], int],
     ) -> None:  # fmt: skip
         self._read, self._tasks, self._size, self._admission = read, iter(tasks), size, admission
-        self._processors = threading.Semaphore(threads)
+        self._decoding, self._processors = threads, threading.Semaphore(threads)
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._queue: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(threads * _DEPTH)
         self._threads = [
@@ -136,6 +145,8 @@ class _Pump:
                             return False
         finally:
             self._admission.leave(size)
+            if len(self._threads) > self._decoding:  # what this thread's heap has left, others can't use
+                pa.default_memory_pool().release_unused()
         return True
 
     def _put(self, item: pa.RecordBatch | BaseException | None) -> bool:
