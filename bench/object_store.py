@@ -142,7 +142,7 @@ class Bench:
             row[peer] = self._peer(
                 case.name, size, lambda: self.peers.prepare(peer, verb, self.tables.fresh(table, *arguments))
             )
-            if verb in ROWS and row[peer].get("value") != row["lakebed"].get("value"):
+            if verb in ROWS and "error" not in row[peer] and row[peer].get("value") != row["lakebed"].get("value"):
                 row[peer]["differs"] = f"{row[peer].get('value')}, lakebed {row['lakebed'].get('value')}"
         self._done(row, case.goals.get(size), log)
 
