@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -59,7 +60,8 @@ class StoreServer:
     def __init__(self) -> None:
         port = _free_port()
         backend = f"http://127.0.0.1:{port}"
-        self.kind, command, settings = _server_command(port)
+        self._folder = tempfile.mkdtemp(prefix="lakebed-s3-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        self.kind, command, settings = _server_command(port, self._folder)
         self._server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=settings)
         _await(backend)
         self._proxy = subprocess.Popen(
@@ -89,6 +91,7 @@ class StoreServer:
             process.wait()
         if self._proxy.stdout is not None:
             self._proxy.stdout.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def client(self) -> Any:
         """A boto3 client of the server itself."""
@@ -220,13 +223,10 @@ def _options(endpoint: str) -> dict[str, str]:
     return {f"lakebed.storage.setting.{key}": value for key, value in settings.items()}
 
 
-def _server_command(port: int) -> tuple[str, list[str], dict[str, str]]:
+def _server_command(port: int, folder: str) -> tuple[str, list[str], dict[str, str]]:
     """moto's server; versitygw's where the environment variable LAKEBED_S3_SERVER names its program."""
     program = os.environ.get("LAKEBED_S3_SERVER", "")
     if program:
-        folder = f"/dev/shm/lakebed-{port}" if os.path.isdir("/dev/shm") else f"/tmp/lakebed-{port}"
-        shutil.rmtree(folder, ignore_errors=True)
-        os.makedirs(folder)
         keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
         return "versitygw", [program, "--port", f"127.0.0.1:{port}", "posix", folder], {**os.environ, **keys}
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import GreaterThan
 
 import lakebed
 from lakebed import Table
 from lakebed.errors import NotInHistoryError, OptionError, UnsupportedError
-from lakebed.kernel.predicates.tree import Call, Column, Literal
 from lakebed.spark.source import load
 from tests.tables.paimon.small import SCHEMA, contents, rows
 
@@ -154,7 +154,7 @@ def test_a_dataframe_is_pinned_to_what_options_mean(tmp_path: Path, location: Pa
             path = folder / "schema" / "schema-0"
             path.write_text(json.dumps({**json.loads(path.read_text()), "options": options}))
         loaded = load(given, name, 1).pinned()
-        again = loaded.push(Call("greater", (Column(("id",)), Literal.of(0))))
+        again = loaded.push([GreaterThan(("id",), 0)])
         for plan in (loaded.plan, again):
             assert plan is not None
             assert sum(batch.num_rows for split in plan.splits for batch in plan.read(split)) == wanted
