@@ -83,7 +83,7 @@ def test_plans_and_reports_beside_an_archiver(tmp_path: Path, version: int) -> N
         table.plan_changes(after=None)
         return table.inspect()
 
-    assert len(at_each_call(make, act, tmp_path, step=7)) > 5
+    assert len(at_each_call(make, act, tmp_path, step=3)) > 5
 
 
 def overwritten(format: str, options: dict[str, str], expiry: dict[str, str]) -> Callable[[Path], Callable[[], Any]]:
