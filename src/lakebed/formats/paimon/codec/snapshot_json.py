@@ -88,7 +88,6 @@ def snapshot_from_json(data: bytes) -> Snapshot:
         given = {name: value[key] for key, name in _KEYS.items() if value.get(key) is not None}
         given["commit_kind"] = CommitKind(given["commit_kind"])
         given["properties"] = tuple(sorted((value.get("properties") or {}).items()))
-        given.setdefault("next_row_id", None)
         for count in ("total_record_count", "delta_record_count"):
             given.setdefault(count, 0)
         for name, field in given.items():
@@ -97,7 +96,7 @@ def snapshot_from_json(data: bytes) -> Snapshot:
                 raise ValueError(f"{name} is {field!r}")
         if not -_LAST_MILLIS < given["time_millis"] < _LAST_MILLIS:
             raise ValueError(f"its time_millis is {given['time_millis']}")
-        return Snapshot(**given)
+        return Snapshot(**{"next_row_id": None, **given})  # engines without row tracking do not write it
 
 
 def snapshot_to_json(snapshot: Snapshot) -> bytes:
