@@ -155,7 +155,7 @@ def _made(location: str, arguments: Mapping[str, Any]) -> Client:
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        why = first_line(error) if isinstance(error, Exception) else str(error).partition("\n")[0]
+        why = first_line(error)
     raise UsageError(f"cannot reach {location}", why=why, todo="Check the options lakebed.storage.setting.*")
 
 

@@ -50,11 +50,8 @@ class RemoteStore(Store):
     def __init__(self, location: str, credentials: Credentials) -> None:
         self._location, self._credentials = location, credentials
         bounds = credentials.bounds
-        self._requests, self._bytes_in_flight, self._cached_bytes = (
-            bounds.requests,
-            bounds.bytes_in_flight,
-            bounds.cache,
-        )
+        self._requests, self._cached_bytes = bounds.requests, bounds.cache
+        self._bytes_in_flight = bounds.bytes_in_flight
         self._whose = credentials.identity
         self._can_read_ends = not location.startswith(_NO_SUFFIX_RANGES)
         submit = request_threads(self._requests).submit
@@ -119,21 +116,18 @@ class RemoteStore(Store):
 
     def size(self, path: str) -> int:
         """The size of a file in bytes."""
-        try:
-            with self._request():
-                return obstore.head(self._client, inside(path))["size"]
-        except FileNotFoundError as error:
-            raise (self._missing(path) if is_missing(error) else self._failed("read", path, error)) from error
-        except BaseError as error:
-            raise self._failed("look at", path, error) from error
+        return int(self._head(path)["size"])
 
     def modified(self, path: str) -> float:
         """When a file was last written, by the store's clock."""
+        return float(self._head(path)["last_modified"].timestamp())
+
+    def _head(self, path: str) -> Mapping[str, Any]:
         try:
             with self._request():
-                return obstore.head(self._client, inside(path))["last_modified"].timestamp()
+                return obstore.head(self._client, inside(path))
         except FileNotFoundError as error:
-            raise (self._missing(path) if is_missing(error) else self._failed("read", path, error)) from error
+            raise (self._missing(path) if is_missing(error) else self._failed("look at", path, error)) from error
         except BaseError as error:
             raise self._failed("look at", path, error) from error
 
