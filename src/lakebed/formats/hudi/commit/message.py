@@ -1,8 +1,4 @@
-"""What one task of a Hudi write hands to the commit: the files that it wrote, with what the timeline and the metadata
-table record of them.
-
-Rules: Hudi's `HoodieWriteStat`, `HoodieDeltaWriteStat` and `HoodieColumnRangeMetadata`.
-"""
+"""What one task of a Hudi write hands to the commit."""
 
 from __future__ import annotations
 
@@ -10,74 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
+from lakebed.formats.hudi.metadata_table.change import NEW_GROUP as NEW_GROUP
+from lakebed.formats.hudi.metadata_table.change import ColumnRange as ColumnRange
+from lakebed.formats.hudi.metadata_table.change import WrittenFile as WrittenFile
 from lakebed.model.commit import CommitMessage
-
-NEW_GROUP = "null"
-"""The previous instant of the first file of a file group, as Hudi writes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnRange:
-    """The statistics of one column in one file. `least` and `greatest` are Python values of the column's Arrow type,
-    None where all rows are null. `size` and `uncompressed` are bytes."""
-
-    column: str
-    least: Any
-    greatest: Any
-    nulls: int
-    values: int
-    size: int = 0
-    uncompressed: int = 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WrittenFile:
-    """One base file or log file that a task wrote.
-
-    `path` is relative to the table, `size` are its bytes. `previous` is the base instant of the file slice that it
-    follows, `NEW_GROUP` for a new file group. `writes` counts the rows in the file, `inserts`, `updates` and `deletes`
-    what they did. `base` and `logs` name the base file of a log file's slice and the slice's log files, this one
-    included. `changes` are change log files (path to size).
-
-    `ranges`, `bloom` (the serialised filter of a base file), `added` and `removed` (record keys as string arrays, only
-    where the table has a record index) are for the metadata table.
-    """
-
-    partition: str
-    file_id: str
-    path: str
-    size: int
-    previous: str = NEW_GROUP
-    writes: int = 0
-    inserts: int = 0
-    updates: int = 0
-    deletes: int = 0
-    base: str = ""
-    log_version: int = 0
-    log_offset: int = 0
-    logs: tuple[str, ...] = ()
-    changes: Mapping[str, int] = field(default_factory=dict)
-    previous_base: str = ""
-    least_event_time: int | None = None
-    greatest_event_time: int | None = None
-    log_stats: Mapping[str, int] = field(default_factory=dict)
-    """Counts of a compaction: totalLogRecords, totalLogFilesCompacted, totalLogSizeCompacted and the like."""
-    ranges: tuple[ColumnRange, ...] = ()
-    bloom: bytes = b""
-    added: pa.Array | None = None
-    removed: pa.Array | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the file, without its folder."""
-        return self.path.rpartition("/")[2]
-
-    @property
-    def is_log(self) -> bool:
-        """Whether it is a log file."""
-        return self.name.startswith(".")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
