@@ -7,7 +7,9 @@ unit.
 
 from __future__ import annotations
 
+import datetime
 import re
+from collections.abc import Mapping
 
 _LINE = re.compile(r"((?:\\.|[^\\=:\s])*)(?:\s*[=:]\s*|\s+|$)(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -45,3 +47,36 @@ def _plain(text: str) -> str:
         return text
     plain = _ESCAPE.sub(lambda m: chr(int(m[1][1:], 16)) if len(m[1]) == 5 else _CONTROL.get(m[1], m[1]), text)
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def properties_text(properties: Mapping[str, str], comment: str, date: datetime.datetime) -> bytes:
+    """A property file of these keys and values, in their order, as Java writes it: the comment, the date (UTC), then
+    one line per key."""
+    head = f"#{comment}\n#{_DAYS[date.weekday()]} {_MONTHS[date.month - 1]} {date:%d %H:%M:%S} UTC {date:%Y}\n"
+    lines = (f"{_escaped(key, _IN_KEY)}={_escaped_value(value)}\n" for key, value in properties.items())
+    return (head + "".join(lines)).encode("ascii")
+
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_IN_VALUE = re.compile(r"[^ -~]|[\\=:#!]")
+_IN_KEY = re.compile(r"[^!-~]|[\\=:#!]")
+_LETTERS = {character: letter for letter, character in _CONTROL.items()}
+
+
+def _escaped_value(value: str) -> str:
+    text = _escaped(value, _IN_VALUE)
+    return f"\\{text}" if text.startswith(" ") else text
+
+
+def _escaped(text: str, special: re.Pattern[str]) -> str:
+    return special.sub(lambda match: _escape(match[0]), text)
+
+
+def _escape(character: str) -> str:
+    if " " <= character <= "~":
+        return f"\\{character}"
+    if character in _LETTERS:
+        return f"\\{_LETTERS[character]}"
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex().upper()}" for at in range(0, len(units), 2))

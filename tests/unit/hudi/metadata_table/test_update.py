@@ -1,0 +1,45 @@
+"""The property that names the maintained partitions, changed in the commit that would make them stale."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakebed.formats.hudi.codec.properties import parse_properties, properties_text
+from lakebed.formats.hudi.config import PROPERTIES, TableConfig, load_config
+from lakebed.formats.hudi.metadata_table.change import MetadataChange
+from lakebed.formats.hudi.metadata_table.update import update
+from lakebed.formats.hudi.timeline.properties import update_properties
+from lakebed.kernel import clock
+from lakebed.kernel.files import Store, open_store
+from tests.golden import names, unpack
+
+
+@dataclass
+class Table:
+    store: Store
+    config: TableConfig
+
+
+def test_properties_are_written_as_java_writes_them() -> None:
+    for name in names("hudi"):
+        text = (unpack("hudi", name) / PROPERTIES).read_bytes()
+        lines = text.decode().splitlines()
+        properties = parse_properties(text)
+        again = properties_text(properties, "x", clock.moment()).decode().splitlines()
+        assert again[2:] == [line for line in lines if not line.startswith("#")], name
+
+
+def test_odd_text_survives_the_properties() -> None:
+    odd = {"a b": "  x = y: #!", "c": "täb\t\n\\ \U0001f600", "d": ""}
+    assert parse_properties(properties_text(odd, "x", clock.moment())) == odd
+
+
+def test_a_partition_that_is_not_maintained_is_named_no_longer(tmp_path: Path) -> None:
+    folder = tmp_path / "table"
+    shutil.copytree(unpack("hudi", "cow_v8"), folder)
+    store = open_store(str(folder))
+    config = update_properties(store, {"hoodie.table.metadata.partitions": "files,expr_index_of_mine"})
+    notes = update(Table(store, config), "20260101000000000", MetadataChange("commit"))
+    assert len(notes) == 1 and "expr_index_of_mine" in notes[0]
+    assert "expr_index_of_mine" not in load_config(store).properties["hoodie.table.metadata.partitions"]
+    assert not store.exists(f"{PROPERTIES}.backup")
