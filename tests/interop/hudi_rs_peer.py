@@ -18,4 +18,4 @@ for line in sys.stdin:
         found = sorted([row[name] for name in columns or COLUMNS] for batch in batches for row in batch.to_pylist())
     except Exception as error:
         found = f"{type(error).__name__}: {error}"
-    print("ANSWER " + json.dumps(found), flush=True)
+    print("ANSWER " + json.dumps(found, default=str), flush=True)

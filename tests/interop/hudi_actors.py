@@ -1,0 +1,252 @@
+"""The engines that take turns on one Hudi table: a release of Hudi's own, and lakebed, each told the same orders."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import lakebed
+from lakebed.model.instant import Instant
+from tests.interop.conftest import HERE, Peer, named
+from tests.interop.hudi_shape import JVM_ONLY, Shape, as_text
+
+Texts = list[list[str | None]]
+COMPACT = {"hoodie.compact.inline.max.delta.commits": "1"}
+UPKEEP = {
+    "hoodie.clean.automatic": "true",
+    "hoodie.clean.commits.retained": "1",
+    "hoodie.cleaner.commits.retained": "1",
+    "hoodie.archive.automatic": "true",
+    "hoodie.keep.min.commits": "3",
+    "hoodie.keep.max.commits": "4",
+    "hoodie.commits.archival.batch": "2",
+    "hoodie.compact.inline.max.delta.commits": "1",
+}
+"""Settings of a writer that cleans and archives after itself, as soon as it can."""
+CLUSTERING = {
+    "hoodie.clustering.plan.strategy.small.file.limit": "104857600",
+    "hoodie.clustering.plan.strategy.sort.columns": "id",
+}
+
+
+class EngineError(Exception):
+    """The release of Hudi failed at an order."""
+
+
+class Actor(Protocol):
+    """One engine, with one table."""
+
+    name: str
+
+    def write(self, operation: str, rows: pa.Table, more: Mapping[str, str] = {}, first: bool = False) -> None: ...
+    def delete_partition(self, partition: str, rows: pa.Table) -> None: ...
+    def schedule_compaction(self) -> None: ...
+    def run_compaction(self) -> None: ...
+    def cluster(self) -> None: ...
+    def clean(self) -> None: ...
+    def savepoint(self, instant: str) -> None: ...
+    def delete_savepoint(self, instant: str) -> None: ...
+    def restore(self, instant: str) -> None: ...
+    def rollback(self, instant: Instant, before: Instant) -> None: ...
+    def read(self, columns: Sequence[str], where: str = "", more: Mapping[str, str] = {}) -> Texts: ...
+
+
+class Release:
+    """A process of one release of Hudi, which stays for all tables of a test."""
+
+    def __init__(self, release: str, folder: Path) -> None:
+        (jar,) = Path(named("LAKEBED_HUDI_JARS")).glob(f"hudi-spark*-{release}.jar")
+        self.release, self.folder = release, folder
+        command = [named("LAKEBED_HUDI_JVM_PYTHON"), str(HERE / "hudi_lives_peer.py"), str(jar), str(folder)]
+        self._peer = Peer(command, folder)
+
+    def order(self, **order: Any) -> Any:
+        """What the engine answers; EngineError when it failed."""
+        answer = json.loads(self._peer.ask(json.dumps(order), end="ANSWER ")[-1])
+        if "error" in answer:
+            raise EngineError(f"{order.get('sql') or order['do']}: {answer['error']}")
+        return answer["rows"]
+
+    def close(self) -> None:
+        """End the process."""
+        self._peer.close()
+
+
+class Bundle:
+    """Hudi's own engine as an actor."""
+
+    def __init__(self, release: Release, shape: Shape, path: Path) -> None:
+        self.name = release.release
+        self._release, self._shape, self._path = release, shape, str(path)
+        self._options = {**shape.options, **JVM_ONLY}
+
+    def write(self, operation: str, rows: pa.Table, more: Mapping[str, str] = {}, first: bool = False) -> None:
+        """One commit of rows."""
+        file = self._release.folder / "rows.parquet"
+        pq.write_table(rows, file)
+        options = {**self._options, **more, "hoodie.datasource.write.operation": operation}
+        self._release.order(
+            do="write", path=self._path, rows=str(file), options=options, mode="overwrite" if first else "append"
+        )
+
+    def delete_partition(self, partition: str, rows: pa.Table) -> None:
+        """A commit that takes a partition away."""
+        self.write("delete_partition", rows, {"hoodie.datasource.write.partitions.to.delete": partition})
+
+    def schedule_compaction(self) -> None:
+        """Plan a compaction of all file groups that have logs."""
+        self._compaction("schedule")
+
+    def run_compaction(self) -> None:
+        """Run what is planned."""
+        self._compaction("run")
+
+    def _compaction(self, what: str) -> None:
+        options = ",".join(f"{key}={value}" for key, value in (COMPACT | self._settings).items())
+        self._call(f"call run_compaction(op => '{what}', path => '$P', options => '{options}')")
+
+    def cluster(self) -> None:
+        """Plan a clustering of all file groups and run it."""
+        options = ",".join(f"{key}={value}" for key, value in (CLUSTERING | self._settings).items())
+        self._call(f"call run_clustering(table => '$T', order => 'id', options => '{options}')")
+
+    def clean(self) -> None:
+        """Remove file slices that the newest commit does not need."""
+        self._call("call run_clean(table => '$T', retain_commits => 1)")
+
+    def savepoint(self, instant: str) -> None:
+        """Keep a commit's files."""
+        self._call(f"call create_savepoint(table => '$T', commit_time => '{instant}')")
+
+    def delete_savepoint(self, instant: str) -> None:
+        """Keep them no longer."""
+        self._call(f"call delete_savepoint(table => '$T', instant_time => '{instant}')")
+
+    def restore(self, instant: str) -> None:
+        """Back to a savepoint."""
+        self._call(f"call rollback_to_savepoint(table => '$T', instant_time => '{instant}')")
+
+    def rollback(self, instant: Instant, before: Instant) -> None:
+        """Take the newest commit back."""
+        self._call(f"call rollback_to_instant(table => '$T', instant_time => '{instant.time}')")
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        return {key: value for key, value in self._options.items() if key.startswith("hoodie.metadata.")}
+
+    def _call(self, sql: str) -> None:
+        settings = {key: value for key, value in self._options.items() if key != "hoodie.table.name"}
+        self._release.order(do="call", path=self._path, sql=sql, settings=settings)
+
+    def read(self, columns: Sequence[str], where: str = "", more: Mapping[str, str] = {}) -> Texts:
+        """The rows of the snapshot, or what `more` asks for."""
+        options = {"hoodie.metadata.enable": self._options["hoodie.metadata.enable"], **more}
+        return self._release.order(do="read", path=self._path, columns=list(columns), where=where, options=options)  # type: ignore[no-any-return]
+
+    def archived(self) -> list[list[str]]:
+        """[instant, action] of the archived timeline."""
+        return self._release.order(do="archived", path=self._path)  # type: ignore[no-any-return]
+
+
+class Lakebed:
+    """lakebed as an actor."""
+
+    name = "lakebed"
+
+    def __init__(self, shape: Shape, path: Path) -> None:
+        self._shape, self._path = shape, path
+
+    @property
+    def table(self) -> lakebed.Table:
+        """The table as it is now."""
+        return lakebed.open(self._path)
+
+    def write(self, operation: str, rows: pa.Table, more: Mapping[str, str] = {}, first: bool = False) -> None:
+        """One commit of rows; the first one makes the table."""
+        shape = self._shape
+        if first:
+            known = {"hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.partitionpath.field"}
+            options = {key: value for key, value in shape.options.items() if key not in known}
+            options.setdefault("hoodie.write.table.version", str(shape.version))
+            partition_by = shape.options["hoodie.datasource.write.partitionpath.field"].split(",")
+            lakebed.create(
+                self._path, "hudi", shape.schema, primary_key=shape.keys,
+                partition_by=tuple(name for name in partition_by if name), options=options,
+            )  # fmt: skip
+        mode = {"insert": "append", "bulk_insert": "append", "upsert": "upsert", "delete": "delete"}.get(operation)
+        options = {**self._writer_options, **more, "hoodie.datasource.write.operation": operation}
+        self.table.write(rows, mode=mode or "overwrite", options=options)
+
+    def delete_partition(self, partition: str, rows: pa.Table) -> None:
+        """A commit that takes a partition away."""
+        more = {"hoodie.datasource.write.partitions.to.delete": partition}
+        self.write("delete_partition", rows.slice(0, 0), more)
+
+    def schedule_compaction(self) -> None:
+        """Plan a compaction of all file groups that have logs."""
+        self.table.rewrite(options={**COMPACT, "lakebed.rewrite.action": "schedule"})
+
+    def run_compaction(self) -> None:
+        """Run what is planned."""
+        self.table.rewrite(options={**COMPACT, "lakebed.rewrite.action": "run"})
+
+    def cluster(self) -> None:
+        """Plan a clustering of all file groups and run it."""
+        self.table.rewrite(options={**CLUSTERING, "lakebed.rewrite.service": "clustering"})
+
+    def clean(self) -> None:
+        """Remove file slices that the newest commit does not need."""
+        self.table.expire(options={"hoodie.clean.commits.retained": 1})
+
+    def savepoint(self, instant: str) -> None:
+        """Keep a commit's files."""
+        self.table.tag(instant, instant)
+
+    def delete_savepoint(self, instant: str) -> None:
+        """Keep them no longer."""
+        self.table.delete_tag(instant)
+
+    def restore(self, instant: str) -> None:
+        """Back to a savepoint."""
+        self.table.rollback(f"tag:{instant}")  # type: ignore[attr-defined]
+
+    def rollback(self, instant: Instant, before: Instant) -> None:
+        """Take the newest commit back."""
+        self.table.rollback(before)  # type: ignore[attr-defined]
+
+    @property
+    def _writer_options(self) -> dict[str, str]:
+        """What every writer of the table gives; the rest stands in the table's properties."""
+        return {
+            key: value
+            for key, value in self._shape.options.items()
+            if not key.startswith(("hoodie.table.", "hoodie.datasource.write.", "hoodie.record.merge", "hoodie.write."))
+            and "timebased" not in key
+        }
+
+    def read(self, columns: Sequence[str], where: str = "", more: Mapping[str, str] = {}) -> Texts:
+        """The rows of the snapshot."""
+        found = lakebed.open(self._path, more).read(list(columns), where or None).read_all()
+        return [[as_text(row[name]) for name in columns] for row in found.to_pylist()]
+
+
+def hudi_rs(paths: Sequence[Path], columns: Sequence[str]) -> list[Any]:
+    """What hudi-rs reads of tables, or its error."""
+    from tests.interop.hudi_ask import ask
+
+    lines = ["\t".join((str(path), *columns)) for path in paths]
+    return ask("LAKEBED_INTEROP_PYTHON", "hudi_rs_peer.py", [], lines)
+
+
+def environment() -> None:
+    """The variables of `./run interop`, where they are not set: for runs by hand."""
+    root = HERE.parent.parent
+    os.environ.setdefault("LAKEBED_HUDI_JVM_PYTHON", str(root / ".venv-hudi-jvm/bin/python"))
+    os.environ.setdefault("LAKEBED_INTEROP_PYTHON", str(root / ".venv-interop/bin/python"))
+    os.environ.setdefault("LAKEBED_HUDI_JARS", str(root / ".cache/jars/hudi"))

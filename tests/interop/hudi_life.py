@@ -1,0 +1,440 @@
+"""One table's life with several engines: random steps, each by a random engine, and what a dictionary says of the rows.
+
+python -m tests.interop.hudi_life RELEASE SEED-SEED [--steps 12] [--folder FOLDER] [--wish FIELD=VALUE ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import random
+import re
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import lakebed
+from lakebed.errors import UnsupportedError
+from lakebed.model.instant import Instant
+from tests.interop.hudi_actors import UPKEEP, Actor, Bundle, EngineError, Lakebed, Release, environment, hudi_rs
+from tests.interop.hudi_shape import METADATA, Row, Shape, as_text
+
+WRITES = ("commit", "deltacommit", "replacecommit")
+META = ("_hoodie_record_key", "_hoodie_partition_path")
+Rows = dict[tuple[Any, ...], Row]
+KEYS = 24
+
+
+class _OverError(Exception):
+    """A release failed half way at something that it cannot do, and nobody knows what it left."""
+
+
+class Life:
+    """A table, the engines, and the rows that must be in it."""
+
+    def __init__(
+        self, release: Release, shape: Shape, path: Path, seed: int, ours: bool | None = None, log: Any = None
+    ) -> None:
+        self.shape, self.path = shape, path
+        self.chance = random.Random(seed)
+        self.bundle, self.lakebed = Bundle(release, shape, path), Lakebed(shape, path)
+        self.rows: Rows = {}
+        self.number = 0
+        self.told: list[str] = []
+        self.refused: Counter[str] = Counter()
+        self._ours, self._log = ours, log
+        self._savepoints: dict[str, Rows] = {}
+        self._before: Rows | None = None
+        self._touched: set[tuple[Any, ...]] | None = None
+        self._planned = self._hard = self._dead = False
+        self._wrote = ("", "")
+        self._fresh_key = KEYS
+
+    # ---- steps ----
+
+    def live(self, steps: int) -> None:
+        """So many steps, and a look at the rows by every engine after each of them."""
+        try:
+            for _ in range(steps):
+                self.step()
+                self.check()
+            self.check_at_the_end()
+        except _OverError as error:
+            self._note(f"the end: {error}")
+
+    def step(self) -> None:
+        """One step by one engine."""
+        choices: list[tuple[float, Callable[[], None]]] = [
+            (5, self._upsert), (2, self._insert), (1, self._bulk_insert), (2, self._delete), (1, self._overwrite),
+            (0.4, self._overwrite_table), (0.7, self._clean), (0.8, self._upkeep), (0.8, self._savepoint),
+            (0.8, self._rollback), (0.6, self._died),
+        ]  # fmt: skip
+        if self.shape.merge_on_read:
+            choices += [(1.5, self._plan_compaction), (2 if self._planned else 0, self._compact)]
+        if self.shape.index not in ("BUCKET", "CONSISTENT") and not self._planned:
+            choices.append((1, self._cluster))
+        if self.shape.partition_by:
+            choices.append((0.5, self._delete_partition))
+        if self._savepoints:
+            choices += [(0.8, self._restore), (0.4, self._delete_savepoint)]
+        if self._dead:  # services do not take back what a dead writer left, and then nobody can
+            choices = [(1, self._insert), (1, self._upsert), (1, self._delete)]
+        if not self.number:
+            choices = [(1, self._insert), (1, self._upsert), (1, self._bulk_insert)]
+        weights, steps = zip(*choices, strict=True)
+        self._step(self.chance.choices(steps, weights)[0])
+        self.number += 1
+
+    def _step(self, step: Callable[[], None]) -> None:
+        self._touched = None
+        before, self._before = self._before, None
+        self._known_before = before
+        step()
+
+    def _by(self, what: str, do: Callable[[Actor], None]) -> bool:
+        """Whether an engine did it: ours where it does that, else the release; False where neither can."""
+        ours = self.chance.random() < 0.6 if self._ours is None else self._ours
+        actors: list[Actor] = [self.lakebed, self.bundle] if ours else [self.bundle, self.lakebed]
+        for actor in actors:
+            began = time.monotonic()
+            try:
+                do(actor)
+            except UnsupportedError as error:
+                self.refused[f"{what}: {error}"] += 1
+                continue
+            except EngineError as error:
+                if self._excused(what, str(error)):
+                    self._note(f"{actor.name} cannot {what}: {str(error)[:200]}")
+                    self._dead = " of " in what
+                    return False
+                raise AssertionError(f"step {self.number}, {actor.name}, {what}: {error}") from error
+            except Exception as error:
+                error.add_note(f"step {self.number}: {actor.name}, {what}")
+                raise
+            self._note(f"{self.number} {actor.name} {what} {time.monotonic() - began:.1f}s")
+            self._wrote, self._dead = (actor.name, what.split()[0]), False
+            return True
+        return False
+
+    def _excused(self, what: str, error: str) -> bool:
+        """What a release cannot do at all, whoever wrote the table."""
+        if what.startswith("rollback") and "is earlier than the latest compaction" in error:
+            raise _OverError(error)
+        if self.shape.version == 6 and what.startswith("rollback"):
+            return ".hoodie/timeline does not exist" in error
+        if what.startswith("delete of") and self._wrote == ("1.1.1", "bulk_insert"):
+            return '"content" is null' in error
+        return self.shape.release == "1.0.2" and '"fieldValue" is null' in error
+
+    def _note(self, line: str) -> None:
+        self.told.append(line)
+        if self._log:
+            print(line, file=self._log, flush=True)
+
+    # ---- writes ----
+
+    def _fresh(self, count: int) -> list[Row]:
+        """Rows of keys that never were in the table: an index of Hudi's that looks into base files only finds a key
+        there that a log deletes, beside the one that an insert put elsewhere."""
+        self._fresh_key += count
+        return [self._row(key) for key in range(self._fresh_key - count, self._fresh_key)]
+
+    def _some(self, least: int, most: int) -> list[int]:
+        """Keys to upsert."""
+        known = {int(row["id"][1:]) for row in self.rows.values()} | set(range(KEYS))
+        return self.chance.sample(sorted(known), self.chance.randrange(least, most) if self.number else 12)
+
+    def _row(self, key: int, late: bool = False) -> Row:
+        ts = self.number * 10 + self.chance.randrange(3) - (25 if late else 0)
+        return self.shape.row(self.chance, key, ts)
+
+    def _write(self, operation: str, rows: list[Row], more: dict[str, str] | None = None) -> bool:
+        table = pa.Table.from_pylist(rows, schema=self.shape.schema)
+        first = not self.number
+        return self._by(
+            f"{operation} of {len(rows)}" + (" with upkeep" if more else ""),
+            lambda actor: actor.write(operation, table, more or {}, first),
+        )
+
+    def _insert(self) -> None:
+        self._add("insert")
+
+    def _bulk_insert(self) -> None:
+        buckets = self.shape.index in ("BUCKET", "CONSISTENT")  # Hudi's own makes a bucket twice
+        self._add("insert" if buckets and (self.number or self.shape.index == "CONSISTENT") else "bulk_insert")
+
+    def _add(self, operation: str) -> None:
+        rows = self._fresh(self.chance.randrange(2, 9) if self.number else 12)
+        if self._write(operation, rows):
+            self._applied(rows)
+
+    def _upsert(self, more: dict[str, str] | None = None) -> None:
+        late = self.shape.event_time and self.number > 2 and self.chance.random() < 0.3
+        keys = self._some(2, 9)
+        rows = [self._row(key, late and self.chance.random() < 0.5) for key in keys]
+        if self.shape.is_global and self.number and not late and self.chance.random() < 0.3:
+            key = keys[0]
+            rows[0] = self.shape.row(self.chance, key, self.number * 10 + 5, moved=True)
+        if self.chance.random() < 0.3:  # two rows of a key in one batch: the newer one counts
+            older = dict(rows[-1], x="older", ts=rows[-1]["ts"] - 1)
+            rows.insert(self.chance.randrange(len(rows)), older)
+        if self._write("upsert", rows, more):
+            self._applied(rows)
+
+    def _upkeep(self) -> None:
+        self._upsert(UPKEEP)
+
+    def _applied(self, rows: list[Row]) -> None:
+        self._before, touched = dict(self.rows), set()
+        for row in rows:
+            key = self.shape.key(row)
+            known = self.rows.get(key)
+            if known is None or row["ts"] >= known["ts"] or not self.shape.event_time:
+                self.rows[key] = row
+                touched.add(key)
+        late = any(self.rows[self.shape.key(row)] is not row for row in rows)
+        self._touched = None if late else touched
+
+    def _delete(self) -> None:
+        if not self.rows:
+            return
+        keys = self.chance.sample(sorted(self.rows, key=str), min(len(self.rows), self.chance.randrange(1, 5)))
+        rows = [self.rows[key] for key in keys]
+        if self._write("delete", rows):
+            self._before = dict(self.rows)
+            for key in keys:
+                del self.rows[key]
+
+    def _overwrite(self) -> None:
+        self._replace("insert_overwrite")
+
+    def _overwrite_table(self) -> None:
+        self._replace("insert_overwrite_table")
+
+    def _replace(self, operation: str) -> None:
+        keys = self.chance.sample(range(KEYS), self.chance.randrange(1, 5))
+        rows = [self._row(key) for key in keys]
+        if self.shape.is_global:  # a key that another partition keeps would be there twice
+            gone = {self._part(row) for row in rows}
+            kept = {row["id"] for row in self.rows.values() if self._part(row) not in gone}
+            rows = [row for row in rows if row["id"] not in kept] or self._fresh(2)
+        if self._planned or self.shape.index == "CONSISTENT":  # there Hudi's own writes a group that no bucket has
+            return
+        if self._write(operation, rows):
+            self._before = dict(self.rows)
+            gone = {self._part(row) for row in rows}
+            whole = operation == "insert_overwrite_table"
+            self.rows = {key: row for key, row in self.rows.items() if not whole and self._part(row) not in gone}
+            for row in rows:
+                self.rows[self.shape.key(row)] = row
+
+    def _part(self, row: Row) -> tuple[Any, ...]:
+        return tuple(row[name] for name in self.shape.partition_by)
+
+    def _delete_partition(self) -> None:
+        if not self.rows or self._planned:
+            return
+        paths = {text[1]: text[0] for text in self.lakebed.read([META[0], META[1]])}
+        chosen = self.chance.choice(sorted(str(path) for path in paths))
+        some = next(row for row in self.rows.values() if self.shape.record_key(row) == paths[chosen])
+        table = pa.Table.from_pylist([some], schema=self.shape.schema)
+        if self._by(f"delete_partition {chosen}", lambda actor: actor.delete_partition(chosen, table)):
+            self._before = dict(self.rows)
+            self.rows = {key: row for key, row in self.rows.items() if self._part(row) != self._part(some)}
+
+    # ---- services ----
+
+    def _plan_compaction(self) -> None:
+        if not self._planned and self._by("schedule compaction", lambda actor: actor.schedule_compaction()):
+            self._planned = any(i.action == "compaction" for i in self.lakebed.table.history())
+
+    def _compact(self) -> None:
+        if self._by("run compaction", lambda actor: actor.run_compaction()):
+            self._planned = False
+
+    def _cluster(self) -> None:
+        self._by("cluster", lambda actor: actor.cluster())
+
+    def _clean(self) -> None:
+        self._by("clean", lambda actor: actor.clean())
+
+    def _newest(self) -> list[Instant]:
+        return [i for i in self.lakebed.table.history() if i.action in WRITES and i.state == "completed"]
+
+    def _savepoint(self) -> None:
+        instant = self._newest()[-1].time
+        if instant in self._savepoints or self._planned:
+            return
+        if self._by(f"savepoint {instant}", lambda actor: actor.savepoint(instant)):
+            self._savepoints[instant] = copy.deepcopy(self.rows)
+
+    def _delete_savepoint(self) -> None:
+        instant = self.chance.choice(sorted(self._savepoints))
+        if self._by(f"delete savepoint {instant}", lambda actor: actor.delete_savepoint(instant)):
+            del self._savepoints[instant]
+
+    def _restore(self) -> None:
+        instant = max(self._savepoints)
+        if self._by(f"restore {instant}", lambda actor: actor.restore(instant)):
+            self.rows, self._hard = copy.deepcopy(self._savepoints[instant]), True
+            self._planned = any(i.action == "compaction" for i in self.lakebed.table.history())
+
+    def _rollback(self) -> None:
+        writes = self._newest()
+        known = self._known_before
+        if known is None or len(writes) < 2 or writes[-1].time in self._savepoints or self._planned:
+            return
+        *_, before, newest = sorted(writes, key=lambda instant: instant.time)
+        if self._by(f"rollback {newest.time}", lambda actor: actor.rollback(newest, before)):
+            self.rows, self._hard = known, True
+
+    def _died(self) -> None:
+        """A writer whose process ended just before it published: its completed file is not there."""
+        if self._planned:
+            return
+        before, last = dict(self.rows), {i.time for i in self._newest()}
+        self._upsert()
+        (died,) = {i.time for i in self._newest()} - last or {""}
+        if died:
+            folder = self.path / ".hoodie"
+            names = re.compile(rf"\.?{died}(_\d+)?\.(commit|deltacommit)(\.crc)?")
+            for file in [*folder.iterdir(), *(folder / "timeline").glob("*")]:
+                if names.fullmatch(file.name):
+                    file.unlink()
+            self._hard = self._dead = True
+            self._note(f"  {died} lost its completed file")
+        self.rows, self._before, self._touched = before, None, None
+
+    # ---- what the engines say ----
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are compared."""
+        return [META[0], *(name for name in self.shape.schema.names if name not in self.shape.unread)]
+
+    def _wanted(self, keys: set[tuple[Any, ...]] | None = None) -> list[list[str | None]]:
+        rows = [row for key, row in self.rows.items() if keys is None or key in keys]
+        names = self.columns[1:]
+        return [[self.shape.record_key(row), *(as_text(row[name]) for name in names)] for row in rows]
+
+    def check(self) -> None:
+        """Every engine reads the rows of the dictionary."""
+        self._compare("lakebed", self.lakebed.read(self.columns), self._wanted())
+        self._compare(self.bundle.name, self.bundle.read(self.columns), self._wanted())
+        paths = Counter(
+            (row[1], tuple(row[2:])) for row in self.lakebed.read([*META, *self.shape.partition_by])
+        )  # the path of a partition is the same whoever wrote it
+        by_source: dict[Any, set[Any]] = {}
+        for path, source in paths:
+            by_source.setdefault(source, set()).add(path)
+        assert all(len(found) == 1 for found in by_source.values()), by_source
+        if self.shape.metadata in METADATA[2:]:
+            self._check_filter()
+        if self._touched is not None and self.number > 1:
+            self._check_last_commit(self._touched)
+
+    def _check_filter(self) -> None:
+        """A condition that the statistics of the metadata table decide about files."""
+        low = self.chance.randrange(-40, 40)
+        wanted = [row for row in self._wanted() if row[self.columns.index("n")] is not None]
+        wanted = [row for row in wanted if int(row[self.columns.index("n")] or 0) >= low]
+        skipping = {"hoodie.enable.data.skipping": "true", "hoodie.metadata.enable": "true"}
+        where = f"n >= {low}"
+        self._compare(f"lakebed where {where}", self.lakebed.read(self.columns, where), wanted)
+        self._compare(f"{self.bundle.name} where {where}", self.bundle.read(self.columns, where, skipping), wanted)
+
+    def _check_last_commit(self, touched: set[tuple[Any, ...]]) -> None:
+        """The release's incremental query of the newest commit gives what that commit wrote."""
+        writes = [i for i in self._newest() if (i.summary or {}).get("operationType") not in ("COMPACT", "CLUSTER")]
+        moments = sorted((i.completed or i.time) if self.shape.version >= 8 else i.time for i in writes)
+        if len(moments) < 2:
+            return
+        if self.bundle.name == "1.0.2" and self.shape.version == 8:  # it takes the commit at the beginning too
+            moments[-2] = str(int(moments[-2]) + 1)
+        found = self.bundle.read(
+            self.columns,
+            more={
+                "hoodie.datasource.query.type": "incremental",
+                "hoodie.datasource.read.begin.instanttime": moments[-2],
+                "hoodie.datasource.read.end.instanttime": moments[-1],
+            },
+        )
+        self._compare(f"{self.bundle.name} incremental", found, self._wanted(touched))
+
+    def check_at_the_end(self) -> None:
+        """Other readers, and the whole history."""
+        rows = hudi_rs([self.path], self.columns)[0]
+        if isinstance(rows, str):
+            self._note(f"hudi-rs: {rows[:200]}")
+        elif self.shape.merge_on_read and self._hard:  # it reads logs of commits that were rolled back
+            self._note(f"hudi-rs: {len(rows)} rows, not {len(self.rows)}")
+        else:
+            self._compare("hudi-rs", [[as_text(value) for value in row] for row in rows], self._wanted(), rs=True)
+        ours = {(i.time) for i in lakebed.open(self.path).history(archived=True) if i.archived}
+        theirs = {time for time, _ in self.bundle.archived()}
+        assert ours == theirs, (sorted(ours - theirs), sorted(theirs - ours))
+
+    def _compare(self, who: str, found: Any, wanted: Any, rs: bool = False) -> None:
+        if rs:  # it spells some values its own way
+            plain = [self.columns.index(name) for name in ("id", "ts", "part", "x", "n", "day")]
+            found = [[row[number] for number in plain] for row in found]
+            wanted = [[row[number] for number in plain] for row in wanted]
+        more = [row for row in map(tuple, found) if row not in set(map(tuple, wanted))]
+        less = [row for row in map(tuple, wanted) if row not in set(map(tuple, found))]
+        same = Counter(map(tuple, found)) == Counter(map(tuple, wanted))
+        assert same, f"{self.shape} after step {self.number - 1}: {who} has {len(found)} rows, not {len(wanted)};\n" + (
+            f"  too many: {more[:3]}\n  missing: {less[:3]}\n  " + "\n  ".join(self.told)
+        )
+
+
+def main() -> None:
+    """Many lives, one after the other."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("release")
+    parser.add_argument("seeds")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--folder", default="")
+    parser.add_argument("--wish", action="append", default=[])
+    parser.add_argument("--ours", choices=["yes", "no"])
+    parser.add_argument("--quiet", action="store_true")
+    given = parser.parse_args()
+    environment()
+    first, _, last = given.seeds.partition("-")
+    folder = Path(given.folder or tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    release = Release(given.release, folder)
+    failed: list[int] = []
+    refused: Counter[str] = Counter()
+    for seed in range(int(first), int(last or first) + 1):
+        wanted = {name: _value(text) for name, text in (wish.split("=") for wish in given.wish)}
+        shape = Shape.drawn(given.release, random.Random(seed), wanted)
+        print(f"=== {seed}: {shape}", flush=True)
+        ours = {"yes": True, "no": False}.get(given.ours or "")
+        life = Life(release, shape, folder / f"life_{seed}", seed, ours, None if given.quiet else sys.stdout)
+        try:
+            life.live(given.steps)
+        except Exception:
+            failed.append(seed)
+            print("\n".join(traceback.format_exc().splitlines()[-40:]), flush=True)
+        refused += life.refused
+    for text, count in refused.most_common():
+        print(f"refused {count} x {text[:300]}")
+    print(f"failed: {failed}")
+    release.close()
+
+
+def _value(text: str) -> Any:
+    if "," in text:
+        return tuple(text.split(","))
+    return {"True": True, "False": False}.get(text, int(text) if text.isdigit() else text)
+
+
+if __name__ == "__main__":
+    main()

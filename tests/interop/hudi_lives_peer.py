@@ -1,0 +1,91 @@
+"""Hudi's own engine, one Spark session of one release, which does to tables what it is told, order by order.
+
+    python hudi_lives_peer.py BUNDLE_JAR FOLDER < ORDERS
+
+ORDERS is one JSON object a line, whose `do` is
+- `write`: the rows of a Parquet file (`rows`) into `path` with `options` and `mode`;
+- `read`: the rows of `path` with `options`, those that meet `where` if that is given, each as the texts of `columns`;
+- `call`: an SQL procedure, in which `$T` stands for the table at `path` and `$P` for the path, under `settings`;
+- `archived`: the instants of the archived timeline.
+
+The answer to each is one JSON object behind the mark `ANSWER `: `rows`, or `error`.
+"""
+
+import json
+import os
+import sys
+import time
+
+os.environ.update(TZ="UTC", PYSPARK_PYTHON=sys.executable)
+time.tzset()
+
+from hudi_jvm import session  # noqa: E402
+
+JAR, FOLDER = sys.argv[1:3]
+spark = session(
+    JAR,
+    FOLDER,
+    {
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": f"{FOLDER}/warehouse",
+    },
+)
+tables = {}
+
+
+def write(order):
+    frame = spark.read.parquet(order["rows"]).coalesce(1)
+    if order.get("drop"):
+        frame = frame.drop(*order["drop"])
+    frame.write.format("hudi").options(**order["options"]).mode(order["mode"]).save(order["path"])
+    return []
+
+
+def read(order):
+    frame = spark.read.format("hudi").options(**order["options"]).load(order["path"])
+    if order.get("where"):
+        frame = frame.where(order["where"])
+    rows = frame.select(*(f"`{name}`" for name in order["columns"])).collect()
+    return [[None if value is None else str(value) for value in row] for row in rows]
+
+
+def call(order):
+    path = order["path"]
+    text = order["sql"]
+    if "$T" in text:
+        if path not in tables:
+            tables[path] = f"t{len(tables)}"
+            spark.sql(f"create table {tables[path]} using hudi location '{path}'")
+        spark.sql(f"refresh table {tables[path]}")
+        text = text.replace("$T", tables[path])
+    for key, value in order["settings"].items():
+        spark.sql(f"set {key}={value}")
+    try:
+        return [[str(value) for value in row] for row in spark.sql(text.replace("$P", path)).collect()]
+    finally:
+        for key in order["settings"]:
+            spark.sql(f"reset {key}")
+
+
+def archived(order):
+    jvm = spark._jvm
+    conf = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(spark._jsc.hadoopConfiguration())
+    builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
+    timeline = builder.setConf(conf).setBasePath(order["path"]).build().getArchivedTimeline()
+    newer = "0.15" not in JAR.rpartition("/")[2]
+    return [[i.requestedTime() if newer else i.getTimestamp(), i.getAction()] for i in timeline.getInstants()]
+
+
+ORDERS = {"write": write, "read": read, "call": call, "archived": archived}
+
+for line in sys.stdin:
+    order = json.loads(line)
+    try:
+        answer = {"rows": ORDERS[order["do"]](order)}
+    except Exception as error:
+        lines = str(error).splitlines()
+        causes = ["\n".join(lines[n : n + 4]) for n, line in enumerate(lines) if line.startswith("Caused by")]
+        answer = {"error": "\n".join([f"{type(error).__name__}: {str(error)[:300]}", *dict.fromkeys(causes[-9:])])}
+    print("ANSWER " + json.dumps(answer), flush=True)
+spark.stop()

@@ -1,0 +1,44 @@
+"""One table, several engines: releases of Hudi and lakebed take turns at every operation and service, and after each
+step all of them read what a dictionary says. `tests/interop/hudi_life.py` runs many more such lives by hand."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop.hudi_actors import Release
+from tests.interop.hudi_life import Life
+from tests.interop.hudi_shape import Shape
+
+pytestmark = pytest.mark.timeout(900)  # a release starts a JVM and writes dozens of commits
+
+LIVES: dict[str, list[tuple[int, int, dict[str, Any]]]] = {
+    "0.15.0": [(1, 10, {}), (3, 10, {})],
+    "1.0.2": [(2, 10, {}), (5, 10, {})],
+    "1.1.1": [(5, 12, {}), (6, 12, {})],
+}
+"""Release -> seed, steps, what of the table's shape is not left to chance."""
+CASES = [(release, *life) for release, lives in LIVES.items() for life in lives]
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Release]]:
+    """The release that the running test needs; one process at a time."""
+    running: dict[str, Release] = {}
+    yield running
+    for release in running.values():
+        release.close()
+
+
+@pytest.mark.parametrize(("release", "seed", "steps", "wanted"), CASES)
+def test_every_engine_reads_what_any_of_them_wrote(
+    release: str, seed: int, steps: int, wanted: dict[str, Any], releases: dict[str, Release], tmp_path: Path
+) -> None:
+    if release not in releases:
+        for other in [*releases]:
+            releases.pop(other).close()
+        releases[release] = Release(release, tmp_path)
+    shape = Shape.drawn(release, random.Random(seed), wanted)
+    Life(releases[release], shape, tmp_path / "life", seed).live(steps)
