@@ -1,16 +1,25 @@
 """Hudi tables of every kind, held to what each verb promises."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import lakebed
 from lakebed import Table
+from lakebed.formats.hudi.layout import META_COLUMNS
 from lakebed.model.instant import Instant
-from lakebed.testing.conformance import ChangesConformance, LacksConformance, ReadConformance, StreamConformance
+from lakebed.testing.conformance import (
+    ChangesConformance,
+    LacksConformance,
+    ReadConformance,
+    StreamConformance,
+    WriteConformance,
+)
+from lakebed.testing.conformance.write import WRITE_SCHEMA
 from tests.golden import unpack
+from tests.tables.hudi.fresh import KINDS, fresh_table
 
 TABLES = ("mor_v6", "mor_v8", "mor_v9", "cow_v6", "evo_v8", "mor_bucket_v6", "merge_event_v9", "cow_nonpart_v8")
 KEY = ("_hoodie_partition_path", "_hoodie_record_key")
@@ -114,9 +123,21 @@ class TestLacks(LacksConformance):
 
     @pytest.fixture
     def lacking(self) -> Sequence[Callable[[Table], Any]]:
-        rows = pa.table({"id": [1]})
         return [
-            lambda t: t.write(rows), lambda t: t.writer(), lambda t: t.sink(),
             lambda t: t.rewrite(), lambda t: t.expire(),
             lambda t: t.tag("x"), lambda t: t.delete_tag("x"),
         ]  # fmt: skip
+
+
+class TestWrite(WriteConformance):
+    append_replaces = False
+    bookkeeping = META_COLUMNS
+
+    @pytest.fixture(params=KINDS, ids=[f"v{version}-{kind.lower()}" for version, kind in KINDS])
+    def make(self, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Table]:
+        version, kind = request.param
+
+        def opened() -> Table:
+            return fresh_table(tmp_path / "t", WRITE_SCHEMA, version=version, kind=kind, keys="id", partition="dt")
+
+        return opened

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from lakebed.formats.hudi.archive.run import archive
 from lakebed.formats.hudi.archive.state_files import active_from
+from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.inspect import inspect_table
-from lakebed.formats.hudi.layout import COMPLETES_AS
+from lakebed.formats.hudi.layout import COMPLETES_AS, META_COLUMNS
 from lakebed.formats.hudi.options import AS_OF, READ
 from lakebed.formats.hudi.read.batch import check_alone, is_range, plan_batch, plan_change_range
 from lakebed.formats.hudi.read.partitions import first_folders
@@ -21,18 +22,24 @@ from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
+from lakebed.formats.hudi.write.settings import WriteSettings, write_options
+from lakebed.formats.hudi.write.sink import HudiSink
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine, LocalEngine
 from lakebed.kernel.files import Listing, Store
 from lakebed.kernel.garbage import no_cycles
+from lakebed.kernel.options import option_texts
 from lakebed.kernel.predicates.where import Where
 from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
+from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ArchiveResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Position, Table
+from lakebed.verbs.two_phase import TableWriter
+from lakebed.verbs.write import Mode, swept
 
 
 class HudiTable(Table):
@@ -119,6 +126,43 @@ class HudiTable(Table):
         """The splits of the changes in (after, until]."""
         with no_cycles():
             return plan_change_range(self.state(), ReadRequest(self._options, columns, where), after, until)
+
+    def sink(
+        self,
+        mode: Mode = Mode.APPEND,
+        commit_user: str | None = None,
+        callbacks: Sequence[Any] = (),
+        options: Mapping[str, object] = {},
+        ends_here: bool = False,
+    ) -> HudiSink:
+        """The table as the target of a write by many tasks (docs/hudi-write.md).
+
+        Raises OptionError, UsageError for an operation that the mode cannot run, UnsupportedError for a table or a
+        setting that lakebed does not write. `ends_here` says that rows which this process stages need not outlive it.
+        """
+        state = self.state()
+        given = write_options(option_texts(options), state.config)
+        context = WriteContext(self.store, state.config, given, self._metadata, self._scratch, self.options)
+        settings = WriteSettings.of(mode, given, state.config, self.location)
+        columns = [field for field in state.schema() if field.name not in META_COLUMNS]
+        avro = state.avro_schema(state.view())
+        return HudiSink(context, settings, pa.schema(columns), avro, commit_user, callbacks, ends_here)
+
+    def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
+        """Write rows as one commit: insert, overwrite of the partitions touched, upsert or delete by key, or what the
+        option `hoodie.datasource.write.operation` names (docs/hudi-write.md).
+
+        Raises SchemaError when rows do not fit, CommitConflictError when another writer changed the same file groups.
+        Nothing is visible after an error.
+        """
+        sink = self.sink(Mode.parse(mode), options=options, ends_here=True)
+        with TableWriter(sink) as writer, swept(sink):
+            writer.write(data)
+            return writer.commit(BATCH_IDENTIFIER, writer.prepare_commit())
+
+    def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> TableWriter:
+        """A writer whose caller decides when to commit. It inserts rows; rows with a `_row_kind` are changes by key."""
+        return TableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
 
     def archive(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}

@@ -35,6 +35,13 @@ def encode_records(batch: pa.RecordBatch) -> bytes:
     return _joined(parts, batch.num_rows).data.tobytes()
 
 
+def encode_framed(batch: pa.RecordBatch) -> bytes:
+    """The rows of a batch as Avro records, each after its length as a big-endian int32."""
+    parts = [part for column, field in zip(batch.columns, batch.schema, strict=True) for part in _parts(column, field)]
+    records = _joined(parts, batch.num_rows)
+    return _joined([_fixed(records.lengths.astype(">i4"), 4), records], batch.num_rows).data.tobytes()
+
+
 def _parts(column: pa.Array, field: pa.Field) -> list[Part]:
     if not field.nullable:
         return _values(column)

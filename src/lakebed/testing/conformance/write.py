@@ -41,6 +41,14 @@ class WriteConformance:
     append_replaces = True
     """Whether appending a key that exists replaces its row, as it does in formats whose tables have primary keys."""
 
+    bookkeeping: tuple[str, ...] = ()
+    """Columns that a read gives before the user's."""
+
+    def rows(self, table: Table) -> pa.Table:
+        """The user's columns of a table."""
+        rows = table.read().read_all()
+        return rows.drop_columns([name for name in self.bookkeeping if name in rows.column_names])
+
     @pytest.fixture
     def make(self) -> Callable[[], Table]:
         """Opens the table. The first call creates it."""
@@ -49,42 +57,42 @@ class WriteConformance:
     def test_rows_come_back(self, make: Callable[[], Table]) -> None:
         result = make().write(write_rows([1, 2, 3]))
         assert result.outcome is Outcome.COMMITTED and result.instant
-        assert bag(make().read()) == bag(write_rows([1, 2, 3]))
+        assert bag(self.rows(make())) == bag(write_rows([1, 2, 3]))
         assert [instant.time for instant in make().history()][-1] == result.instant
 
     def test_a_later_row_of_a_key_wins(self, make: Callable[[], Table]) -> None:
         make().write(write_rows([1, 2, 3]), mode="upsert")
         make().write(write_rows([2, 4], text="new"), mode="upsert")
-        assert bag(make().read()) == bag(pa.concat_tables([write_rows([1, 3]), write_rows([2, 4], text="new")]))
+        assert bag(self.rows(make())) == bag(pa.concat_tables([write_rows([1, 3]), write_rows([2, 4], text="new")]))
 
     def test_deletes(self, make: Callable[[], Table]) -> None:
         make().write(write_rows([1, 2, 3]))
         make().write(write_rows([2, 9]), mode="delete")
-        assert bag(make().read()) == bag(write_rows([1, 3]))
+        assert bag(self.rows(make())) == bag(write_rows([1, 3]))
 
     def test_row_kinds(self, make: Callable[[], Table]) -> None:
         make().write(write_rows([1, 2, 3]))
         kinds = pa.array(["-U", "+U", "-D", "+I"], pa.string())
         make().write(write_rows([1, 1, 2, 4], text="new").append_column(ROW_KIND_COLUMN, kinds))
-        assert bag(make().read()) == bag(pa.concat_tables([write_rows([3]), write_rows([1, 4], text="new")]))
+        assert bag(self.rows(make())) == bag(pa.concat_tables([write_rows([3]), write_rows([1, 4], text="new")]))
 
     def test_overwrite(self, make: Callable[[], Table]) -> None:
         make().write(write_rows([1, 2, 3]))
         make().write(write_rows([3, 4], text="new"), mode="overwrite")
-        assert bag(make().read()) == bag(write_rows([3, 4], text="new"))
+        assert bag(self.rows(make())) == bag(write_rows([3, 4], text="new"))
 
     def test_readers_and_batches_are_accepted(self, make: Callable[[], Table]) -> None:
         make().write(write_rows([1, 2]).to_reader(max_chunksize=1))
         make().write(write_rows([3]).to_batches()[0])
-        assert bag(make().read()) == bag(write_rows([1, 2, 3]))
+        assert bag(self.rows(make())) == bag(write_rows([1, 2, 3]))
 
     def test_nothing_is_visible_before_the_commit(self, make: Callable[[], Table]) -> None:
         writer = make().writer(commit_user="job")
         writer.write(write_rows([1]))
         messages = pickle.loads(pickle.dumps(writer.prepare_commit()))
-        assert make().read().read_all().num_rows == 0 and make().history() == []
+        assert self.rows(make()).num_rows == 0 and make().history() == []
         make().writer(commit_user="job").filter_and_commit({1: messages})
-        assert bag(make().read()) == bag(write_rows([1]))
+        assert bag(self.rows(make())) == bag(write_rows([1]))
 
     def test_an_identifier_is_committed_once(self, make: Callable[[], Table]) -> None:
         def attempt(user: str, ids: list[int]) -> int:
@@ -94,7 +102,7 @@ class WriteConformance:
             return commits
 
         assert [attempt("job", [1]), attempt("job", [2]), attempt("other", [3])] == [1, 0, 1]
-        assert bag(make().read()) == bag(write_rows([1, 3])) and len(make().history()) == 2
+        assert bag(self.rows(make())) == bag(write_rows([1, 3])) and len(make().history()) == 2
 
     def test_aborted_messages_leave_no_files(self, make: Callable[[], Table]) -> None:
         before = sorted(info.path for info in make().store.walk())
@@ -130,7 +138,7 @@ class WriteConformance:
                     model.pop((row["dt"], row["id"]), None)
                 else:
                     model[row["dt"], row["id"]] = row
-            assert replay(make().read().read_all().to_pylist(), [], ("dt", "id")) == model, f"write {number}, {mode}"
+            assert replay(self.rows(make()).to_pylist(), [], ("dt", "id")) == model, f"write {number}, {mode}"
 
 
 def write_rows(ids: Sequence[int], text: str = "old") -> pa.Table:

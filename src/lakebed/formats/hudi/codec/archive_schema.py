@@ -49,7 +49,12 @@ def record_types() -> Mapping[str, Any]:
 @cache
 def parsed_type(name: str) -> Any:
     """A record type alone, as fastavro takes it: types that it only refers to are written out inside it."""
-    return fastavro.parse_schema(_expanded(record_types()[name], set()))
+    return fastavro.parse_schema(written_out(record_types()[name]))
+
+
+def written_out(kind: Any) -> Any:
+    """A type of the schema with each named type defined where it is first used."""
+    return _expanded(kind, set())
 
 
 def _expanded(kind: Any, seen: set[str]) -> Any:

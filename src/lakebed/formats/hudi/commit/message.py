@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from lakebed.formats.hudi.metadata_table.change import NEW_GROUP as NEW_GROUP
 from lakebed.formats.hudi.metadata_table.change import ColumnRange as ColumnRange
@@ -14,14 +15,14 @@ from lakebed.model.commit import CommitMessage
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HudiMessage(CommitMessage):
-    """What one task of a write did. `instant` is the write's instant, "" while rows are only staged.
+    """What one task of a write did: rows that it staged, for the commit to look up and write.
 
-    `staged` are rows that wait for `finalize`, `written` the files, `replaced` the file ids that the commit takes out
-    of use, by partition. `rows` counts the rows that came in.
+    `staged` are the rows, in the columns of `schema`, `rows` their number, and `partitions` the paths that they name.
+    `changes` says that they have row kinds, so that a write that would add rows is an upsert.
     """
 
-    instant: str = ""
-    written: tuple[WrittenFile, ...] = ()
-    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     staged: tuple[Any, ...] = ()
+    schema: pa.Schema | None = None
     rows: int = 0
+    partitions: tuple[str, ...] = ()
+    changes: bool = False

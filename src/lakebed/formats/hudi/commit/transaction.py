@@ -1,0 +1,137 @@
+"""One instant of a writer: requested, inflight, completed, or rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lakebed.errors import LakebedError
+from lakebed.formats.hudi.codec.commit_metadata import FileStat, encode_commit
+from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
+from lakebed.formats.hudi.metadata_table.update import update
+from lakebed.formats.hudi.timeline.writing import (
+    complete,
+    inflight,
+    inflight_file,
+    new_instant,
+    request,
+    requested_file,
+)
+from lakebed.kernel.files import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A completed instant, and notes for whoever wrote."""
+
+    instant: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DirectMarkers:
+    """Notes each file of an instant in a file of its own."""
+
+    store: Store
+    instant: str
+
+    def __call__(self, path: str, kind: str) -> None:
+        """Note a file before it is made."""
+        self.store.write(f".hoodie/.temp/{self.instant}/{path}.marker.{kind}", b"")
+
+
+class Transaction:
+    """One instant, from its request on."""
+
+    def __init__(self, context: WriteContext, action: str, operation: str, instant: str) -> None:
+        self.context, self.action, self.operation, self.instant = context, action, operation, instant
+        self.markers = DirectMarkers(context.store, instant)
+
+    @classmethod
+    def begin(
+        cls, context: WriteContext, action: str, operation: str, *, plan: bytes = b"", instant: str | None = None
+    ) -> Transaction:
+        """Request a new instant."""
+        instant = instant or new_instant(context.config, context.timeline())
+        request(context.store, context.config, instant, action, plan)
+        return cls(context, action, operation, instant)
+
+    def inflight(self, stats: Sequence[FileStat] = ()) -> None:
+        """Say what is planned, before the first file is made."""
+        content = (
+            encode_commit(
+                stats,
+                version=self.context.config.version,
+                operation=self.operation,
+                replaced={} if self.action == "replacecommit" else None,
+            )
+            if stats
+            else b""
+        )
+        inflight(self.context.store, self.context.config, self.instant, self.action, content)
+
+    def commit(
+        self,
+        written: Sequence[WrittenFile],
+        *,
+        schema: str,
+        replaced: Mapping[str, tuple[str, ...]] = {},
+        extra: Mapping[str, str] = {},
+        change: MetadataChange | None = None,
+    ) -> Committed:
+        """Complete the instant."""
+        context, config = self.context, self.context.config
+        stats = [
+            FileStat(
+                f.partition,
+                f.file_id,
+                f.path,
+                f.size,
+                f.previous,
+                f.writes,
+                f.inserts,
+                f.updates,
+                f.deletes,
+                f.is_log,
+                f.base,
+                f.log_version,
+                f.log_offset,
+                f.logs,
+                f.changes or None,
+                f.previous_base or None,
+            )
+            for f in written
+        ]
+        data = encode_commit(
+            stats,
+            version=config.version,
+            operation=self.operation,
+            extra={**extra, "schema": schema},
+            replaced=replaced if self.action == "replacecommit" else None,
+        )
+        notes = update(
+            context,
+            self.instant,
+            change or MetadataChange(self.action, tuple(written), replaced=replaced, schema=schema),
+        )
+        completed = new_instant(config, context.timeline(), self.instant)
+        complete(context.store, config, self.instant, completed, self.action, data)
+        with suppress(LakebedError, OSError):
+            context.store.delete_folder(f".hoodie/.temp/{self.instant}")
+        return Committed(self.instant, notes)
+
+    def abort(self) -> None:
+        """Remove the files of the instant, and its state files."""
+        store = self.context.store
+        folder = f".hoodie/.temp/{self.instant}"
+        paths = [info.path.removeprefix(f"{folder}/").rpartition(".marker.")[0] for info in store.walk(folder)]
+        store.delete_many(paths)
+        store.delete_folder(folder)
+        store.delete_many(
+            [
+                inflight_file(self.context.config, self.instant, self.action),
+                requested_file(self.context.config, self.instant, self.action),
+            ]
+        )

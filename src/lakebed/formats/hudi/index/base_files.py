@@ -1,0 +1,76 @@
+"""Look keys up in base files: by the key range and the bloom filter of their footers, then in the files themselves.
+
+Rules: Hudi's `HoodieBloomIndex` and `HoodieSimpleIndex`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.formats.hudi.codec.bloom import parse_filter
+from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY
+from lakebed.formats.hudi.slices import FileSlice
+from lakebed.formats.hudi.write.tagging import Tagged
+from lakebed.kernel.arrays import Int64s, one_chunk
+from lakebed.kernel.files import Store
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFileIndex:
+    """Finds keys in the base files of their own partition. Picklable."""
+
+    store: Store
+    slices: Mapping[str, Sequence[FileSlice]]
+    bloom: bool = True
+
+    def __call__(self, rows: pa.Table) -> Tagged:
+        """The file group of each row."""
+        codes = np.full(len(rows), -1, np.int64)
+        groups: list[FileSlice] = []
+        partitions = one_chunk(rows.column(PARTITION_PATH)).dictionary_encode()
+        keys = one_chunk(rows.column(RECORD_KEY))
+        of_row = partitions.indices.to_numpy()
+        for number, partition in enumerate(partitions.dictionary.to_pylist()):
+            at = np.flatnonzero(of_row == number)
+            wanted = keys.take(pa.array(at)) if len(partitions.dictionary) > 1 else keys
+            for file_slice in self.slices.get(partition, ()):
+                if file_slice.base is None:
+                    continue
+                hit = self._found(file_slice, wanted)
+                if len(hit):
+                    codes[at[hit]] = len(groups)
+                    groups.append(file_slice)
+        return Tagged(rows, codes, tuple(groups))
+
+    def _found(self, file_slice: FileSlice, keys: pa.Array) -> Int64s:
+        """The places of those keys that a base file has."""
+        assert file_slice.base is not None
+        path = f"{file_slice.partition}/{file_slice.base.name}" if file_slice.partition else file_slice.base.name
+        with self.store.open_input(path, file_slice.base.size) as source:
+            file = pq.ParquetFile(source)
+            footer = file.metadata.metadata or {}
+            candidates = np.arange(len(keys))
+            least, greatest = footer.get(b"hoodie_min_record_key"), footer.get(b"hoodie_max_record_key")
+            if least is not None and greatest is not None:
+                inside = pc.and_(
+                    pc.greater_equal(keys.cast(pa.binary()), least), pc.less_equal(keys.cast(pa.binary()), greatest)
+                )
+                candidates = np.flatnonzero(inside.to_numpy(zero_copy_only=False))
+            text = footer.get(b"org.apache.hudi.bloomfilter")
+            if self.bloom and text and len(candidates):
+                kind = footer.get(b"hoodie_bloom_filter_type_code", b"SIMPLE").decode()
+                candidates = candidates[parse_filter(text, kind).may_have(keys.take(pa.array(candidates)))]
+            if not len(candidates):
+                return candidates
+            subset = keys.take(pa.array(candidates))
+            found = np.zeros(len(subset), bool)
+            for batch in file.iter_batches(1 << 17, columns=[RECORD_KEY], use_threads=False):
+                places = pc.index_in(batch.column(0), value_set=subset).drop_null().to_numpy()
+                found[places] = True
+            return candidates[found]

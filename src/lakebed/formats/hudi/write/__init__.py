@@ -1,0 +1,1 @@
+"""Write rows to Hudi tables."""

@@ -1,0 +1,141 @@
+"""One base file: rows with their meta columns, and a footer that says what the bloom index and other engines need.
+
+Rules: Hudi's `HoodieRowParquetWriteSupport`, `HoodieBloomFilterWriteSupport` (keys of the footer), `HoodieCreateHandle`
+(meta columns: the sequence number is instant, task and row; the file name is that of the file where the row now lies).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.formats.hudi.codec.avro_schema import with_meta_fields
+from lakebed.formats.hudi.codec.bloom import FilterBuilder
+from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, ColumnRange, WrittenFile
+from lakebed.formats.hudi.write.files import FileTarget, base_name
+from lakebed.formats.hudi.write.statistics import column_ranges
+from lakebed.kernel.arrays import one_chunk
+
+_SEQNO, _FILE_NAME = META_COLUMNS[1], META_COLUMNS[4]
+_BLOOM, _LEAST, _GREATEST = "org.apache.hudi.bloomfilter", "hoodie_min_record_key", "hoodie_max_record_key"
+_BLOOM_KIND = "hoodie_bloom_filter_type_code"
+
+
+class BaseFileWriter:
+    """Writes one base file, batch by batch. `abort` removes it; without `close` it does not exist."""
+
+    def __init__(self, target: FileTarget, partition: str, file_id: str, token: str, marker: str = "CREATE") -> None:
+        self._target, self._partition, self._file_id, self._token = target, partition, file_id, token
+        self.name = base_name(file_id, token, target.instant)
+        self.path = target.path(partition, self.name)
+        target.prepare(partition)
+        target.markers(self.path, marker)
+        options = target.options
+        self._schema = target.file_schema
+        self._bloom = FilterBuilder(options.bloom) if options.bloom is not None else None
+        self._least: str | None = None
+        self._greatest: str | None = None
+        self.rows = 0
+        self.new_rows = 0
+        self._keys: list[pa.Array] = []
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._open = ExitStack()
+        self._sink = self._open.enter_context(target.store.open_output(self.path))
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            self._schema,
+            compression=options.compression,
+            compression_level=options.compression_level,
+            use_dictionary=[f.name for f in self._schema if f.name not in (_SEQNO, RECORD_KEY)],
+            write_page_checksum=True,
+            store_schema=False,
+        )
+
+    def write(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Add rows with the user's columns, `_hoodie_record_key` and `_hoodie_partition_path`.
+
+        Rows that lie in the table already bring `_hoodie_commit_time` and `_hoodie_commit_seqno`; where these are null
+        or missing, the row is new.
+        """
+        count = batch.num_rows
+        if not count:
+            return
+        columns = {name: one_chunk(batch.column(name)) for name in batch.schema.names}
+        times = columns.get(COMMIT_TIME)
+        new = count if times is None else times.null_count
+        if new:
+            numbers = pa.array(np.arange(self.new_rows, self.new_rows + count))
+            prefix = f"{self._target.instant}_{self._token.partition('-')[0]}_"
+            made = pc.binary_join_element_wise(prefix, numbers.cast(pa.string()), "")
+            instant = pa.repeat(self._target.instant, count)
+            columns[COMMIT_TIME] = instant if times is None else times.fill_null(self._target.instant)
+            columns[_SEQNO] = made if times is None else pc.coalesce(columns[_SEQNO], made)
+            self.new_rows += count
+        columns[_FILE_NAME] = pa.repeat(self.name, count)
+        self._note_keys(columns[RECORD_KEY])
+        arrays = [
+            columns[f.name] if columns[f.name].type == f.type else columns[f.name].cast(f.type) for f in self._schema
+        ]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        self.rows += count
+        self._held.append(rows)
+        self._held_bytes += rows.nbytes
+        if self._held_bytes >= self._target.options.row_group:
+            self._flush()
+
+    def _note_keys(self, keys: pa.Array) -> None:
+        if self._bloom is not None:
+            self._bloom.add(keys)
+        if self._target.wanted.keys:
+            self._keys.append(keys)
+        bounds = pc.min_max(keys).as_py()
+        self._least = bounds["min"] if self._least is None else min(self._least, bounds["min"])
+        self._greatest = bounds["max"] if self._greatest is None else max(self._greatest, bounds["max"])
+
+    def _flush(self) -> None:
+        if self._held:
+            table = pa.Table.from_batches(self._held, self._schema)
+            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            self._held, self._held_bytes = [], 0
+
+    def close(self, previous: str = NEW_GROUP, **counts: int | str) -> WrittenFile:
+        """Finish the file. `counts` are further fields of what is reported of it."""
+        self._flush()
+        footer = {"writer.model.name": "avro", "parquet.avro.schema": with_meta_fields(self._target.avro)}
+        if self._least is not None and self._greatest is not None:
+            footer |= {_LEAST: self._least, _GREATEST: self._greatest}
+        bloom = self._bloom.finish() if self._bloom is not None else b""
+        if bloom and self._target.options.bloom is not None:
+            footer |= {_BLOOM: bloom.decode(), _BLOOM_KIND: str(self._target.options.bloom.kind)}
+        self._writer.add_key_value_metadata(footer)
+        self._writer.close()
+        size = self._sink.tell()
+        ranges: tuple[ColumnRange, ...] = ()
+        if self._target.wanted.columns is not None:
+            ranges = column_ranges(self._writer.writer.metadata, self._schema, self._target.wanted.columns)
+        self._open.close()
+        values: dict[str, object] = {"writes": self.rows, "inserts": self.rows, **counts}
+        return WrittenFile(
+            self._partition,
+            self._file_id,
+            self.path,
+            size,
+            previous,
+            ranges=ranges,
+            bloom=bloom if self._target.wanted.bloom else b"",
+            added=pa.concat_arrays(self._keys) if self._keys else None,
+            **values,  # type: ignore[arg-type]
+        )
+
+    def abort(self) -> None:
+        """Remove the file."""
+        with ExitStack() as stack:
+            stack.push(self._open.pop_all())
+            self._writer.close()
+        self._target.store.delete_many([self.path])

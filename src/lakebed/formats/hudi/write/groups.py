@@ -1,0 +1,150 @@
+"""The files of one file group: the first base file of a new group, a base file that merges changes into a slice.
+
+The rows that come in have `_hoodie_record_key`, `_hoodie_partition_path`, the user's columns and a kind
+(`staged_rows.KIND`). Merging is that of a read (`merge/`): the incoming rows are one more block of the slice's log, so
+that a table reads the same before and after a merge.
+
+Rules: Hudi's `HoodieCreateHandle`, `HoodieMergeHandle`, `HoodieConcatHandle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.formats.hudi.layout import META_COLUMNS, RECORD_KEY
+from lakebed.formats.hudi.merge.log import MergedLog, merge_log
+from lakebed.formats.hudi.merge.log_entries import LogDeletes, LogEntries, LogRows
+from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, WrittenFile
+from lakebed.formats.hudi.read.split import SlicePaths
+from lakebed.formats.hudi.read.task import MergedSlice, SliceReader
+from lakebed.formats.hudi.slices import FileSlice
+from lakebed.formats.hudi.write.base_file import BaseFileWriter
+from lakebed.formats.hudi.write.files import FileTarget
+from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
+from lakebed.kernel.arrays import Int8s, one_chunk
+
+
+def create_group(
+    target: FileTarget, partition: str, file_id: str, token: str, batches: Iterable[pa.RecordBatch | pa.Table]
+) -> WrittenFile:
+    """The first base file of a new group. Deletes among the rows are left out."""
+    writer = BaseFileWriter(target, partition, file_id, token)
+    try:
+        for batch in batches:
+            writer.write(_live(batch))
+        return writer.close()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def concat_group(
+    target: FileTarget,
+    reader: SliceReader,
+    file_slice: FileSlice,
+    token: str,
+    batches: Iterable[pa.RecordBatch | pa.Table],
+) -> WrittenFile:
+    """A base file with the rows of a slice's base file, and new rows behind them, whatever their keys."""
+    assert file_slice.base is not None
+    writer = BaseFileWriter(target, file_slice.partition, file_slice.file_id, token, "MERGE")
+    try:
+        for batch in _stored(reader, file_slice, target):
+            writer.write(batch)
+        kept = writer.rows
+        for batch in batches:
+            writer.write(_live(batch))
+        inserts = writer.rows - kept
+        return writer.close(file_slice.base.instant, inserts=inserts, previous_base=file_slice.base.name)
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def merge_group(
+    target: FileTarget, reader: SliceReader, file_slice: FileSlice, token: str, incoming: pa.Table, inserts: int
+) -> WrittenFile:
+    """A base file with the rows of a slice, with changes merged in by the table's rules; `inserts` of the incoming rows
+    have keys that the slice does not have.
+
+    The base file streams through. The incoming rows are in memory.
+    """
+    paths = SlicePaths.of(file_slice)
+    merged = _merged(target, reader, incoming)
+    slice_rows = MergedSlice(reader, paths.without_logs(), target.file_schema, merged, None)
+    writer = BaseFileWriter(target, file_slice.partition, file_slice.file_id, token, "MERGE")
+    try:
+        kept = 0
+        for batch in slice_rows.rows():
+            new = batch.column(META_COLUMNS[0]).null_count
+            kept += batch.num_rows - new
+            writer.write(batch)
+        before = _base_rows(reader, file_slice)
+        deletes = max(0, before + inserts - writer.rows)
+        updates = max(0, before - kept - deletes)
+        base = file_slice.base
+        return writer.close(
+            base.instant if base is not None else NEW_GROUP,
+            inserts=inserts,
+            updates=updates,
+            deletes=deletes,
+            previous_base=base.name if base is not None else "",
+        )
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _base_rows(reader: SliceReader, file_slice: FileSlice) -> int:
+    paths = SlicePaths.of(file_slice)
+    if not paths.base:
+        return 0
+    with MergedSlice(reader, paths, pa.schema([]), None, None)._file().opened() as file:
+        return int(file.file.metadata.num_rows)
+
+
+def _stored(reader: SliceReader, file_slice: FileSlice, target: FileTarget) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice's base file as they are stored, in the columns of new files."""
+    paths = SlicePaths.of(file_slice).without_logs()
+    yield from MergedSlice(reader, paths, target.file_schema, None, None).rows()
+
+
+def _live(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+    if KIND not in batch.schema.names:
+        return batch
+    kinds = one_chunk(batch.column(KIND)).to_numpy()
+    return batch if not kinds.any() else batch.filter(pa.array(kinds == ROW))
+
+
+def _merged(target: FileTarget, reader: SliceReader, incoming: pa.Table) -> MergedLog:
+    """The incoming rows as a merged log of the slice."""
+    incoming = incoming.combine_chunks()
+    kinds: Int8s = one_chunk(incoming.column(KIND)).to_numpy()
+    rules = reader.rules
+    always = kinds == DELETE_ALWAYS
+    rows = incoming.filter(pa.array(~always)) if always.any() else incoming
+    left = kinds[~always]
+    columns = [
+        rows.column(field.name) if field.name in rows.schema.names else pa.nulls(len(rows), field.type)
+        for field in target.file_schema
+    ]
+    table = pa.Table.from_arrays(columns, schema=target.file_schema)
+    positions = np.arange(len(incoming))
+    log_rows = LogRows(
+        table,
+        positions[~always],
+        table.column(RECORD_KEY),
+        tuple(table.column(name) for name in rules.ordering),
+        (left != ROW) if (left != ROW).any() else None,
+        {},
+    )
+    blocks = []
+    if always.any():
+        keys = one_chunk(incoming.filter(pa.array(always)).column(RECORD_KEY))
+        ordering = tuple(pa.nulls(len(keys), target.file_schema.field(name).type) for name in rules.ordering)
+        natural = np.full(len(keys), True)
+        blocks.append(LogDeletes(positions[always], keys, ordering, natural, pa.repeat(target.instant, len(keys))))
+    return merge_log(LogEntries.of(log_rows, blocks), rules)

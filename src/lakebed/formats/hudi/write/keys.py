@@ -1,0 +1,78 @@
+"""The record key and the partition path of each row, as the table's key generator makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import SchemaError, UnsupportedError
+from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.keygen import GeneratorKind
+from lakebed.formats.hudi.layout import NULL_PARTITION
+from lakebed.kernel.arrays import one_chunk
+
+
+@dataclass(frozen=True, slots=True)
+class RowKeys:
+    """Makes keys and partition paths. Picklable."""
+
+    fields: tuple[str, ...]
+    partition_fields: tuple[str, ...]
+    complex_key: bool
+    hive_style: bool
+    url_encoded: bool
+
+    @classmethod
+    def of(cls, config: TableConfig, schema: pa.Schema) -> RowKeys:
+        """By a table's settings. UnsupportedError for a key generator that is not served."""
+        kind = config.generator.kind
+        served = (GeneratorKind.SIMPLE, GeneratorKind.COMPLEX, GeneratorKind.NON_PARTITION, GeneratorKind.UNNAMED)
+        if kind not in served or not config.record_keys:
+            raise UnsupportedError(
+                f"lakebed does not write keys of the key generator {config.generator.name or kind.value}",
+                todo="Write the table with Hudi's own engine",
+            )
+        missing = [name for name in (*config.record_keys, *config.partition_fields) if name not in schema.names]
+        if missing:
+            raise SchemaError(f"columns missing that make keys: {', '.join(missing)}")
+        one = len(config.record_keys) == 1
+        complex_key = not one
+        return cls(
+            config.record_keys, config.partition_fields, complex_key, config.hive_style, bool(config.url_encoded)
+        )
+
+    def keys(self, batch: pa.RecordBatch | pa.Table) -> pa.StringArray:
+        """The record key of each row. SchemaError for a row whose key columns are null or empty."""
+        texts = [_text(one_chunk(batch.column(name))) for name in self.fields]
+        if not self.complex_key:
+            (text,) = texts
+            if text.null_count:
+                raise SchemaError(f"record key column {self.fields[0]!r} has rows without a value")
+            return text
+        parts = [
+            pc.binary_join_element_wise(
+                f"{name}:", pc.if_else(pc.equal(text, ""), "__empty__", text).fill_null("__null__"), ""
+            )
+            for name, text in zip(self.fields, texts, strict=True)
+        ]
+        return pc.binary_join_element_wise(*parts, ",")
+
+    def partitions(self, batch: pa.RecordBatch | pa.Table) -> pa.StringArray:
+        """The partition path of each row."""
+        if not self.partition_fields:
+            return pa.repeat("", batch.num_rows)
+        parts = []
+        for name in self.partition_fields:
+            text = _text(one_chunk(batch.column(name)))
+            text = pc.if_else(pc.equal(text, ""), NULL_PARTITION, text).fill_null(NULL_PARTITION)
+            parts.append(pc.binary_join_element_wise(f"{name}=", text, "") if self.hive_style else text)
+        return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
+
+
+def _text(column: pa.Array) -> pa.StringArray:
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).cast(pa.string())
+    return column if pa.types.is_string(kind) else column.cast(pa.string())

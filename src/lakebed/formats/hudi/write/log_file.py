@@ -1,0 +1,191 @@
+"""Append changes to a file group: data blocks and delete blocks in new log files.
+
+A write never appends to a file that is there: each makes a new one, as Hudi does where the storage cannot append. In
+table version 6 and older a log file's name has the base instant of its slice and the next free version, later on the
+instant of the delta commit.
+
+Rules: Hudi's `HoodieAppendHandle` (meta columns: the file name is the file id; blocks of bounded bytes; data before
+deletes), `HoodieLogFormatWriter` (the next file when one is full), `HoodieDeltaWriteStat`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakebed.errors import SchemaError
+from lakebed.formats.hudi.codec.avro_schema import with_meta_fields
+from lakebed.formats.hudi.codec.delete_write import delete_content
+from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
+from lakebed.formats.hudi.codec.log_write import run_content, write_block
+from lakebed.formats.hudi.codec.null_first import null_first
+from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakebed.formats.hudi.merge.rules import rules_of
+from lakebed.formats.hudi.metadata_table.change import WrittenFile
+from lakebed.formats.hudi.slices import FileSlice
+from lakebed.formats.hudi.write.files import FileTarget
+from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
+from lakebed.formats.hudi.write.statistics import ranges_of_rows
+from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.avro.encode import encode_framed
+
+_SEQNO, _FILE_NAME = META_COLUMNS[1], META_COLUMNS[4]
+
+
+def append_group(
+    target: FileTarget, file_slice: FileSlice, base_instant: str, token: str, changes: pa.Table, inserts: int = 0
+) -> tuple[WrittenFile, ...]:
+    """Append rows and deletes to the logs of a file group.
+
+    `file_slice` is the newest one; of a new group it has neither base nor logs. `base_instant` is the instant that
+    names new log files in table version 6: that of the base file, of the pending compaction that takes the slice, or
+    of the write itself for a new group. `inserts` of the rows have new keys.
+    """
+    if not target.config.completion_times:
+        name_time = base_instant
+        version = 1 + max((log.version for log in file_slice.logs if log.instant == base_instant), default=0)
+    else:
+        name_time, version = target.instant, 1
+    target.prepare(file_slice.partition)
+    changes = changes.combine_chunks()
+    kinds = one_chunk(changes.column(KIND)).to_numpy()
+    rows, deletes = changes.filter(pa.array(kinds == ROW)), changes.filter(pa.array(kinds != ROW))
+    written: list[WrittenFile] = []
+    names = [log.name for log in file_slice.logs]
+    for content, count, gone, part in _files(target, file_slice, rows, deletes, token):
+        name = f".{file_slice.file_id}_{name_time}.log.{version}_{token}"
+        path = target.path(file_slice.partition, name)
+        target.markers(path, "APPEND")
+        with target.store.open_output(path) as sink:
+            for block in content:
+                sink.write(block)
+        names.append(name)
+        wanted = target.wanted
+        new = min(inserts, count)
+        inserts -= new
+        written.append(
+            WrittenFile(
+                file_slice.partition,
+                file_slice.file_id,
+                path,
+                sum(map(len, content)),
+                base_instant,
+                writes=count + gone,
+                inserts=new,
+                updates=count - new,
+                deletes=gone,
+                base=file_slice.base.name if file_slice.base is not None else "",
+                log_version=version,
+                logs=tuple(names),
+                ranges=ranges_of_rows(part, wanted.columns) if wanted.columns is not None and part is not None else (),
+            )
+        )
+        version += 1
+    return tuple(written)
+
+
+def _files(
+    target: FileTarget, file_slice: FileSlice, rows: pa.Table, deletes: pa.Table, token: str
+) -> Iterator[tuple[list[bytes], int, int, pa.Table | None]]:
+    """The blocks of each log file, with its numbers of rows and of deletes, and its rows."""
+    blocks: list[bytes] = []
+    parts: list[pa.Table] = []
+    size = count = gone = seen = 0
+    for part in _pieces(rows, target.options.block_bytes):
+        stored = _stored(target, file_slice, part, seen, token)
+        seen += len(part)
+        blocks.append(_data_block(target, stored))
+        parts.append(stored)
+        size, count = size + len(blocks[-1]), count + len(part)
+        if size >= target.options.log_bytes:
+            yield blocks, count, gone, pa.concat_tables(parts)
+            blocks, parts, size, count = [], [], 0, 0
+    if len(deletes):
+        blocks.append(_delete_block(target, deletes))
+        gone = len(deletes)
+    if blocks:
+        yield blocks, count, gone, pa.concat_tables(parts) if parts else None
+
+
+def _pieces(rows: pa.Table, size: int) -> Iterator[pa.Table]:
+    if not len(rows):
+        return
+    step = max(1, len(rows) * size // max(1, rows.nbytes))
+    for start in range(0, len(rows), step):
+        yield rows.slice(start, step).combine_chunks()
+
+
+def _stored(target: FileTarget, file_slice: FileSlice, rows: pa.Table, first: int, token: str) -> pa.Table:
+    """Rows with their meta columns, in the columns of a data block."""
+    numbers = pa.array(np.arange(first, first + len(rows))).cast(pa.string())
+    made: dict[str, pa.Array] = {
+        COMMIT_TIME: pa.repeat(target.instant, len(rows)),
+        _SEQNO: pc.binary_join_element_wise(f"{target.instant}_{token.partition('-')[0]}_", numbers, ""),
+        _FILE_NAME: pa.repeat(file_slice.file_id, len(rows)),
+    }
+    columns = [
+        made[field.name] if field.name in made else one_chunk(rows.column(field.name)) for field in target.file_schema
+    ]
+    return pa.Table.from_arrays(columns, schema=target.file_schema)
+
+
+def _data_block(target: FileTarget, rows: pa.Table) -> bytes:
+    schema = null_first(with_meta_fields(target.avro))
+    headers = {HeaderKey.INSTANT_TIME: target.instant, HeaderKey.SCHEMA: schema}
+    if target.options.block == "parquet":
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink, compression=target.options.compression, write_page_checksum=True)
+        return write_block(BlockKind.PARQUET_DATA, headers, sink.getvalue().to_pybytes())
+    (batch,) = rows.combine_chunks().to_batches()
+    content = run_content([(len(rows), encode_framed(_with_fixed_decimals(batch)))])
+    return write_block(BlockKind.AVRO_DATA, headers, content)
+
+
+def _delete_block(target: FileTarget, deletes: pa.Table) -> bytes:
+    always = pa.array(one_chunk(deletes.column(KIND)).to_numpy() == DELETE_ALWAYS)
+    ordering = []
+    for name in rules_of(target.config).ordering:
+        column = one_chunk(deletes.column(name))
+        ordering.append(pc.if_else(always, pa.scalar(None, column.type), column))
+    keys, partitions = one_chunk(deletes.column(RECORD_KEY)), one_chunk(deletes.column(PARTITION_PATH))
+    headers = {HeaderKey.INSTANT_TIME: target.instant}
+    return write_block(BlockKind.DELETE, headers, delete_content(keys, partitions, ordering))
+
+
+def _with_fixed_decimals(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Decimals as the fixed bytes that the writer's schema has for them."""
+    columns, fields = [], []
+    for column, field in zip(batch.columns, batch.schema, strict=True):
+        if pa.types.is_decimal(field.type):
+            column = _fixed(column, field.type.precision)
+            field = field.with_type(column.type)
+        elif pa.types.is_nested(field.type) and _has_decimal(field.type):
+            raise SchemaError(
+                f"column {field.name!r} has decimals inside, which lakebed does not write into log files yet",
+                todo="Use a copy-on-write table, or keep such decimals in columns of their own",
+            )
+        columns.append(column)
+        fields.append(field)
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _has_decimal(kind: pa.DataType) -> bool:
+    if pa.types.is_decimal(kind):
+        return True
+    return (
+        any(_has_decimal(kind.field(at).type) for at in range(kind.num_fields)) if pa.types.is_nested(kind) else False
+    )
+
+
+def _fixed(column: pa.Array, precision: int) -> pa.Array:
+    """Decimals in two's complement, the highest byte first, in as many bytes as their precision needs."""
+    width = next(size for size in range(1, 17) if 2 ** (8 * size - 1) > 10**precision - 1)
+    words = np.frombuffer(column.buffers()[1], np.uint8)[16 * column.offset : 16 * (column.offset + len(column))]
+    raw = np.ascontiguousarray(words.reshape(-1, 16)[:, :width][:, ::-1])
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
+    return pa.Array.from_buffers(pa.binary(width), len(column), [bits, pa.py_buffer(raw.tobytes())])

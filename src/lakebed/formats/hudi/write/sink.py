@@ -1,0 +1,234 @@
+"""The sink: a Hudi table as the target of one write by many tasks.
+
+Tasks stage rows (`write/task.py`). Everything that depends on the table's state comes with the commit (`write/run.py`):
+its instant, the lookup of keys, the files. So rows can be prepared long before they are committed, several prepared
+writes do not disturb each other, and nothing of them is on the timeline until then.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.errors import CommitConflictError, UsageError
+from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.message import HudiMessage
+from lakebed.formats.hudi.commit.transaction import Committed, Transaction
+from lakebed.formats.hudi.index.base_files import BaseFileIndex
+from lakebed.formats.hudi.merge.rules import check_known, rules_of
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
+from lakebed.formats.hudi.timeline.pending_services import pending_services
+from lakebed.formats.hudi.write.combine import Combiner
+from lakebed.formats.hudi.write.conform import WriteSchema
+from lakebed.formats.hudi.write.files import FileTarget
+from lakebed.formats.hudi.write.operation import Operation
+from lakebed.formats.hudi.write.place import StagingPlace
+from lakebed.formats.hudi.write.plan import HudiWritePlan
+from lakebed.formats.hudi.write.run import StagedInput, WriteRun
+from lakebed.formats.hudi.write.settings import WriteSettings
+from lakebed.formats.hudi.write.table_files import TableFiles
+from lakebed.formats.hudi.write.task import TaskTarget
+from lakebed.kernel.commit.afterwards import afterwards
+from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
+from lakebed.kernel.engine import Engine, LocalEngine
+from lakebed.kernel.files.local import LocalStore
+from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult, Outcome
+from lakebed.verbs.write import Prepared
+
+COMMIT_USER, IDENTIFIER = "lakebed.commit.user", "lakebed.commit.identifier"
+"""Extra metadata of a commit: whose it is, so that a user's identifier is committed once."""
+
+
+class HudiSink:
+    """Implements `lakebed.verbs.write.TwoPhaseSink` for one table, commit user and mode. Picklable, without its
+    callbacks.
+
+    `schema` are the user's columns, `avro` their Avro schema as the table's newest commit has it. With `ends_here` rows
+    that this process stages need not outlive it.
+    """
+
+    def __init__(
+        self,
+        context: WriteContext,
+        settings: WriteSettings,
+        schema: pa.Schema,
+        avro: str,
+        commit_user: str | None = None,
+        callbacks: Sequence[CommitCallback] = (),
+        ends_here: bool = False,
+    ) -> None:
+        self.context, self.settings, self.schema, self.avro = context, settings, schema, avro
+        self.commit_user = commit_user or str(uuid.uuid4())
+        self.callbacks = checked_callbacks(callbacks)
+        self._ends_here = ends_here
+        self._staging = StagingPlace(
+            context.store, LocalStore(os.path.abspath(tempfile.gettempdir())), f"lakebed-{uuid.uuid4()}"
+        )
+        self._engine: Engine | None = None
+        self._archive = ArchiveMemory()
+        self._refuse()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "callbacks": (), "_engine": None}
+
+    @property
+    def input_schema(self) -> pa.Schema:
+        """The table's columns. Rows may also have `_row_kind`, and Hudi's meta columns, which are left out."""
+        return self.schema
+
+    def plan(self, tasks: int = 1) -> HudiWritePlan:
+        """What tasks need. It is the same for any number of tasks."""
+        keys = (*self.context.config.record_keys,)
+        target = TaskTarget(
+            self._staging,
+            self.context.store.location,
+            self.context.config,
+            WriteSchema(self.schema, keys, self.context.store.location),
+            self.settings.operation,
+            self.settings.by_key,
+        )
+        return HudiWritePlan(target, self._ends_here)
+
+    def finalize(self, plan: object, messages: Sequence[CommitMessage], engine: Engine) -> Prepared:
+        """The messages as they are: the commit writes the files, on this engine."""
+        self._engine = engine
+        return Prepared(tuple(_ours(messages)))
+
+    def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
+        """Write the rows of messages as one instant, exactly once for this commit user and identifier.
+
+        Raises CommitConflictError where another writer changed the same file groups meanwhile.
+        """
+        ours = _ours(messages)
+        if not self._has_work(ours) or self._was_committed(identifier):
+            self._drop(ours)
+            return CommitResult("", Outcome.SKIPPED)
+        left = self.settings.retries
+        while True:
+            try:
+                committed = self._attempt(identifier, ours)
+                break
+            except CommitConflictError:
+                if not left:
+                    raise
+                left -= 1
+        notes = afterwards("rows that were staged for it are left", lambda: self._drop(ours))
+        return CommitResult(committed.instant, Outcome.COMMITTED, (*committed.notes, *notes))
+
+    def _attempt(self, identifier: int, messages: Sequence[HudiMessage]) -> Committed:
+        context = self.context
+        operation = self._operation(messages)
+        transaction = Transaction.begin(context, operation.action(context.config), operation.recorded)
+        try:
+            run = self._run(transaction, operation, messages)
+            outcome = run.run(_staged(messages, self.settings.by_key))
+            extra = {COMMIT_USER: self.commit_user, IDENTIFIER: str(identifier)}
+            return transaction.commit(outcome.written, schema=self.avro, replaced=outcome.replaced, extra=extra)
+        except BaseException:
+            transaction.abort()
+            raise
+
+    def _run(self, transaction: Transaction, operation: Operation, messages: Sequence[HudiMessage]) -> WriteRun:
+        context, settings = self.context, self.settings
+        state = self._state()
+        files = TableFiles(state)
+        partitions = [path for message in messages for path in message.partitions]
+        tag = BaseFileIndex(context.store, files.slices(partitions)) if operation.tags or settings.looks_up else None
+        target = FileTarget(
+            context.store,
+            context.config,
+            transaction.instant,
+            self.schema,
+            self.avro,
+            settings.files,
+            transaction.markers,
+        )
+        return WriteRun(
+            settings if operation is settings.operation else _as_upsert(settings),
+            files,
+            target,
+            self._staging,
+            self._engine or LocalEngine(),
+            pending_services(context.store, state.timeline),
+            transaction.inflight,
+            Combiner(rules_of(context.config), False) if settings.combines or operation.tags else None,
+            tag,
+        )
+
+    def _state(self) -> TableState:
+        context = self.context
+        archived = ArchivedTimeline(context.store, context.config, context.scratch, self._archive)
+        return TableState(context.store, context.config, context.timeline(), context.files, archived)
+
+    def _operation(self, messages: Sequence[HudiMessage]) -> Operation:
+        """The operation: an insert of rows that have kinds is an upsert."""
+        operation = self.settings.operation
+        if operation is Operation.INSERT and any(message.changes for message in messages):
+            return Operation.UPSERT
+        return operation
+
+    def _has_work(self, messages: Sequence[HudiMessage]) -> bool:
+        if self.settings.operation is Operation.DELETE_PARTITION:
+            return bool(messages or self.settings.partitions)
+        return any(message.staged for message in messages)
+
+    def _was_committed(self, identifier: int) -> bool:
+        """Whether the timeline has a commit of this user and identifier. A batch write has no identifier to repeat."""
+        if identifier == BATCH_IDENTIFIER:
+            return False
+        timeline = self.context.timeline()
+        commits = self.context.files.commits(timeline.commits)
+        wanted = {COMMIT_USER: self.commit_user, IDENTIFIER: str(identifier)}
+        return any(wanted.items() <= dict(commit.extra).items() for commit in commits.values())
+
+    def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
+        """Commit, in ascending order, the identifiers that this user has not committed yet. Returns their number."""
+        return sum(bool(self.commit(identifier, commits[identifier]).instant) for identifier in sorted(commits))
+
+    def abort(self, messages: Sequence[CommitMessage]) -> None:
+        """Remove the rows of messages that were not committed."""
+        self._drop(_ours(messages))
+
+    def sweep(self) -> None:
+        """Remove all rows that tasks of this write have staged, including those that no message names."""
+        self._staging.sweep()
+
+    def _drop(self, messages: Sequence[HudiMessage]) -> None:
+        paths = [staged.path for message in messages for staged in message.staged if staged.path]
+        if paths:
+            self._staging.delete_many(paths)
+            self._staging.sweep()
+
+    def _refuse(self) -> None:
+        """Raise for what lakebed does not write, before any row is read."""
+        check_known(rules_of(self.context.config), self.context.store.location)
+
+
+def _as_upsert(settings: WriteSettings) -> WriteSettings:
+    return replace(settings, operation=Operation.UPSERT)
+
+
+def _staged(messages: Sequence[HudiMessage], by_key: bool) -> StagedInput | None:
+    whole = [message for message in messages if message.staged]
+    if not whole:
+        return None
+    schema = whole[0].schema
+    if any(message.schema != schema for message in whole):
+        raise UsageError("the tasks of one write gave rows different columns", todo="Give all rows the same columns")
+    partitions = tuple(sorted({path for message in whole for path in message.partitions}))
+    staged = tuple(staged for message in whole for staged in message.staged)
+    return StagedInput(staged, schema or pa.schema([]), partitions, by_key or any(m.changes for m in whole))
+
+
+def _ours(messages: Sequence[CommitMessage]) -> list[HudiMessage]:
+    for message in messages:
+        if not isinstance(message, HudiMessage):
+            raise UsageError(f"a {type(message).__name__} is not a commit message of a Hudi table")
+    return [message for message in messages if isinstance(message, HudiMessage)]

@@ -1,0 +1,33 @@
+"""The newest file slices of partitions, for a write: each partition is listed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lakebed.formats.hudi.read.partitions import list_named
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.slices import FileSlice, live_slices
+
+
+class TableFiles:
+    """What a write sees of a table's files: those of one view."""
+
+    def __init__(self, state: TableState) -> None:
+        self.state = state
+        self.view = state.view()
+        self._slices: dict[str, list[FileSlice]] = {}
+
+    def slices(self, partitions: Iterable[str]) -> dict[str, Sequence[FileSlice]]:
+        """The slices of some partitions."""
+        wanted = list(dict.fromkeys(partitions))
+        missing = [partition for partition in wanted if partition not in self._slices]
+        if missing:
+            written = self.state.written(self.view)
+            for partition, files in list_named(self.state.store, missing).items():
+                self._slices[partition] = live_slices(partition, files, self.view, written, self.state.was_replaced)
+        return {partition: self._slices[partition] for partition in wanted}
+
+    def partitions(self) -> list[str]:
+        """All partitions of the table."""
+        commits = self.state.commits(self.view).values()
+        return sorted(self.state.list_partitions({stat.partition for commit in commits for stat in commit.stats}))
