@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -40,6 +41,37 @@ def test_keys_are_found_and_others_are_not(kind: FilterType, rows: int) -> None:
     assert filtered.may_have(keys).all()
     if rows < 300:
         assert not filtered.may_have(pa.array([f"other {number}" for number in range(1000)])).any()
+
+
+def _hash(data: bytes, seed: int) -> int:
+    """The engine's Murmur hash of one key, byte for byte."""
+    m, mask = 0x5BD1E995, 0xFFFFFFFF
+    h = seed ^ len(data)
+    whole, left = len(data) // 4 * 4, len(data) % 4
+    for start in range(0, whole, 4):
+        k = int.from_bytes(data[start : start + 4], "little") * m & mask
+        h = h * m & mask ^ (k ^ k >> 24) * m & mask
+    for place in range(left):  # bytes are signed, and the last one is the lowest
+        byte = data[len(data) - 1 - place]
+        h ^= (byte - 256 * (byte > 127)) << 8 * place & mask
+    if left:
+        h = h * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15
+
+
+@pytest.mark.parametrize("key", ["", "k", "k3", "k30", "k300", "k3000", "k30é", "é☃", "é☃x", "id:k06,k2:0", "xxé"])
+def test_a_key_of_any_length_sets_the_bits_of_the_engine(key: str) -> None:
+    settings = FilterSettings(FilterType.SIMPLE, 100, 1e-6)
+    wanted, state = set(), 0
+    for _ in range(settings.hashes):
+        state = _hash(key.encode(), state)
+        signed = state - (1 << 32) * (state >> 31)
+        wanted.add(abs(signed) % settings.bits)
+    builder = FilterBuilder(settings)
+    builder.add(pa.array([key]))
+    (part,) = parse_filter(builder.finish(), "SIMPLE").parts
+    assert set(np.flatnonzero(np.unpackbits(part, bitorder="little")).tolist()) == wanted
 
 
 def test_damaged_bytes_are_an_error() -> None:

@@ -7,7 +7,7 @@ number of filters, and holds the filters one after another. A key goes to the ne
 another begins, until together they have room for the greatest number of entries.
 
 Rules: Hudi's `SimpleBloomFilter`, `HoodieDynamicBoundedBloomFilter`, `InternalBloomFilter`, `BloomFilterUtils` and
-`MurmurHash` (Murmur 2, in which the hash of one round is the seed of the next).
+`MurmurHash` (Murmur 2, but with the last one to three bytes in reverse; the hash of one round is the seed of the next).
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ def _words(matrix: UInt8s) -> tuple[list[UInt32s], UInt32s | None]:
         return mixed, None
     tail = np.zeros(count, np.uint32)
     for place in range(length % 4):
-        signed = matrix[:, whole * 4 + place].view(np.int8).astype(np.int32).view(np.uint32)
-        tail ^= signed << np.uint32(8 * place)
+        signed = matrix[:, length - 1 - place].view(np.int8).astype(np.int32).view(np.uint32)
+        tail ^= signed << np.uint32(8 * place)  # the last byte lowest, unlike in the words
     return mixed, tail
 
 
