@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lakebed
+from lakebed.errors import OptionError
 from lakebed.model.instant import Instant
 from tests.interop.conftest import HERE, Peer, named
 from tests.interop.hudi_shape import JVM_ONLY, Shape, as_text
@@ -161,6 +162,7 @@ class Lakebed:
 
     def __init__(self, shape: Shape, path: Path) -> None:
         self._shape, self._path = shape, path
+        self.unknown: set[str] = set()
 
     @property
     def table(self) -> lakebed.Table:
@@ -181,7 +183,17 @@ class Lakebed:
             )  # fmt: skip
         mode = {"insert": "append", "bulk_insert": "append", "upsert": "upsert", "delete": "delete"}.get(operation)
         options = {**self._writer_options, **more, "hoodie.datasource.write.operation": operation}
-        self.table.write(rows, mode=mode or "overwrite", options=options)
+        while True:
+            try:
+                self.table.write(rows, mode=mode or "overwrite", options=options)
+            except OptionError as error:
+                unknown = str(error).split("'")[1]
+                if "unknown option" not in str(error) or unknown not in options:
+                    raise
+                self.unknown.add(unknown)
+                options = {key: value for key, value in options.items() if key not in self.unknown}
+            else:
+                return
 
     def delete_partition(self, partition: str, rows: pa.Table) -> None:
         """A commit that takes a partition away."""

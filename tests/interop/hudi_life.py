@@ -106,7 +106,7 @@ class Life:
             began = time.monotonic()
             try:
                 do(actor)
-            except UnsupportedError as error:
+            except (UnsupportedError, AttributeError) as error:
                 self.refused[f"{what}: {error}"] += 1
                 continue
             except EngineError as error:
