@@ -181,11 +181,14 @@ class Lakebed:
                 self._path, "hudi", shape.schema, primary_key=shape.keys,
                 partition_by=tuple(name for name in partition_by if name), options=options,
             )  # fmt: skip
-        mode = {"insert": "append", "bulk_insert": "append", "upsert": "upsert", "delete": "delete"}.get(operation)
+        modes = {
+            "insert": "append", "bulk_insert": "append", "upsert": "upsert", "delete": "delete",
+            "delete_partition": "delete",
+        }  # fmt: skip
         options = {**self._writer_options, **more, "hoodie.datasource.write.operation": operation}
         while True:
             try:
-                self.table.write(rows, mode=mode or "overwrite", options=options)
+                self.table.write(rows, mode=modes.get(operation, "overwrite"), options=options)
             except OptionError as error:
                 unknown = str(error).split("'")[1]
                 if "unknown option" not in str(error) or unknown not in options:

@@ -107,6 +107,8 @@ class Shape:
     @property
     def unread(self) -> set[str]:
         """Columns whose source values an engine replaces by what the partition's path says."""
+        if self.partitioning == "encoded":  # ranges of Hudi's have it as the folder is spelled
+            return {"part"}
         return {"at"} if self.partitioning in ("timestamp", "custom") else set()
 
     def _table(self) -> dict[str, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +14,9 @@ from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.keygen import GeneratorKind
 from lakebed.formats.hudi.layout import NULL_PARTITION
 from lakebed.kernel.arrays import one_chunk
+
+_SPECIAL = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
+"""What a URL-encoded partition path has in hex."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +62,40 @@ class RowKeys:
             )
             for name, text in zip(self.fields, texts, strict=True)
         ]
+        _check_some_value(self.fields, texts)
         return pc.binary_join_element_wise(*parts, ",")
 
     def partitions(self, batch: pa.RecordBatch | pa.Table) -> pa.StringArray:
-        """The partition path of each row."""
+        """The partition path of each row. SchemaError for a path that leaves the table's folder."""
         if not self.partition_fields:
             return pa.repeat("", batch.num_rows)
         parts = []
         for name in self.partition_fields:
             text = _text(one_chunk(batch.column(name)))
             text = pc.if_else(pc.equal(text, ""), NULL_PARTITION, text).fill_null(NULL_PARTITION)
+            text = _escaped(text) if self.url_encoded else text
             parts.append(pc.binary_join_element_wise(f"{name}=", text, "") if self.hive_style else text)
-        return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
+        paths = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
+        if pc.any(pc.match_substring_regex(paths, r"(^|[/\\])\.\.([/\\]|$)")).as_py():
+            raise SchemaError(f"partition column {', '.join(self.partition_fields)}: '..' would leave the table")
+        return paths
+
+
+def _check_some_value(fields: tuple[str, ...], texts: list[pa.StringArray]) -> None:
+    """SchemaError for a row in which each of the key's columns is null or empty."""
+    empty = [pc.equal(text, "").fill_null(True) for text in texts]
+    if pc.any(reduce(pc.and_, empty)).as_py():
+        raise SchemaError(
+            f"record key columns {', '.join(fields)} have rows without any value",
+            todo="Give one of them a value in every row, or filter such rows",
+        )
+
+
+def _escaped(texts: pa.StringArray) -> pa.StringArray:
+    """Partition values as folder names (Hudi's `PartitionPathEncodeUtils`): letters that a path cannot have in hex."""
+    values = texts.dictionary_encode()
+    names = [_SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", value) for value in values.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(values.indices, pa.array(names, pa.string())).cast(pa.string())
 
 
 def _text(column: pa.Array) -> pa.StringArray:

@@ -85,7 +85,8 @@ class HudiSink:
 
     def plan(self, tasks: int = 1) -> HudiWritePlan:
         """What tasks need. It is the same for any number of tasks."""
-        keys = (*self.context.config.record_keys,)
+        record_keys = self.context.config.record_keys
+        keys = record_keys if len(record_keys) == 1 else ()  # of several, some may be null
         target = TaskTarget(
             self._staging,
             self.context.store.location,
