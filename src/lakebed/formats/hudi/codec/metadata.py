@@ -103,6 +103,12 @@ def parse_commit(data: bytes) -> CommitMetadata:
 
 
 @decoding("the metadata of a commit cannot be read")
+def planned_partitions(data: bytes) -> frozenset[str]:
+    """The partitions that an inflight state file plans to write to. CorruptError if it is neither JSON nor Avro."""
+    return frozenset(_record(data).get("partitionToWriteStats") or ())
+
+
+@decoding("the metadata of a commit cannot be read")
 def commit_from(record: Mapping[str, Any]) -> CommitMetadata:
     """Commit metadata from its decoded fields, as archived timelines hold them too."""
     stats = tuple(

@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lakebed.errors import LakebedError
+from lakebed.errors import CommitConflictError, LakebedError
 from lakebed.formats.hudi.codec.commit_metadata import FileStat, encode_commit
 from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.markers import DirectMarkers, marker_folder
+from lakebed.formats.hudi.commit.rollback import roll_back, roll_back_failed
 from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
 from lakebed.formats.hudi.metadata_table.update import update
+from lakebed.formats.hudi.timeline.active import Entry
 from lakebed.formats.hudi.timeline.writing import (
     complete,
     inflight,
-    inflight_file,
     new_instant,
     request,
-    requested_file,
 )
-from lakebed.kernel.files import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,6 @@ class Committed:
 
     instant: str
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DirectMarkers:
-    """Notes each file of an instant in a file of its own."""
-
-    store: Store
-    instant: str
-
-    def __call__(self, path: str, kind: str) -> None:
-        """Note a file before it is made."""
-        self.store.write(f".hoodie/.temp/{self.instant}/{path}.marker.{kind}", b"")
 
 
 class Transaction:
@@ -53,7 +41,8 @@ class Transaction:
     def begin(
         cls, context: WriteContext, action: str, operation: str, *, plan: bytes = b"", instant: str | None = None
     ) -> Transaction:
-        """Request a new instant."""
+        """Request a new instant. Failed writes are taken back first, and rollbacks that were cut off carried on."""
+        roll_back_failed(context)
         instant = instant or new_instant(context.config, context.timeline())
         request(context.store, context.config, instant, action, plan)
         return cls(context, action, operation, instant)
@@ -111,6 +100,7 @@ class Transaction:
             extra={**extra, "schema": schema},
             replaced=replaced if self.action == "replacecommit" else None,
         )
+        self._check_still_there()
         notes = update(
             context,
             self.instant,
@@ -119,19 +109,26 @@ class Transaction:
         completed = new_instant(config, context.timeline(), self.instant)
         complete(context.store, config, self.instant, completed, self.action, data)
         with suppress(LakebedError, OSError):
-            context.store.delete_folder(f".hoodie/.temp/{self.instant}")
+            context.store.delete_folder(marker_folder(self.instant))
         return Committed(self.instant, notes)
 
     def abort(self) -> None:
-        """Remove the files of the instant, and its state files."""
-        store = self.context.store
-        folder = f".hoodie/.temp/{self.instant}"
-        paths = [info.path.removeprefix(f"{folder}/").rpartition(".marker.")[0] for info in store.walk(folder)]
-        store.delete_many(paths)
-        store.delete_folder(folder)
-        store.delete_many(
-            [
-                inflight_file(self.context.config, self.instant, self.action),
-                requested_file(self.context.config, self.instant, self.action),
-            ]
-        )
+        """Take the instant back: its files go, and it leaves the timeline with a rollback that says so."""
+        entry = self._entry()
+        if entry is not None and not entry.done:
+            roll_back(self.context, entry)
+
+    def _entry(self) -> Entry | None:
+        return self.context.timeline().by_time.get(self.instant)
+
+    def _check_still_there(self) -> None:
+        """CommitConflictError where another writer has taken the instant back."""
+        entry = self._entry()
+        if entry is None or entry.state != "inflight":
+            raise CommitConflictError(
+                "another writer took this write back",
+                table=self.context.store.location,
+                instant=self.instant,
+                why="a single writer at a time takes every pending write for one that failed",
+                todo="Write again; let writers that run at once share a lock",
+            )

@@ -1,0 +1,211 @@
+"""Take back what a failed write left: its files, then its state files, with the plan and the record that Hudi keeps.
+
+    requested (the plan) -> inflight -> files go -> the failed instant's state files go -> completed -> markers go
+
+A rollback that was itself cut off is carried on from its plan. In table version 6 and older a log file may hold blocks
+of other instants too: there a command block in a new log file takes back those of the failed one.
+
+Rules: Hudi's `BaseRollbackActionExecutor`, `MarkerBasedRollbackStrategy`, `ListingBasedRollbackStrategy`,
+`BaseHoodieTableServiceClient.rollbackFailedWrites`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
+from lakebed.formats.hudi.codec.log_write import write_block
+from lakebed.formats.hudi.codec.metadata import planned_partitions
+from lakebed.formats.hudi.codec.plans import (
+    InstantInfo,
+    RollbackMetadata,
+    RollbackPartitionMetadata,
+    RollbackPlan,
+    RollbackRequest,
+    decode,
+    encode,
+)
+from lakebed.formats.hudi.codec.service_plans import parse_clustering_plan
+from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.markers import marked_files, marker_folder
+from lakebed.formats.hudi.layout import HOODIE, LogFile, parse_base_name, parse_log_name
+from lakebed.formats.hudi.metadata_table.change import MetadataChange
+from lakebed.formats.hudi.metadata_table.update import update
+from lakebed.formats.hudi.timeline.active import Entry
+from lakebed.formats.hudi.timeline.writing import complete, inflight, new_instant, remove_pending, request
+from lakebed.kernel import clock
+
+_TOKEN = "1-0-1"
+"""The write token of log files that rollbacks make."""
+
+
+def roll_back_failed(context: WriteContext) -> tuple[str, ...]:
+    """End all rollbacks that were cut off, and take back all pending writes; their instants.
+
+    Call it only where no other writer can be at work. Pending compactions, clusterings and other plans stay.
+    """
+    timeline = context.timeline()
+    done = []
+    for entry in timeline.entries:
+        if entry.action == "rollback" and not entry.done and entry.requested:
+            plan = decode(RollbackPlan, context.store.read(entry.requested))
+            info = plan.instant_to_rollback
+            if info is not None:
+                _run(context, entry.time, plan, _entry_of(timeline.entries, info))
+                done.append(info.commit_time)
+    for entry in timeline.pending:
+        if entry.time not in done and _is_failed_write(context, entry):
+            roll_back(context, entry)
+            done.append(entry.time)
+    return tuple(done)
+
+
+def roll_back(context: WriteContext, entry: Entry) -> str:
+    """Take back one instant; the rollback's own instant."""
+    plan = plan_rollback(context, entry)
+    instant = new_instant(context.config, context.timeline())
+    request(context.store, context.config, instant, "rollback", encode(plan))
+    _run(context, instant, plan, entry)
+    return instant
+
+
+def plan_rollback(context: WriteContext, entry: Entry) -> RollbackPlan:
+    """What taking an instant back does, by its markers; where there are none, by the files of the partitions that it
+    planned to write to."""
+    marked = marked_files(context.store, entry.time)
+    paths = marked if marked is not None else _listed(context, entry)
+    requests = []
+    for path in sorted(paths):
+        partition, _, name = path.rpartition("/")
+        log = parse_log_name(name)
+        base = parse_base_name(name)
+        location = _location(context, path)
+        if log is not None and not context.config.completion_times:
+            requests.append(
+                RollbackRequest(
+                    partition_path=partition,
+                    file_id=log[0],
+                    latest_base_instant=log[1].instant,
+                    log_blocks_to_be_deleted={location: 1},
+                )
+            )
+        elif log is not None or base is not None:
+            found = log or base
+            requests.append(
+                RollbackRequest(
+                    partition_path=partition,
+                    file_id=found[0] if found else "",
+                    latest_base_instant=entry.time,
+                    files_to_be_deleted=(location,),
+                )
+            )
+    info = InstantInfo(commit_time=entry.time, action=entry.action)
+    return RollbackPlan(instant_to_rollback=info, requests=tuple(requests))
+
+
+def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry | None) -> None:
+    store, config = context.store, context.config
+    inflight(store, config, instant, "rollback")
+    began = clock.steady()
+    parts: dict[str, RollbackPartitionMetadata] = {}
+    deleted: dict[str, dict[str, int]] = {}
+    added: dict[str, dict[str, int]] = {}
+    info = plan.instant_to_rollback
+    assert info is not None
+    for each in plan.requests or ():
+        before = parts.get(each.partition_path, RollbackPartitionMetadata(partition_path=each.partition_path))
+        paths = [_path(context, location) for location in each.files_to_be_deleted]
+        store.delete_many(paths)
+        blocks: dict[str, int] = {}
+        if each.log_blocks_to_be_deleted:
+            blocks = _command(context, instant, info.commit_time, each)
+        for path in paths:
+            deleted.setdefault(each.partition_path, {})[path.rpartition("/")[2]] = 0
+        added.setdefault(each.partition_path, {}).update(
+            {location.rpartition("/")[2]: size for location, size in blocks.items()}
+        )
+        parts[each.partition_path] = RollbackPartitionMetadata(
+            partition_path=each.partition_path,
+            success_delete_files=(*before.success_delete_files, *each.files_to_be_deleted),
+            rollback_log_files={**(before.rollback_log_files or {}), **blocks},
+        )
+    metadata = RollbackMetadata(
+        start_rollback_time=instant,
+        time_taken_in_millis=int((clock.steady() - began) * 1000),
+        total_files_deleted=sum(len(part.success_delete_files) for part in parts.values()),
+        commits_rollback=(info.commit_time,),
+        partition_metadata=parts,
+        instants_rollback=(info,),
+    )
+    update(context, instant, MetadataChange("rollback", added=added, deleted=deleted))
+    if entry is not None:
+        remove_pending(store, config, entry)
+    completed = new_instant(config, context.timeline(), instant)
+    complete(store, config, instant, completed, "rollback", encode(metadata))
+    store.delete_folder(marker_folder(info.commit_time))
+
+
+def _command(context: WriteContext, instant: str, target: str, each: RollbackRequest) -> dict[str, int]:
+    """Write a command block that takes back the blocks of an instant in one file group, where a log file of it is
+    there."""
+    names = [location.rpartition("/")[2] for location in each.log_blocks_to_be_deleted or ()]
+    logs: list[LogFile] = []
+    for info in context.store.list(each.partition_path).files:
+        parsed = parse_log_name(info.name, info.size)
+        if parsed is not None and parsed[0] == each.file_id and parsed[1].instant == each.latest_base_instant:
+            logs.append(parsed[1])
+    if not {log.name for log in logs} & set(names):
+        return {}
+    version = 1 + max(log.version for log in logs)
+    name = f".{each.file_id}_{each.latest_base_instant}.log.{version}_{_TOKEN}"
+    path = f"{each.partition_path}/{name}" if each.partition_path else name
+    headers = {
+        HeaderKey.INSTANT_TIME: instant,
+        HeaderKey.TARGET_INSTANT_TIME: target,
+        HeaderKey.COMMAND_BLOCK_TYPE: "0",
+    }
+    block = write_block(BlockKind.COMMAND, headers, b"")
+    context.store.write(path, block)
+    return {_location(context, path): len(block)}
+
+
+def _is_failed_write(context: WriteContext, entry: Entry) -> bool:
+    if entry.action in ("commit", "deltacommit"):
+        return True
+    if entry.action != "replacecommit":
+        return False
+    try:
+        return not entry.requested or parse_clustering_plan(context.store.read(entry.requested)) is None
+    except FileNotFoundError:
+        return True
+
+
+def _entry_of(entries: Iterable[Entry], info: InstantInfo) -> Entry | None:
+    return next((e for e in entries if e.time == info.commit_time and e.action != "rollback" and not e.done), None)
+
+
+def _listed(context: WriteContext, entry: Entry) -> set[str]:
+    """Files that the instant's name is in, in the partitions that its inflight state names."""
+    data = context.store.read(entry.file) if entry.state == "inflight" and entry.file else b""
+    if not data:
+        return set()
+    paths = set()
+    for partition in planned_partitions(data):
+        for info in context.store.list(partition).files:
+            base, log = parse_base_name(info.name), parse_log_name(info.name)
+            if (base is not None and base[1].instant == entry.time) or (
+                log is not None and context.config.completion_times and log[1].instant == entry.time
+            ):
+                paths.add(info.path)
+    return paths
+
+
+def _location(context: WriteContext, path: str) -> str:
+    local = context.store.local_path(path)
+    return f"file:{local}" if local is not None else context.store.url(path)
+
+
+def _path(context: WriteContext, location: str) -> str:
+    """The path inside the table of a full location. The table may have been moved since: the end decides."""
+    root = _location(context, HOODIE).removesuffix(HOODIE)
+    return location.removeprefix(root) if location.startswith(root) else location

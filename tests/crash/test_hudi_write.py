@@ -1,0 +1,75 @@
+"""A write to a Hudi table that dies at any storage call leaves the old rows or the new ones. Done again it lands once,
+and nothing of the dead one stays pending."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.formats.hudi.table import HudiTable
+from lakebed.kernel.engine import LocalEngine
+from lakebed.kernel.files import Store, open_store
+from lakebed.testing.faults import Kind, check_crash_safety
+from lakebed.verbs.write import Mode
+from tests.tables.hudi.fresh import KINDS, fresh_table
+
+SCHEMA = pa.schema([("dt", pa.string()), ("id", pa.int64()), ("v", pa.string())])
+FIRST = [{"dt": "ab"[n % 2], "id": n, "v": "first"} for n in range(6)]
+SECOND = [{"dt": "abc"[n % 3], "id": n, "v": "second"} for n in (0, 1, 4, 10, 11)]
+FAULTS = (Kind.CRASH_BEFORE, Kind.CRASH_AFTER, Kind.ERROR_AFTER, Kind.UNKNOWN_AFTER)
+OPERATIONS = ("upsert", "insert", "delete", "insert_overwrite")
+QUICK = ((9, "MERGE_ON_READ", "upsert"), (6, "MERGE_ON_READ", "upsert"), (9, "COPY_ON_WRITE", "insert_overwrite"))
+CASES = [
+    pytest.param(*kind, operation, marks=[] if (*kind, operation) in QUICK else pytest.mark.slow)
+    for kind in KINDS
+    for operation in OPERATIONS
+]
+
+
+def write(rows: list[dict[str, Any]], identifier: int, operation: str) -> Callable[[Store], None]:
+    """What a restarted job runs."""
+
+    def act(store: Store) -> None:
+        table = lakebed.open(store)
+        assert isinstance(table, HudiTable)
+        sink = table.sink(Mode.APPEND, "job", options={"hoodie.datasource.write.operation": operation})
+        plan = sink.plan()
+        writer = plan.task_writer()
+        writer.write(pa.Table.from_pylist(rows, SCHEMA))
+        sink.filter_and_commit({identifier: sink.finalize(plan, writer.finish(), LocalEngine(1)).messages})
+
+    return act
+
+
+def observe(store: Store) -> tuple[list[tuple[Any, ...]], int]:
+    """The rows, and the number of completed writes."""
+    table = lakebed.open(store)
+    rows = sorted(tuple(row.values()) for row in table.read(["dt", "id", "v"]).read_all().to_pylist())
+    writes = [i for i in table.history() if i.state == "completed" and i.action not in ("rollback", "clean")]
+    return rows, len(writes)
+
+
+@pytest.mark.parametrize(("version", "kind", "operation"), CASES)
+def test_a_write_lands_once_or_not_at_all(tmp_path: Path, version: int, kind: str, operation: str) -> None:
+    number, original = itertools.count(), tmp_path / "original"
+    fresh_table(original, SCHEMA, version=version, kind=kind)
+    write(FIRST, 1, "insert")(open_store(str(original)))
+
+    def make() -> Store:
+        return open_store(shutil.copytree(original, tmp_path / f"copy-{next(number)}"))
+
+    assert check_crash_safety(make, write(SECOND, 2, operation), observe, FAULTS) > 20
+    pending = [
+        instant
+        for copy in tmp_path.glob("copy-*")
+        for instant in lakebed.open(str(copy)).history()
+        if instant.state != "completed"
+    ]
+    assert pending == []
