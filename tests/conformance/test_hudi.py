@@ -19,7 +19,7 @@ from lakebed.testing.conformance import (
 )
 from lakebed.testing.conformance.write import WRITE_SCHEMA
 from tests.golden import unpack
-from tests.tables.hudi.fresh import KINDS, fresh_table
+from tests.tables.hudi.fresh import KINDS
 
 TABLES = ("mor_v6", "mor_v8", "mor_v9", "cow_v6", "evo_v8", "mor_bucket_v6", "merge_event_v9", "cow_nonpart_v8")
 KEY = ("_hoodie_partition_path", "_hoodie_record_key")
@@ -138,6 +138,9 @@ class TestWrite(WriteConformance):
         version, kind = request.param
 
         def opened() -> Table:
-            return fresh_table(tmp_path / "t", WRITE_SCHEMA, version=version, kind=kind, keys="id", partition="dt")
+            if not (tmp_path / "t").exists():
+                options = {"hoodie.write.table.version": version, "hoodie.datasource.write.table.type": kind}
+                return lakebed.create(tmp_path / "t", "hudi", WRITE_SCHEMA, ["id"], ["dt"], options)
+            return lakebed.open(tmp_path / "t")
 
         return opened

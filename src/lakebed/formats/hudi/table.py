@@ -11,6 +11,7 @@ from lakebed.formats.hudi.archive.run import archive
 from lakebed.formats.hudi.archive.state_files import active_from
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.config import TableConfig, load_config
+from lakebed.formats.hudi.definition import create_table
 from lakebed.formats.hudi.inspect import inspect_table
 from lakebed.formats.hudi.layout import COMPLETES_AS, META_COLUMNS
 from lakebed.formats.hudi.options import AS_OF, READ
@@ -57,6 +58,24 @@ class HudiTable(Table):
         self._archive = ArchiveMemory()
         # A table whose properties cannot be read fails here; the timeline is listed only when it is needed.
         self._config = load_config(store)
+
+    @classmethod
+    def create(
+        cls,
+        store: Store,
+        schema: pa.Schema,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, str] = {},
+    ) -> HudiTable:
+        """Create an empty table (docs/hudi-write.md).
+
+        Raises what `definition.create_table` raises for a definition that makes no table, TableExistsError where there
+        is one already.
+        """
+        calls = {key: value for key, value in options.items() if key.lower().startswith("lakebed.")}
+        create_table(store, schema, primary_key, partition_by, {k: v for k, v in options.items() if k not in calls})
+        return cls(store, calls)
 
     def state(self, whole: bool = False) -> TableState:
         """The table's metadata as it is now: settings, timeline, archive. `whole` says that the folders of all
@@ -141,7 +160,7 @@ class HudiTable(Table):
         setting that lakebed does not write. `ends_here` says that rows which this process stages need not outlive it.
         """
         state = self.state()
-        given = write_options(option_texts(options), state.config)
+        given = write_options(option_texts(options), state.config, self.location)
         context = WriteContext(self.store, state.config, given, self._metadata, self._scratch, self.options)
         settings = WriteSettings.of(mode, given, state.config, self.location)
         columns = [field for field in state.schema() if field.name not in META_COLUMNS]

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.hudi.codec.bloom import FilterSettings, FilterType
 from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.table_options import ORDERING, PARTITION_FIELDS, RECORD_KEYS, TABLE, TABLE_TYPE
 from lakebed.formats.hudi.write.files import FileOptions
 from lakebed.formats.hudi.write.operation import Operation, operation_of
 from lakebed.formats.hudi.write.small_files import FileSizes
@@ -156,8 +158,31 @@ BLOOM_ENABLED: Option[bool] = Option(
     "hoodie.parquet.bloom.filter.enabled", boolean, True, "Whether base files carry a bloom filter"
 )
 
+INDEX: Option[str] = Option(
+    "hoodie.index.type",
+    str.upper,
+    "",
+    "How keys are looked up: SIMPLE or BLOOM. Both use key ranges and bloom filters here",
+)
+_ACCEPTED = (
+    "hoodie.insert.shuffle.parallelism",
+    "hoodie.upsert.shuffle.parallelism",
+    "hoodie.delete.shuffle.parallelism",
+    "hoodie.bulkinsert.shuffle.parallelism",
+    "hoodie.simple.index.parallelism",
+    "hoodie.bloom.index.parallelism",
+    "hoodie.bloom.index.prune.by.ranges",
+    "hoodie.bloom.index.use.caching",
+    "hoodie.embed.timeline.server",
+    "hoodie.write.markers.type",
+    "hoodie.datasource.write.row.writer.enable",
+    "hoodie.write.auto.upgrade",
+)
+
 SIZING = OptionSet(
     (
+        *(Option(key, str, "", "Accepted without effect: it changes nothing here") for key in _ACCEPTED),
+        INDEX,
         OPERATION,
         SORT_MODE,
         SMALL_FILE,
@@ -194,11 +219,46 @@ SIZING = OptionSet(
 _ROW_GROUP = 32 << 20
 
 
-def write_options(given: Mapping[str, str], config: TableConfig) -> Options:
-    """The options of a write: those that the caller gave, over those that stand in the table's properties."""
+def write_options(given: Mapping[str, str], config: TableConfig, location: str) -> Options:
+    """The options of a write: those that the caller gave, over those that stand in the table's properties.
+
+    Options that describe the table are accepted where they agree with it, since jobs give them with every write.
+    UsageError where they do not, UnsupportedError for an index that lakebed does not have.
+    """
+    known = SIZING + TABLE
     stored = {key: text for key, text in config.properties.items() if SIZING.knows(key)}
-    spelled = {SIZING.spelled(key): text for key, text in given.items()}
-    return SIZING.parse({**stored, **spelled})
+    spelled = {known.spelled(key): text for key, text in given.items()}
+    options = known.parse({**stored, **spelled})
+    _check_described(options, config, location)
+    if options[INDEX] not in ("", "SIMPLE", "BLOOM"):
+        raise UnsupportedError(
+            f"lakebed does not write with the index {options[INDEX]}",
+            table=location,
+            todo=f"Give {INDEX.key} SIMPLE or BLOOM, or leave it out",
+        )
+    return options
+
+
+def _check_described(options: Options, config: TableConfig, location: str) -> None:
+    described = {
+        TABLE_TYPE: "MERGE_ON_READ" if config.merge_on_read else "COPY_ON_WRITE",
+        RECORD_KEYS: ",".join(config.record_keys),
+        PARTITION_FIELDS: ",".join(config.partition_fields),
+        ORDERING: ",".join(config.ordering),
+    }
+    for option, text in described.items():
+        given = options[option]
+        if options.given(option) and _plain(given) != text and not (option is ORDERING and not text):
+            raise UsageError(
+                f"the option {option.key} does not agree with the table",
+                table=location,
+                why=f"the table has {text or 'none'}, the option says {given}",
+                todo="Leave the option out",
+            )
+
+
+def _plain(text: str) -> str:
+    return ",".join(part.strip().partition(":")[0] for part in text.split(","))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,19 @@ from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.message import HudiMessage
 from lakebed.formats.hudi.commit.transaction import Committed, Transaction
 from lakebed.formats.hudi.index.base_files import BaseFileIndex
-from lakebed.formats.hudi.merge.rules import check_known, rules_of
+from lakebed.formats.hudi.merge.rules import rules_of
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.timeline.pending_services import pending_services
 from lakebed.formats.hudi.write.combine import Combiner
 from lakebed.formats.hudi.write.conform import WriteSchema
 from lakebed.formats.hudi.write.files import FileTarget
+from lakebed.formats.hudi.write.keys import RowKeys
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.place import StagingPlace
 from lakebed.formats.hudi.write.plan import HudiWritePlan
 from lakebed.formats.hudi.write.run import StagedInput, WriteRun
+from lakebed.formats.hudi.write.served import check_groups, check_table
 from lakebed.formats.hudi.write.settings import WriteSettings
 from lakebed.formats.hudi.write.table_files import TableFiles
 from lakebed.formats.hudi.write.task import TaskTarget
@@ -141,7 +143,9 @@ class HudiSink:
         state = self._state()
         files = TableFiles(state)
         partitions = [path for message in messages for path in message.partitions]
-        tag = BaseFileIndex(context.store, files.slices(partitions)) if operation.tags or settings.looks_up else None
+        slices = files.slices(partitions)
+        check_groups((each for some in slices.values() for each in some), context.store.location)
+        tag = BaseFileIndex(context.store, slices) if operation.tags or settings.looks_up else None
         target = FileTarget(
             context.store,
             context.config,
@@ -209,7 +213,8 @@ class HudiSink:
 
     def _refuse(self) -> None:
         """Raise for what lakebed does not write, before any row is read."""
-        check_known(rules_of(self.context.config), self.context.store.location)
+        check_table(self.context.store, self.context.config, self.avro)
+        RowKeys.of(self.context.config, self.schema)
 
 
 def _as_upsert(settings: WriteSettings) -> WriteSettings:

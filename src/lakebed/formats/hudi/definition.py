@@ -1,0 +1,210 @@
+"""A new table's definition: the properties that Hudi's own writers of each table version give it.
+
+The schema is kept in `hoodie.table.create.schema`, so that an empty table has columns. Only what lakebed can write is
+created; anything else is refused by name.
+
+Rules: Hudi's `HoodieTableMetaClient.TableBuilder` and `HoodieTableConfig` (which property belongs to which version, the
+checksum of the name), `HoodieWriterUtils` (the key generator that fits the key and partition columns).
+"""
+
+from __future__ import annotations
+
+import datetime
+import zlib
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from lakebed.errors import CommitUnknownError, OptionError, SchemaError, TableExistsError, UnsupportedError, UsageError
+from lakebed.formats.hudi import table_options as opt
+from lakebed.formats.hudi.codec.avro_schema import avro_schema
+from lakebed.formats.hudi.codec.properties import properties_text
+from lakebed.formats.hudi.config import PROPERTIES, config_from
+from lakebed.formats.hudi.layout import META_COLUMNS
+from lakebed.formats.hudi.merge.rules import check_known, rules_of
+from lakebed.kernel import clock
+from lakebed.kernel.files import PutOutcome, Store
+from lakebed.kernel.options import Options
+
+_MODEL = "org.apache.hudi.common.model."
+_EVENT_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
+_COMMIT_STRATEGY = "ce9acb64-bde0-424c-9b91-f6ebba25356d"
+_GENERATORS = {
+    "SIMPLE": "SimpleKeyGenerator",
+    "COMPLEX": "ComplexKeyGenerator",
+    "NON_PARTITION": "NonpartitionedKeyGenerator",
+}
+_REFUSED = {
+    opt.DROP_PARTITION_COLUMNS: True,
+    opt.META_FIELDS: False,
+    opt.METAFILE_BASE_FORMAT: True,
+    opt.LOGICAL_TIMESTAMPS: True,
+    opt.CDC: True,
+}
+"""Settings that lakebed does not write, by option."""
+
+
+def create_table(
+    store: Store,
+    schema: pa.Schema,
+    primary_key: Sequence[str],
+    partition_by: Sequence[str],
+    options: Mapping[str, str],
+) -> None:
+    """Put the properties of a new, empty table.
+
+    Raises SchemaError, UsageError or OptionError for a definition that makes no table, UnsupportedError for one that
+    lakebed does not write, TableExistsError where there is a table already.
+    """
+    given = opt.TABLE.parse(options)
+    properties = new_properties(store.location, schema, primary_key, partition_by, given)
+    check_known(rules_of(config_from(properties, table=store.location)), store.location)
+    now = clock.moment(datetime.UTC)
+    outcome = store.put_if_absent(
+        PROPERTIES, properties_text(properties, f"Properties saved on {now.isoformat()}", now)
+    )
+    if outcome is PutOutcome.EXISTS:
+        raise TableExistsError("there is already a hudi table", table=store.location, todo="Open it with lakebed.open")
+    if outcome is PutOutcome.UNKNOWN:
+        raise CommitUnknownError(
+            "the store does not say whether the table was created",
+            table=store.location,
+            todo="Try to open it with lakebed.open before you create it again",
+        )
+
+
+def new_properties(
+    location: str, schema: pa.Schema, primary_key: Sequence[str], partition_by: Sequence[str], options: Options
+) -> dict[str, str]:
+    """The properties of a new table."""
+    keys = _fields(primary_key, options[opt.RECORD_KEYS], "primary_key", opt.RECORD_KEYS.key, location)
+    partitions = _fields(
+        partition_by, options[opt.PARTITION_FIELDS], "partition_by", opt.PARTITION_FIELDS.key, location
+    )
+    ordering = [name.strip() for name in options[opt.ORDERING].split(",") if name.strip()]
+    _check_columns(schema, {"primary_key": keys, "partition_by": partitions, opt.ORDERING.key: ordering}, location)
+    if not keys:
+        raise UsageError("a Hudi table needs a record key", table=location, todo="Name the columns in primary_key")
+    for option, value in _REFUSED.items():
+        if options[option] is value:
+            raise UnsupportedError(
+                f"lakebed does not write tables with {option.key}={str(value).lower()}", table=location
+            )
+    if options[opt.BASE_FORMAT] != "PARQUET":
+        raise UnsupportedError(f"lakebed does not write {options[opt.BASE_FORMAT]} base files", table=location)
+    version, name = options[opt.TABLE_VERSION], options[opt.TABLE_NAME] or location.rstrip("/").rpartition("/")[2]
+    database = options[opt.DATABASE]
+    generator = _generator(keys, partitions, options, location)
+    text = avro_schema(pa.schema([field for field in schema if field.name not in META_COLUMNS]), name)
+    properties = {
+        "hoodie.table.name": name,
+        **({"hoodie.database.name": database} if database else {}),
+        "hoodie.table.type": options[opt.TABLE_TYPE],
+        "hoodie.table.version": str(version),
+        "hoodie.timeline.layout.version": "1" if version < 8 else "2",
+        "hoodie.table.recordkey.fields": ",".join(keys),
+        **({"hoodie.table.partition.fields": ",".join(partitions)} if partitions else {}),
+        **_merge_properties(version, ordering, options),
+        **_generator_properties(version, generator),
+        "hoodie.datasource.write.hive_style_partitioning": str(options[opt.HIVE_STYLE]).lower(),
+        "hoodie.datasource.write.partitionpath.urlencode": str(options[opt.URL_ENCODE]).lower(),
+        "hoodie.datasource.write.drop.partition.columns": "false",
+        "hoodie.populate.meta.fields": "true",
+        "hoodie.partition.metafile.use.base.format": "false",
+        "hoodie.table.base.file.format": "PARQUET",
+        "hoodie.table.cdc.enabled": "false",
+        "hoodie.table.timeline.timezone": options[opt.TIME_ZONE],
+        "hoodie.archivelog.folder": options[opt.ARCHIVE_FOLDER] or ("archived" if version < 8 else "history"),
+        "hoodie.table.checksum": str(zlib.crc32(f"{database}.{name}".encode())),
+        "hoodie.table.create.schema": text,
+    }
+    if version >= 8:
+        properties |= {
+            "hoodie.table.initial.version": str(version),
+            "hoodie.timeline.path": "timeline",
+            "hoodie.timeline.history.path": "history",
+            "hoodie.table.multiple.base.file.formats.enable": "false",
+        }
+    if version >= 9:
+        properties["hoodie.table.format"] = "native"
+    return properties
+
+
+def _fields(named: Sequence[str], text: str, argument: str, key: str, location: str) -> list[str]:
+    stated = [part.strip() for part in text.split(",") if part.strip()]
+    if named and stated and list(named) != stated:
+        raise UsageError(
+            f"{argument} and the option {key} name different columns",
+            table=location,
+            why=f"{', '.join(named)} and {', '.join(stated)}",
+            todo="Give one of them",
+        )
+    columns = list(named) or stated
+    odd = next((column for column in columns if ":" in column or "(" in column), "")
+    if odd:
+        raise UnsupportedError(
+            f"lakebed does not make partitions by {odd!r}",
+            table=location,
+            todo="Partition by columns, and give a table with transformed values a column of these",
+        )
+    return columns
+
+
+def _check_columns(schema: pa.Schema, wanted: Mapping[str, Sequence[str]], location: str) -> None:
+    for what, names in wanted.items():
+        for name in names:
+            if name not in schema.names:
+                raise SchemaError(
+                    f"{what} names the unknown column {name!r}",
+                    table=location,
+                    todo=f"Columns: {', '.join(schema.names)}",
+                )
+
+
+def _generator(keys: Sequence[str], partitions: Sequence[str], options: Options, location: str) -> str:
+    given = options[opt.KEY_GENERATOR_TYPE] or options[opt.KEY_GENERATOR_CLASS].rpartition(".")[2]
+    fits = "NON_PARTITION" if not partitions else "SIMPLE" if len(keys) == len(partitions) == 1 else "COMPLEX"
+    kinds = {name: kind for kind, name in _GENERATORS.items()}
+    kind = kinds.get(given, given) or fits
+    if kind not in _GENERATORS:
+        raise UnsupportedError(
+            f"lakebed does not write tables with the key generator {given}",
+            table=location,
+            todo=f"Use one of {', '.join(_GENERATORS)}",
+        )
+    if kind != fits and not (kind == "COMPLEX" and partitions and len(keys) > 1):
+        raise OptionError(
+            f"the key generator {kind} does not fit {len(keys)} key and {len(partitions)} partition columns",
+            key=opt.KEY_GENERATOR_TYPE.key,
+            table=location,
+            todo=f"Leave the option out: {fits} fits",
+        )
+    return kind
+
+
+def _generator_properties(version: int, kind: str) -> dict[str, str]:
+    if version >= 8:
+        return {"hoodie.table.keygenerator.type": kind}
+    return {"hoodie.table.keygenerator.class": f"org.apache.hudi.keygen.{_GENERATORS[kind]}"}
+
+
+def _merge_properties(version: int, ordering: Sequence[str], options: Options) -> dict[str, str]:
+    """Which row of a key wins: by event time where there are ordering columns, else the last one."""
+    fields = {"hoodie.table.ordering.fields" if version >= 9 else "hoodie.table.precombine.field": ",".join(ordering)}
+    payload = options[opt.PAYLOAD]
+    by_event = bool(ordering) and not payload.endswith("OverwriteWithLatestAvroPayload")
+    mode = options[opt.MERGE_MODE] or ("EVENT_TIME_ORDERING" if by_event else "COMMIT_TIME_ORDERING")
+    name = "DefaultHoodieRecordPayload" if mode == "EVENT_TIME_ORDERING" else "OverwriteWithLatestAvroPayload"
+    properties = fields if ordering else {}
+    if version >= 9:
+        properties["hoodie.record.merge.mode"] = mode
+        if options[opt.PARTIAL_UPDATES] not in ("NONE", "KEEP_VALUES"):
+            properties["hoodie.table.partial.update.mode"] = options[opt.PARTIAL_UPDATES]
+        return properties
+    properties["hoodie.compaction.payload.class"] = payload or f"{_MODEL}{name}"
+    if version >= 8:
+        properties["hoodie.record.merge.mode"] = "CUSTOM" if payload and not payload.endswith(name) else mode
+        properties["hoodie.record.merge.strategy.id"] = (
+            _EVENT_STRATEGY if mode == "EVENT_TIME_ORDERING" else _COMMIT_STRATEGY
+        )
+    return properties
