@@ -75,6 +75,8 @@ class Shape:
             index = given["index"] = "BUCKET"
         partitioning = pick("partitioning", PARTITIONINGS)
         keys = pick("keys", (("id",), ("id",), ("id", "k2")))
+        if partitioning == "timestamp":
+            keys = given["keys"] = ("id",)
         if partitioning == "complex":
             keys = given["keys"] = ("id", "k2")
         metadata = pick("metadata", METADATA)

@@ -140,9 +140,12 @@ class LocalStore(Store):
             raise
 
     def write(self, path: str, data: bytes) -> None:
-        """Write or replace a whole file by a rename."""
+        """Write or replace a whole file by a rename. A checksum that Hadoop keeps beside the old file goes first: its
+        file system refuses to read a file that another program has replaced."""
         full = self.local_path(path)
         try:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                os.unlink(_checksum_of(full))
             with self._unpublished.holding(data) as staged:
                 into_folder(full, lambda: staged.replace(full))
         except OSError as error:
@@ -294,6 +297,12 @@ def _size_of(entry: os.DirEntry[str]) -> int | None:
         return entry.stat().st_size if entry.is_file() else 0 if entry.is_symlink() else None
     except FileNotFoundError:
         return None
+
+
+def _checksum_of(path: str) -> str:
+    """Where Hadoop's local file system keeps the checksums of a file."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.crc")
 
 
 def _special(path: str) -> OSError:

@@ -307,3 +307,11 @@ def test_a_name_too_long_for_the_disk_is_not_there(table: LocalStore) -> None:
         table.write(path, b"x")
     table.delete(path)
     table.delete_many([path])
+
+
+def test_a_replaced_file_leaves_no_checksum_of_hadoop_behind(table: LocalStore) -> None:
+    Path(table.location, "name").write_bytes(b"old")
+    for other in (".name.crc", ".other.crc"):
+        Path(table.location, other).write_bytes(b"crc")
+    table.write("name", b"new")
+    assert sorted(os.listdir(table.location)) == [".other.crc", "name"]
