@@ -24,12 +24,11 @@ SCHEMA = pa.schema([("dt", pa.string()), ("id", pa.int64()), ("v", pa.string())]
 FIRST = [{"dt": "ab"[n % 2], "id": n, "v": "first"} for n in range(6)]
 SECOND = [{"dt": "abc"[n % 3], "id": n, "v": "second"} for n in (0, 1, 4, 10, 11)]
 FAULTS = (Kind.CRASH_BEFORE, Kind.CRASH_AFTER, Kind.ERROR_AFTER, Kind.UNKNOWN_AFTER)
-OPERATIONS = ("upsert", "insert", "delete", "insert_overwrite")
-QUICK = ((9, "MERGE_ON_READ", "upsert"), (6, "MERGE_ON_READ", "upsert"), (9, "COPY_ON_WRITE", "insert_overwrite"))
 CASES = [
-    pytest.param(*kind, operation, marks=[] if (*kind, operation) in QUICK else pytest.mark.slow)
-    for kind in KINDS
-    for operation in OPERATIONS
+    *((version, kind, "upsert") for version, kind in KINDS),
+    (6, "MERGE_ON_READ", "delete"),
+    (9, "COPY_ON_WRITE", "insert"),
+    (9, "MERGE_ON_READ", "insert_overwrite"),
 ]
 
 

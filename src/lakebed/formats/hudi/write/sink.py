@@ -36,6 +36,7 @@ from lakebed.formats.hudi.write.run import StagedInput, WriteRun
 from lakebed.formats.hudi.write.served import check_groups, check_table
 from lakebed.formats.hudi.write.settings import WriteSettings
 from lakebed.formats.hudi.write.table_files import TableFiles
+from lakebed.formats.hudi.write.tagging import NewOnly
 from lakebed.formats.hudi.write.task import TaskTarget
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
@@ -140,12 +141,16 @@ class HudiSink:
 
     def _run(self, transaction: Transaction, operation: Operation, messages: Sequence[HudiMessage]) -> WriteRun:
         context, settings = self.context, self.settings
+        if operation is not settings.operation:  # an insert of changes
+            settings = replace(settings, operation=operation, combines=True)
         state = self._state()
         files = TableFiles(state)
         partitions = [path for message in messages for path in message.partitions]
         slices = files.slices(partitions)
         check_groups((each for some in slices.values() for each in some), context.store.location)
-        tag = BaseFileIndex(context.store, slices) if operation.tags or settings.looks_up else None
+        lookup = BaseFileIndex(context.store, slices)
+        new_only = NewOnly(lookup, settings.duplicates == "fail", context.store.location)
+        tag = lookup if operation.tags else new_only if settings.looks_up else None
         target = FileTarget(
             context.store,
             context.config,
@@ -156,14 +161,14 @@ class HudiSink:
             transaction.markers,
         )
         return WriteRun(
-            settings if operation is settings.operation else _as_upsert(settings),
+            settings,
             files,
             target,
             self._staging,
             self._engine or LocalEngine(),
             pending_services(context.store, state.timeline),
             transaction.inflight,
-            Combiner(rules_of(context.config), False) if settings.combines or operation.tags else None,
+            Combiner(rules_of(context.config), False) if settings.combines else None,
             tag,
         )
 
@@ -215,10 +220,6 @@ class HudiSink:
         """Raise for what lakebed does not write, before any row is read."""
         check_table(self.context.store, self.context.config, self.avro)
         RowKeys.of(self.context.config, self.schema)
-
-
-def _as_upsert(settings: WriteSettings) -> WriteSettings:
-    return replace(settings, operation=Operation.UPSERT)
 
 
 def _staged(messages: Sequence[HudiMessage], by_key: bool) -> StagedInput | None:

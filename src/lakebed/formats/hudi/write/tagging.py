@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lakebed.errors import UsageError
+from lakebed.formats.hudi.layout import RECORD_KEY
 from lakebed.formats.hudi.write.place import StagingPlace
 from lakebed.formats.hudi.write.staged_rows import by_partition, deletes_in, rows_of
 from lakebed.kernel.arrays import Int64s
@@ -91,3 +93,28 @@ def _without_lost_deletes(tagged: Tagged) -> Tagged:
     if not lost.any():
         return tagged
     return Tagged(tagged.rows.filter(pa.array(~lost)), tagged.codes[~lost], tagged.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class NewOnly:
+    """A lookup for inserts: rows whose keys the table has are left out, or refused. Picklable."""
+
+    lookup: Callable[[pa.Table], Tagged]
+    refuses: bool
+    table: str
+
+    def __call__(self, rows: pa.Table) -> Tagged:
+        """The rows with new keys. UsageError where one is known and `refuses` is set."""
+        tagged = self.lookup(rows)
+        known = tagged.codes >= 0
+        if not known.any():
+            return tagged
+        if self.refuses:
+            key = tagged.rows.column(RECORD_KEY)[int(np.flatnonzero(known)[0])].as_py()
+            raise UsageError(
+                f"{int(known.sum())} rows have keys that the table has, the first {key!r}",
+                table=self.table,
+                why="the option hoodie.datasource.insert.dup.policy is fail",
+                todo="Leave those rows out, or upsert them",
+            )
+        return Tagged(tagged.rows.filter(pa.array(~known)), tagged.codes[~known], tagged.groups)
