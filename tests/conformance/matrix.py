@@ -73,12 +73,17 @@ GRID = (
         "iceberg": Cell((f"{ICEBERG}TestRead::test_history", "tests/golden/test_iceberg_metadata.py::")),
     }),
     Row("create", "`lakebed.create`", {
+        "hudi": Cell((f"{HUDI}TestWrite::test_rows_come_back", "tests/property/test_hudi_writes.py::")),
         "paimon": Cell(
             ("tests/unit/paimon/test_create.py::", "tests/interop/test_paimon_outside.py::"),
         ),
         "iceberg": Cell(("tests/unit/iceberg/test_create.py::", "tests/interop/test_iceberg_metadata_outside.py::")),
     }),
     Row("write: append, upsert, delete, overwrite", "`table.write`", {
+        "hudi": Cell(
+            (f"{HUDI}TestWrite", "tests/unit/hudi/write/test_write.py::", "tests/property/test_hudi_writes.py::"),
+            "keys in base files (bloom and simple index), no change logs",
+        ),
         "paimon": Cell(
             (
                 f"{PAIMON}TestWrite", "tests/unit/paimon/write/test_sink.py::",
@@ -95,6 +100,7 @@ GRID = (
         )),
     }),
     Row("commit exactly once, whatever crashes", "`table.writer`", {
+        "hudi": Cell((f"{HUDI}TestWrite::test_an_identifier", "tests/crash/test_hudi_write.py::")),
         "paimon": Cell((
             f"{PAIMON}TestWrite::test_an_identifier", "tests/crash/test_paimon_commit.py::",
             "tests/unit/paimon/commit/test_kinds.py::",
