@@ -18,6 +18,7 @@ from tests.interop.conftest import HERE, Peer, named
 from tests.interop.hudi_shape import JVM_ONLY, Shape, as_text
 
 Texts = list[list[str | None]]
+RECORD_KEYS, PARTITIONS = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.partitionpath.field"
 COMPACT = {"hoodie.compact.inline.max.delta.commits": "1"}
 UPKEEP = {
     "hoodie.clean.automatic": "true",
@@ -173,10 +174,10 @@ class Lakebed:
         """One commit of rows; the first one makes the table."""
         shape = self._shape
         if first:
-            known = {"hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.partitionpath.field"}
+            known = {*self._writer_options, RECORD_KEYS, PARTITIONS}
             options = {key: value for key, value in shape.options.items() if key not in known}
             options.setdefault("hoodie.write.table.version", str(shape.version))
-            partition_by = shape.options["hoodie.datasource.write.partitionpath.field"].split(",")
+            partition_by = shape.options[PARTITIONS].split(",")
             lakebed.create(
                 self._path, "hudi", shape.schema, primary_key=shape.keys,
                 partition_by=tuple(name for name in partition_by if name), options=options,
