@@ -7,13 +7,11 @@ Rules: the reference engine's SortOrderParser as the SQL procedure uses it, ZOrd
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
@@ -22,9 +20,9 @@ from lakebed.errors import OptionError
 from lakebed.formats.iceberg.codec.metadata import TableMetadata
 from lakebed.formats.iceberg.rewrite.options import SORT_ORDER
 from lakebed.formats.iceberg.write.routing import Router, Sorter, derived, source_path
-from lakebed.kernel.arrays import UInt8s
 from lakebed.kernel.sort_keys import Direction, comparable
 from lakebed.kernel.sorting import Keys
+from lakebed.kernel.space_curves import interleaved, ordered_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,60 +148,3 @@ def _column(schema: Schema, name: str) -> int:
                 raise OptionError.ill_typed(SORT_ORDER.key, name, "a column that is not a struct, list or map")
             return field.field_id
     raise OptionError.unknown(name, [field.name for field in schema.fields], where="the columns to sort by")
-
-
-# ---- z-order ---------------------------------------------------------------------------------------------------------
-
-
-def ordered_bytes(column: pa.Array | pa.ChunkedArray, width: int) -> UInt8s:
-    """Values as rows of bytes that sort as the values do. Null is zeros, so it sorts first."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        return _text_bytes(column.cast(pa.binary()), width)
-    if pa.types.is_floating(kind):
-        values = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0
-        bits = values.view(np.uint64)
-        bits = np.where(bits >> np.uint64(63), ~bits, bits | np.uint64(1 << 63))
-    elif pa.types.is_decimal(kind):
-        rank = pc.rank(column, tiebreaker="dense", null_placement="at_start").to_numpy()
-        bits = rank.astype(np.uint64) << np.uint64(24)
-    else:
-        if pa.types.is_temporal(kind):
-            column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-        numbers = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
-        bits = numbers.view(np.uint64) ^ np.uint64(1 << 63)
-    bits = np.where(column.is_null().to_numpy(zero_copy_only=False), np.uint64(0), bits)
-    return bits.astype(">u8").view(np.uint8).reshape(-1, 8)
-
-
-def _text_bytes(column: pa.Array, width: int) -> UInt8s:
-    prefixes = np.zeros((len(column), width), np.uint8)
-    if not len(column):
-        return prefixes
-    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
-    data = column.buffers()[2]
-    raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    lengths = np.diff(offsets)
-    for place in range(width):
-        rows = np.flatnonzero(lengths > place)
-        prefixes[rows, place] = raw[offsets[rows] + place]
-    return prefixes
-
-
-def interleaved(columns: Sequence[UInt8s]) -> pa.Array:
-    """The bits of the columns in turn, highest first. Narrower columns are padded with zeros."""
-    width = max(column.shape[1] for column in columns)
-    rows = len(columns[0])
-    out = np.empty((rows, width * len(columns)), np.uint8)
-    for start in range(0, rows, 1 << 14):
-        bits = [
-            np.unpackbits(np.pad(column[start : start + (1 << 14)], ((0, 0), (0, width - column.shape[1]))), axis=1)
-            for column in columns
-        ]
-        out[start : start + (1 << 14)] = np.packbits(np.stack(bits, axis=2).reshape(len(bits[0]), -1), axis=1)
-    kind = pa.binary(out.shape[1])
-    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(out)]).cast(pa.binary())
