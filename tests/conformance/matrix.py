@@ -111,6 +111,7 @@ GRID = (
         )),
     }),
     Row("rewrite small files", "`table.rewrite`", {
+        "hudi": Cell(("tests/unit/hudi/rewrite/test_compaction.py::",), "compaction of logs, no clustering"),
         "paimon": Cell(("tests/unit/paimon/rewrite/test_postpone.py::",), "postponed buckets only"),
         "iceberg": Cell((
             "tests/golden/test_iceberg_rewrite.py::", "tests/unit/iceberg/rewrite/test_plan.py::",

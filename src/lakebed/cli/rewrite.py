@@ -1,4 +1,5 @@
-"""`lakebed rewrite TABLE`: rewrite Iceberg files to the target size, and postponed buckets of Paimon to real ones."""
+"""`lakebed rewrite TABLE`: rewrite Iceberg files to the target size, postponed buckets of Paimon to real ones, and the
+logs of Hudi tables to base files."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
+from lakebed.formats.hudi.rewrite.run import Compaction, parse_options
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.write.settings import WriteSettings, write_options
@@ -35,7 +36,7 @@ from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
-from lakebed.model.upkeep import ArchiveResult
+from lakebed.model.upkeep import ArchiveResult, RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Position, Table
@@ -182,6 +183,26 @@ class HudiTable(Table):
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> TableWriter:
         """A writer whose caller decides when to commit. It inserts rows; rows with a `_row_kind` are changes by key."""
         return TableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
+
+    def rewrite(
+        self,
+        where: Where = None,
+        dry_run: bool = False,
+        engine: Engine | None = None,
+        options: Mapping[str, object] = {},
+    ) -> RewriteResult:
+        """Compact a merge-on-read table: merge the log files of file groups into new base files.
+
+        `where` chooses partitions. The options are those of `formats/hudi/rewrite/options.py`; by default a plan is
+        made and run, with the plans that are pending already. Raises UnsupportedError for a table that lakebed does
+        not compact, before anything is written.
+        """
+        state = self.state()
+        parsed = parse_options(option_texts(options), state.config.properties)
+        given = write_options({}, state.config, self.location)
+        files = WriteSettings.of(Mode.APPEND, given, state.config, self.location).files
+        context = WriteContext(self.store, state.config, given, self._metadata, self._scratch, self.options)
+        return Compaction(state, context, parsed, files).rewrite(where, dry_run, engine or LocalEngine())
 
     def archive(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}

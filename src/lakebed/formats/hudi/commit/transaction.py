@@ -90,6 +90,7 @@ class Transaction:
                 f.logs,
                 f.changes or None,
                 f.previous_base or None,
+                log_stats=f.log_stats,
             )
             for f in written
         ]

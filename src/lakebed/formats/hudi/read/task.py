@@ -213,6 +213,16 @@ class MergedSlice:
         winners = merged.winner[keys]
         return merged.keys.take(pa.array(keys)), entries.instants(winners), entries.ordering_values(winners)
 
+    def counts(self) -> tuple[int, int, int, int]:
+        """How many keys the log added to the base file, changed in it and deleted from it, and how many it has. Call it
+        after `rows`."""
+        if self.merged is None:
+            return 0, 0, 0, 0
+        used, deleted = self._used, self.merged.deleted
+        counts = (~used & ~deleted, used & ~deleted, used & deleted)
+        inserts, updates, deletes = (int(np.count_nonzero(mask)) for mask in counts)
+        return inserts, updates, deletes, self.merged.count
+
     def _row_groups(self, file: OpenBaseFile) -> tuple[list[int] | None, list[int]]:
         """The row groups to read (None: all), and those of which only keys and ordering values are needed."""
         groups: list[int] | None = None

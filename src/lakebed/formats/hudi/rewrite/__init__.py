@@ -1,0 +1,1 @@
+"""Compaction of merge-on-read tables: the log files of file groups merged into new base files."""

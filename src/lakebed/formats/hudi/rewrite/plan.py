@@ -1,0 +1,107 @@
+"""Which file groups a compaction takes, and why. Pure; this is the dry run.
+
+Rules: Hudi's `BaseHoodieCompactionPlanGenerator` and its `CompactionStrategy` classes. A file group takes part where
+its slice has log files and no pending service has taken it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakebed.formats.hudi.codec.service_plans import CompactionPlan, PlannedSlice
+from lakebed.formats.hudi.rewrite import options as opt
+from lakebed.formats.hudi.slices import FileSlice
+from lakebed.formats.hudi.timeline.pending_services import PendingServices
+from lakebed.kernel.options import Options
+from lakebed.model.upkeep import RewriteGroup, Skipped
+
+_MB = 1 << 20
+_NEW_FILE = 120 << 20
+"""What a file group without a base file is taken to write: `hoodie.parquet.max.file.size`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, its groups as a dry run shows them, and what is left alone."""
+
+    plan: CompactionPlan
+    groups: tuple[RewriteGroup, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def plan_compaction(slices: Iterable[FileSlice], pending: PendingServices, options: Options) -> Planned:
+    """Choose among the newest slices of file groups."""
+    chosen: list[FileSlice] = []
+    skipped: list[Skipped] = []
+    strategy = options[opt.STRATEGY]
+    for each in slices:
+        why = _why_not(each, pending, strategy, options)
+        if why:
+            skipped.append(Skipped(_name(each), why))
+        elif each.logs:
+            chosen.append(each)
+    if strategy == "LogFileSizeBased":
+        chosen.sort(key=_log_bytes, reverse=True)
+    elif strategy == "LogFileNumBased":
+        chosen.sort(key=lambda each: len(each.logs), reverse=True)
+    taken = chosen if strategy == "UnBounded" else _within(chosen, options[opt.TARGET_IO])
+    beyond = f"the plan reaches {opt.TARGET_IO.key} = {options[opt.TARGET_IO]} MB without it"
+    skipped += [Skipped(_name(each), beyond) for each in chosen[len(taken) :]]
+    return Planned(CompactionPlan(tuple(map(_operation, taken))), tuple(map(_group, taken)), tuple(skipped))
+
+
+def _why_not(each: FileSlice, pending: PendingServices, strategy: str, options: Options) -> str:
+    instant = pending.taken((each.partition, each.file_id))
+    if instant:
+        return f"the pending table service {instant} has taken it"
+    if not each.logs:
+        return ""
+    if strategy == "LogFileNumBased" and len(each.logs) < options[opt.LOG_NUMBER]:
+        return f"its log has {len(each.logs)} files, fewer than {opt.LOG_NUMBER.key}"
+    if strategy == "LogFileSizeBased" and _log_bytes(each) < options[opt.LOG_SIZE]:
+        return f"its log has {_log_bytes(each)} bytes, fewer than {opt.LOG_SIZE.key}"
+    return ""
+
+
+def _within(slices: list[FileSlice], target: int) -> list[FileSlice]:
+    """The first slices, up to the one that reaches the target of MB."""
+    left, taken = target, []
+    for each in slices:
+        taken.append(each)
+        left -= int(_metrics(each)["TOTAL_IO_MB"])
+        if left <= 0:
+            break
+    return taken
+
+
+def _operation(each: FileSlice) -> PlannedSlice:
+    first = each.base.instant if each.base else each.logs[0].instant
+    names = tuple(log.name for log in each.logs)
+    return PlannedSlice(each.partition, each.file_id, each.base.name if each.base else "", names, first, _metrics(each))
+
+
+def _metrics(each: FileSlice) -> dict[str, float]:
+    base = each.base.size if each.base else 0
+    read, write = (base + _log_bytes(each)) // _MB, (base or _NEW_FILE) // _MB
+    return {
+        "TOTAL_LOG_FILES": float(len(each.logs)),
+        "TOTAL_IO_READ_MB": float(read),
+        "TOTAL_IO_WRITE_MB": float(write),
+        "TOTAL_IO_MB": float(read + write),
+        "TOTAL_LOG_FILES_SIZE": float(_log_bytes(each)),
+    }
+
+
+def _group(each: FileSlice) -> RewriteGroup:
+    reason = f"its log has {len(each.logs)} files of {_log_bytes(each)} bytes"
+    files = len(each.logs) + bool(each.base)
+    return RewriteGroup(_name(each), files, each.size, 1, each.base.size if each.base else each.size, reason)
+
+
+def _log_bytes(each: FileSlice) -> int:
+    return sum(log.size for log in each.logs)
+
+
+def _name(each: FileSlice) -> str:
+    return f"{each.partition}/{each.file_id}" if each.partition else each.file_id

@@ -1,0 +1,151 @@
+"""Compactions of golden tables: every row, with its meta columns, is the same before and after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.errors import CommitConflictError, LakebedError, NotInHistoryError, OptionError, UnsupportedError
+from tests.golden import unpack
+
+PENDING = {
+    "mor_v6": "20261127204525986",
+    "mor_h015": "20261127213939493",
+    "mor_v8": "20261127204546748",
+    "mor_v9": "20261127213940568",
+}
+LOGS = ["merge_event_v6", "merge_event_h015", "merge_event_v8", "merge_event_v9", "mor_logonly_v6", "mor_logonly_v8"]
+"""Tables with logs and no pending plan."""
+
+
+def opened(name: str, folder: Path) -> Any:
+    return lakebed.open(str(unpack("hudi", name, into=folder)))
+
+
+def rows(table: Any) -> pa.Table:
+    """All rows; the file in which a row lies is the only thing that a compaction changes of it."""
+    read = table.read().read_all()
+    return read.drop_columns(["_hoodie_file_name"]).sort_by("_hoodie_record_key")
+
+
+def states(table: Any) -> dict[str, str]:
+    return {instant.time: f"{instant.action} {instant.state}" for instant in table.history()}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_rows_stay_as_they_are(name: str, tmp_path: Path) -> None:
+    table = opened(name, tmp_path)
+    before, plan = rows(table), table.rewrite(dry_run=True)
+    assert plan.groups and not plan.instants
+    result = table.rewrite()
+    assert rows(table).equals(before)
+    assert result.groups == plan.groups
+    assert [states(table)[time] for time in result.instants] == ["commit completed"]
+    base = lakebed.open(table.location, options={"hoodie.datasource.query.type": "read_optimized"})
+    assert rows(base).equals(before)
+    assert not table.rewrite(dry_run=True).groups
+
+
+@pytest.mark.parametrize("name", PENDING)
+def test_a_plan_of_another_engine_is_run(name: str, tmp_path: Path) -> None:
+    table = opened(name, tmp_path)
+    before = rows(table)
+    result = table.rewrite(options={"lakebed.rewrite.step": "run"})
+    assert result.instants == (PENDING[name],)
+    assert rows(table).equals(before)
+    assert states(table)[PENDING[name]] == "commit completed"
+    rest = table.rewrite()
+    assert rest.groups
+    assert rows(table).equals(before)
+
+
+@pytest.mark.parametrize("name", ["merge_event_v6", "merge_event_v8"])
+def test_rows_written_while_a_plan_is_pending_are_kept(name: str, tmp_path: Path) -> None:
+    table = opened(name, tmp_path)
+    schedule = table.rewrite(options={"lakebed.rewrite.step": "schedule"})
+    newest = table.read().read_all()
+    columns = [column for column in newest.column_names if not column.startswith("_hoodie_")]
+    some = newest.select(columns).slice(0, 3)
+    place = some.column_names.index("ts")
+    later = some.set_column(place, some.schema.field("ts"), pa.array([10**6] * 3, some.schema.field("ts").type))
+    table.write(later, mode="upsert")
+    before = rows(table)
+    result = table.rewrite(options={"lakebed.rewrite.step": "run"})
+    assert result.instants == schedule.instants
+    assert rows(table).equals(before)
+    table.rewrite()
+    assert rows(table).equals(before)
+
+
+def test_a_run_that_died_is_run_anew_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = opened("merge_event_v8", tmp_path)
+    before = rows(table)
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lakebed.formats.hudi.commit.transaction.complete", die)
+        with pytest.raises(KeyboardInterrupt):
+            table.rewrite()
+    (instant,) = [time for time, state in states(table).items() if state == "compaction inflight"]
+    assert rows(table).equals(before)
+    left = table.rewrite()
+    assert not left.groups
+    assert any(instant in skipped.what for skipped in left.skipped)
+    table.rewrite(options={"lakebed.rewrite.step": "run", "lakebed.rewrite.instant": instant})
+    assert rows(table).equals(before)
+    named = [path.name for path in Path(table.location).rglob(f"*_{instant}.parquet")]
+    assert len({name.partition("_")[0] for name in named}) == len(named)
+
+
+def test_a_plan_is_withdrawn(tmp_path: Path) -> None:
+    table = opened("merge_event_v8", tmp_path)
+    scheduled = table.rewrite(options={"lakebed.rewrite.step": "schedule"})
+    assert table.rewrite(dry_run=True).skipped
+    withdrawn = table.rewrite(options={"lakebed.rewrite.step": "withdraw"})
+    assert withdrawn.instants == scheduled.instants
+    assert scheduled.instants[0] not in states(table)
+
+
+def test_a_plan_by_which_log_files_are_named_is_not_withdrawn(tmp_path: Path) -> None:
+    table = opened("mor_v6", tmp_path)
+    result = table.rewrite(options={"lakebed.rewrite.step": "withdraw"})
+    assert not result.instants
+    assert "log files are named by it" in result.skipped[0].reason
+    assert states(table)[PENDING["mor_v6"]] == "compaction requested"
+
+
+def test_no_plan_is_made_beside_a_write_in_version_6(tmp_path: Path) -> None:
+    table = opened("merge_event_v6", tmp_path)
+    (Path(table.location) / ".hoodie" / "20301127204525986.deltacommit.requested").touch()
+    with pytest.raises(CommitConflictError, match="write is under way"):
+        table.rewrite()
+
+
+def test_strategies_choose_file_groups(tmp_path: Path) -> None:
+    table = opened("merge_event_v8", tmp_path)
+    everything = table.rewrite(dry_run=True, options={"hoodie.compaction.strategy": "UnBoundedCompactionStrategy"})
+    one = table.rewrite(dry_run=True, options={"hoodie.compaction.target.io": 0})
+    assert one.groups == 1
+    assert len(one.skipped) == everything.groups - 1
+    number = {"hoodie.compaction.strategy": "LogFileNumBased", "hoodie.compaction.logfile.num.threshold": 1000}
+    few = table.rewrite(dry_run=True, options=number)
+    assert not few.groups and all("fewer than" in skipped.reason for skipped in few.skipped)
+
+
+def test_what_is_not_served_is_refused(tmp_path: Path) -> None:
+    refused: list[tuple[str, dict[str, object], type[LakebedError]]] = [
+        ("cow_v8", {}, UnsupportedError),
+        ("cdc_mor_v9", {}, UnsupportedError),
+        ("merge_event_v8", {"hoodie.compaction.stratgy": "UnBounded"}, OptionError),
+        ("merge_event_v8", {"lakebed.rewrite.instant": "20261127204525986"}, NotInHistoryError),
+    ]
+    for at, (name, options, error) in enumerate(refused):
+        table = opened(name, tmp_path / str(at))
+        with pytest.raises(error):
+            table.rewrite(options=options)
