@@ -141,6 +141,11 @@ GRID = (
             "tests/interop/test_iceberg_metadata_outside.py::",
         )),
     }),
+    Row("back at a tag, an instant or a snapshot", "`table.rollback`", {
+        "paimon": Cell((f"{PAIMON}TestRollback", "tests/crash/test_paimon_rollback.py::",
+                        "tests/unit/paimon/test_rollback.py::")),
+        "iceberg": Cell((f"{ICEBERG}TestRollback", "tests/unit/iceberg/test_rollback.py::")),
+    }),
     Row("inspect", "`table.inspect`", {
         "hudi": Cell(("tests/unit/hudi/archive/test_inspect.py::", "tests/unit/cli/test_inspect.py::")),
         "paimon": Cell(("tests/unit/paimon/test_inspect.py::",)),

@@ -14,6 +14,7 @@ from lakebed.testing.conformance import (
     ChangesConformance,
     LacksConformance,
     ReadConformance,
+    RollbackConformance,
     StreamConformance,
     WriteConformance,
     write_rows,
@@ -113,6 +114,13 @@ class TestWrite(WriteConformance):
     append_replaces = False
 
     @pytest.fixture(params=["2", "3"])
+    def make(self, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Table]:
+        _created(tmp_path / "table", request.param)
+        return lambda: lakebed.open(tmp_path / "table")
+
+
+class TestRollback(RollbackConformance):
+    @pytest.fixture(params=["1", "2", "3"])
     def make(self, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Table]:
         _created(tmp_path / "table", request.param)
         return lambda: lakebed.open(tmp_path / "table")

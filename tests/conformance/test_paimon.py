@@ -8,7 +8,14 @@ import pytest
 
 import lakebed
 from lakebed import Table
-from lakebed.testing.conformance import WRITE_SCHEMA, LacksConformance, ReadConformance, WriteConformance, write_rows
+from lakebed.testing.conformance import (
+    WRITE_SCHEMA,
+    LacksConformance,
+    ReadConformance,
+    RollbackConformance,
+    WriteConformance,
+    write_rows,
+)
 from tests.golden import unpack
 
 TABLES = ("pk_fixed", "pk_dv", "append_unaware", "types_parquet", "types_pk_avro", "evolve", "me_first_row")
@@ -41,6 +48,13 @@ class TestWriteUnpartitioned(WriteConformance):
     @pytest.fixture
     def make(self, tmp_path: Path) -> Callable[[], Table]:
         lakebed.create(tmp_path / "table", "paimon", WRITE_SCHEMA, ["dt", "id"], options={"bucket": 3})
+        return lambda: lakebed.open(tmp_path / "table")
+
+
+class TestRollback(RollbackConformance):
+    @pytest.fixture
+    def make(self, tmp_path: Path) -> Callable[[], Table]:
+        _created(tmp_path / "table")
         return lambda: lakebed.open(tmp_path / "table")
 
 

@@ -22,6 +22,7 @@ from lakebed.cli.history import history
 from lakebed.cli.inspect import inspect
 from lakebed.cli.read import read
 from lakebed.cli.rewrite import rewrite
+from lakebed.cli.rollback import rollback
 from lakebed.cli.run import run
 from lakebed.errors import LakebedError, ReadWarning, first_line
 
@@ -37,7 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, read, history, inspect, rewrite, expire, archive):
+for command in (demo, run, read, history, inspect, rewrite, expire, archive, rollback):
     app.command()(command)
 
 

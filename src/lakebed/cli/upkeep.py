@@ -8,7 +8,7 @@ from typing import Any
 
 import lakebed
 from lakebed.cli import output
-from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult
+from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult, RollbackResult
 
 _OPENING = ("lakebed.storage.", "lakebed.catalog.")
 
@@ -27,6 +27,6 @@ def opened(
     return lakebed.open(location, opening), {key: value for key, value in options.items() if key not in also}
 
 
-def emit(table: lakebed.Table, result: RewriteResult | ExpireResult | ArchiveResult) -> None:
+def emit(table: lakebed.Table, result: RewriteResult | ExpireResult | ArchiveResult | RollbackResult) -> None:
     """Print the JSON document of a result."""
     output.emit_json({"table": table.location, "format": table.format, **asdict(result)})

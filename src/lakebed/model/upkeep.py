@@ -68,6 +68,23 @@ class ExpireResult:
 
 
 @dataclass(frozen=True, slots=True)
+class RollbackResult:
+    """Where a rollback put a table. `to` is the instant or snapshot id that is now its newest.
+
+    `removed` are the instants or snapshot ids that went, newest first; `kept` those that the table still has, newest
+    first, `to` the first of them. `deleted_files` are paths inside the table, `notes` say what else went or what stays.
+    After a dry run nothing is changed, and all of it is what would be.
+    """
+
+    to: str
+    removed: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+    deleted_files: tuple[str, ...] = ()
+    dry_run: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RelocateResult:
     """What a relocation did. `moved_from` is the location that the metadata named, `location` the one it names now.
 

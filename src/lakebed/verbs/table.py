@@ -22,7 +22,7 @@ from lakebed.kernel.predicates.where import Where, find_column
 from lakebed.model.commit import CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
-from lakebed.model.upkeep import ArchiveResult, ExpireResult, RelocateResult, RewriteResult
+from lakebed.model.upkeep import ArchiveResult, ExpireResult, RelocateResult, RewriteResult, RollbackResult
 from lakebed.redaction import Settings, redacted
 from lakebed.verbs.read import ReadPlan, run
 from lakebed.verbs.stream import StreamReader
@@ -211,6 +211,18 @@ class Table(ABC):
         """Remove a tag. NotInHistoryError when there is none of that name."""
         raise self._lacks("tags")
 
+    def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
+        """Put the table back to where it was at a tag, an instant, a snapshot or a time.
+
+            table.rollback("tag:before-import", dry_run=True).removed      # what would go
+            table.rollback("tag:before-import")
+
+        What is newer goes, and can't be brought back where the format deletes its files (Hudi, Paimon). Stop the
+        table's writers first: a commit that is under way builds on what goes. Raises NotInHistoryError when there is no
+        such moment, and UsageError for one that the table cannot go back to.
+        """
+        raise self._lacks("rollback")
+
     def relocate(self, dry_run: bool = False) -> RelocateResult:
         """After a table was moved or copied: make its metadata name the folder where it was opened."""
         raise self._lacks("relocation")
@@ -250,6 +262,14 @@ def checked_position(position: object) -> Position:
         f"a {type(position).__name__} names no moment of a table",
         todo="Give an instant of `history`, a snapshot id, an ISO timestamp or tag:NAME",
     )
+
+
+def checked_target(position: object) -> str | int | Instant:
+    """As `checked_position`, where a moment must be named: UsageError for None."""
+    target = checked_position(position)
+    if target is None:
+        raise UsageError("a rollback needs a moment to go back to", todo="Give a tag, an instant or a snapshot")
+    return target
 
 
 def checked_name(name: object, what: str) -> str:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -188,3 +189,16 @@ def test_ctrl_c_is_one_line_and_130(lake: Command, monkeypatch: pytest.MonkeyPat
     assert lake(command, "somewhere") == (130, "", "error: interrupted\n")
     code, out, _ = lake(command, "somewhere", "--json")
     assert code == 130 and json.loads(out)["error"]["message"] == "interrupted"
+
+
+def test_rollback_shows_its_plan_and_does_it(lake: Command, tmp_path: Path) -> None:
+    table = lakebed.create(tmp_path / "table", "paimon", pa.schema([("id", pa.int64())]))
+    for number in range(3):
+        table.write(pa.table({"id": [number]}))
+    code, out, err = lake("rollback", table.location, "1", "--dry-run")
+    assert code == 0 and "snapshots that would go" in out and "would be back at 1" in err and len(table.history()) == 3
+    code, out, err = lake("rollback", table.location, "1", "--json")
+    document = json.loads(out)
+    assert (code, err) == (0, "") and document["removed"] == ["3", "2"] and document["to"] == "1"
+    code, out, err = lake("rollback", table.location, "tag:nowhere")
+    assert code == 1 and "there is no tag" in one_line(err)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -56,6 +57,7 @@ from lakebed.formats.iceberg.relocate.run import relocate
 from lakebed.formats.iceberg.rewrite.manifests import rewrite_manifests, rewrite_what
 from lakebed.formats.iceberg.rewrite.position_deletes import PositionDeleteRewrite
 from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
+from lakebed.formats.iceberg.rollback import roll_back
 from lakebed.formats.iceberg.snapshot import history, schema_at, snapshot_at
 from lakebed.formats.iceberg.write.options import OPTIONS as WRITE_OPTIONS
 from lakebed.formats.iceberg.write.options import WriteOptions
@@ -68,9 +70,9 @@ from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
-from lakebed.model.upkeep import ExpireResult, RelocateResult, RewriteResult
+from lakebed.model.upkeep import ExpireResult, RelocateResult, RewriteResult, RollbackResult
 from lakebed.verbs.read import ReadPlan
-from lakebed.verbs.table import Position, Table, checked_name, checked_position
+from lakebed.verbs.table import Position, Table, checked_name, checked_position, checked_target
 from lakebed.verbs.two_phase import TableWriter
 from lakebed.verbs.write import Mode
 
@@ -330,6 +332,14 @@ class IcebergTable(Table):
             dry_run,
             tuple(note for result in results for note in result.notes),
         )
+
+    def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
+        """Make an ancestor of the branch's head its head. The later snapshots stay in the metadata until they expire.
+
+        A time means the newest ancestor of that time or before it. Raises NotInHistoryError when there is no such
+        snapshot, UsageError for one that is no ancestor, CommitConflictError.
+        """
+        return roll_back(self.operations, self.branch, checked_target(to), dry_run)
 
     def relocate(self, dry_run: bool = False) -> RelocateResult:
         """After the table was moved or copied: make its metadata name the folder where it was opened.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -26,6 +27,7 @@ from lakebed.formats.paimon.read.plan import ReadRequest, plan_snapshot
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.read.travel import travel_keys, travelled
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
+from lakebed.formats.paimon.rollback import PaimonRollback
 from lakebed.formats.paimon.snapshot import History, instant_of
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
@@ -38,10 +40,10 @@ from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
-from lakebed.model.upkeep import ExpireResult, RewriteResult
+from lakebed.model.upkeep import ExpireResult, RewriteResult, RollbackResult
 from lakebed.redaction import Settings, redacting_logger
 from lakebed.verbs.read import ReadPlan
-from lakebed.verbs.table import Position, Table, checked_name, checked_position, project
+from lakebed.verbs.table import Position, Table, checked_name, checked_position, checked_target, project
 from lakebed.verbs.two_phase import batches_of
 from lakebed.verbs.write import Mode
 
@@ -251,6 +253,15 @@ class PaimonTable(Table):
         callbacks = self._tag_callbacks(self.table_schema)
         self.store.delete(tag_path(self._history.branch, name))
         self._call_tag_callbacks(callbacks, lambda callback: callback.notify_deletion(name))
+
+    def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
+        """Make an earlier snapshot of the branch its newest. Later snapshots and tags go, and the files that only they
+        need.
+
+        NotInHistoryError when there is no such snapshot, CommitConflictError when another writer commits meanwhile.
+        """
+        schema = self.table_schema
+        return PaimonRollback(self._history, schema, self._options(schema)).run(checked_target(to), dry_run)
 
     def inspect(self, options: Mapping[str, object] = {}) -> TableReport:
         """Report figures, what readers do not see or pay for, and what holds maintenance back. Reads only metadata.

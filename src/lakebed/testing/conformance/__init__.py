@@ -13,6 +13,7 @@ are the right ones is tested elsewhere, with golden tables and other engines.
 from lakebed.testing.conformance.changes import ChangesConformance
 from lakebed.testing.conformance.lacks import LacksConformance
 from lakebed.testing.conformance.read import ReadConformance
+from lakebed.testing.conformance.rollback import RollbackConformance
 from lakebed.testing.conformance.rows import bag, replay
 from lakebed.testing.conformance.stream import StreamConformance
 from lakebed.testing.conformance.write import WRITE_SCHEMA, WriteConformance, write_rows
@@ -22,6 +23,7 @@ __all__ = [
     "ChangesConformance",
     "LacksConformance",
     "ReadConformance",
+    "RollbackConformance",
     "StreamConformance",
     "WriteConformance",
     "bag",

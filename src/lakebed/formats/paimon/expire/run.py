@@ -7,10 +7,7 @@ next expiry deletes from that list what a crash left.
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +18,10 @@ from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.commit.claim import write_earliest
 from lakebed.formats.paimon.definition import refuse_unserved
 from lakebed.formats.paimon.expire.abandoned import abandoned_rows
+from lakebed.formats.paimon.expire.journal import finish, interrupted, write_journal
 from lakebed.formats.paimon.expire.plan import Readers, Retention, RetentionPlanner, readers
 from lakebed.formats.paimon.expire.unused import UnusedFiles
-from lakebed.formats.paimon.layout import OWN_FOLDER, branch_prefix, snapshot_path
+from lakebed.formats.paimon.layout import OWN_FOLDER, snapshot_path
 from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel import clock
@@ -32,9 +30,6 @@ from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.files.age import certain_now
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import ExpireResult, Skipped
-
-JOURNALS = f"{OWN_FOLDER}/expire"
-"""The folder of the file lists of expiries that died half way or are at work."""
 
 
 @dataclass(slots=True)
@@ -58,7 +53,7 @@ class SnapshotExpiry:
         due = self._look(now)
         finished: tuple[str, ...] = ()
         if due.interrupted and not dry_run:
-            finished = self._finish(due.interrupted)
+            finished = finish(self.history, self.schema, self.options, due.interrupted)
             due = self._look(now)
         if dry_run:
             unused = self._unused(due)
@@ -92,15 +87,15 @@ class SnapshotExpiry:
 
         looks: list[Callable[[], Any]] = [
             self.history.ends,
-            lambda: [info.path for info in store.list(JOURNALS).files],
+            lambda: interrupted(store),
             lambda: abandoned_rows(store, now / 1000),
         ]
         if self.options[opt.CONSUMER_TIME] is not None:
             looks.append(look)
-        ends, interrupted, abandoned, *_ = store.together(lambda act: act(), looks)
+        ends, journals, abandoned, *_ = store.together(lambda act: act(), looks)
         retention = self._planner.plan(now, ends, look)
         stale = read[0].stale if read else ()
-        return _Due(retention, (*abandoned, *stale), tuple(interrupted))
+        return _Due(retention, (*abandoned, *stale), journals)
 
     def _unused(self, due: _Due) -> _Unused:
         """What goes with the snapshots that are due. DataCleanedError when another expiry was faster."""
@@ -129,8 +124,7 @@ class SnapshotExpiry:
         """Remove snapshots and then their files, both by what was written down before. The note says when files
         stay."""
         store, branch = self.history.store, self.history.branch
-        journal = f"{JOURNALS}/{branch_prefix(branch).replace('/', '_')}{uuid.uuid4()}.json"
-        store.write(journal, json.dumps({"snapshots": names, "files": paths}).encode())
+        journal = write_journal(store, branch, names, paths)
         # The hint is only where a reader looks first: whether it or the snapshots are seen to change first is the same.
         removals: tuple[Callable[[], None], ...] = (
             lambda: write_earliest(store, branch, end),
@@ -162,23 +156,6 @@ class SnapshotExpiry:
         if (most is not None and count > most) or (is_old and count > self.options[opt.SNAPSHOTS_MIN]):
             self._oldest = None
             self.run()
-
-    def _finish(self, journals: Iterable[str]) -> tuple[str, ...]:
-        """Delete what expiries that died half way had left to delete, unless something needs it again."""
-        store = self.history.store
-        deleted: list[str] = []
-        for journal in journals:
-            with suppress(FileNotFoundError, ValueError):  # another expiry finished it, or it was never written whole
-                listed = json.loads(store.read(journal))
-                store.delete_many(listed["snapshots"])
-                needed = set(UnusedFiles(self.history, self.schema, self.options).all_needed())
-                unneeded = [path for path in listed["files"] if path not in needed]
-                there = zip(unneeded, store.together(store.exists, unneeded), strict=True)
-                paths = [path for path, exists in there if exists]
-                store.delete_many(paths)
-                deleted += paths
-            store.delete(journal)
-        return tuple(deleted)
 
 
 @dataclass(frozen=True, slots=True)

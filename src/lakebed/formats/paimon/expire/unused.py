@@ -75,6 +75,29 @@ class UnusedFiles:
             needed |= {path for holder in others for path in self._live(holder)}
         return [path for path in (*data, *changelog, *metadata) if path not in needed]
 
+    def after_rollback(self, removed: Sequence[Snapshot], target: Snapshot, tags: Mapping[str, Snapshot]) -> list[str]:
+        """The paths of the files that nothing needs once the branch is back at `target`, in the order of `of`.
+
+        `removed` are the snapshots and changelogs after it, `tags` those of later snapshots, which go as well. What a
+        removed snapshot shares with an earlier one, it shares with the target too.
+        """
+        gone = [*removed, *tags.values()]
+        others = [tagged for name, tagged in self.tagged().items() if name not in tags] + self._of_other_branches()
+        self._look([target, *gone, *others])
+        data = {
+            path: None
+            for entries in self._entries([*map(delta_list, removed)])
+            for entry in entries
+            if entry.kind == ADD
+            for path in self._paths(entry)
+        }
+        for tagged in tags.values():
+            data.update(dict.fromkeys(self._live(tagged)))
+        data.update(dict.fromkeys(self._changelog_files(gone)))
+        metadata = {path: None for snapshot in gone for path in self._metadata(snapshot)}
+        needed = {path for holder in (target, *others) for path in (*self._metadata(holder), *self._live(holder))}
+        return [path for path in (*data, *metadata) if path not in needed]
+
     def tagged(self) -> dict[str, Snapshot]:
         """The snapshots of the branch's tags by name."""
         if self._tagged is None:

@@ -1,0 +1,138 @@
+"""A table back at an earlier snapshot: later snapshots, changelogs and tags go, and the files that only they need.
+
+Rules: Paimon's FileStoreTable.rollbackTo and RollbackHelper, except for the order, which no crash can spoil. What is
+going to be deleted is written down first. Then the hint LATEST names the snapshot that stays, and the later ones go
+one by one, newest first, so at each moment the newest of those that are there is whole. Tags and files go last; what a
+crash leaves of them, the next rollback or expiry deletes.
+
+A tag outlives its snapshot. A rollback to such a tag first makes its snapshot again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakebed.errors import CommitConflictError, NotInHistoryError
+from lakebed.formats.paimon.codec.schema_json import TableSchema
+from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json
+from lakebed.formats.paimon.commit.claim import claim_snapshot, write_earliest, write_hints
+from lakebed.formats.paimon.definition import refuse_unserved
+from lakebed.formats.paimon.expire.journal import finish, interrupted, write_journal
+from lakebed.formats.paimon.expire.unused import UnusedFiles
+from lakebed.formats.paimon.layout import branch_prefix, numbered, snapshot_path, tag_path
+from lakebed.formats.paimon.snapshot import History, Position
+from lakebed.formats.paimon.unserved import Use
+from lakebed.kernel.again import looks_again
+from lakebed.kernel.commit.afterwards import afterwards
+from lakebed.kernel.files import PutOutcome
+from lakebed.kernel.options import Options
+from lakebed.model.upkeep import RollbackResult
+
+
+@dataclass(frozen=True, slots=True)
+class PaimonRollback:
+    """Rolls one branch of a table back."""
+
+    history: History
+    schema: TableSchema
+    options: Options
+
+    @looks_again
+    def run(self, to: Position, dry_run: bool = False) -> RollbackResult:
+        """Roll back to a snapshot id, a tag, an instant or a time.
+
+        NotInHistoryError when there is no such snapshot, CommitConflictError when another writer commits meanwhile.
+        """
+        history, store = self.history, self.history.store
+        refuse_unserved(self.schema, self.options, Use.WRITE, store.location)
+        target = self._target(to)
+        finished = () if dry_run else finish(history, self.schema, self.options, interrupted(store))
+        later = _Later.than(target, history)
+        unused = UnusedFiles(history, self.schema, self.options)
+        files = unused.after_rollback([*later.snapshots, *later.changelogs], target, later.tags)
+        kept = [number for number in history.snapshot_ids() if number < target.id]
+        notes = tuple(f"tag {name!r} of snapshot {tagged.id} goes too" for name, tagged in later.tags.items())
+        paths = later.paths(history.branch)
+        if not dry_run:
+            notes += self._remove(target, later, files)
+        return RollbackResult(
+            str(target.id),
+            tuple(str(snapshot.id) for snapshot in later.snapshots),
+            tuple(map(str, (target.id, *reversed(kept)))),
+            (*finished, *files, *paths),
+            dry_run,
+            notes,
+        )
+
+    def _target(self, to: Position) -> Snapshot:
+        """The snapshot of a position. A tag stands in for a snapshot of its id that has expired."""
+        try:
+            target = self.history.at(to)
+        except NotInHistoryError:
+            wanted = str(to if isinstance(to, str | int) else getattr(to, "time", to))
+            tagged = [snapshot for snapshot in self.history.tagged().values() if str(snapshot.id) == wanted]
+            if not tagged:
+                raise
+            target = tagged[0]
+        if target is None:
+            raise NotInHistoryError("there is no snapshot to go back to", table=self.history.store.location)
+        return target
+
+    def _remove(self, target: Snapshot, later: _Later, files: Sequence[str]) -> tuple[str, ...]:
+        """Make `target` the newest snapshot. The notes say what stays."""
+        store, branch = self.history.store, self.history.branch
+        journal = write_journal(store, branch, (), files)
+        if self.history.find(target.id) is None:
+            if claim_snapshot(store, branch, target) is not PutOutcome.CREATED:
+                raise self._conflict(f"snapshot {target.id} could not be made from its tag")
+            write_earliest(store, branch, target.id)
+        write_hints(store, branch, target.id, first=False)
+        store.delete_in_order(snapshot_path(branch, snapshot.id) for snapshot in later.snapshots)
+        newer = [number for number in self.history.snapshot_ids() if number > target.id]
+        if newer:
+            raise self._conflict(f"snapshot {newer[-1]} was committed meanwhile")
+        self.history.committed(target)
+
+        def remove() -> None:
+            store.delete_many([tag_path(branch, name) for name in later.tags])
+            store.delete_many(later.changelog_paths(branch))
+            store.delete_many(files)
+            store.delete(journal)
+
+        return afterwards("tags or files of the removed snapshots stay; roll back again, and they go", remove)
+
+    def _conflict(self, why: str) -> CommitConflictError:
+        return CommitConflictError(
+            "the table was not rolled back to the end",
+            table=self.history.store.location,
+            why=why,
+            todo="Stop its writers and roll back again",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """What is newer than a snapshot: snapshots and changelogs, newest first, and tags by name."""
+
+    snapshots: tuple[Snapshot, ...]
+    changelogs: tuple[Snapshot, ...]
+    tags: dict[str, Snapshot]
+
+    @classmethod
+    def than(cls, target: Snapshot, history: History) -> _Later:
+        store = history.store
+        snapshots = [snapshot for snapshot in history.snapshots() if snapshot.id > target.id]
+        folder = f"{branch_prefix(history.branch)}changelog"
+        numbers = [number for number in numbered(store.list(folder).names, "changelog") if number > target.id]
+        changelogs = [snapshot_from_json(store.read(f"{folder}/changelog-{number}")) for number in numbers]
+        tags = {name: tagged for name, tagged in history.tagged().items() if tagged.id > target.id}
+        return cls(tuple(reversed(snapshots)), tuple(reversed(changelogs)), tags)
+
+    def changelog_paths(self, branch: str) -> list[str]:
+        return [f"{branch_prefix(branch)}changelog/changelog-{changelog.id}" for changelog in self.changelogs]
+
+    def paths(self, branch: str) -> list[str]:
+        """The paths of all of it, snapshots first."""
+        snapshots = [snapshot_path(branch, snapshot.id) for snapshot in self.snapshots]
+        return [*snapshots, *(tag_path(branch, name) for name in self.tags), *self.changelog_paths(branch)]
