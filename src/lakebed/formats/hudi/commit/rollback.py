@@ -28,7 +28,7 @@ from lakebed.formats.hudi.codec.plans import (
 from lakebed.formats.hudi.codec.service_plans import parse_clustering_plan
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.markers import marked_files, marker_folder
-from lakebed.formats.hudi.layout import HOODIE, LogFile, parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import LogFile, parse_base_name, parse_log_name
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.timeline.active import Entry
@@ -80,21 +80,23 @@ def plan_rollback(context: WriteContext, entry: Entry) -> RollbackPlan:
         log = parse_log_name(name)
         base = parse_base_name(name)
         location = _location(context, path)
-        if log is not None and not context.config.completion_times:
+        found = log or base
+        # Releases before 0.15 name the marker of an append like a base file of the slice that it appends to.
+        appends = log is not None or (base is not None and base[1].instant != entry.time)
+        if found is not None and appends and not context.config.completion_times:
             requests.append(
                 RollbackRequest(
                     partition_path=partition,
-                    file_id=log[0],
-                    latest_base_instant=log[1].instant,
+                    file_id=found[0],
+                    latest_base_instant=found[1].instant,
                     log_blocks_to_be_deleted={location: 1},
                 )
             )
-        elif log is not None or base is not None:
-            found = log or base
+        elif found is not None:
             requests.append(
                 RollbackRequest(
                     partition_path=partition,
-                    file_id=found[0] if found else "",
+                    file_id=found[0],
                     latest_base_instant=entry.time,
                     files_to_be_deleted=(location,),
                 )
@@ -114,7 +116,7 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
     assert info is not None
     for each in plan.requests or ():
         before = parts.get(each.partition_path, RollbackPartitionMetadata(partition_path=each.partition_path))
-        paths = [_path(context, location) for location in each.files_to_be_deleted]
+        paths = [_path(each.partition_path, location) for location in each.files_to_be_deleted]
         store.delete_many(paths)
         blocks: dict[str, int] = {}
         if each.log_blocks_to_be_deleted:
@@ -146,15 +148,16 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
 
 
 def _command(context: WriteContext, instant: str, target: str, each: RollbackRequest) -> dict[str, int]:
-    """Write a command block that takes back the blocks of an instant in one file group, where a log file of it is
-    there."""
-    names = [location.rpartition("/")[2] for location in each.log_blocks_to_be_deleted or ()]
+    """Write a command block that takes back the blocks of an instant in one file group, where the slice has a log file.
+
+    Which log files the plan names is of no account: Hudi 1.0 names the table itself there.
+    """
     logs: list[LogFile] = []
     for info in context.store.list(each.partition_path).files:
         parsed = parse_log_name(info.name, info.size)
         if parsed is not None and parsed[0] == each.file_id and parsed[1].instant == each.latest_base_instant:
             logs.append(parsed[1])
-    if not {log.name for log in logs} & set(names):
+    if not logs:
         return {}
     version = 1 + max(log.version for log in logs)
     name = f".{each.file_id}_{each.latest_base_instant}.log.{version}_{_TOKEN}"
@@ -205,7 +208,8 @@ def _location(context: WriteContext, path: str) -> str:
     return f"file:{local}" if local is not None else context.store.url(path)
 
 
-def _path(context: WriteContext, location: str) -> str:
-    """The path inside the table of a full location. The table may have been moved since: the end decides."""
-    root = _location(context, HOODIE).removesuffix(HOODIE)
-    return location.removeprefix(root) if location.startswith(root) else location
+def _path(partition: str, location: str) -> str:
+    """The path inside the table of a file that a plan names by its full location. Engines spell the same location in
+    several ways, and the table may have been moved since, so the partition and the file's name decide."""
+    name = location.rpartition("/")[2]
+    return f"{partition}/{name}" if partition else name

@@ -1,0 +1,83 @@
+"""Failed writes that another engine left: rolled back from its markers, or from its own half-done rollback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import lakebed
+from lakebed.formats.hudi.codec.plans import InstantInfo, RollbackPlan, RollbackRequest, encode
+from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.rollback import plan_rollback, roll_back_failed
+from lakebed.formats.hudi.config import load_config
+from lakebed.formats.hudi.timeline.active import MetadataFiles
+from lakebed.kernel.files import open_store
+from lakebed.kernel.options import Options
+from lakebed.kernel.scratch import Scratch
+from tests.golden import unpack
+
+
+def context_of(table: Path) -> WriteContext:
+    store = open_store(str(table))
+    return WriteContext(store, load_config(store), Options({}, {}), MetadataFiles(store), Scratch(""))
+
+
+def rows(table: Path) -> list[object]:
+    read: list[object] = lakebed.open(str(table)).read(["_hoodie_record_key", "ts"]).read_all().to_pylist()
+    return sorted(read, key=str)
+
+
+@pytest.mark.parametrize("root", ["/another/place", "file:/tmp/golden/hudi/mor_rollback_v9", "s3://bucket/table"])
+def test_a_half_done_rollback_deletes_its_files_however_their_locations_are_spelled(root: str, tmp_path: Path) -> None:
+    table = unpack("hudi", "mor_rollback_v9", tmp_path)
+    timeline = table / ".hoodie" / "timeline"
+    failed = next(p.name[:17] for p in sorted(timeline.glob("*.deltacommit.inflight"), reverse=True))
+    before = rows(table)
+    names = [p.relative_to(table) for p in table.glob(f"*/.*_{failed}.log.*")]
+    assert names
+    requests = tuple(
+        RollbackRequest(partition_path=str(name.parent), files_to_be_deleted=(f"{root}/{name}",)) for name in names
+    )
+    info = InstantInfo(commit_time=failed, action="deltacommit")
+    plan = encode(RollbackPlan(instant_to_rollback=info, requests=requests))
+    (timeline / "20261127999999999.rollback.requested").write_bytes(plan)
+    assert roll_back_failed(context_of(table)) == (failed,)
+    assert not list(table.glob(f"*/.*_{failed}.log.*"))
+    assert not list(timeline.glob(f"{failed}.*"))
+    assert rows(table) == before
+
+
+def test_a_plan_that_names_the_table_takes_blocks_back_too(tmp_path: Path) -> None:
+    table = unpack("hudi", "mor_rollback_v6", tmp_path)
+    failed = next(p.name[:17] for p in sorted((table / ".hoodie").glob("*.deltacommit.inflight"), reverse=True))
+    before = rows(table)
+    logs = sorted(table.glob("a/.*.log.*"))
+    base = logs[-1].name.partition("_")
+    request = RollbackRequest(
+        partition_path="a",
+        file_id=base[0].removeprefix("."),
+        latest_base_instant=base[2].partition(".")[0],
+        log_blocks_to_be_deleted={"/tmp/golden/hudi/mor_rollback_v6": 1},
+    )
+    info = InstantInfo(commit_time=failed, action="deltacommit")
+    plan = encode(RollbackPlan(instant_to_rollback=info, requests=(request,)))
+    (table / ".hoodie" / "20261127999999999.rollback.requested").write_bytes(plan)
+    assert roll_back_failed(context_of(table)) == (failed,)
+    (command,) = set(table.glob("a/.*.log.*")) - set(logs)
+    assert failed.encode() in command.read_bytes() and command.stat().st_size == 105
+    assert rows(table) == before
+
+
+def test_an_old_marker_of_an_append_never_deletes_the_base_file_whose_name_it_has(tmp_path: Path) -> None:
+    table = unpack("hudi", "mor_rollback_v6", tmp_path)
+    context = context_of(table)
+    entry = next(e for e in context.timeline().pending if e.state == "inflight")
+    base = next(iter(sorted(table.glob("a/*.parquet"))))
+    marker = table / ".hoodie" / ".temp" / entry.time / "a" / f"{base.name}.marker.APPEND"
+    marker.parent.mkdir(parents=True)
+    marker.write_bytes(b"")
+    plan = plan_rollback(context, entry)
+    (request,) = plan.requests or ()
+    assert request.files_to_be_deleted == () and request.log_blocks_to_be_deleted
+    assert request.latest_base_instant == base.name.rpartition("_")[2].partition(".")[0]
