@@ -81,3 +81,15 @@ def test_an_old_marker_of_an_append_never_deletes_the_base_file_whose_name_it_ha
     (request,) = plan.requests or ()
     assert request.files_to_be_deleted == () and request.log_blocks_to_be_deleted
     assert request.latest_base_instant == base.name.rpartition("_")[2].partition(".")[0]
+
+
+def test_without_markers_a_plan_takes_back_blocks_of_all_groups_that_were_to_be_updated(tmp_path: Path) -> None:
+    table = unpack("hudi", "mor_rollback_v6", tmp_path)
+    context = context_of(table)
+    before = rows(table)
+    failed = next(e.time for e in context.timeline().pending if e.state == "inflight")
+    holding = {p.parent.name for p in table.glob("*/.*.log.*") if failed.encode() in p.read_bytes()}
+    logs = set(table.glob("*/.*.log.*"))
+    assert roll_back_failed(context) == (failed,)
+    assert holding and {p.parent.name for p in set(table.glob("*/.*.log.*")) - logs} >= holding
+    assert rows(table) == before

@@ -109,6 +109,15 @@ def planned_partitions(data: bytes) -> frozenset[str]:
 
 
 @decoding("the metadata of a commit cannot be read")
+def planned_updates(data: bytes) -> frozenset[tuple[str, str]]:
+    """The (partition, file id) that an inflight state file plans to update."""
+    planned = _record(data).get("partitionToWriteStats") or {}
+    return frozenset(
+        (part, stat["fileId"]) for part, stats in planned.items() for stat in stats or () if stat["fileId"]
+    )
+
+
+@decoding("the metadata of a commit cannot be read")
 def commit_from(record: Mapping[str, Any]) -> CommitMetadata:
     """Commit metadata from its decoded fields, as archived timelines hold them too."""
     stats = tuple(

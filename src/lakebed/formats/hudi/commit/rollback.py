@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
 from lakebed.formats.hudi.codec.log_write import write_block
-from lakebed.formats.hudi.codec.metadata import planned_partitions
+from lakebed.formats.hudi.codec.metadata import planned_partitions, planned_updates
 from lakebed.formats.hudi.codec.plans import (
     InstantInfo,
     RollbackMetadata,
@@ -188,18 +188,28 @@ def _entry_of(entries: Iterable[Entry], info: InstantInfo) -> Entry | None:
 
 
 def _listed(context: WriteContext, entry: Entry) -> set[str]:
-    """Files that the instant's name is in, in the partitions that its inflight state names."""
+    """Files that the instant's name is in, in the partitions that its inflight state names.
+
+    In table version 6 and older a log file does not tell whose blocks it holds. There the newest log file of each file
+    group that was to be updated stands for its slice.
+    """
     data = context.store.read(entry.file) if entry.state == "inflight" and entry.file else b""
     if not data:
         return set()
     paths = set()
+    updates = frozenset() if context.config.completion_times else planned_updates(data)
     for partition in planned_partitions(data):
+        newest: dict[str, tuple[tuple[str, int], str]] = {}
         for info in context.store.list(partition).files:
             base, log = parse_base_name(info.name), parse_log_name(info.name)
+            if log is not None and (partition, log[0]) in updates and not log[1].cdc:
+                file = (log[1].instant, log[1].version), info.path
+                newest[log[0]] = max(newest.get(log[0], file), file)
             if (base is not None and base[1].instant == entry.time) or (
                 log is not None and context.config.completion_times and log[1].instant == entry.time
             ):
                 paths.add(info.path)
+        paths.update(path for _, path in newest.values())
     return paths
 
 
