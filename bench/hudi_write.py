@@ -205,7 +205,7 @@ def lakebed_step(step: str, table: Path, inputs: Path, options: dict[str, Any]) 
         return {"files": result.files_after}
 
     def cluster() -> dict[str, Any]:
-        limits = {"hoodie.clustering.plan.strategy.sort.columns": "i1", "lakebed.rewrite.service": "clustering"}
+        limits = {"hoodie.clustering.plan.strategy.sort.columns": "i1", "lakebed.rewrite.what": "clustering"}
         result = lakebed.open(table).rewrite(options=limits)
         return {"files": result.files_after}
 

@@ -111,7 +111,10 @@ GRID = (
         )),
     }),
     Row("rewrite small files", "`table.rewrite`", {
-        "hudi": Cell(("tests/unit/hudi/rewrite/test_compaction.py::",), "compaction of logs, no clustering"),
+        "hudi": Cell(
+            ("tests/unit/hudi/rewrite/test_compaction.py::", "tests/unit/hudi/rewrite/test_clustering.py::"),
+            "compaction and clustering, no log compaction",
+        ),
         "paimon": Cell(("tests/unit/paimon/rewrite/test_postpone.py::",), "postponed buckets only"),
         "iceberg": Cell((
             "tests/golden/test_iceberg_rewrite.py::", "tests/unit/iceberg/rewrite/test_plan.py::",

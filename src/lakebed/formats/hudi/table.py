@@ -21,7 +21,7 @@ from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
-from lakebed.formats.hudi.rewrite.run import Compaction, parse_options
+from lakebed.formats.hudi.rewrite.run import Rewrite, parse_options
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.write.settings import WriteSettings, write_options
@@ -191,7 +191,7 @@ class HudiTable(Table):
         engine: Engine | None = None,
         options: Mapping[str, object] = {},
     ) -> RewriteResult:
-        """Compact a merge-on-read table: merge the log files of file groups into new base files.
+        """Compact a merge-on-read table, or join and sort small files (docs/hudi-services.md).
 
         `where` chooses partitions. The options are those of `formats/hudi/rewrite/options.py`; by default a plan is
         made and run, with the plans that are pending already. Raises UnsupportedError for a table that lakebed does
@@ -202,7 +202,7 @@ class HudiTable(Table):
         given = write_options({}, state.config, self.location)
         files = WriteSettings.of(Mode.APPEND, given, state.config, self.location).files
         context = WriteContext(self.store, state.config, given, self._metadata, self._scratch, self.options)
-        return Compaction(state, context, parsed, files).rewrite(where, dry_run, engine or LocalEngine())
+        return Rewrite(state, context, parsed, files).rewrite(where, dry_run, engine or LocalEngine())
 
     def archive(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}

@@ -138,9 +138,17 @@ def test_strategies_choose_file_groups(tmp_path: Path) -> None:
     assert not few.groups and all("fewer than" in skipped.reason for skipped in few.skipped)
 
 
+def test_delta_commits_are_counted_where_asked_for(tmp_path: Path) -> None:
+    table = opened("merge_event_v8", tmp_path)
+    key = "hoodie.compact.inline.max.delta.commits"
+    early = table.rewrite(dry_run=True, options={key: 1000})
+    assert not early.groups and key in early.skipped[0].reason
+    assert table.rewrite(dry_run=True, options={key: 1}).groups
+
+
 def test_what_is_not_served_is_refused(tmp_path: Path) -> None:
     refused: list[tuple[str, dict[str, object], type[LakebedError]]] = [
-        ("cow_v8", {}, UnsupportedError),
+        ("cow_v8", {"lakebed.rewrite.what": "compaction"}, UnsupportedError),
         ("cdc_mor_v9", {}, UnsupportedError),
         ("merge_event_v8", {"hoodie.compaction.stratgy": "UnBounded"}, OptionError),
         ("merge_event_v8", {"lakebed.rewrite.instant": "20261127204525986"}, NotInHistoryError),

@@ -99,7 +99,7 @@ class Transaction:
             version=config.version,
             operation=self.operation,
             extra={**extra, "schema": schema},
-            replaced=replaced if self.action == "replacecommit" else None,
+            replaced=replaced if self.action in ("replacecommit", "clustering") else None,
         )
         self._check_still_there()
         notes = update(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lakebed.formats.hudi.codec.service_plans import CompactionPlan, PlannedSlice
+from lakebed.formats.hudi.codec.service_plans import ClusteringPlan, CompactionPlan, PlannedSlice
 from lakebed.formats.hudi.rewrite import options as opt
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.timeline.pending_services import PendingServices
@@ -25,7 +25,7 @@ _NEW_FILE = 120 << 20
 class Planned:
     """A plan, its groups as a dry run shows them, and what is left alone."""
 
-    plan: CompactionPlan
+    plan: CompactionPlan | ClusteringPlan
     groups: tuple[RewriteGroup, ...]
     skipped: tuple[Skipped, ...]
 

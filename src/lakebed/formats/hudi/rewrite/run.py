@@ -1,4 +1,4 @@
-"""A compaction from beginning to end: a plan is requested, and run later or at once.
+"""A compaction or clustering from beginning to end: a plan is requested, and run later or at once.
 
     requested (the plan) -> inflight -> new base files -> completed, as a commit
 
@@ -11,21 +11,31 @@ Rules: Hudi's `ScheduleCompactionActionExecutor` and `RunCompactionActionExecuto
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from lakebed.errors import CommitConflictError, NotInHistoryError, UnsupportedError
-from lakebed.formats.hudi.codec.service_plans import CompactionPlan, PlannedSlice, encode_compaction_plan
+from lakebed.formats.hudi.codec.service_plans import (
+    SORT_COLUMNS,
+    ClusteringPlan,
+    CompactionPlan,
+    PlannedSlice,
+    encode_clustering_plan,
+    encode_compaction_plan,
+)
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.markers import marker_folder
 from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.layout import META_COLUMNS, parse_base_name, parse_log_name, write_attempt
+from lakebed.formats.hudi.metadata_table.change import WrittenFile
 from lakebed.formats.hudi.options import READ
 from lakebed.formats.hudi.read.plan import reader_of
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.rewrite import options as opt
+from lakebed.formats.hudi.rewrite.arrange import RowOrder, order_of
+from lakebed.formats.hudi.rewrite.cluster import Clusterer, ClusterTask, plan_clustering
 from lakebed.formats.hudi.rewrite.plan import Planned, plan_compaction
 from lakebed.formats.hudi.rewrite.task import CompactionTask, Compactor
 from lakebed.formats.hudi.slices import live_slices
@@ -33,12 +43,13 @@ from lakebed.formats.hudi.timeline.active import Entry
 from lakebed.formats.hudi.timeline.pending_services import pending_services
 from lakebed.formats.hudi.timeline.writing import new_instant, remove_pending, request
 from lakebed.formats.hudi.write.files import FileOptions, FileTarget
-from lakebed.formats.hudi.write.served import check_table
+from lakebed.formats.hudi.write.served import check_groups, check_table
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.upkeep import RewriteResult, Skipped
 
+Plan = CompactionPlan | ClusteringPlan
 _WRITES = ("commit", "deltacommit", "replacecommit")
 
 
@@ -50,8 +61,8 @@ def parse_options(given: Mapping[str, str], properties: Mapping[str, str]) -> Op
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
-    """Compactions of one table. `files` says how base files are encoded."""
+class Rewrite:
+    """Compactions or clusterings of one table. `files` says how base files are encoded."""
 
     state: TableState
     context: WriteContext
@@ -71,7 +82,7 @@ class Compaction:
         if dry_run:
             return _result(planned, skipped, dry_run=True)
         instants: list[str] = []
-        if planned.plan.operations:
+        if planned.groups:
             instants.append(self._request(planned.plan))
             if step == "all":
                 pending[instants[0]] = planned.plan
@@ -79,13 +90,32 @@ class Compaction:
             return _result(planned, skipped, instants=tuple(instants), notes=("the plan is pending: nothing ran",))
         return self._run_all(pending, skipped, engine)
 
+    @property
+    def clusters(self) -> bool:
+        """Whether it is a clustering and not a compaction."""
+        return (self.options[opt.WHAT] or ("compaction" if self._merge_on_read else "clustering")) == "clustering"
+
+    @property
+    def _merge_on_read(self) -> bool:
+        return self.context.config.merge_on_read
+
+    @property
+    def _name(self) -> str:
+        return "clustering" if self.clusters else "compaction"
+
+    @property
+    def _action(self) -> str:
+        """The action in the names of state files."""
+        before_8 = not self.context.config.completion_times
+        return ("replacecommit" if before_8 else "clustering") if self.clusters else "compaction"
+
     def _refuse(self) -> None:
         state = self.state
-        if not state.config.merge_on_read:
+        if not self._merge_on_read and not self.clusters:
             raise UnsupportedError(
                 "a copy-on-write table has no logs to compact",
                 table=state.store.location,
-                todo="lakebed does not cluster Hudi tables yet: cluster it with Hudi's own engine",
+                todo=f"Cluster it: {opt.WHAT.key} = clustering",
             )
         check_table(state.store, state.config, state.avro_schema(state.view()))
 
@@ -98,32 +128,60 @@ class Compaction:
         kept = [*listed] if keeping is None else keeping.kept(listed)
         written = state.written(view)
         slices = [s for path in kept for s in live_slices(path, listed[path], view, written, state.was_replaced)]
-        return plan_compaction(slices, pending_services(state.store, state.timeline), self.options)
+        pending = pending_services(state.store, state.timeline)
+        if not self.clusters:
+            few = self._too_few_commits()
+            planned = plan_compaction(slices if not few else (), pending, self.options)
+            return planned if not few else replace(planned, skipped=(Skipped("the table", few),))
+        check_groups(slices, state.store.location)
+        self._order(self.options[opt.SORT_COLUMNS])
+        return plan_clustering(slices, pending, self.options)
 
-    def _pending(self) -> tuple[dict[str, CompactionPlan], list[Skipped]]:
+    def _too_few_commits(self) -> str:
+        """Why it is too early for a compaction, where the caller counts delta commits."""
+        least = self.options[opt.MAX_DELTA_COMMITS]
+        if least is None or not self.options.given(opt.MAX_DELTA_COMMITS):
+            return ""
+        commits = self.state.timeline.commits
+        metadata = self.state.files.commits(commits)
+        last = max((e.time for e in commits if metadata[e.time].operation == "COMPACT"), default="")
+        count = sum(e.action == "deltacommit" and e.time > last for e in commits)
+        since = "since the last compaction" if last else "so far"
+        return f"{count} delta commits {since}, fewer than {opt.MAX_DELTA_COMMITS.key}" if count < least else ""
+
+    def _order(self, columns: str) -> RowOrder | None:
+        return order_of(columns, self.options[opt.LAYOUT], self.state.schema())
+
+    def _pending(self) -> tuple[dict[str, Plan], list[Skipped]]:
         """Pending plans to run, and those that are left."""
         state, wanted = self.state, self.options[opt.INSTANT]
-        plans = dict(pending_services(state.store, state.timeline).compactions)
+        pending = pending_services(state.store, state.timeline)
+        plans: dict[str, Plan] = {**(pending.clusterings if self.clusters else pending.compactions)}
         if wanted:
             if wanted not in plans:
                 raise NotInHistoryError(
-                    f"no pending compaction {wanted!r}",
+                    f"no pending {self._name} {wanted!r}",
                     table=state.store.location,
-                    todo=f"Pending compactions: {', '.join(plans) or 'none'}",
+                    todo=f"Pending ones: {', '.join(plans) or 'none'}",
                 )
             return {wanted: plans[wanted]}, []
         begun = [time for time in plans if state.timeline.by_time[time].state == "inflight"]
         why = f"its run has begun and may be under way; where it died, run it anew with {opt.INSTANT.key}"
         return (
             {time: plan for time, plan in plans.items() if time not in begun},
-            [Skipped(f"compaction {time}", why) for time in begun],
+            [Skipped(f"{self._name} {time}", why) for time in begun],
         )
 
-    def _request(self, plan: CompactionPlan) -> str:
+    def _request(self, plan: Plan) -> str:
         context = self.context
         self._refuse_writes(context.timeline().pending, "")
         instant = new_instant(context.config, context.timeline())
-        request(context.store, context.config, instant, "compaction", encode_compaction_plan(plan))
+        content = (
+            encode_compaction_plan(plan)
+            if isinstance(plan, CompactionPlan)
+            else encode_clustering_plan(plan, self._root())
+        )
+        request(context.store, context.config, instant, self._action, content)
         timeline = context.timeline()
         try:
             self._refuse_writes(timeline.pending, instant)
@@ -132,40 +190,50 @@ class Compaction:
             raise
         return instant
 
+    def _root(self) -> str:
+        local = self.context.store.local_path("")
+        return f"file:{local}" if local is not None else self.context.store.url("")
+
     def _refuse_writes(self, pending: tuple[Entry, ...], before: str) -> None:
         """Table version 6 and older: CommitConflictError for a write that began before the plan."""
         if self.context.config.completion_times:
             return
         for entry in pending:
+            if entry.action == "replacecommit" and entry.time in self._clusterings:
+                continue
             if entry.action in _WRITES and (not before or entry.time < before):
                 raise CommitConflictError(
-                    "a write is under way, so no compaction can be planned",
+                    f"a write is under way, so no {self._name} can be planned",
                     table=self.context.store.location,
                     instant=entry.time,
-                    why="its log files would lie behind the new base files",
+                    why="its rows would lie behind the new base files",
                     todo="Run it again after the write; one that died is taken back by the next write",
                 )
 
-    def _run_all(
-        self, plans: Mapping[str, CompactionPlan], skipped: tuple[Skipped, ...], engine: Engine
-    ) -> RewriteResult:
+    @property
+    def _clusterings(self) -> Mapping[str, ClusteringPlan]:
+        return pending_services(self.context.store, self.context.timeline()).clusterings
+
+    def _run_all(self, plans: Mapping[str, Plan], skipped: tuple[Skipped, ...], engine: Engine) -> RewriteResult:
         files = size = after = size_after = groups = 0
         notes: list[str] = []
         for instant, plan in sorted(plans.items()):
-            tasks, before, bytes_before = self._tasks(instant, plan)
-            written, more = self._run(instant, tasks, engine)
-            files, size, groups = files + before, size + bytes_before, groups + len(tasks)
-            after, size_after = after + len(tasks), size_after + written
+            parts = plan.operations if isinstance(plan, CompactionPlan) else plan.slices
+            tasks, before, bytes_before = self._tasks(instant, parts)
+            written, more = self._run(instant, plan, tasks, engine)
+            files, size = files + before, size + bytes_before
+            groups += len(plan.operations) if isinstance(plan, CompactionPlan) else len(plan.groups)
+            after, size_after = after + len(written), size_after + sum(file.size for file in written)
             notes += more
         return RewriteResult(
             files, after, size, size_after, groups, skipped, instants=tuple(sorted(plans)), notes=tuple(notes)
         )
 
-    def _tasks(self, instant: str, plan: CompactionPlan) -> tuple[list[CompactionTask], int, int]:
-        """The tasks of a plan, with the files that they read and the bytes of these. What an earlier run of it left is
+    def _tasks(self, instant: str, parts: Sequence[PlannedSlice]) -> tuple[list[CompactionTask], int, int]:
+        """The slices of a plan, with the files that they read and the bytes of these. What an earlier run of it left is
         removed."""
         store, view = self.context.store, self.state.view()
-        folders = sorted({part.partition for part in plan.operations})
+        folders = sorted({part.partition for part in parts})
         sizes: dict[tuple[str, str], int] = {}
         left = []
         for folder, listing in zip(folders, store.list_many(folders), strict=True):
@@ -184,7 +252,7 @@ class Compaction:
             return order or log.instant, log.version, write_attempt(log.token)
 
         tasks, files, size = [], 0, 0
-        for number, part in enumerate(plan.operations):
+        for number, part in enumerate(parts):
             ordered: PlannedSlice = part._replace(logs=tuple(sorted(part.logs, key=position)))
             log_bytes = sum(sizes.get((part.partition, name), 0) for name in part.logs)
             tasks.append(CompactionTask(number, ordered, log_bytes))
@@ -192,11 +260,14 @@ class Compaction:
             size += log_bytes + sizes.get((part.partition, part.base), 0)
         return tasks, files, size
 
-    def _run(self, instant: str, tasks: list[CompactionTask], engine: Engine) -> tuple[int, tuple[str, ...]]:
-        """Run the tasks of a plan and complete its instant. The bytes written, and notes."""
+    def _run(
+        self, instant: str, plan: Plan, tasks: Sequence[CompactionTask], engine: Engine
+    ) -> tuple[list[WrittenFile], tuple[str, ...]]:
+        """Run the tasks of a plan and complete its instant. The new files, and notes."""
         state, view = self.state, self.state.view()
         schema, avro = state.schema(), state.avro_schema(view)
-        transaction = Transaction(self.context, "compaction", "COMPACT", instant)
+        operation = "CLUSTER" if isinstance(plan, ClusteringPlan) else "COMPACT"
+        transaction = Transaction(self.context, self._action, operation, instant)
         transaction.inflight()
         columns = [field for field in schema if field.name not in META_COLUMNS]
         target = FileTarget(
@@ -209,10 +280,42 @@ class Compaction:
             transaction.markers,
         )
         reader = reader_of(state, READ.parse({}), schema, view)
-        written = list(engine.map(Compactor(reader, target), tasks))
-        committed = transaction.commit(written, schema=avro)
+        replaced: dict[str, tuple[str, ...]] = {}
+        if isinstance(plan, ClusteringPlan):
+            clusterer = Clusterer(
+                reader, target, self._order(plan.parameters.get(SORT_COLUMNS, "")), self.options[opt.TARGET_FILE]
+            )
+            ordered = iter([task.part for task in tasks])
+            groups = [
+                ClusterTask(number, tuple(next(ordered) for _ in group.slices))
+                for number, group in enumerate(plan.groups)
+                if group.slices
+            ]
+            written = [file for files in engine.map(clusterer, groups) for file in files]
+            for part in plan.slices:
+                replaced[part.partition] = (*replaced.get(part.partition, ()), part.file_id)
+            self._refuse_changed(instant, plan)
+        else:
+            written = list(engine.map(Compactor(reader, target), tasks))
+        committed = transaction.commit(written, schema=avro, replaced=replaced)
         self.context.store.delete_folder(marker_folder(instant))
-        return sum(file.size for file in written), committed.notes
+        return written, committed.notes
+
+    def _refuse_changed(self, instant: str, plan: ClusteringPlan) -> None:
+        """CommitConflictError where a commit since the plan wrote to one of its file groups: those rows would go."""
+        timeline = self.context.timeline()
+        since = [e for e in timeline.commits if e.time > instant or e.completed > instant]
+        planned = {(part.partition, part.file_id) for part in plan.slices}
+        for time, commit in self.context.files.commits(since).items():
+            changed = next((s for s in commit.stats if (s.partition, s.file_id) in planned), None)
+            if changed is not None:
+                raise CommitConflictError(
+                    "rows were written to a file group while it was clustered",
+                    table=self.context.store.location,
+                    instant=time,
+                    file=changed.path,
+                    todo=f"Withdraw the clustering {instant} and plan another one",
+                )
 
     def _withdraw(self, dry_run: bool) -> RewriteResult:
         """Take pending plans back that nobody has begun. Table version 6 and older: not where a writer has named log
@@ -221,14 +324,17 @@ class Compaction:
         gone = []
         for time, plan in plans.items():
             entry = self.state.timeline.by_time[time]
-            why = "its run has begun" if entry.state == "inflight" else self._named_logs(time, plan)
+            named = isinstance(plan, CompactionPlan) and self._named_logs(time, plan)
+            begun = entry.state == "inflight" and isinstance(plan, CompactionPlan)
+            why = "its run has begun" if begun else named
             if why:
-                skipped.append(Skipped(f"compaction {time}", why))
+                skipped.append(Skipped(f"{self._name} {time}", why))
                 continue
             gone.append(time)
             if not dry_run:
+                self._tasks(time, plan.operations if isinstance(plan, CompactionPlan) else plan.slices)
                 remove_pending(self.context.store, self.context.config, entry)
-        notes = tuple(f"compaction {time} is withdrawn" for time in gone)
+        notes = tuple(f"{self._name} {time} is withdrawn" for time in gone)
         return RewriteResult(0, 0, 0, 0, 0, tuple(skipped), dry_run=dry_run, instants=tuple(gone), notes=notes)
 
     def _named_logs(self, instant: str, plan: CompactionPlan) -> str:

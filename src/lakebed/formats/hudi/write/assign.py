@@ -76,7 +76,7 @@ class Assigner:
     row_bytes: Callable[[], float]
     """The bytes of a row in base files. It is asked only where there is a small file."""
     held: frozenset[tuple[str, str]] = frozenset()
-    """File groups (partition, file id) of pending clusterings, which are not filled up."""
+    """File groups (partition, file id) of pending table services, which are not filled up."""
     _jobs: dict[tuple[str, str], GroupJob] = field(default_factory=dict)
 
     def assign(self, buckets: StagedBuckets, slices: Mapping[str, Sequence[FileSlice]]) -> Assigned:

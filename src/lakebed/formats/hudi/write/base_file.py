@@ -89,6 +89,11 @@ class BaseFileWriter:
         if self._held_bytes >= self._target.options.row_group:
             self._flush()
 
+    @property
+    def size(self) -> int:
+        """The bytes of the file so far, without the row group that is still in memory."""
+        return int(self._sink.tell())
+
     def _note_keys(self, keys: pa.Array) -> None:
         if self._bloom is not None:
             self._bloom.add(keys)

@@ -103,10 +103,11 @@ class WriteRun:
             fills,
             operation is Operation.INSERT and self.settings.concat,
             lambda: self._row_bytes(buckets),
-            frozenset(self.pending.clustering),
+            frozenset(self._taken()),
         )
         new = [bucket.partition for bucket in buckets.buckets if isinstance(bucket, NewRows)] if fills else []
         assigned = assigner.assign(buckets, self.files.slices(new))
+        self._refuse_clustered(assigned)
         self.inflight(_planned(assigned))
         return (*self._new_groups(buckets, assigned, rows.schema), *self._changed_groups(assigned, rows.schema))
 
@@ -218,6 +219,20 @@ class WriteRun:
                 why="a table service that was requested for its file groups has not run",
                 todo="Run that service, or take it back, and write again",
             )
+
+    def _refuse_clustered(self, assigned: Assigned) -> None:
+        """Raise for rows of file groups that a pending clustering is going to replace: they would go with them
+        (`hoodie.clustering.updates.strategy`, whose default rejects them too)."""
+        for job in assigned.jobs:
+            instant = self.pending.clustering.get((job.partition, job.file_id))
+            if instant:
+                raise UsageError(
+                    f"rows of file group {job.file_id} cannot be changed",
+                    table=self.target.store.location,
+                    instant=instant,
+                    why="a clustering that has not run is going to replace it",
+                    todo="Run that clustering, or take it back (lakebed.rewrite.step), and write again",
+                )
 
     def _taken(self) -> dict[tuple[str, str], str]:
         return {**self.pending.compacting, **self.pending.log_compacting, **self.pending.clustering}
