@@ -166,7 +166,7 @@ def measured(step: str, table: str, inputs: str, options: dict[str, Any]) -> dic
     try:
         said = work()
     except UnsupportedError as error:
-        return {"refused": str(error)}
+        return {"refused": str(error).partition(" [")[0]}
     return {
         "seconds": round(time.perf_counter() - began, 2),
         "cpu_seconds": round(time.process_time() - cpu, 2),
