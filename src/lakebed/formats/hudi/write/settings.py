@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.hudi.codec.bloom import FilterSettings, FilterType
+from lakebed.formats.hudi.commit.options import COMMIT_OPTIONS, check_single_writer
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.table_options import ORDERING, PARTITION_FIELDS, RECORD_KEYS, TABLE, TABLE_TYPE
 from lakebed.formats.hudi.write.files import FileOptions
@@ -182,6 +183,7 @@ _ACCEPTED = (
 SIZING = OptionSet(
     (
         *(Option(key, str, "", "Accepted without effect: it changes nothing here") for key in _ACCEPTED),
+        *COMMIT_OPTIONS,
         INDEX,
         OPERATION,
         SORT_MODE,
@@ -292,7 +294,9 @@ class WriteSettings:
 
     @classmethod
     def of(cls, mode: Mode, options: Options, config: TableConfig, table: str) -> WriteSettings:
-        """From parsed options. UsageError for an operation that the mode cannot run."""
+        """From parsed options. UsageError for an operation that the mode cannot run, UnsupportedError for options that
+        ask for a write beside other writers."""
+        check_single_writer(options, table)
         operation = operation_of(mode, options[OPERATION], table)
         combine = {Operation.UPSERT: COMBINE_UPSERT, Operation.DELETE: COMBINE_DELETE}.get(operation, COMBINE_INSERT)
         codec = options[CODEC]
