@@ -206,15 +206,17 @@ class Lakebed:
 
     def schedule_compaction(self) -> None:
         """Plan a compaction of all file groups that have logs."""
-        self.table.rewrite(options={**COMPACT, "lakebed.rewrite.action": "schedule"})
+        self.table.rewrite(
+            options={**COMPACT, "lakebed.rewrite.what": "compaction", "lakebed.rewrite.step": "schedule"}
+        )
 
     def run_compaction(self) -> None:
         """Run what is planned."""
-        self.table.rewrite(options={**COMPACT, "lakebed.rewrite.action": "run"})
+        self.table.rewrite(options={**COMPACT, "lakebed.rewrite.what": "compaction", "lakebed.rewrite.step": "run"})
 
     def cluster(self) -> None:
         """Plan a clustering of all file groups and run it."""
-        self.table.rewrite(options={**CLUSTERING, "lakebed.rewrite.service": "clustering"})
+        self.table.rewrite(options={**CLUSTERING, "lakebed.rewrite.what": "clustering"})
 
     def clean(self) -> None:
         """Remove file slices that the newest commit does not need."""
