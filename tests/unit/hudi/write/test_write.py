@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,19 @@ def test_tables_that_lakebed_does_not_write(name: str) -> None:
     with pytest.raises(UnsupportedError, match="lakebed does not write this table"):
         table.write(rows.slice(0, 1), "upsert")
     assert len(table.read().read_all()) == len(rows)
+
+
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("version", [6, 9])
+def test_writers_beside_each_other_lose_no_row(tmp_path: Path, version: int, kind: str) -> None:
+    table = orders(tmp_path, kind, version)
+    table.write(batch(1000))
+    retries = {"hoodie.write.num.retries.on.conflict.failures": "200"}
+
+    def work(writer: int) -> None:
+        for number in range(3):
+            lakebed.open(table.location).write(batch(writer * 100 + number), "upsert", retries)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert [number for number, _ in held(table)] == sorted([1000, *(w * 100 + n for w in range(4) for n in range(3))])

@@ -9,8 +9,10 @@ Rules: Hudi's `DirectWriteMarkers`, `TimelineServerBasedWriteMarkers` and `Marke
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 
+from lakebed.errors import LakebedError
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel.files import Store
 
@@ -24,13 +26,15 @@ def marker_folder(instant: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DirectMarkers:
-    """Notes each file of an instant in a file of its own. Picklable."""
+    """Notes each file of an instant in a file of its own. Picklable. `noted` has the files that this process noted."""
 
     store: Store
     instant: str
+    noted: list[str] = field(default_factory=list)
 
     def __call__(self, path: str, kind: str) -> None:
         """Note a file before it is made; `kind` is CREATE, MERGE or APPEND."""
+        self.noted.append(path)
         self.store.write(f"{marker_folder(self.instant)}/{path}{_MARKER}{kind}", b"")
 
 
@@ -48,3 +52,9 @@ def marked_files(store: Store, instant: str) -> set[str] | None:
         else:
             names.append(name)
     return {name.rpartition(_MARKER)[0] for name in names if _MARKER in name} if found else None
+
+
+def remove_markers(store: Store, instant: str) -> None:
+    """Remove an instant's markers. Where that fails, they only take room: archival removes them."""
+    with suppress(LakebedError, OSError):
+        store.delete_folder(marker_folder(instant))

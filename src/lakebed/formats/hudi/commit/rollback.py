@@ -27,7 +27,7 @@ from lakebed.formats.hudi.codec.plans import (
 )
 from lakebed.formats.hudi.codec.service_plans import parse_clustering_plan
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.commit.markers import marked_files, marker_folder
+from lakebed.formats.hudi.commit.markers import marked_files, remove_markers
 from lakebed.formats.hudi.layout import LogFile, parse_base_name, parse_log_name
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.update import update
@@ -42,17 +42,20 @@ _TOKEN = "1-0-1"
 def roll_back_failed(context: WriteContext) -> tuple[str, ...]:
     """End all rollbacks that were cut off, and take back all pending writes; their instants.
 
-    Call it only where no other writer can be at work. Pending compactions, clusterings and other plans stay.
+    Call it under `exclusive`, and only where no other writer may be at work. Pending compactions, clusterings and other
+    plans stay.
     """
+    store, done = context.store, []
     timeline = context.timeline()
-    done = []
     for entry in timeline.entries:
-        if entry.action == "rollback" and not entry.done and entry.requested:
-            plan = decode(RollbackPlan, context.store.read(entry.requested))
-            info = plan.instant_to_rollback
-            if info is not None:
-                _run(context, entry.time, plan, _entry_of(timeline.entries, info))
-                done.append(info.commit_time)
+        if entry.action != "rollback" or entry.done or not entry.requested:
+            continue
+        plan = decode(RollbackPlan, store.read(entry.requested))
+        info = plan.instant_to_rollback
+        if info is None:
+            continue
+        _run(context, entry.time, plan, _entry_of(timeline.entries, info))
+        done.append(info.commit_time)
     for entry in timeline.pending:
         if entry.time not in done and _is_failed_write(context, entry):
             roll_back(context, entry)
@@ -144,7 +147,7 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
         remove_pending(store, config, entry)
     completed = new_instant(config, context.timeline(), instant)
     complete(store, config, instant, completed, "rollback", encode(metadata))
-    store.delete_folder(marker_folder(info.commit_time))
+    remove_markers(store, info.commit_time)
 
 
 def _command(context: WriteContext, instant: str, target: str, each: RollbackRequest) -> dict[str, int]:

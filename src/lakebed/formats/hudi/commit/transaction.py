@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
-from lakebed.errors import CommitConflictError, LakebedError
+from lakebed.errors import CommitConflictError
 from lakebed.formats.hudi.codec.commit_metadata import FileStat, encode_commit
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.commit.markers import DirectMarkers, marker_folder
+from lakebed.formats.hudi.commit.exclusive import exclusive
+from lakebed.formats.hudi.commit.markers import DirectMarkers, remove_markers
 from lakebed.formats.hudi.commit.rollback import roll_back, roll_back_failed
 from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
 from lakebed.formats.hudi.metadata_table.update import update
@@ -33,7 +33,10 @@ class Committed:
 class Transaction:
     """One instant, from its request on."""
 
-    def __init__(self, context: WriteContext, action: str, operation: str, instant: str) -> None:
+    def __init__(
+        self, context: WriteContext, action: str, operation: str, instant: str, seen: frozenset[str] | None = None
+    ) -> None:
+        self._seen = seen
         self.context, self.action, self.operation, self.instant = context, action, operation, instant
         self.markers = DirectMarkers(context.store, instant)
 
@@ -42,10 +45,12 @@ class Transaction:
         cls, context: WriteContext, action: str, operation: str, *, plan: bytes = b"", instant: str | None = None
     ) -> Transaction:
         """Request a new instant. Failed writes are taken back first, and rollbacks that were cut off carried on."""
-        roll_back_failed(context)
-        instant = instant or new_instant(context.config, context.timeline())
-        request(context.store, context.config, instant, action, plan)
-        return cls(context, action, operation, instant)
+        with exclusive(context.store):
+            roll_back_failed(context)
+            timeline = context.timeline()
+            instant = instant or new_instant(context.config, timeline)
+            request(context.store, context.config, instant, action, plan)
+        return cls(context, action, operation, instant, frozenset(entry.time for entry in timeline.commits))
 
     def inflight(self, stats: Sequence[FileStat] = ()) -> None:
         """Say what is planned, before the first file is made."""
@@ -101,35 +106,61 @@ class Transaction:
             extra={**extra, "schema": schema},
             replaced=replaced if self.action in ("replacecommit", "clustering") else None,
         )
-        self._check_still_there()
-        notes = update(
-            context,
-            self.instant,
-            change or MetadataChange(self.action, tuple(written), replaced=replaced, schema=schema),
-        )
-        completed = new_instant(config, context.timeline(), self.instant)
-        complete(context.store, config, self.instant, completed, self.action, data)
-        with suppress(LakebedError, OSError):
-            context.store.delete_folder(marker_folder(self.instant))
+        with exclusive(context.store):
+            self._check(written, replaced)
+            notes = update(
+                context,
+                self.instant,
+                change or MetadataChange(self.action, tuple(written), replaced=replaced, schema=schema),
+            )
+            completed = new_instant(config, context.timeline(), self.instant)
+            complete(context.store, config, self.instant, completed, self.action, data)
+        remove_markers(context.store, self.instant)
         return Committed(self.instant, notes)
 
     def abort(self) -> None:
-        """Take the instant back: its files go, and it leaves the timeline with a rollback that says so."""
-        entry = self._entry()
-        if entry is not None and not entry.done:
-            roll_back(self.context, entry)
+        """Take the instant back: its files go, and it leaves the timeline with a rollback that says so.
+
+        CommitConflictError where another writer has done that: whatever went wrong, went wrong for it.
+        """
+        with exclusive(self.context.store):
+            entry = self._entry()
+            if entry is not None:
+                if not entry.done:
+                    roll_back(self.context, entry)
+                return
+            # Another writer took it back, perhaps before the last files were made.
+            self.context.store.delete_many(self.markers.noted)
+            remove_markers(self.context.store, self.instant)
+        raise self._conflict("another writer took this write back")
 
     def _entry(self) -> Entry | None:
         return self.context.timeline().by_time.get(self.instant)
 
-    def _check_still_there(self) -> None:
-        """CommitConflictError where another writer has taken the instant back."""
-        entry = self._entry()
+    def _check(self, written: Sequence[WrittenFile], replaced: Mapping[str, tuple[str, ...]]) -> None:
+        """CommitConflictError where another writer has taken the instant back, or has changed the same file groups
+        since it was requested."""
+        timeline = self.context.timeline()
+        entry = timeline.by_time.get(self.instant)
         if entry is None or entry.state != "inflight":
-            raise CommitConflictError(
-                "another writer took this write back",
-                table=self.context.store.location,
-                instant=self.instant,
-                why="a single writer at a time takes every pending write for one that failed",
-                todo="Write again; let writers that run at once share a lock",
-            )
+            raise self._conflict("another writer took this write back")
+        seen = self._seen
+        others = [] if seen is None else [each for each in timeline.commits if each.time not in seen]
+        if not others:
+            return
+        groups = {(file.partition, file.file_id) for file in written}
+        groups |= {(partition, file_id) for partition, ids in replaced.items() for file_id in ids}
+        for time, commit in self.context.files.commits(others).items():
+            changed = {(stat.partition, stat.file_id) for stat in commit.stats}
+            changed |= {(partition, file_id) for partition, ids in commit.replaced.items() for file_id in ids}
+            if groups & changed:
+                raise self._conflict(f"the commit {time} changed the same file groups")
+
+    def _conflict(self, what: str) -> CommitConflictError:
+        return CommitConflictError(
+            what,
+            table=self.context.store.location,
+            instant=self.instant,
+            why="nothing of this write is visible",
+            todo="Write again; hoodie.write.num.retries.on.conflict.failures does so by itself",
+        )
