@@ -127,6 +127,8 @@ class Life:
         """What a release cannot do at all, whoever wrote the table."""
         if what.startswith("rollback") and "is earlier than the latest compaction" in error:
             raise _OverError(error)
+        if what.startswith("restore") and "Please delete metadata table and retry" in error:
+            raise _OverError(error)
         if "HoodieWriteStat.getPrevCommit()" in error:  # its own dead writer of a bucketed table
             raise _OverError(error)
         if self.shape.version == 6 and what.startswith("rollback"):
