@@ -123,6 +123,10 @@ GRID = (
         )),
     }),
     Row("expire", "`table.expire`", {
+        "hudi": Cell(
+            ("tests/unit/hudi/expire/test_clean.py::", "tests/crash/test_hudi_clean.py::"),
+            "clean by commits, hours and file versions; no partition TTL",
+        ),
         "paimon": Cell(("tests/unit/paimon/expire/test_run.py::", "tests/crash/test_paimon_expire.py::")),
         "iceberg": Cell(("tests/unit/iceberg/expire/test_run.py::", "tests/crash/test_iceberg_commit.py::")),
     }),

@@ -124,7 +124,6 @@ class TestLacks(LacksConformance):
     @pytest.fixture
     def lacking(self) -> Sequence[Callable[[Table], Any]]:
         return [
-            lambda t: t.expire(),
             lambda t: t.tag("x"), lambda t: t.delete_tag("x"),
         ]  # fmt: skip
 

@@ -12,6 +12,8 @@ from lakebed.formats.hudi.archive.state_files import active_from
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.definition import create_table
+from lakebed.formats.hudi.expire.options import parse_options as parse_expire_options
+from lakebed.formats.hudi.expire.run import Clean
 from lakebed.formats.hudi.inspect import inspect_table
 from lakebed.formats.hudi.layout import COMPLETES_AS, META_COLUMNS
 from lakebed.formats.hudi.options import AS_OF, READ
@@ -36,7 +38,7 @@ from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
-from lakebed.model.upkeep import ArchiveResult, RewriteResult
+from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Position, Table
@@ -161,9 +163,8 @@ class HudiTable(Table):
         setting that lakebed does not write. `ends_here` says that rows which this process stages need not outlive it.
         """
         state = self.state()
-        given = write_options(option_texts(options), state.config, self.location)
-        context = WriteContext(self.store, state.config, given, self._metadata, self._scratch, self.options)
-        settings = WriteSettings.of(mode, given, state.config, self.location)
+        context = self._context(state.config, option_texts(options))
+        settings = WriteSettings.of(mode, context.options, state.config, self.location)
         columns = [field for field in state.schema() if field.name not in META_COLUMNS]
         avro = state.avro_schema(state.view())
         return HudiSink(context, settings, pa.schema(columns), avro, commit_user, callbacks, ends_here)
@@ -199,10 +200,27 @@ class HudiTable(Table):
         """
         state = self.state()
         parsed = parse_options(option_texts(options), state.config.properties)
-        given = write_options({}, state.config, self.location)
-        files = WriteSettings.of(Mode.APPEND, given, state.config, self.location).files
-        context = WriteContext(self.store, state.config, given, self._metadata, self._scratch, self.options)
+        context = self._context(state.config)
+        files = WriteSettings.of(Mode.APPEND, context.options, state.config, self.location).files
         return Rewrite(state, context, parsed, files).rewrite(where, dry_run, engine or LocalEngine())
+
+    def expire(
+        self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
+    ) -> ExpireResult:
+        """Clean: delete file slices and replaced file groups that no retained commit, savepoint or pending service
+        needs.
+
+        The options are those of `formats/hudi/expire/options.py`; those of Hudi may stand in the table's properties
+        too. `expired` of the result are the commits that can no longer be read as of.
+        """
+        state = self.state()
+        parsed = parse_expire_options(option_texts(options), state.config.properties)
+        context = self._context(state.config)
+        return Clean(lambda: self.state(whole=True), context, parsed).run(dry_run)
+
+    def _context(self, config: TableConfig, options: Mapping[str, str] = {}) -> WriteContext:
+        given = write_options(options, config, self.location)
+        return WriteContext(self.store, config, given, self._metadata, self._scratch, self.options)
 
     def archive(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}

@@ -1,0 +1,1 @@
+"""Expiry of a Hudi table: the clean of file slices that nothing retained needs."""
