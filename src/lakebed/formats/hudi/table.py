@@ -12,7 +12,9 @@ from lakebed.formats.hudi.archive.state_files import active_from
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.definition import create_table
+from lakebed.formats.hudi.expire.options import WHAT
 from lakebed.formats.hudi.expire.options import parse_options as parse_expire_options
+from lakebed.formats.hudi.expire.partitions import expire_partitions
 from lakebed.formats.hudi.expire.run import Clean
 from lakebed.formats.hudi.inspect import inspect_table
 from lakebed.formats.hudi.layout import COMPLETES_AS, META_COLUMNS
@@ -26,7 +28,8 @@ from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.formats.hudi.rewrite.run import Rewrite, parse_options
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
-from lakebed.formats.hudi.write.settings import WriteSettings, write_options
+from lakebed.formats.hudi.write.operation import Operation
+from lakebed.formats.hudi.write.settings import DELETE_PARTITIONS, OPERATION, WriteSettings, write_options
 from lakebed.formats.hudi.write.sink import HudiSink
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine, LocalEngine
@@ -211,12 +214,20 @@ class HudiTable(Table):
         needs.
 
         The options are those of `formats/hudi/expire/options.py`; those of Hudi may stand in the table's properties
-        too. `expired` of the result are the commits that can no longer be read as of.
+        too. `expired` of the result are the commits that can no longer be read as of. With `lakebed.expire.what` =
+        partitions whole partitions go that are too old, and `expired` are their paths.
         """
         state = self.state()
         parsed = parse_expire_options(option_texts(options), state.config.properties)
+        if parsed[WHAT] == "partitions":
+            return expire_partitions(self.state(whole=True), parsed, self._delete_partitions, dry_run)
         context = self._context(state.config)
         return Clean(lambda: self.state(whole=True), context, parsed).run(dry_run)
+
+    def _delete_partitions(self, patterns: str) -> CommitResult:
+        columns = [field for field in self.schema if field.name not in META_COLUMNS]
+        options = {OPERATION.key: Operation.DELETE_PARTITION.value, DELETE_PARTITIONS.key: patterns}
+        return self.write(pa.schema(columns).empty_table(), Mode.DELETE.value, options)
 
     def _context(self, config: TableConfig, options: Mapping[str, str] = {}) -> WriteContext:
         given = write_options(options, config, self.location)

@@ -1,11 +1,12 @@
-"""Options of a clean, with the meaning and the defaults of Hudi's `HoodieCleanConfig`."""
+"""Options of a clean and of partition TTL, with the meaning and the defaults of Hudi's `HoodieCleanConfig` and
+`HoodieTTLConfig`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from lakebed.formats.hudi.archive.options import CLEANER_POLICY, COMMITS_RETAINED, HOURS_RETAINED
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of
 
 VERSIONS_RETAINED: Option[int] = Option(
     "hoodie.cleaner.fileversions.retained",
@@ -28,8 +29,48 @@ PARALLELISM: Option[int] = Option(
     "Accepted without effect: the store decides how many deletions run at once",
     aliases=("hoodie.clean.parallelism",),
 )
+WHAT: Option[str] = Option(
+    "lakebed.expire.what",
+    one_of("files", "partitions"),
+    "files",
+    "files: a clean. partitions: whole partitions go that are too old, with their rows",
+)
+TTL_STRATEGY: Option[str] = Option(
+    "hoodie.partition.ttl.management.strategy.type",
+    one_of("KEEP_BY_TIME", "KEEP_BY_CREATION_TIME"),
+    "KEEP_BY_TIME",
+    "What the age of a partition is counted from: its last write or its first one",
+    aliases=("hoodie.partition.ttl.strategy.type",),
+)
+TTL_DAYS: Option[int] = Option(
+    "hoodie.partition.ttl.strategy.days.retain", at_least(-1), -1, "How many days a partition is kept"
+)
+TTL_PARTITIONS: Option[str] = Option(
+    "hoodie.partition.ttl.strategy.partition.selected",
+    str,
+    "",
+    "The partition paths that may go, separated by commas; none: all of them",
+)
+TTL_LIMIT: Option[int] = Option(
+    "hoodie.partition.ttl.strategy.max.delete.partitions",
+    at_least(1),
+    1000,
+    "The most partitions that a run deletes",
+)
 EXPIRE = OptionSet(
-    (CLEANER_POLICY, COMMITS_RETAINED, HOURS_RETAINED, VERSIONS_RETAINED, INCREMENTAL, PARALLELISM),
+    (
+        CLEANER_POLICY,
+        COMMITS_RETAINED,
+        HOURS_RETAINED,
+        VERSIONS_RETAINED,
+        INCREMENTAL,
+        PARALLELISM,
+        WHAT,
+        TTL_STRATEGY,
+        TTL_DAYS,
+        TTL_PARTITIONS,
+        TTL_LIMIT,
+    ),
     "cleaning Hudi tables",
 )
 """The options of `table.expire`. They may stand in `hoodie.properties` too."""
