@@ -30,10 +30,10 @@ def test_a_clean_is_carried_on(tmp_path: Path, version: int, kind: str) -> None:
     number, original = itertools.count(), tmp_path / "original"
     fresh_table(original, SCHEMA, version=version, kind=kind)
     table = lakebed.open(original)
-    for value in range(4):
+    for value in range(5):
         rows = [{"dt": "ab"[n % 2], "id": n, "v": str(value)} for n in range(4)]
-        table.write(pa.Table.from_pylist(rows, SCHEMA), mode="upsert")
-        if kind == "MERGE_ON_READ" and value == 2:
+        table.write(pa.Table.from_pylist(rows, SCHEMA), mode="upsert", options={"hoodie.clean.automatic": False})
+        if kind == "MERGE_ON_READ" and value in (1, 3):
             table.rewrite()
     retained = [i.time for i in table.history() if i.action != "clean"][-2:]
 

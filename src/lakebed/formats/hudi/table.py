@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.formats.hudi.rewrite.run import Rewrite, parse_options
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
+from lakebed.formats.hudi.upkeep import after_commit, split_options, upkeep_options
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.settings import DELETE_PARTITIONS, OPERATION, WriteSettings, write_options
 from lakebed.formats.hudi.write.sink import HudiSink
@@ -166,11 +168,14 @@ class HudiTable(Table):
         setting that lakebed does not write. `ends_here` says that rows which this process stages need not outlive it.
         """
         state = self.state()
-        context = self._context(state.config, option_texts(options))
+        given, services = split_options(option_texts(options))
+        upkeep_options(services, state.config)  # refused before anything is written
+        context = self._context(state.config, given)
         settings = WriteSettings.of(mode, context.options, state.config, self.location)
         columns = [field for field in state.schema() if field.name not in META_COLUMNS]
         avro = state.avro_schema(state.view())
-        return HudiSink(context, settings, pa.schema(columns), avro, commit_user, callbacks, ends_here)
+        after = partial(after_commit, HudiTable, self.store, {**self.options}, state.config, services)
+        return HudiSink(context, settings, pa.schema(columns), avro, commit_user, callbacks, ends_here, after)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
         """Write rows as one commit: insert, overwrite of the partitions touched, upsert or delete by key, or what the

@@ -2,8 +2,8 @@
 
 Rules: Hudi's `CleanPlanner`. Hudi compares the requested times of slices with the earliest commit that is retained. A
 compaction that was requested before that commit can have completed after it, and a reader of that commit then still
-needs the slice before the compaction. So here a slice also stays while a retained commit's position comes before the
-next slice's.
+needs the slice before the compaction. So here slices go that are older than the newest slice before everything that is
+retained, by positions. That slice itself stays, since changes of the earliest retained commit are told against it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def unused_slices(
         last = based[kept - 1] if len(based) >= kept else len(slices)
         old = slices[last + 1 :]
     else:
-        based = [at for at, part in enumerate(slices) if part.has_base and part.position <= retained.position]
+        based = [at for at, part in enumerate(slices) if part.has_base and part.position < retained.position]
         old = [part for part in slices[based[0] + 1 :] if part.instant < retained.earliest] if based else []
     return [part for part in old if not savepointed or not set(part.names) & set(savepointed)]
 

@@ -218,6 +218,8 @@ SIZING = OptionSet(
     "writes to Hudi tables",
 )
 """The options that say how a write works."""
+WRITE = SIZING + TABLE
+"""The options of a write: these, and those that describe the table."""
 _ROW_GROUP = 32 << 20
 
 
@@ -227,10 +229,9 @@ def write_options(given: Mapping[str, str], config: TableConfig, location: str) 
     Options that describe the table are accepted where they agree with it, since jobs give them with every write.
     UsageError where they do not, UnsupportedError for an index that lakebed does not have.
     """
-    known = SIZING + TABLE
     stored = {key: text for key, text in config.properties.items() if SIZING.knows(key)}
-    spelled = {known.spelled(key): text for key, text in given.items()}
-    options = known.parse({**stored, **spelled})
+    spelled = {WRITE.spelled(key): text for key, text in given.items()}
+    options = WRITE.parse({**stored, **spelled})
     _check_described(options, config, location)
     if options[INDEX] not in ("", "SIMPLE", "BLOOM"):
         raise UnsupportedError(

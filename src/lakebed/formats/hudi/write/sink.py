@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,7 +54,7 @@ class HudiSink:
     callbacks.
 
     `schema` are the user's columns, `avro` their Avro schema as the table's newest commit has it. With `ends_here` rows
-    that this process stages need not outlive it.
+    that this process stages need not outlive it. `after` runs after each commit and gives notes; it never raises.
     """
 
     def __init__(
@@ -66,11 +66,12 @@ class HudiSink:
         commit_user: str | None = None,
         callbacks: Sequence[CommitCallback] = (),
         ends_here: bool = False,
+        after: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self.context, self.settings, self.schema, self.avro = context, settings, schema, avro
         self.commit_user = commit_user or str(uuid.uuid4())
         self.callbacks = checked_callbacks(callbacks)
-        self._ends_here = ends_here
+        self._ends_here, self._after = ends_here, after
         self._staging = StagingPlace(
             context.store, LocalStore(os.path.abspath(tempfile.gettempdir())), f"lakebed-{uuid.uuid4()}"
         )
@@ -124,7 +125,7 @@ class HudiSink:
                     raise
                 left -= 1
         notes = afterwards("rows that were staged for it are left", lambda: self._drop(ours))
-        return CommitResult(committed.instant, Outcome.COMMITTED, (*committed.notes, *notes))
+        return CommitResult(committed.instant, Outcome.COMMITTED, (*committed.notes, *notes, *self._after()))
 
     def _attempt(self, identifier: int, messages: Sequence[HudiMessage]) -> Committed:
         context = self.context

@@ -1,0 +1,83 @@
+"""A write cleans, archives and compacts afterwards, where that is due and the options say so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import Table
+from lakebed.errors import OptionError
+from lakebed.formats.hudi.table import HudiTable
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
+
+
+def written(folder: Path, commits: int, kind: str = "COPY_ON_WRITE", **options: object) -> Table:
+    table = lakebed.create(
+        folder, "hudi", SCHEMA, primary_key=["id"], options={"hoodie.datasource.write.table.type": kind}
+    )
+    given = {key.replace("_", "."): value for key, value in options.items()}
+    for value in range(commits):
+        result = table.write(pa.table({"id": [1, 2], "v": [value] * 2}, SCHEMA), mode="upsert", options=given)
+        assert result.notes == ()
+    return table
+
+
+def actions(table: Table) -> Counter[str]:
+    return Counter(instant.action for instant in table.history())
+
+
+def rows(table: Table) -> list[int]:
+    read: list[int] = table.read(["v"]).read_all()["v"].to_pylist()
+    return read
+
+
+def test_a_write_cleans_by_default(tmp_path: Path) -> None:
+    table = written(tmp_path / "table", 13)
+    assert actions(table)["clean"] > 0 and rows(table) == [12, 12]
+    assert len(list((tmp_path / "table").glob("*.parquet"))) == 11  # ten commits, and the state before them
+
+
+def test_a_write_archives_what_is_too_much(tmp_path: Path) -> None:
+    bounds = {"hoodie.keep.max.commits": 5, "hoodie.keep.min.commits": 4, "hoodie.clean.commits.retained": 2}
+    table = written(tmp_path / "table", 12, **bounds)
+    assert actions(table)["commit"] <= 6 and rows(table) == [11, 11]
+    assert len([i for i in table.history(archived=True) if i.action == "commit"]) == 12
+
+
+def test_upkeep_can_be_left_to_others(tmp_path: Path) -> None:
+    options = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": "false", "hoodie.keep.max.commits": 5,
+               "hoodie.keep.min.commits": 4}  # fmt: skip
+    table = written(tmp_path / "table", 13, **options)
+    assert actions(table) == {"commit": 13}
+
+
+def test_a_write_compacts_where_it_is_told_to(tmp_path: Path) -> None:
+    options = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 3}
+    table = written(tmp_path / "table", 7, "MERGE_ON_READ", **options)
+    assert actions(table)["commit"] == 2 and rows(table) == [6, 6]
+    assert "commit" not in actions(written(tmp_path / "other", 7, "MERGE_ON_READ"))
+
+
+def test_a_failure_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = written(tmp_path / "table", 1)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(HudiTable, "expire", fail)
+    result = table.write(pa.table({"id": [1], "v": [7]}, SCHEMA), mode="upsert")
+    assert any("the table was not cleaned" in note for note in result.notes)
+    assert sorted(rows(table)) == [0, 7]
+
+
+def test_wrong_options_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    table = written(tmp_path / "table", 1)
+    for wrong in ({"hoodie.clean.commits.retained": "many"}, {"hoodie.compact.inlin": True}):
+        with pytest.raises(OptionError):
+            table.write(pa.table({"id": [1], "v": [7]}, SCHEMA), mode="upsert", options=wrong)
+    assert len(table.history()) == 1
