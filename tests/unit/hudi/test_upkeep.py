@@ -10,6 +10,7 @@ import pytest
 
 import lakebed
 from lakebed import Table
+from lakebed.callbacks import Committed
 from lakebed.errors import OptionError
 from lakebed.formats.hudi.table import HudiTable
 
@@ -81,3 +82,19 @@ def test_wrong_options_are_refused_before_anything_is_written(tmp_path: Path) ->
         with pytest.raises(OptionError):
             table.write(pa.table({"id": [1], "v": [7]}, SCHEMA), mode="upsert", options=wrong)
     assert len(table.history()) == 1
+
+
+def test_callbacks_see_each_commit(tmp_path: Path) -> None:
+    class Seen:
+        commits: list[Committed] = []  # noqa: RUF012 - of this test alone
+
+        def call(self, commit: Committed) -> None:
+            self.commits.append(commit)
+
+    table = written(tmp_path / "table", 0)
+    writer = table.writer("job", callbacks=[Seen()])
+    writer.write(pa.table({"id": [1], "v": [7]}, SCHEMA))
+    done = writer.commit(3, writer.prepare_commit())
+    (commit,) = Seen.commits
+    assert (str(commit.snapshot_id), commit.commit_user, commit.identifier) == (done.instant, "job", 3)
+    assert commit.kind == "insert" and all((tmp_path / "table" / path).exists() for path in commit.added_files)

@@ -9,6 +9,7 @@ needs a lock that all of them share.
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import os
 import random
@@ -47,9 +48,7 @@ def exclusive(store: Store) -> Iterator[None]:
             if _holds(store, mark):
                 break
             with _deciding:
-                if _is_dead(store):
-                    with suppress(FileNotFoundError):
-                        store.delete(_FILE)
+                if _took_over(store, mark):
                     continue
             if clock.steady() > ends:
                 raise CommitConflictError(
@@ -69,20 +68,45 @@ def exclusive(store: Store) -> Iterator[None]:
         _ours.discard(token)
 
 
-def _holds(store: Store, mark: bytes) -> bool:
-    """Whether the lock is ours, though the store did not say so."""
+def _holds(store: Store, mark: bytes, path: str = _FILE) -> bool:
+    """Whether a file is ours, though the store did not say so."""
     try:
-        return store.read(_FILE) == mark
+        return store.read(path) == mark
     except FileNotFoundError:
         return False
 
 
-def _is_dead(store: Store) -> bool:
-    """Whether the holder of the lock has died; false too where the lock is free by now."""
+def _took_over(store: Store, mark: bytes) -> bool:
+    """Remove the lock of a holder that died. False where it is alive, or the lock is free by now.
+
+    Who removes it is claimed under a name that only the dead holder's lock has. So of several that find it dead one
+    removes it, and nobody removes the lock of whoever comes next.
+    """
     try:
-        owner = json.loads(store.read(_FILE))
+        content = store.read(_FILE)
+    except FileNotFoundError:
+        return False
+    if not _is_dead(store, _FILE, content):
+        return False
+    claim = f"{_FILE}.{hashlib.sha256(content).hexdigest()[:16]}"
+    if store.put_if_absent(claim, mark) is not PutOutcome.CREATED and not _holds(store, mark, claim):
+        with suppress(FileNotFoundError):
+            if _is_dead(store, claim, store.read(claim)):
+                store.delete(claim)
+        return False
+    with suppress(FileNotFoundError):
+        if store.read(_FILE) == content:
+            store.delete(_FILE)
+    store.delete(claim)
+    return True
+
+
+def _is_dead(store: Store, path: str, content: bytes) -> bool:
+    """Whether the holder that wrote a file has died."""
+    try:
+        owner = json.loads(content)
         if owner["machine"] != _machine():
-            return store_now(store, _FOLDER) - store.modified(_FILE) > _WAIT
+            return store_now(store, _FOLDER) - store.modified(path) > _WAIT
         process, token = int(owner["process"]), owner["token"]
     except FileNotFoundError:
         return False

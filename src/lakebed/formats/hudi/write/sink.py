@@ -38,6 +38,7 @@ from lakebed.formats.hudi.write.settings import WriteSettings
 from lakebed.formats.hudi.write.table_files import TableFiles
 from lakebed.formats.hudi.write.tagging import NewOnly
 from lakebed.formats.hudi.write.task import TaskTarget
+from lakebed.kernel.commit import callbacks as commit_callbacks
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
 from lakebed.kernel.engine import Engine, LocalEngine
@@ -118,16 +119,25 @@ class HudiSink:
         left = self.settings.retries
         while True:
             try:
-                committed = self._attempt(identifier, ours)
+                committed, files = self._attempt(identifier, ours)
                 break
             except CommitConflictError:
                 if not left:
                     raise
                 left -= 1
         notes = afterwards("rows that were staged for it are left", lambda: self._drop(ours))
+        notes += self._call(committed.instant, identifier, files)
         return CommitResult(committed.instant, Outcome.COMMITTED, (*committed.notes, *notes, *self._after()))
 
-    def _attempt(self, identifier: int, messages: Sequence[HudiMessage]) -> Committed:
+    def _call(self, instant: str, identifier: int, files: tuple[str, ...]) -> tuple[str, ...]:
+        """Call the callbacks, at most once. One that fails is a note of the result."""
+        user, kind = self.commit_user, str(self.settings.operation)
+        location = self.context.store.location
+        commit = commit_callbacks.Committed(location, int(instant), user, identifier, kind, added_files=files)
+        return commit_callbacks.call_each(self.callbacks, lambda callback: callback.call(commit))
+
+    def _attempt(self, identifier: int, messages: Sequence[HudiMessage]) -> tuple[Committed, tuple[str, ...]]:
+        """Write the rows and commit them. Returns the paths of the files too."""
         context = self.context
         operation = self._operation(messages)
         transaction = Transaction.begin(context, operation.action(context.config), operation.recorded)
@@ -135,10 +145,11 @@ class HudiSink:
             run = self._run(transaction, operation, messages)
             outcome = run.run(_staged(messages, self.settings.by_key))
             extra = {COMMIT_USER: self.commit_user, IDENTIFIER: str(identifier)}
-            return transaction.commit(outcome.written, schema=self.avro, replaced=outcome.replaced, extra=extra)
+            done = transaction.commit(outcome.written, schema=self.avro, replaced=outcome.replaced, extra=extra)
         except BaseException:
             transaction.abort()
             raise
+        return done, tuple(file.path for file in outcome.written)
 
     def _run(self, transaction: Transaction, operation: Operation, messages: Sequence[HudiMessage]) -> WriteRun:
         context, settings = self.context, self.settings

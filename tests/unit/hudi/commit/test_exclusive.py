@@ -1,0 +1,61 @@
+"""One lakebed writer at a time; the lock of a dead one is taken over, that of a live one never."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from lakebed.errors import CommitConflictError
+from lakebed.formats.hudi.commit import exclusive as module
+from lakebed.formats.hudi.commit.exclusive import exclusive
+from lakebed.kernel.files import Store, open_store
+
+LOCK = ".hoodie/.lakebed/writer.lock"
+DEAD = 1 << 22
+"""No process has this number."""
+
+
+def mark(process: int, token: str = "theirs") -> bytes:
+    return json.dumps({"machine": module._machine(), "process": process, "token": token}).encode()
+
+
+def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    store.write(LOCK, mark(DEAD))
+    with exclusive(store):
+        assert store.read(LOCK) != mark(DEAD)
+    assert store.list(".hoodie/.lakebed").files == ()
+
+
+def test_whoever_came_next_keeps_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dead holder's lock goes and another writer takes the free one, while somebody still judges the old one."""
+    store = open_store(str(tmp_path))
+    store.write(LOCK, mark(DEAD))
+    judge = module._is_dead
+
+    def slow(store: Store, path: str, content: bytes) -> bool:
+        dead = judge(store, path, content)
+        store.write(LOCK, mark(1, "next"))  # process 1 is alive
+        return dead
+
+    monkeypatch.setattr(module, "_is_dead", slow)
+    monkeypatch.setattr(module, "_WAIT", 0.2)
+    with pytest.raises(CommitConflictError, match="another writer"), exclusive(store):
+        pass
+    assert store.read(LOCK) == mark(1, "next")
+
+
+def test_a_claim_whose_owner_died_is_no_obstacle(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    store.write(LOCK, mark(DEAD))
+    with exclusive(store):
+        pass
+    store.write(LOCK, mark(DEAD))
+    claim = f"{LOCK}.{hashlib.sha256(mark(DEAD)).hexdigest()[:16]}"
+    store.write(claim, mark(DEAD, "claimer"))
+    with exclusive(store):
+        pass
+    assert store.list(".hoodie/.lakebed").files == ()
