@@ -95,6 +95,14 @@ def new_properties(
     version, name = options[opt.TABLE_VERSION], options[opt.TABLE_NAME] or location.rstrip("/").rpartition("/")[2]
     database = options[opt.DATABASE]
     generator = _generator(keys, partitions, options, location)
+    named = options.given(opt.COMPLEX_ENCODING) and not options[opt.COMPLEX_ENCODING]
+    if named and generator == "COMPLEX" and len(keys) == 1 and version < 9:
+        raise UnsupportedError(
+            f"lakebed does not write keys with the column's name in table version {version}",
+            table=location,
+            why=f"the option {opt.COMPLEX_ENCODING.key} is false",
+            todo="Leave the option out: keys are then those of releases 0.15 and 1.0. Or use table version 9",
+        )
     text = avro_schema(pa.schema([field for field in schema if field.name not in META_COLUMNS]), name)
     properties = {
         "hoodie.table.name": name,

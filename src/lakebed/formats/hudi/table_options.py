@@ -166,14 +166,8 @@ COMPLEX_ENCODING: Option[bool] = Option(
     "hoodie.write.complex.keygen.new.encoding",
     boolean,
     False,
-    "A complex key generator with one key column makes keys without the column's name; by default table version 9 has "
-    "the name, older ones do not",
-)
-COMPLEX_ENCODING_STORED: Option[str] = Option(
-    "hoodie.table.complex.keygen.encoding",
-    str.upper,
-    "",
-    "VALUE_ONLY where keys of a complex key generator with one column lack the column's name",
+    "Keys of a complex key generator with one column lack the column's name. Table version 9 has the name in any case; "
+    "in older ones false is refused",
 )
 
 _OLD, _NEW = "hoodie.deltastreamer.keygen.", "hoodie.keygen."
@@ -245,7 +239,6 @@ TABLE = OptionSet(
         ARCHIVE_FOLDER,
         LOGICAL_TIMESTAMPS,
         COMPLEX_ENCODING,
-        COMPLEX_ENCODING_STORED,
         *TIMESTAMP_BASED,
     ),
     "Hudi tables",

@@ -1,4 +1,9 @@
-"""The record key and the partition path of each row, as the table's key generator makes them."""
+"""The record key and the partition path of each row, as the table's key generator makes them.
+
+Rules: Hudi's `KeyGenUtils`, `ComplexAvroKeyGenerator` and `SparkRowAccessor`. A complex key generator with one key
+column makes `name:text` in table version 9. In older tables releases 0.15 and 1.0 make the bare text, and 1.1 does not
+write such a table. Numbers with a fraction have the text of Java's `toString`.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.keygen import GeneratorKind
 from lakebed.formats.hudi.layout import NULL_PARTITION
 from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.java_floats import early_java_text
 
 _SPECIAL = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 """What a URL-encoded partition path has in hex."""
@@ -42,8 +48,8 @@ class RowKeys:
         missing = [name for name in (*config.record_keys, *config.partition_fields) if name not in schema.names]
         if missing:
             raise SchemaError(f"columns missing that make keys: {', '.join(missing)}")
-        one = len(config.record_keys) == 1
-        complex_key = not one
+        named = kind is GeneratorKind.COMPLEX and config.version >= 9 and not config.key_form.value_only
+        complex_key = named or len(config.record_keys) > 1
         return cls(
             config.record_keys, config.partition_fields, complex_key, config.hive_style, bool(config.url_encoded)
         )
@@ -53,8 +59,12 @@ class RowKeys:
         texts = [_text(one_chunk(batch.column(name))) for name in self.fields]
         if not self.complex_key:
             (text,) = texts
-            if text.null_count:
-                raise SchemaError(f"record key column {self.fields[0]!r} has rows without a value")
+            if pc.any(pc.equal(text, "").fill_null(True)).as_py():
+                raise SchemaError(
+                    f"record key column {self.fields[0]!r} has rows without a value",
+                    why="a record key cannot be null or empty",
+                    todo="Give every row a key, or filter such rows",
+                )
             return text
         parts = [
             pc.binary_join_element_wise(
@@ -100,6 +110,16 @@ def _escaped(texts: pa.StringArray) -> pa.StringArray:
 
 def _text(column: pa.Array) -> pa.StringArray:
     kind = column.type
+    if pa.types.is_floating(kind):
+        return _java_text(column)
     if pa.types.is_timestamp(kind):
         return column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64()).cast(pa.string())
     return column if pa.types.is_string(kind) else column.cast(pa.string())
+
+
+def _java_text(column: pa.Array) -> pa.StringArray:
+    """Floats and doubles as Java releases before 19 write them, on which Hudi's engines run. Each number once."""
+    single = not pa.types.is_float64(column.type)
+    values = (column.cast(pa.float32()) if single else column).dictionary_encode()
+    texts = [early_java_text(value, single=single) for value in values.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(values.indices)
