@@ -15,6 +15,8 @@ from lakebed.formats.hudi.codec.bloom import FilterSettings, FilterType
 from lakebed.formats.hudi.commit.options import COMMIT_OPTIONS, check_single_writer
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.table_options import ORDERING, PARTITION_FIELDS, RECORD_KEYS, TABLE, TABLE_TYPE
+from lakebed.formats.hudi.tuning import TUNING
+from lakebed.formats.hudi.unserved import UNSERVED, refuse_unserved
 from lakebed.formats.hudi.write.files import FileOptions
 from lakebed.formats.hudi.write.operation import Operation, operation_of
 from lakebed.formats.hudi.write.small_files import FileSizes
@@ -182,7 +184,8 @@ _ACCEPTED = (
 
 SIZING = OptionSet(
     (
-        *(Option(key, str, "", "Accepted without effect: it changes nothing here") for key in _ACCEPTED),
+        *(Option(key, str, "", "Accepted without effect: it changes nothing here") for key in (*_ACCEPTED, *TUNING)),
+        *(Option(key, str, "", f"Refused unless it is empty or false: {what}") for key, what in UNSERVED.items()),
         *COMMIT_OPTIONS,
         INDEX,
         OPERATION,
@@ -232,6 +235,7 @@ def write_options(given: Mapping[str, str], config: TableConfig, location: str) 
     stored = {key: text for key, text in config.properties.items() if SIZING.knows(key)}
     spelled = {WRITE.spelled(key): text for key, text in given.items()}
     options = WRITE.parse({**stored, **spelled})
+    refuse_unserved(options.raw, location)
     _check_described(options, config, location)
     if options[INDEX] not in ("", "SIMPLE", "BLOOM"):
         raise UnsupportedError(
