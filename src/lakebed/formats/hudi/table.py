@@ -19,6 +19,7 @@ from lakebed.formats.hudi.expire.partitions import expire_partitions
 from lakebed.formats.hudi.expire.run import Clean
 from lakebed.formats.hudi.inspect import inspect_table
 from lakebed.formats.hudi.layout import COMPLETES_AS, META_COLUMNS
+from lakebed.formats.hudi.metadata_table.read import keeps_listing
 from lakebed.formats.hudi.options import AS_OF, READ
 from lakebed.formats.hudi.read.batch import check_alone, is_range, plan_batch, plan_change_range
 from lakebed.formats.hudi.read.partitions import first_folders
@@ -102,7 +103,8 @@ class HudiTable(Table):
         The timeline is listed where it was before; when an upgrade has moved it, it is listed again.
         """
         before = self._config
-        folders = [before.timeline_folder, *([""] if whole and before.partition_fields else [])]
+        root_tells = whole and before.partition_fields and not keeps_listing(before)
+        folders = [before.timeline_folder, *([""] if root_tells else [])]
 
         def look(folder: str | None) -> Listing | None:
             if folder is not None:

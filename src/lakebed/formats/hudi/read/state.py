@@ -28,6 +28,7 @@ from lakebed.formats.hudi.layout import (
     parse_base_name,
     parse_log_name,
 )
+from lakebed.formats.hudi.metadata_table.read import listed_files
 from lakebed.formats.hudi.read.files import BaseFileReader
 from lakebed.formats.hudi.read.moments import instant_of_timestamp, is_moment, no_moment
 from lakebed.formats.hudi.read.partitions import Keeping, PartitionColumns, list_partitions
@@ -65,15 +66,24 @@ class TableState:
         if bound:
             acts.append(lambda: self._cleans)
         if partitions:
-            acts.append(lambda: self._listed)
+            acts.append(lambda: self._listed if self.indexed_files is None else None)
         self.store.together(lambda act: act(), acts)
 
     def list_partitions(
         self, named: Collection[str], keeping: Keeping | None = None
     ) -> dict[str, tuple[FileInfo, ...]]:
-        """The files of each partition, as `partitions.list_partitions` says."""
+        """The files of each partition: as the table's metadata table has them, where that is certain; else as
+        `partitions.list_partitions` says."""
+        if self.indexed_files is not None:
+            kept = [*self.indexed_files] if keeping is None else keeping.kept(self.indexed_files)
+            return {**dict.fromkeys(named, ()), **{path: self.indexed_files[path] for path in kept}}
         listed: Mapping[str, Listing] = self.__dict__.pop("_listed", {})  # a later call lists again
         return list_partitions(self.store, named, self.folders, listed, keeping)
+
+    @cached_property
+    def indexed_files(self) -> Mapping[str, tuple[FileInfo, ...]] | None:
+        """The files of each partition as the metadata table has them, None where that is not certain."""
+        return listed_files(self.store, self.config, self.timeline)
 
     @cached_property
     def _listed(self) -> dict[str, Listing]:
