@@ -142,6 +142,7 @@ GRID = (
         "iceberg": Cell(none="the format has no such thing"),
     }),
     Row("tags (Hudi: savepoints)", "`table.tag`", {
+        "hudi": Cell(("tests/unit/hudi/test_savepoints.py::", "tests/crash/test_hudi_savepoint.py::")),
         "paimon": Cell(("tests/unit/paimon/test_tags.py::", f"{GOLDEN_PAIMON}test_tag")),
         "iceberg": Cell((
             "tests/unit/iceberg/commit/test_kinds.py::test_a_branch_of_its_own",

@@ -124,7 +124,7 @@ class TestLacks(LacksConformance):
     @pytest.fixture
     def lacking(self) -> Sequence[Callable[[Table], Any]]:
         return [
-            lambda t: t.tag("x"), lambda t: t.delete_tag("x"),
+            lambda t: t.rollback("x"),
         ]  # fmt: skip
 
 

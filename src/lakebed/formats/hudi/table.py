@@ -23,11 +23,13 @@ from lakebed.formats.hudi.metadata_table.read import keeps_listing
 from lakebed.formats.hudi.options import AS_OF, READ
 from lakebed.formats.hudi.read.batch import check_alone, is_range, plan_batch, plan_change_range
 from lakebed.formats.hudi.read.partitions import first_folders
+from lakebed.formats.hudi.read.plan import commit_at, needed_files
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.formats.hudi.rewrite.run import Rewrite, parse_options
+from lakebed.formats.hudi.savepoints import make_savepoint, remove_savepoint
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.upkeep import after_commit, split_options, upkeep_options
@@ -47,7 +49,7 @@ from lakebed.model.report import TableReport
 from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
-from lakebed.verbs.table import Position, Table
+from lakebed.verbs.table import Position, Table, checked_name, checked_position
 from lakebed.verbs.two_phase import TableWriter
 from lakebed.verbs.write import Mode, swept
 
@@ -239,6 +241,22 @@ class HudiTable(Table):
     def _context(self, config: TableConfig, options: Mapping[str, str] = {}) -> WriteContext:
         given = write_options(options, config, self.location)
         return WriteContext(self.store, config, given, self._metadata, self._scratch, self.options)
+
+    def tag(self, name: str, snapshot: Position = None) -> None:
+        """Make a savepoint: cleans leave the files of a completed commit alone, and `as_of="tag:NAME"` reads it.
+
+        NotInHistoryError for a commit that is not on the active timeline, DataCleanedError where its files are gone,
+        UsageError for a name or a commit that has a tag already.
+        """
+        name = checked_name(name, "tag")
+        state = self.state(whole=True)
+        entry = commit_at(state, checked_position(snapshot))
+        make_savepoint(self.store, state.config, state.timeline, entry, name, needed_files(state, entry))
+
+    def delete_tag(self, name: str) -> None:
+        """Remove a savepoint, by its name or its instant. The next clean may delete what it kept."""
+        name = checked_name(name, "tag")
+        remove_savepoint(self.store, load_config(self.store), name)
 
     def archive(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}

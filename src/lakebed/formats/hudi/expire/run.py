@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from lakebed.errors import CommitConflictError
 from lakebed.formats.hudi.codec.plans import (
     ActionInstant,
     CleanerPlan,
@@ -86,7 +87,14 @@ class Clean:
         )
         data = encode(plan)
         with exclusive(context.store):
-            instant = new_instant(context.config, context.timeline())
+            timeline = context.timeline()
+            if not timeline.savepointed <= {*decision.savepoints}:
+                raise CommitConflictError(
+                    "a savepoint was made while the clean was planned",
+                    table=context.store.location,
+                    todo="Run the clean again: nothing was deleted",
+                )
+            instant = new_instant(context.config, timeline)
             request(context.store, context.config, instant, "clean", data)
         return self._execute(instant, plan, data, decision.files)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakebed.errors import NotInHistoryError, UnsupportedError
+from lakebed.errors import DataCleanedError, NotInHistoryError, UnsupportedError, UsageError
 from lakebed.formats.hudi.codec.record_keys import has_key_text
 from lakebed.formats.hudi.keygen import GeneratorKind
 from lakebed.formats.hudi.layout import PARTITION_PATH
@@ -19,11 +19,12 @@ from lakebed.formats.hudi.read.split import HudiSplit, split_of
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.formats.hudi.slices import FileGroup, FileSlice, WrittenFiles, file_groups, live_slices, slice_of
-from lakebed.formats.hudi.timeline.active import View
+from lakebed.formats.hudi.timeline.active import Entry, View
 from lakebed.kernel.files import FileInfo
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.tree import Node
 from lakebed.kernel.predicates.where import unread_parts
+from lakebed.model.instant import Instant
 from lakebed.verbs.read import ReadPlan, filtered
 from lakebed.verbs.table import Position
 
@@ -85,6 +86,57 @@ def plan_snapshot(state: TableState, request: ReadRequest, as_of: Position) -> R
     out = pa.schema([schema.field(name) for name in projection.columns])
     splits = tuple(split_of(file_slice) for file_slice in slices)
     return plan_of(state, out, splits, task, unread_parts(task.predicate))
+
+
+def commit_at(state: TableState, position: Position) -> Entry:
+    """The completed commit of the active timeline that a position names; for a time, and for None, the newest one then.
+
+    NotInHistoryError where there is none, UsageError for an instant that is not completed or is no commit.
+    """
+    text = position.time if isinstance(position, Instant) else str(position or "").strip()
+    named = [entry for entry in state.timeline.entries if entry.time == text and entry.action != "savepoint"]
+    if named and not (named[0].writes and named[0].done):
+        raise UsageError(
+            f"{text} is no completed commit, but a {named[0].action} that is {named[0].state}",
+            table=state.store.location,
+            instant=text,
+            todo="Name a completed commit of the table's history",
+        )
+    if named:
+        return named[0]
+    bound = state.bound_of(position, "as_of")
+    commits = state.view(bound).entries
+    if commits:
+        return max(commits, key=state.timeline.order)
+    raise NotInHistoryError(
+        "the active timeline has no commit as early as that" if bound else "the table has no commit",
+        table=state.store.location,
+        instant=text,
+        todo="Name a completed commit of the table's history that is not archived",
+    )
+
+
+def needed_files(state: TableState, entry: Entry) -> dict[str, tuple[str, ...]]:
+    """The names of the files that a snapshot as of a commit reads, by partition.
+
+    DataCleanedError where cleans no longer keep that commit.
+    """
+    earliest = state.earliest_readable()
+    if entry.time < earliest:
+        raise DataCleanedError(
+            "cleans no longer keep the files of this commit",
+            table=state.store.location,
+            instant=entry.time,
+            todo=f"Tag a commit from {earliest} on",
+        )
+    view = state.view(state.timeline.order(entry))
+    files: dict[str, list[str]] = {}
+    for part in _slices(state, view, None, state.schema(view), logs=True):
+        names = files.setdefault(part.partition, [])
+        names += [part.base.name] if part.base else []
+        # In table version 6 and older, log files of later slices lie beyond the commit.
+        names += [log.name for log in part.logs if log.instant <= entry.time]
+    return {partition: tuple(names) for partition, names in sorted(files.items())}
 
 
 def plan_of(

@@ -8,7 +8,6 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lakebed.errors import NotInHistoryError
 from lakebed.formats.hudi.codec.internal_schema import (
     InternalSchema,
     SchemaHistory,
@@ -32,6 +31,7 @@ from lakebed.formats.hudi.metadata_table.read import listed_files
 from lakebed.formats.hudi.read.files import BaseFileReader
 from lakebed.formats.hudi.read.moments import instant_of_timestamp, is_moment, no_moment
 from lakebed.formats.hudi.read.partitions import Keeping, PartitionColumns, list_partitions
+from lakebed.formats.hudi.savepoints import find_savepoint
 from lakebed.formats.hudi.slices import FileGroup, WrittenFiles
 from lakebed.formats.hudi.timeline.active import Entry, MetadataFiles, Timeline, View, timeline_from, view_of
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
@@ -297,7 +297,7 @@ class TableState:
             return position.completed if self.config.completion_times and position.completed else position.time
         text = str(position).strip()
         if text.startswith("tag:"):
-            text = self._savepoint(text[4:])
+            text = find_savepoint(self.store, self.timeline, text[4:])
         if not text.isdigit():
             return instant_of_timestamp(text, what, self.config.timezone)
         if text not in self.timeline.by_time and not is_moment(text, history=what != "as_of"):
@@ -314,15 +314,6 @@ class TableState:
     def archived_before(self, bound: str) -> bool:
         """Whether commits up to an order were archived."""
         return any(self.archived.commits("", bound))
-
-    def _savepoint(self, name: str) -> str:
-        if name in self.timeline.savepointed:
-            return name
-        raise NotInHistoryError(
-            f"no savepoint {name!r}",
-            table=self.store.location,
-            todo=f"Savepoints: {', '.join(sorted(self.timeline.savepointed)) or 'none'}",
-        )
 
 
 def _name(info: FileInfo) -> str:

@@ -1,0 +1,132 @@
+"""Tags of Hudi tables are savepoints: they are found by name, and cleans leave their files alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import Table
+from lakebed.errors import CommitConflictError, DataCleanedError, NotInHistoryError, UsageError
+from lakebed.formats.hudi.codec.metadata import parse_savepoint
+from lakebed.formats.hudi.codec.plans import SavepointMetadata, decode
+from lakebed.formats.hudi.read.plan import commit_at, needed_files
+from lakebed.formats.hudi.savepoints import make_savepoint
+from lakebed.formats.hudi.table import HudiTable
+from tests.golden import unpack
+from tests.tables.hudi.fresh import KINDS, fresh_table
+
+SCHEMA = pa.schema([("dt", pa.string()), ("id", pa.int64()), ("v", pa.int64())])
+CLEAN = {"hoodie.clean.commits.retained": 1}
+SAVED = ("mor_h015", "mor_v6", "mor_v8", "mor_v9")
+
+
+def written(folder: Path, version: int, kind: str, commits: int = 2) -> HudiTable:
+    table = fresh_table(folder, SCHEMA, version=version, kind=kind)
+    for value in range(commits):
+        write(table, value)
+    assert isinstance(table, HudiTable)
+    return table
+
+
+def write(table: Table, value: int) -> str:
+    rows = [{"dt": "ab"[n % 2], "id": n, "v": value} for n in range(4)]
+    return table.write(pa.Table.from_pylist(rows, SCHEMA), mode="upsert").instant
+
+
+def values(table: Table, as_of: str | None = None) -> set[int]:
+    return set(table.read(["v"], as_of=as_of).read_all()["v"].to_pylist())
+
+
+@pytest.mark.parametrize(("version", "kind"), KINDS)
+def test_a_tag_outlives_cleans_until_it_is_deleted(tmp_path: Path, version: int, kind: str) -> None:
+    table = written(tmp_path, version, kind)
+    instant = table.newest()
+    table.tag("before")
+    for value in (2, 3):
+        write(table, value)
+        if kind == "MERGE_ON_READ":
+            table.rewrite()
+    table.expire(options=CLEAN)
+    assert instant is not None
+    again = lakebed.open(tmp_path)
+    assert values(again, "tag:before") == values(again, f"tag:{instant.time}") == {1}
+    assert values(again) == {3}
+    again.delete_tag("before")
+    assert [i for i in again.history() if i.action == "savepoint"] == []
+    with pytest.raises(NotInHistoryError, match="before"):
+        again.read(as_of="tag:before")
+    write(again, 4)
+    again.expire(options=CLEAN)
+    with pytest.raises(DataCleanedError):
+        values(again, instant.time)
+    with pytest.raises(DataCleanedError):
+        again.tag("late", instant)
+
+
+@pytest.mark.parametrize(("version", "kind"), [(6, "MERGE_ON_READ"), (9, "COPY_ON_WRITE")])
+def test_what_a_tag_writes(tmp_path: Path, version: int, kind: str) -> None:
+    table = written(tmp_path, version, kind)
+    first = table.history()[0]
+    table.tag("first", first)
+    folder = tmp_path / ".hoodie" / ("" if version == 6 else "timeline")
+    assert (folder / f"{first.time}.savepoint.inflight").read_bytes() == b""
+    (completed,) = folder.glob(f"{first.time}*.savepoint")
+    metadata = decode(SavepointMetadata, completed.read_bytes())
+    assert (metadata.comments, metadata.savepointed_by) == ("first", "lakebed")
+    assert {*metadata.partition_metadata} == {"a", "b"}
+    assert completed.name != f"{first.time}.savepoint" or version == 6
+
+
+def test_names_that_are_taken_or_are_none(tmp_path: Path) -> None:
+    table = written(tmp_path, 9, "COPY_ON_WRITE")
+    first, second = table.history()
+    table.tag("one", first)
+    for name, snapshot in (("one", second), ("two", first), ("two", "tag:one"), ("4711", second), ("", second)):
+        with pytest.raises(UsageError):
+            table.tag(name, snapshot)
+    with pytest.raises(NotInHistoryError):
+        table.delete_tag("two")
+    with pytest.raises(NotInHistoryError):
+        table.tag("early", "2001-01-01")
+    (tmp_path / ".hoodie" / "timeline" / "20990101000000000.commit.requested").write_bytes(b"")
+    with pytest.raises(UsageError, match="requested"):
+        table.tag("pending", "20990101000000000")
+    table.tag(second.time, second)  # the instant's own text is a name
+    assert values(table, f"tag:{second.time}") == {1}
+    table.delete_tag(second.time)
+
+
+def test_no_tag_of_an_empty_table(tmp_path: Path) -> None:
+    with pytest.raises(NotInHistoryError):
+        fresh_table(tmp_path, SCHEMA).tag("nothing")
+
+
+def test_a_clean_that_began_meanwhile_is_seen(tmp_path: Path) -> None:
+    table = written(tmp_path, 9, "COPY_ON_WRITE", commits=3)
+    state = table.state()
+    entry = commit_at(state, table.history()[0])
+    files = needed_files(state, entry)
+    table.expire(options=CLEAN)
+    with pytest.raises(CommitConflictError, match="clean"):
+        make_savepoint(table.store, state.config, state.timeline, entry, "late", files)
+    timeline = tmp_path / ".hoodie" / "timeline"
+    for path in [*timeline.glob("*.clean"), *timeline.glob("*.clean.inflight")]:
+        path.unlink()
+    with pytest.raises(DataCleanedError, match="takes a file"):
+        make_savepoint(table.store, state.config, table.state().timeline, entry, "late", files)
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_the_files_are_those_that_hudi_names(name: str) -> None:
+    table = lakebed.open(unpack("hudi", name))
+    assert isinstance(table, HudiTable)
+    state = table.state()
+    for entry in state.timeline.entries:
+        if entry.action != "savepoint":
+            continue
+        wanted = {p: set(names) for p, names in parse_savepoint(table.store.read(entry.file)).items()}
+        ours = needed_files(state, commit_at(state, entry.time))
+        assert {partition: set(names) for partition, names in ours.items()} == wanted
