@@ -272,7 +272,7 @@ def _cleaning(instants: Iterable[ActiveInstant], reports: Iterable[TimelineRepor
     if since > 2 * retained:
         what = f"no clean in the last {since} commits" if last else f"{since} commits and no clean in the timeline"
         why = "old file versions are kept, and replace commits cannot be archived"
-        yield Finding(Health.ATTENTION, what, why, "Let a writer clean the table (Hudi: call run_clean)")
+        yield Finding(Health.ATTENTION, what, why, "Clean the table: lakebed expire TABLE (Hudi: call run_clean)")
 
 
 def _layout(splits: Iterable[HudiSplit]) -> Iterator[Finding]:
@@ -281,7 +281,7 @@ def _layout(splits: Iterable[HudiSplit]) -> Iterator[Finding]:
     if heavy:
         groups = ", ".join(f"{part.partition}/{part.file_id}".lstrip("/") for part in heavy[:_SHOWN])
         why = f"each read merges them: {groups}"
-        remedy = "Compact the table (Hudi: call run_compaction)"
+        remedy = "Compact the table: lakebed rewrite TABLE (Hudi: call run_compaction)"
         yield Finding(Health.ATTENTION, f"{len(heavy)} file groups have {MANY_LOGS} or more log files", why, remedy)
     skeletons = [f"{part.partition}/{part.file_id}".lstrip("/") for part, _ in slices if part.is_skeleton]
     if skeletons:
@@ -312,7 +312,12 @@ def _leftovers(markers: Iterable[str], is_locked: bool, instants: Iterable[Activ
     left = [time for time in markers if time not in pending and time[:1].isdigit()]
     if left:
         why = f"of instants that are not pending: {', '.join(left[:_SHOWN])}"
-        yield Finding(Health.GOOD, f"{len(left)} marker folders are left", why, "The next archival removes them")
+        yield Finding(
+            Health.GOOD,
+            f"{len(left)} marker folders are left",
+            why,
+            "The next archival removes them, or lakebed expire TABLE --option lakebed.expire.what=failed-writes",
+        )
     if is_locked:
         why = "a writer or archiver is at work, or it died"
         yield Finding(

@@ -13,6 +13,7 @@ from lakebed.formats.hudi.archive.state_files import active_from
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.definition import create_table
+from lakebed.formats.hudi.expire.failed_writes import end_failed_writes
 from lakebed.formats.hudi.expire.options import WHAT
 from lakebed.formats.hudi.expire.options import parse_options as parse_expire_options
 from lakebed.formats.hudi.expire.partitions import expire_partitions
@@ -224,13 +225,16 @@ class HudiTable(Table):
 
         The options are those of `formats/hudi/expire/options.py`; those of Hudi may stand in the table's properties
         too. `expired` of the result are the commits that can no longer be read as of. With `lakebed.expire.what` =
-        partitions whole partitions go that are too old, and `expired` are their paths.
+        partitions whole partitions go that are too old, and `expired` are their paths. With failed-writes pending
+        writes are rolled back, and `expired` are their instants.
         """
         state = self.state()
         parsed = parse_expire_options(option_texts(options), state.config.properties)
         if parsed[WHAT] == "partitions":
             return expire_partitions(self.state(whole=True), parsed, self._delete_partitions, dry_run)
         context = self._context(state.config)
+        if parsed[WHAT] == "failed-writes":
+            return end_failed_writes(context, parsed, dry_run)
         return Clean(lambda: self.state(whole=True), context, parsed).run(dry_run)
 
     def _delete_partitions(self, patterns: str) -> CommitResult:

@@ -30,4 +30,7 @@ def how_to_end(pending: ActiveInstant) -> str:
         return f"Run {pending.kind} {pending.time} (Hudi: call run_compaction) or unschedule it (hudi-cli)"
     if pending.kind == "clustering" or pending.action == "replacecommit":
         return f"Run the pending {pending.kind} {pending.time} (Hudi: call run_clustering), or roll it back"
-    return f"Let the writer of {pending.time} finish; if it is dead, roll {pending.time} back"
+    return (
+        f"Let the writer of {pending.time} finish; if it is dead, roll {pending.time} back "
+        "(lakebed expire TABLE --option lakebed.expire.what=failed-writes)"
+    )

@@ -31,7 +31,7 @@ from lakebed.formats.hudi.commit.markers import marked_files, remove_markers
 from lakebed.formats.hudi.layout import LogFile, parse_base_name, parse_log_name
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.update import update
-from lakebed.formats.hudi.timeline.active import Entry
+from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.writing import complete, inflight, new_instant, remove_pending, request
 from lakebed.kernel import clock
 
@@ -45,22 +45,30 @@ def roll_back_failed(context: WriteContext) -> tuple[str, ...]:
     Call it under `exclusive`, and only where no other writer may be at work. Pending compactions, clusterings and other
     plans stay.
     """
-    store, done = context.store, []
-    timeline = context.timeline()
+    timeline, done = context.timeline(), list[str]()
     for entry in timeline.entries:
-        if entry.action != "rollback" or entry.done or not entry.requested:
-            continue
-        plan = decode(RollbackPlan, store.read(entry.requested))
-        info = plan.instant_to_rollback
-        if info is None:
-            continue
-        _run(context, entry.time, plan, _entry_of(timeline.entries, info))
-        done.append(info.commit_time)
-    for entry in timeline.pending:
-        if entry.time not in done and _is_failed_write(context, entry):
+        if entry.action == "rollback" and not entry.done and entry.requested:
+            done.append(carry_on(context, timeline, entry))
+    for entry in failed_writes(context, timeline):
+        if entry.time not in done:
             roll_back(context, entry)
             done.append(entry.time)
-    return tuple(done)
+    return tuple(filter(None, done))
+
+
+def carry_on(context: WriteContext, timeline: Timeline, entry: Entry) -> str:
+    """End a rollback that was cut off. Returns the instant that it takes back, "" where its plan names none."""
+    plan = decode(RollbackPlan, context.store.read(entry.requested))
+    info = plan.instant_to_rollback
+    if info is None:
+        return ""
+    _run(context, entry.time, plan, _entry_of(timeline.entries, info))
+    return info.commit_time
+
+
+def failed_writes(context: WriteContext, timeline: Timeline) -> list[Entry]:
+    """The pending writes of a timeline, oldest first. A writer may still be at work on one."""
+    return [entry for entry in timeline.pending if _is_failed_write(context, entry)]
 
 
 def roll_back(context: WriteContext, entry: Entry) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakebed.formats.hudi.archive.options import CLEANER_POLICY, COMMITS_RETAINED, HOURS_RETAINED
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, duration_ms, one_of
 
 VERSIONS_RETAINED: Option[int] = Option(
     "hoodie.cleaner.fileversions.retained",
@@ -31,9 +31,10 @@ PARALLELISM: Option[int] = Option(
 )
 WHAT: Option[str] = Option(
     "lakebed.expire.what",
-    one_of("files", "partitions"),
+    one_of("files", "partitions", "failed-writes"),
     "files",
-    "files: a clean. partitions: whole partitions go that are too old, with their rows",
+    "files: a clean. partitions: whole partitions go that are too old, with their rows. failed-writes: pending writes "
+    "are rolled back whose writers have died",
 )
 TTL_STRATEGY: Option[str] = Option(
     "hoodie.partition.ttl.management.strategy.type",
@@ -57,6 +58,12 @@ TTL_LIMIT: Option[int] = Option(
     1000,
     "The most partitions that a run deletes",
 )
+FAILED_AFTER: Option[int] = Option(
+    "lakebed.expire.failed.after",
+    duration_ms,
+    3_600_000,
+    "How long after its request a pending write counts as failed, unless its heartbeat is younger",
+)
 EXPIRE = OptionSet(
     (
         CLEANER_POLICY,
@@ -70,6 +77,7 @@ EXPIRE = OptionSet(
         TTL_DAYS,
         TTL_PARTITIONS,
         TTL_LIMIT,
+        FAILED_AFTER,
     ),
     "cleaning Hudi tables",
 )

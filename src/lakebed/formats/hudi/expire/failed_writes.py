@@ -1,0 +1,87 @@
+"""Pending writes whose writers have died are rolled back, and marker folders removed that no pending instant needs.
+
+The next write does the same to all pending writes. This is for tables that nobody writes to now, where they hold
+archival and cleaning, and it leaves those alone whose writer may be at work.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+from lakebed.formats.hudi.archive.delete import HEARTBEATS, MARKERS
+from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.exclusive import exclusive
+from lakebed.formats.hudi.commit.markers import marker_folder, remove_markers
+from lakebed.formats.hudi.commit.rollback import carry_on, failed_writes, plan_rollback, roll_back
+from lakebed.formats.hudi.expire.options import FAILED_AFTER
+from lakebed.formats.hudi.layout import clock_time
+from lakebed.formats.hudi.timeline.active import Entry, Timeline
+from lakebed.kernel import clock
+from lakebed.kernel.files.age import older_than
+from lakebed.kernel.options import Options
+from lakebed.model.upkeep import ExpireResult, Skipped
+
+
+def end_failed_writes(context: WriteContext, options: Options, dry_run: bool) -> ExpireResult:
+    """Roll back pending writes that are old enough, newest first, each with Hudi's plan and record."""
+    if dry_run:
+        return _end(context, options, dry_run)
+    with exclusive(context.store):
+        return _end(context, options, dry_run)
+
+
+def _end(context: WriteContext, options: Options, dry_run: bool) -> ExpireResult:
+    timeline = context.timeline()
+    ended: list[str] = []
+    deleted: list[str] = []
+    kept: list[Skipped] = []
+    notes: list[str] = []
+    cut_off = [e for e in timeline.entries if e.action == "rollback" and not e.done and e.requested]
+    for entry in cut_off:
+        reason = _may_be_at_work(context, entry, options[FAILED_AFTER])
+        if reason:
+            kept.append(Skipped(entry.time, reason))
+        else:
+            notes.append(f"rollback {entry.time} was cut off: it is carried on")
+            if not dry_run:
+                ended.append(carry_on(context, timeline, entry))
+    if cut_off and not dry_run:
+        timeline = context.timeline()
+    for entry in reversed(failed_writes(context, timeline)):
+        reason = _may_be_at_work(context, entry, options[FAILED_AFTER])
+        if reason:
+            kept.append(Skipped(entry.time, reason))
+            continue
+        for request in plan_rollback(context, entry).requests or ():
+            names = [location.rpartition("/")[2] for location in request.files_to_be_deleted]
+            deleted += [f"{request.partition_path}/{name}".lstrip("/") for name in names]
+        ended.append(entry.time)
+        if not dry_run:
+            roll_back(context, entry)
+    left = _markers_left(context, timeline)
+    if not dry_run:
+        for instant in left:
+            remove_markers(context.store, instant)
+    notes += [f"markers of {instant}, which is not pending, go: {marker_folder(instant)}" for instant in left]
+    return ExpireResult(tuple(filter(None, ended)), tuple(deleted), tuple(kept), dry_run, tuple(notes))
+
+
+def _may_be_at_work(context: WriteContext, entry: Entry, after_ms: int) -> str:
+    """Why the writer of a pending instant may be at work, "" when it has died."""
+    zone = datetime.UTC if context.config.timezone == "UTC" else None
+    began = clock_time(entry.time)
+    hours = f"{after_ms / 3_600_000:g} hours ({FAILED_AFTER.key})"
+    if began is not None and clock.moment(zone) - began < datetime.timedelta(milliseconds=after_ms):
+        return f"it was requested less than {hours} ago, so its writer may be at work"
+    beat = f"{HEARTBEATS}/{entry.time}"
+    bound = clock.now() - after_ms / 1000
+    if context.store.exists(beat) and not older_than(context.store, [beat], bound):
+        return f"its heartbeat is younger than {hours}"
+    return ""
+
+
+def _markers_left(context: WriteContext, timeline: Timeline) -> list[str]:
+    known = {entry.time for entry in timeline.pending}
+    newest = max((entry.time for entry in timeline.entries), default="")
+    folders = context.store.list(MARKERS).folders
+    return [time for time in folders if time.isdigit() and time not in known and time <= newest]
