@@ -32,6 +32,7 @@ HUDI, PAIMON = "tests/conformance/test_hudi.py::", "tests/conformance/test_paimo
 SOURCE, SINK = "tests/spark/test_source.py::", "tests/spark/test_sink.py::"
 PAIMON_SPARK = "tests/spark/test_paimon_source.py::"
 ICEBERG, GOLDEN_ICEBERG = "tests/conformance/test_iceberg.py::", "tests/golden/test_iceberg_read.py::"
+HUDI_SINK = "tests/spark/test_hudi_sink.py::"
 ICEBERG_SPARK, ICEBERG_SINK = "tests/spark/test_iceberg_source.py::", "tests/spark/test_iceberg_sink.py::"
 STREAM_SINK = "tests/spark/test_stream_sink.py::"
 GOLDEN_HUDI, GOLDEN_PAIMON = "tests/golden/test_hudi_read.py::", "tests/golden/test_paimon_read.py::"
@@ -169,6 +170,7 @@ GRID = (
         "iceberg": Cell((f"{ICEBERG_SPARK}test_a_stream",)),
     }),
     Row("Spark batch sink", "`lakebed.spark.write`", {
+        "hudi": Cell((f"{HUDI_SINK}test_a_frame", f"{HUDI_SINK}test_a_job", f"{HUDI_SINK}test_hudis_sink")),
         "paimon": Cell((
             f"{SINK}test_each_bucket", f"{SINK}test_kinds", f"{SINK}test_the_dataframe_writer",
             f"{PAIMON_SPARK}test_dynamic", f"{PAIMON_SPARK}test_append", f"{PAIMON_SPARK}test_a_static",
@@ -178,11 +180,12 @@ GRID = (
         )),
     }),
     Row("Spark streaming sink, exactly once", "`lakebed.spark.write_stream`", {
+        "hudi": Cell((f"{HUDI_SINK}test_killed",)),
         "paimon": Cell((f"{STREAM_SINK}test_killed", f"{STREAM_SINK}test_a_checkpoint")),
         "iceberg": Cell((f"{ICEBERG_SINK}test_killed",)),
     }),
     Row("pipelines", "`lakebed run`", {
-        "hudi": Cell((f"{STREAM_SINK}test_a_pipeline", "tests/spark/test_demo.py::"), "as a source"),
+        "hudi": Cell((f"{STREAM_SINK}test_a_pipeline", "tests/spark/test_demo.py::", f"{HUDI_SINK}test_a_pipeline")),
         "paimon": Cell((f"{STREAM_SINK}test_a_pipeline", "tests/interop/test_demo_outside.py::"), "as a sink"),
         "iceberg": Cell(("tests/spark/test_iceberg_pipeline.py::",)),
     }),

@@ -43,6 +43,12 @@ def main(hudi: str, folder: str) -> dict[str, object]:
     seen["snapshots"] = [snapshot.time for snapshot in sink.history()]
     seen["streamed"] = as_bag(sink.read())
 
+    place = f"{folder}/hudi"
+    keys = {"hoodie.datasource.write.recordkey.field": "id", "hoodie.datasource.write.partitionpath.field": "dt"}
+    frame.write.format("hudi").options(**keys).mode("append").save(place)
+    write(frame.limit(0).union(frame.where("id < 4")), place, "upsert")
+    seen["hudi"] = as_bag(lakebed.open(place).read(frame.columns)) == as_bag(frame.toArrow())
+
     engine = lakebed.spark.SparkEngine(spark)
     seen["engine"] = [engine.parallelism, *engine.map(abs, [-1, 2])]
     spark.stop()

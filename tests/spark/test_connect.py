@@ -27,7 +27,7 @@ def test_a_connect_session_sees_and_writes_the_same(hudi: Path, tmp_path: Path) 
     assert seen["count"] == len(seen["fast"]) > 0
     assert (seen["written"], seen["batch"], seen["files"]) == (1, True, 8)
     assert seen["snapshots"] == ["1", "2", "3"]
-    assert seen["streamed"]
+    assert seen["streamed"] and seen["hudi"]
     assert seen["engine"] == [2, 1, 2]
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 import lakebed.formats as formats
-from lakebed.errors import OptionError, SchemaError, UnsupportedError, UsageError
+from lakebed.errors import OptionError, SchemaError, TableNotFoundError, UnsupportedError, UsageError
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.options import boolean
 from lakebed.kernel.predicates.where import both, parse_where
@@ -32,7 +32,7 @@ from lakebed.spark.read import plain_rows, read_tasks
 from lakebed.spark.sink import SinkInput, write_task
 from lakebed.spark.stream import TABLE_LIMITS, Stream, StreamOptions
 from lakebed.spark.types import arrow_schema, spark_schema
-from lakebed.verbs.native_source import NativeSource, SourceRequest
+from lakebed.verbs.native_source import NativeSource, SinkRequest, SourceRequest
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
@@ -82,7 +82,12 @@ def load(options: Mapping[str, str], short_name: str, parallelism: int) -> Loade
         after=own.get("after"),
         until=own.get("until"),
     )
-    table = loaded.table()
+    try:
+        table = loaded.table()
+    except TableNotFoundError:
+        if loaded.native is None or loaded.native.sink is None:
+            raise
+        return loaded  # a write may create it; a read opens it again, and says so
     loaded = replace(loaded, opened=table)
     if loaded.rows_only and table.format != short_name:
         raise UsageError(
@@ -133,6 +138,12 @@ class Loaded:
         """The table, opened anew where this process has not opened it."""
         return self.opened if self.opened is not None else self._open(self.options)
 
+    def _table_if_any(self) -> Table | None:
+        try:
+            return self.table()
+        except TableNotFoundError:
+            return None
+
     def pinned(self) -> Loaded:
         """The same with the batch planned. A stream is planned from its offsets."""
         if self.streaming:
@@ -160,9 +171,12 @@ class Loaded:
 
     def sink(self, schema: StructType, overwrite: bool) -> WriteJob:
         """The writer of one commit."""
-        mode = Mode.OVERWRITE if overwrite else Mode.APPEND
-        sink = self.table().sink(mode)
-        taken = SinkInput.of(arrow_schema(schema), sink, self.location)
+        given = arrow_schema(schema)
+        if self.native is not None and self.native.sink is not None:
+            sink = self.native.sink(SinkRequest(self._table_if_any(), self.location, given, self.options, overwrite))
+        else:
+            sink = self.table().sink(Mode.OVERWRITE if overwrite else Mode.APPEND)
+        taken = SinkInput.of(given, sink, self.location)
         return WriteJob(sink, sink.plan(), taken, self.location)
 
     def stream_sink(self) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Read as a format's own Spark source reads: what `spark.read.format("hudi")` means for a Hudi table.
+"""Read and write as a format's own Spark source does: what `spark.read.format("hudi")` means for a Hudi table.
 
 Jobs that were written for the format's own engine name the format and set the keys of its Spark source. Each format
 describes that source in its module `spark.py`, as a `NativeSource` called `SOURCE`. `lakebed.spark` runs the
@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import pyarrow as pa
+
 from lakebed.kernel.predicates.where import Where
 from lakebed.model.instant import Instant
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
 from lakebed.verbs.table import Table
+from lakebed.verbs.write import Sink
 
 T = TypeVar("T", bound=Table)
 
@@ -33,6 +36,20 @@ class SourceRequest:
     columns: Sequence[str] | None = None
     where: Where = None
     pin: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRequest(Generic[T]):
+    """What `df.write` asks of a format's own source: rows of `schema` for a table, None where there is none yet.
+
+    `options` are all keys that the writer was given but for those of lakebed's source itself.
+    """
+
+    table: T | None
+    location: str
+    schema: pa.Schema
+    options: Mapping[str, str]
+    overwrite: bool
 
 
 def _every_key(key: str) -> bool:
@@ -62,3 +79,6 @@ class NativeSource(Generic[T]):
     """The plan of a batch. Raises OptionError for keys that the source does not have."""
     stream: Callable[[T, SourceRequest], StreamReader] = _stream_of_table
     """A stream, started where the source's own keys and defaults say."""
+    sink: Callable[[SinkRequest[T]], Sink] | None = None
+    """The sink of one batch, where it differs from that of an opened table: it may create the table. Raises what
+    creating a table and its sink raise."""

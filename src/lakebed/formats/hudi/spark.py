@@ -1,15 +1,29 @@
-"""Hudi's own Spark source, for `spark.read.format("hudi")`: its options differ from those of `lakebed.open`."""
+"""Hudi's own Spark source, for `spark.read.format("hudi")` and `df.write.format("hudi")`: its options differ from those
+of `lakebed.open`.
+
+Rules of writes: Hudi's `HoodieSparkSqlWriter` and `DataSourceWriteOptions`.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+
+from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.options import AS_OF, BYTES_LIMIT, COMMITS_LIMIT, QUERY_TYPE, READ, SPARK, SPLITS_LIMIT
 from lakebed.formats.hudi.read.spark_options import plan_spark_read, spark_stream
 from lakebed.formats.hudi.table import HudiTable
-from lakebed.verbs.native_source import NativeSource, SourceRequest
+from lakebed.formats.hudi.table_options import TABLE
+from lakebed.formats.hudi.upkeep import UPKEEP
+from lakebed.formats.hudi.write.operation import Operation
+from lakebed.formats.hudi.write.settings import COMBINE_INSERT, COMBINE_UPSERT, OPERATION, SIZING, WRITE
+from lakebed.kernel.files import open_store
+from lakebed.model.rowkind import ROW_KIND_COLUMN
+from lakebed.verbs.native_source import NativeSource, SinkRequest, SourceRequest
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
+from lakebed.verbs.write import Mode, Sink
 
 _LIMITS = frozenset(option.key for option in (COMMITS_LIMIT, SPLITS_LIMIT, BYTES_LIMIT))
 """Keys of `lakebed.open` that bound one batch of a stream. Hudi's source has none of them; a batch ignores them."""
@@ -31,4 +45,36 @@ def _stream(table: HudiTable, request: SourceRequest) -> StreamReader:
     return spark_stream(table.state, request.options, request.columns, request.where)
 
 
-SOURCE = NativeSource(_opens_table, _plan, _stream)
+def _sink(request: SinkRequest[HudiTable]) -> Sink:
+    """The sink of `df.write.format("hudi")`.
+
+    A table that is not there is created, as the options describe it. Mode append upserts where no operation is named.
+    Mode overwrite replaces all rows in one commit, where Hudi's sink deletes the folder first: so a write that fails
+    loses nothing, and the table's history stays.
+    """
+    storage = {key: text for key, text in request.options.items() if _opens_table(key)}
+    given = {key: text for key, text in request.options.items() if key not in storage}
+    options = (WRITE + UPKEEP).parse(given)
+    operation = Operation(options[OPERATION] or Operation.UPSERT)
+    if request.overwrite:
+        if operation is Operation.DELETE:
+            raise UnsupportedError(
+                "mode overwrite cannot delete rows by key",
+                table=request.location,
+                todo='Write them with mode("append")',
+            )
+        if not operation.replaces:  # what becomes of rows with the same key is left as the operation has it
+            combines = options[COMBINE_UPSERT if operation is Operation.UPSERT else COMBINE_INSERT]
+            given = {key: text for key, text in given.items() if SIZING.spelled(key) != COMBINE_INSERT.key}
+            given[COMBINE_INSERT.key] = str(combines).lower()
+            operation = Operation.INSERT_OVERWRITE_TABLE
+    given = {key: text for key, text in given.items() if SIZING.spelled(key) != OPERATION.key}
+    table = request.table
+    if table is None:
+        columns = pa.schema([field for field in request.schema if field.name != ROW_KIND_COLUMN])
+        described = {key: text for key, text in given.items() if TABLE.knows(key)}
+        table = HudiTable.create(open_store(request.location, storage), columns, options={**described, **storage})
+    return table.sink(Mode.APPEND, options={**given, OPERATION.key: operation.value})
+
+
+SOURCE = NativeSource(_opens_table, _plan, _stream, _sink)

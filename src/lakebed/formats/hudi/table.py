@@ -33,9 +33,9 @@ from lakebed.formats.hudi.rewrite.run import Rewrite, parse_options
 from lakebed.formats.hudi.savepoints import make_savepoint, remove_savepoint
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
-from lakebed.formats.hudi.upkeep import after_commit, split_options, upkeep_options
+from lakebed.formats.hudi.upkeep import OPEN, UPKEEP, after_commit, split_options, upkeep_options
 from lakebed.formats.hudi.write.operation import Operation
-from lakebed.formats.hudi.write.settings import DELETE_PARTITIONS, OPERATION, WriteSettings, write_options
+from lakebed.formats.hudi.write.settings import DELETE_PARTITIONS, OPERATION, SIZING, WriteSettings, write_options
 from lakebed.formats.hudi.write.sink import HudiSink
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine, LocalEngine
@@ -64,7 +64,8 @@ class HudiTable(Table):
 
     def __init__(self, store: Store, options: Mapping[str, str]) -> None:
         super().__init__(store, options)
-        self._options = READ.parse(options)
+        self._options = OPEN.parse(options)
+        self._writes = {key: text for key, text in options.items() if not READ.knows(key)}
         self._metadata = MetadataFiles(store)
         self._scratch = Scratch(self._options[SCRATCH_DIR])
         self._archive = ArchiveMemory()
@@ -85,7 +86,9 @@ class HudiTable(Table):
         Raises what `definition.create_table` raises for a definition that makes no table, TableExistsError where there
         is one already.
         """
-        calls = {key: value for key, value in options.items() if key.lower().startswith("lakebed.")}
+        known = SIZING + UPKEEP
+        calls = {k: v for k, v in options.items() if k.lower().startswith("lakebed.") or known.knows(k)}
+        OPEN.parse(calls)
         create_table(store, schema, primary_key, partition_by, {k: v for k, v in options.items() if k not in calls})
         return cls(store, calls)
 
@@ -167,13 +170,14 @@ class HudiTable(Table):
         options: Mapping[str, object] = {},
         ends_here: bool = False,
     ) -> HudiSink:
-        """The table as the target of a write by many tasks (docs/hudi-write.md).
+        """The table as the target of a write by many tasks (docs/hudi-write.md). `options` come before those that the
+        table was opened with.
 
         Raises OptionError, UsageError for an operation that the mode cannot run, UnsupportedError for a table or a
         setting that lakebed does not write. `ends_here` says that rows which this process stages need not outlive it.
         """
         state = self.state()
-        given, services = split_options(option_texts(options))
+        given, services = split_options({**self._writes, **option_texts(options)})
         upkeep_options(services, state.config)  # refused before anything is written
         context = self._context(state.config, given)
         settings = WriteSettings.of(mode, context.options, state.config, self.location)
@@ -243,7 +247,7 @@ class HudiTable(Table):
         return self.write(pa.schema(columns).empty_table(), Mode.DELETE.value, options)
 
     def _context(self, config: TableConfig, options: Mapping[str, str] = {}) -> WriteContext:
-        given = write_options(options, config, self.location)
+        given = write_options({**split_options(self._writes)[0], **options}, config, self.location)
         return WriteContext(self.store, config, given, self._metadata, self._scratch, self.options)
 
     def tag(self, name: str, snapshot: Position = None) -> None:

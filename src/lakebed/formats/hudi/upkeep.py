@@ -12,6 +12,7 @@ from typing import Any
 from lakebed.formats.hudi.archive.options import ARCHIVE, ARCHIVE_AUTOMATIC, KEEP_MAX
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.expire.options import EXPIRE
+from lakebed.formats.hudi.options import READ
 from lakebed.formats.hudi.rewrite.options import REWRITE
 from lakebed.formats.hudi.timeline.writing import list_timeline
 from lakebed.formats.hudi.write.settings import WRITE
@@ -47,6 +48,8 @@ _OWN = OptionSet(
 _SERVICES = tuple(option for option in (ARCHIVE + EXPIRE + REWRITE).options if option.key.startswith("hoodie."))
 UPKEEP = OptionSet(_SERVICES, _OWN.where) + _OWN
 """The options of a write that say what follows it."""
+OPEN = READ + WRITE + UPKEEP
+"""The options of `lakebed.open`: those of reads, and those of the writes that the opened table is used for."""
 
 
 def split_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

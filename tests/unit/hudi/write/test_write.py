@@ -17,6 +17,7 @@ from lakebed.errors import CommitConflictError, OptionError, SchemaError, Unsupp
 from lakebed.formats.hudi.table import HudiTable
 from lakebed.formats.hudi.write import run
 from lakebed.kernel.engine import LocalEngine
+from lakebed.verbs.two_phase import TableWriter
 from lakebed.verbs.write import Mode
 from tests.golden import unpack
 from tests.tables.hudi.fresh import KINDS
@@ -200,3 +201,43 @@ def test_writers_beside_each_other_lose_no_row(tmp_path: Path, version: int, kin
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert [number for number, _ in held(table)] == sorted([1000, *(w * 100 + n for w in range(4) for n in range(3))])
+
+
+def test_a_stream_goes_on_after_the_batches_that_hudis_own_sink_has_committed(tmp_path: Path) -> None:
+    name = {"hoodie.datasource.write.streaming.checkpoint.identifier": "job"}
+    table = orders(tmp_path)
+
+    def batch_of(identifier: int, options: dict[str, str], row: int) -> str:
+        assert isinstance(table, HudiTable)
+        sink = lakebed.open(table.location, options).sink()
+        with TableWriter(sink) as writer:
+            writer.write(batch(row))
+            return str(writer.commit(identifier, writer.prepare_commit()).outcome)
+
+    assert batch_of(4, name, 1) == "committed"
+    assert batch_of(4, {}, 2) == "committed"  # another commit user, and no name
+    assert [batch_of(number, name, 3) for number in (3, 4, 5)] == ["skipped", "skipped", "committed"]
+    assert [id for id, _ in held(table)] == [1, 2, 3]
+    (newest,) = {
+        commit.extra["_hudi_streaming_sink_checkpoint"]
+        for commit in [list(table.state().view().timeline.commits)[-1]]
+        for commit in table._metadata.commits([commit]).values()
+    }
+    assert newest == '{"job":"5"}'
+
+
+def test_options_of_writes_may_be_given_when_the_table_is_opened(tmp_path: Path) -> None:
+    table = lakebed.open(orders(tmp_path).location, {OPERATION: "upsert", "hoodie.parquet.compression.codec": "zstd"})
+    table.write(batch(1))
+    table.write(batch(1, v="y"))
+    assert held(table) == [(1, "y")]
+    compressions = {pq.ParquetFile(file).metadata.row_group(0).column(5).compression for file in base_files(table)}
+    assert compressions == {"ZSTD"}
+    table.write(batch(1, v="z"), options={OPERATION: "insert"})
+    assert held(table) == [(1, "y"), (1, "z")]
+    with pytest.raises(OptionError, match="unknown option"):
+        lakebed.open(table.location, {"hoodie.parquet.compresion.codec": "zstd"})
+    place = tmp_path / "new"
+    with pytest.raises(OptionError):
+        lakebed.create(place, "hudi", SCHEMA, ["id"], ["dt"], {"hoodie.parquet.compression.codec": "zip"})
+    assert not (place / ".hoodie").exists()

@@ -144,6 +144,12 @@ CONFLICT_RETRIES: Option[int] = Option(
     0,
     "How often a write that lost to another writer is done again, from its staged rows",
 )
+CHECKPOINT: Option[str] = Option(
+    "hoodie.datasource.write.streaming.checkpoint.identifier",
+    str,
+    "",
+    "A stream's name in the commits of Hudi's own streaming sink: batches that are committed under it are skipped",
+)
 BLOOM_ENTRIES: Option[int] = Option(
     "hoodie.index.bloom.num_entries", at_least(1), 60000, "The keys that a bloom filter has room for"
 )
@@ -212,6 +218,7 @@ SIZING = OptionSet(
         ALLOW_DUPLICATES,
         DELETE_PARTITIONS,
         CONFLICT_RETRIES,
+        CHECKPOINT,
         BLOOM_ENTRIES,
         BLOOM_FPP,
         BLOOM_TYPE,
@@ -273,7 +280,8 @@ class WriteSettings:
     """What the options ask of one write.
 
     `combines` says that duplicates within the write are combined, `duplicates` what an insert does with keys that the
-    table has (none, drop, fail), and `concat` that it adds rows to small files whatever their keys.
+    table has (none, drop, fail), and `concat` that it adds rows to small files whatever their keys. `checkpoint` is the
+    stream's name in the commits of Hudi's own sink, "" for none.
     """
 
     operation: Operation
@@ -286,6 +294,7 @@ class WriteSettings:
     row_bytes: int | None
     partitions: tuple[str, ...]
     retries: int
+    checkpoint: str = ""
 
     @property
     def by_key(self) -> bool:
@@ -334,4 +343,5 @@ class WriteSettings:
             options[ROW_SIZE],
             tuple(filter(None, (part.strip() for part in options[DELETE_PARTITIONS].split(",")))),
             options[CONFLICT_RETRIES],
+            options[CHECKPOINT],
         )

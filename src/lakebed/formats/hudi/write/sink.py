@@ -7,6 +7,7 @@ writes do not disturb each other, and nothing of them is on the timeline until t
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import uuid
@@ -46,6 +47,9 @@ from lakebed.kernel.files.local import LocalStore
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitMessage, CommitResult, Outcome
 from lakebed.verbs.write import Prepared
 
+_CHECKPOINT = "_hudi_streaming_sink_checkpoint"
+"""Extra metadata of the commits of Hudi's own streaming sink: the newest batch of a stream, by the stream's name, as
+JSON. Rule: `HoodieStreamingSink`, `CommitUtils.getCheckpointValueAsString`."""
 COMMIT_USER, IDENTIFIER = "lakebed.commit.user", "lakebed.commit.identifier"
 """Extra metadata of a commit: whose it is, so that a user's identifier is committed once."""
 
@@ -145,6 +149,8 @@ class HudiSink:
             run = self._run(transaction, operation, messages)
             outcome = run.run(_staged(messages, self.settings.by_key))
             extra = {COMMIT_USER: self.commit_user, IDENTIFIER: str(identifier)}
+            if self._counts(identifier):
+                extra[_CHECKPOINT] = json.dumps({self.settings.checkpoint: str(identifier)}, separators=(",", ":"))
             done = transaction.commit(outcome.written, schema=self.avro, replaced=outcome.replaced, extra=extra)
         except BaseException:
             transaction.abort()
@@ -208,7 +214,16 @@ class HudiSink:
         timeline = self.context.timeline()
         commits = self.context.files.commits(timeline.commits)
         wanted = {COMMIT_USER: self.commit_user, IDENTIFIER: str(identifier)}
-        return any(wanted.items() <= dict(commit.extra).items() for commit in commits.values())
+        if any(wanted.items() <= dict(commit.extra).items() for commit in commits.values()):
+            return True
+        if not self._counts(identifier):
+            return False
+        batches = (json.loads(commit.extra.get(_CHECKPOINT) or "{}") for commit in commits.values())
+        return any(int(each.get(self.settings.checkpoint, -1)) >= identifier for each in batches)
+
+    def _counts(self, identifier: int) -> bool:
+        """Whether this is a batch of a stream that has a name for Hudi's own sink too."""
+        return bool(self.settings.checkpoint) and identifier != BATCH_IDENTIFIER
 
     def filter_and_commit(self, commits: Mapping[int, Sequence[CommitMessage]]) -> int:
         """Commit, in ascending order, the identifiers that this user has not committed yet. Returns their number."""
