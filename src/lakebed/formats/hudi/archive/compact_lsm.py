@@ -14,7 +14,7 @@ from contextlib import suppress
 import pyarrow.compute as pc
 
 from lakebed.errors import CorruptError
-from lakebed.formats.hudi.archive.lock import LEASES, StillHeld
+from lakebed.formats.hudi.archive.lock import LEASES
 from lakebed.formats.hudi.archive.write_lsm import opened, publish
 from lakebed.formats.hudi.codec.lsm import (
     MANIFEST_PREFIX,
@@ -26,6 +26,7 @@ from lakebed.formats.hudi.codec.lsm import (
     parse_name,
     read_rows,
 )
+from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.timeline.archive_manifest import History
 from lakebed.kernel.files import FileInfo, Store
 from lakebed.kernel.files.age import certain_now, older_than

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.archive.state_files import ActiveInstant
+from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.layout import HOODIE, parse_state_name
 from lakebed.kernel.files import Store
 

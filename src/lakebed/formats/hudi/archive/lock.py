@@ -1,8 +1,8 @@
 """One archiver at a time: by the lock file that the table's writers share, or else by a lease of our own.
 
-Hudi's `FileSystemBasedLockProvider` locks a table by creating the file `lock`, in `.hoodie` or in the folder that an
-option names, only if it is not there; it unlocks by deleting the file. Other kinds of lock (ZooKeeper, DynamoDB, the
-Hive metastore, conditional writes) need clients of their own. They are refused; the caller may hold such a lock itself.
+The lock file is the one of Hudi's `FileSystemBasedLockProvider` (`commit/lock.py`). Other kinds of lock (ZooKeeper,
+DynamoDB, the Hive metastore, conditional writes) need clients of their own. They are refused; the caller may hold such
+a lock itself.
 
 A lease is a file of one owner. It says for how long it is valid after it was written. To take the lease, an archiver
 writes its file and then looks for other valid ones; if there is one, it removes its own. Of two archivers that come at
@@ -24,33 +24,28 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from lakebed.errors import CommitConflictError, StorageError, UnsupportedError
 from lakebed.formats.hudi.archive.options import ARCHIVE_LOCK, LEASE_TIME, LOCK_FOLDER, LOCK_PROVIDER, LOCK_WAIT
+from lakebed.formats.hudi.commit.exclusive import StillHeld
+from lakebed.formats.hudi.commit.lock import held_elsewhere, lock_file
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel import clock
-from lakebed.kernel.files import PutOutcome, Store
+from lakebed.kernel.files import Store
 from lakebed.kernel.files.age import store_now
 from lakebed.kernel.options import Options
-from lakebed.redaction import redacting_logger
 
 LEASES = f"{HOODIE}/.lakebed"
 """The folder of leases. Hudi's engines do not look into it."""
 _PREFIX = "archiver-"
-_LOCK_FILE = "lock"
 _POLL = 0.25
 _COARSE = 2.0
 """How coarse the times of a store may be, in seconds."""
 _IN_PROCESS = ("InProcessLockProvider", "NoopLockProvider")
-
-_LOG = redacting_logger("lakebed.hudi")
-
-StillHeld = Callable[[], None]
-"""Raises CommitConflictError when the lock was lost. It is called before each step that others can see."""
 
 
 @contextmanager
@@ -65,7 +60,9 @@ def archiver_lock(store: Store, options: Options) -> Iterator[StillHeld]:
         with _lease(store, options) as held:
             yield held
     elif provider == "FileSystemBasedLockProvider":
-        with _lock_file(store, options) as held:
+        elsewhere = f"Put it below the table, or hold the lock yourself and set {ARCHIVE_LOCK.key}=none"
+        folder, wait, lost = options[LOCK_FOLDER], options[LOCK_WAIT], "Nothing is lost: archive again"
+        with lock_file(store, folder, wait, elsewhere=elsewhere, lost=lost) as held:
             yield held
     else:
         raise UnsupportedError(
@@ -79,67 +76,6 @@ def archiver_lock(store: Store, options: Options) -> Iterator[StillHeld]:
 
 def _nothing() -> None:
     return None
-
-
-# ---- Hudi's lock file ------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _lock_file(store: Store, options: Options) -> Iterator[StillHeld]:
-    path = f"{_inside(store, options[LOCK_FOLDER]) or HOODIE}/{_LOCK_FILE}"
-    created = clock.moment().strftime("%Y-%m-%d %H:%M:%S")
-    mark = json.dumps({"lockCreateTime": created, "lockThreadName": f"lakebed {_token()}"})
-    ends = clock.steady() + options[LOCK_WAIT] / 1000
-    while store.put_if_absent(path, mark.encode()) is not PutOutcome.CREATED:
-        if clock.steady() > ends:
-            todo = "Try again when it is done; if that process died, remove the file by hand"
-            raise _held_elsewhere(store, path, "another process holds the table's lock", todo)
-        time.sleep(_POLL * random.uniform(0.5, 1.5))
-
-    def is_ours() -> bool:
-        try:
-            return store.read(path) == mark.encode()
-        except FileNotFoundError:
-            return False
-
-    def held() -> None:
-        if not is_ours():  # Hudi's engine breaks a lock that is older than its own setting allows
-            todo = "Nothing is lost: archive again"
-            raise _held_elsewhere(store, path, "the table's lock was taken away from the archiver", todo)
-
-    try:
-        yield held
-    finally:
-        try:
-            if is_ours():
-                store.delete(path)
-        except Exception as error:  # noqa: BLE001 - the instants are archived, whatever becomes of the lock
-            _LOG.warning("%s: cannot release the lock %s, remove it by hand: %s", store.location, path, error)
-
-
-def _inside(store: Store, folder: str) -> str:
-    """The lock's folder as a path inside the table; UnsupportedError for one elsewhere."""
-    if not folder:
-        return ""
-    root = store.location.rstrip("/")
-    plain = folder.removeprefix("file:").rstrip("/")
-    plain = "/" + plain.lstrip("/") if folder.startswith("file:") else plain
-    if plain == root or plain.startswith(f"{root}/"):
-        return plain[len(root) + 1 :]
-    raise UnsupportedError(
-        f"the lock's folder {folder} is not in the table",
-        table=store.location,
-        todo=f"Put it below the table, or hold the lock yourself and set {ARCHIVE_LOCK.key}=none",
-    )
-
-
-def _held_elsewhere(store: Store, path: str, what: str, todo: str) -> CommitConflictError:
-    """The error for a lock that somebody else holds, with the content of its file."""
-    try:
-        owner = store.read(path, 0, 300).decode("utf-8", "replace")
-    except (OSError, StorageError):
-        owner = ""
-    return CommitConflictError(what, table=store.location, file=path, why=owner, todo=todo)
 
 
 # ---- our own lease ---------------------------------------------------------------------------------------------------
@@ -201,7 +137,7 @@ def _acquire(lease: _Lease, options: Options) -> None:
             store.delete(lease.path)
         if clock.steady() > ends:
             todo = "Nothing was changed. Try again when it is done; the lease of a dead archiver ends by itself"
-            raise _held_elsewhere(store, rival, "another archiver is at work on this table", todo)
+            raise held_elsewhere(store, rival, "another archiver is at work on this table", todo)
         time.sleep(_POLL * random.uniform(0.5, 1.5))
         rival = _rival(store, lease)
 

@@ -17,13 +17,13 @@ from contextlib import suppress
 
 from lakebed.errors import CorruptError
 from lakebed.formats.hudi.archive.conflicts import claim_name, overtaken
-from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.archive.options import BATCH_BYTES, MERGE_BATCH, MERGE_ENABLE, MERGE_SMALL
 from lakebed.formats.hudi.archive.write_v1 import State, archive_files, archive_name, next_number, put_archive
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.avro import record_run
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, LogBlock, parse_log
 from lakebed.formats.hudi.codec.log_write import run_content, write_block
+from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.kernel.avro.container import Framing
 from lakebed.kernel.avro.records import RecordSchema, read_records, write_records
 from lakebed.kernel.decoding import decoding

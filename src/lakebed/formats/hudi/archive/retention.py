@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.archive.options import ARCHIVAL_BATCH, RETAIN_INSTANTS, RETAIN_TIME
 from lakebed.formats.hudi.archive.write_lsm import opened, publish
 from lakebed.formats.hudi.archive.write_v1 import archive_files, archive_name, next_number, put_archive
@@ -26,6 +25,7 @@ from lakebed.formats.hudi.codec.archive_v1 import parse_archive, record_entries
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey, parse_log
 from lakebed.formats.hudi.codec.log_write import record_content, write_block
 from lakebed.formats.hudi.codec.lsm import LsmFile, lsm_name, lsm_writer, read_instants, read_rows
+from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import INSTANT_FORMAT
 from lakebed.formats.hudi.timeline.archive_manifest import load_history

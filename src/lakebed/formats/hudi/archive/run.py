@@ -19,7 +19,7 @@ from lakebed.formats.hudi.archive.compact_lsm import clean_up, compact
 from lakebed.formats.hudi.archive.delete import delete_instants, delete_leftovers
 from lakebed.formats.hudi.archive.encode import Encoded, records, rows
 from lakebed.formats.hudi.archive.evidence import gather
-from lakebed.formats.hudi.archive.lock import LEASES, StillHeld, archiver_lock
+from lakebed.formats.hudi.archive.lock import LEASES, archiver_lock
 from lakebed.formats.hudi.archive.options import (
     ARCHIVAL_BATCH,
     ARCHIVE_STRICT,
@@ -39,6 +39,7 @@ from lakebed.formats.hudi.archive.write_v1 import (
     folder_of,
     number_after,
 )
+from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.layout import COMPLETES_AS
 from lakebed.formats.hudi.timeline.archive_manifest import History, load_history

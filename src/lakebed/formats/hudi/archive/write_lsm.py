@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from lakebed.errors import CorruptError
 from lakebed.formats.hudi.archive.conflicts import claim_name, overtaken
 from lakebed.formats.hudi.archive.encode import Row
-from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.archive.plan import Key
 from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.formats.hudi.codec.lsm import (
@@ -34,6 +33,7 @@ from lakebed.formats.hudi.codec.lsm import (
     manifest_version,
     read_instants,
 )
+from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.timeline.archive_manifest import History, load_history
 from lakebed.kernel.files import Store
 

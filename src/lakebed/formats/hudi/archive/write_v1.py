@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from lakebed.errors import CorruptError
 from lakebed.formats.hudi.archive.conflicts import claim_name, overtaken
 from lakebed.formats.hudi.archive.encode import Record
-from lakebed.formats.hudi.archive.lock import StillHeld
 from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.formats.hudi.codec.archive_schema import entry_schema
 from lakebed.formats.hudi.codec.archive_v1 import parse_archive
 from lakebed.formats.hudi.codec.log import MAGIC, BlockKind, HeaderKey
 from lakebed.formats.hudi.codec.log_write import block_parts, record_parts
+from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.kernel.files import FileInfo, Listing, Store
 from lakebed.kernel.scratch import Scratch
 

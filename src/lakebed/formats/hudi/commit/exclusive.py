@@ -1,117 +1,143 @@
 """One lakebed writer at a time chooses an instant, takes failed ones back, or completes one.
 
-A file that is put if absent is the lock. It is held for these moments only, never while data files are written. A
-holder that died holds nobody up: on its own machine its process is looked for, elsewhere the store's clock tells how
-old the file is. Hudi's own writers do not know this lock: where they write the same table at the same time, the table
-needs a lock that all of them share.
+A file that is put if absent is the lock. It is held for these moments only, never while data files are written, and for
+`_LIFE` at most: a holder asks before each step that cannot be undone whether it still may. So a file that others have
+seen unchanged for that long, by their own clocks, is of a dead holder; on its own machine its process is looked for
+too. Of those who find it dead one alone may remove it: the one that puts the file that says so.
+
+Hudi's own writers do not know this lock: where they write the same table at the same time, all need the lock file that
+Hudi has for it (`commit/lock.py`).
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
+import itertools
 import json
 import os
 import random
 import secrets
 import socket
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from lakebed.errors import CommitConflictError, LakebedError
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
-from lakebed.kernel.files.age import store_now
 
-_FOLDER = f"{HOODIE}/.lakebed"
-_FILE = f"{_FOLDER}/writer.lock"
-_WAIT = 60.0
-"""How many seconds a writer waits for another one, and after how many a holder on another machine counts as dead."""
+_FILE = f"{HOODIE}/.lakebed/writer.lock"
+_LIFE = 60.0
+"""For how many seconds one writer may hold the lock."""
+_SPARE = 10.0
+"""How long before its end a holder makes no step any more that cannot be undone."""
+_WAIT = 150.0
+"""How many seconds a writer waits for others."""
 _POLL = 0.02
 _ours: set[str] = set()
-"""The tokens of locks that this process holds."""
-_deciding = threading.Lock()
+"""The tokens of locks that this process holds or wants."""
+
+StillHeld = Callable[[], None]
+"""Raises CommitConflictError when the lock was held for too long, or is lost."""
 
 
 @contextmanager
-def exclusive(store: Store) -> Iterator[None]:
-    """Hold the lock in the block. CommitConflictError when another writer holds it for too long."""
+def exclusive(store: Store) -> Iterator[StillHeld]:
+    """Hold the lock in the block. CommitConflictError when others hold it for too long."""
     token = secrets.token_hex(8)
     mark = json.dumps({"machine": _machine(), "process": os.getpid(), "token": token}).encode()
-    ends = clock.steady() + _WAIT
     _ours.add(token)
     try:
-        while store.put_if_absent(_FILE, mark) is not PutOutcome.CREATED:
-            if _holds(store, mark):
-                break
-            with _deciding:
-                if _took_over(store, mark):
-                    continue
-            if clock.steady() > ends:
-                raise CommitConflictError(
-                    "another writer is choosing or completing an instant",
-                    table=store.location,
-                    file=_FILE,
-                    todo="Write again; remove the file by hand if that writer has died",
-                )
-            time.sleep(_POLL * random.uniform(0.5, 1.5))
+        began = _acquire(store, mark)
+
+        def held() -> None:
+            if clock.steady() - began > _LIFE - _SPARE:
+                raise _conflict(store, "the lock of the table's writers was held for too long")
+
         try:
-            yield
+            yield held
         finally:
             with suppress(LakebedError, OSError):
-                if store.read(_FILE) == mark:
+                if clock.steady() - began < _LIFE - _SPARE:
                     store.delete(_FILE)
+                else:
+                    _remove(store, mark)
     finally:
         _ours.discard(token)
 
 
-def _holds(store: Store, mark: bytes, path: str = _FILE) -> bool:
-    """Whether a file is ours, though the store did not say so."""
-    try:
-        return store.read(path) == mark
-    except FileNotFoundError:
-        return False
+def _acquire(store: Store, mark: bytes) -> float:
+    """Wait for the lock. The steady clock's time from before it was put."""
+    ends = clock.steady() + _WAIT
+    watched, since = b"", 0.0
+    while True:
+        began = clock.steady()
+        if store.put_if_absent(_FILE, mark) is PutOutcome.CREATED:
+            return began
+        other = _read(store)
+        if other == mark:  # the store did not say so
+            return began
+        if other and other != watched:
+            watched, since = other, clock.steady()
+        if other and (clock.steady() - since > _LIFE or _is_dead(other)):
+            _remove(store, other)
+            continue
+        if clock.steady() > ends:
+            raise _conflict(store, "another writer is choosing or completing an instant")
+        time.sleep(_POLL * random.uniform(0.5, 1.5))
 
 
-def _took_over(store: Store, mark: bytes) -> bool:
-    """Remove the lock of a holder that died. False where it is alive, or the lock is free by now.
+def _remove(store: Store, mark: bytes) -> None:
+    """Remove the lock of a holder that is dead or late, unless another process is doing so.
 
-    Who removes it is claimed under a name that only the dead holder's lock has. So of several that find it dead one
-    removes it, and nobody removes the lock of whoever comes next.
+    While the file that names the holder stands, nobody else removes this lock. Who put it and died leaves the next
+    number to another process, after the same time.
     """
-    try:
-        content = store.read(_FILE)
-    except FileNotFoundError:
-        return False
-    if not _is_dead(store, _FILE, content):
-        return False
-    claim = f"{_FILE}.{hashlib.sha256(content).hexdigest()[:16]}"
-    if store.put_if_absent(claim, mark) is not PutOutcome.CREATED and not _holds(store, mark, claim):
-        with suppress(FileNotFoundError):
-            if _is_dead(store, claim, store.read(claim)):
-                store.delete(claim)
-        return False
-    with suppress(FileNotFoundError):
-        if store.read(_FILE) == content:
-            store.delete(_FILE)
-    store.delete(claim)
-    return True
+    name = f"{_FILE}.{_token(mark)}"
+    for number in itertools.count():
+        path = f"{name}.{number}"
+        if store.put_if_absent(path, b"") is PutOutcome.CREATED:
+            break
+        ends = clock.steady() + _LIFE
+        while store.exists(path):
+            if _read(store) != mark:
+                return
+            if clock.steady() > ends:
+                break
+            time.sleep(_POLL)
+        else:
+            return
+    if _read(store) == mark:
+        store.delete(_FILE)
+    for done in range(number, -1, -1):
+        store.delete(f"{name}.{done}")
 
 
-def _is_dead(store: Store, path: str, content: bytes) -> bool:
-    """Whether the holder that wrote a file has died."""
+def _read(store: Store) -> bytes:
     try:
-        owner = json.loads(content)
-        if owner["machine"] != _machine():
-            return store_now(store, _FOLDER) - store.modified(path) > _WAIT
-        process, token = int(owner["process"]), owner["token"]
+        return store.read(_FILE)
     except FileNotFoundError:
-        return False
+        return b""
+
+
+def _token(mark: bytes) -> str:
+    try:
+        token = json.loads(mark)["token"]
     except (ValueError, KeyError, TypeError):
-        return True
+        token = ""
+    return token if isinstance(token, str) and token.isalnum() else "unknown"
+
+
+def _is_dead(mark: bytes) -> bool:
+    """Whether the holder was a process of this machine that no longer runs, or a thread of this one that ended."""
+    try:
+        owner = json.loads(mark)
+        if owner["machine"] != _machine():
+            return False
+        process, token = int(owner["process"]), owner["token"]
+    except (ValueError, KeyError, TypeError):
+        return False
     if process == os.getpid():
         return token not in _ours
     with suppress(PermissionError):
@@ -120,6 +146,10 @@ def _is_dead(store: Store, path: str, content: bytes) -> bool:
         except ProcessLookupError:
             return True
     return False
+
+
+def _conflict(store: Store, what: str) -> CommitConflictError:
+    return CommitConflictError(what, table=store.location, file=_FILE, todo="Nothing of this is visible: write again")
 
 
 @functools.cache

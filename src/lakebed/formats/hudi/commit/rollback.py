@@ -27,6 +27,7 @@ from lakebed.formats.hudi.codec.plans import (
 )
 from lakebed.formats.hudi.codec.service_plans import parse_clustering_plan
 from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.commit.markers import marked_files, remove_markers
 from lakebed.formats.hudi.layout import LogFile, parse_base_name, parse_log_name
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
@@ -39,18 +40,20 @@ _TOKEN = "1-0-1"
 """The write token of log files that rollbacks make."""
 
 
-def roll_back_failed(context: WriteContext) -> tuple[str, ...]:
+def roll_back_failed(context: WriteContext, held: StillHeld = lambda: None) -> tuple[str, ...]:
     """End all rollbacks that were cut off, and take back all pending writes; their instants.
 
-    Call it under `exclusive`, and only where no other writer may be at work. Pending compactions, clusterings and other
+    Call it under `exclusive`, whose `held` is asked before each one. Pending compactions, clusterings and other
     plans stay.
     """
     timeline, done = context.timeline(), list[str]()
     for entry in timeline.entries:
         if entry.action == "rollback" and not entry.done and entry.requested:
+            held()
             done.append(carry_on(context, timeline, entry))
     for entry in failed_writes(context, timeline):
         if entry.time not in done:
+            held()
             roll_back(context, entry)
             done.append(entry.time)
     return tuple(filter(None, done))

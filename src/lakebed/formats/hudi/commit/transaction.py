@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakebed.errors import CommitConflictError
 from lakebed.formats.hudi.codec.commit_metadata import FileStat, encode_commit
+from lakebed.formats.hudi.commit.conflicts import changed_groups
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import exclusive
 from lakebed.formats.hudi.commit.markers import DirectMarkers, remove_markers
@@ -14,6 +15,7 @@ from lakebed.formats.hudi.commit.rollback import roll_back, roll_back_failed
 from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.timeline.active import Entry
+from lakebed.formats.hudi.timeline.pending_services import pending_services
 from lakebed.formats.hudi.timeline.writing import (
     complete,
     inflight,
@@ -34,9 +36,15 @@ class Transaction:
     """One instant, from its request on."""
 
     def __init__(
-        self, context: WriteContext, action: str, operation: str, instant: str, seen: frozenset[str] | None = None
+        self,
+        context: WriteContext,
+        action: str,
+        operation: str,
+        instant: str,
+        seen: frozenset[str] | None = None,
+        pending: frozenset[str] = frozenset(),
     ) -> None:
-        self._seen = seen
+        self._seen, self._pending = seen, pending
         self.context, self.action, self.operation, self.instant = context, action, operation, instant
         self.markers = DirectMarkers(context.store, instant)
 
@@ -45,12 +53,14 @@ class Transaction:
         cls, context: WriteContext, action: str, operation: str, *, plan: bytes = b"", instant: str | None = None
     ) -> Transaction:
         """Request a new instant. Failed writes are taken back first, and rollbacks that were cut off carried on."""
-        with exclusive(context.store):
-            roll_back_failed(context)
+        with exclusive(context.store) as held:
+            roll_back_failed(context, held)
             timeline = context.timeline()
             instant = instant or new_instant(context.config, timeline)
+            held()
             request(context.store, context.config, instant, action, plan)
-        return cls(context, action, operation, instant, frozenset(entry.time for entry in timeline.commits))
+        seen = frozenset(entry.time for entry in timeline.commits)
+        return cls(context, action, operation, instant, seen, frozenset(entry.time for entry in timeline.pending))
 
     def inflight(self, stats: Sequence[FileStat] = ()) -> None:
         """Say what is planned, before the first file is made."""
@@ -64,7 +74,10 @@ class Transaction:
             if stats
             else b""
         )
-        inflight(self.context.store, self.context.config, self.instant, self.action, content)
+        with exclusive(self.context.store):
+            if self._entry() is None:  # the inflight file alone would bring back what another writer took back
+                raise self._conflict("another writer took this write back")
+            inflight(self.context.store, self.context.config, self.instant, self.action, content)
 
     def commit(
         self,
@@ -74,8 +87,9 @@ class Transaction:
         replaced: Mapping[str, tuple[str, ...]] = {},
         extra: Mapping[str, str] = {},
         change: MetadataChange | None = None,
+        check: Callable[[], None] | None = None,
     ) -> Committed:
-        """Complete the instant."""
+        """Complete the instant. `check` may raise a CommitConflictError: nothing else completes meanwhile."""
         context, config = self.context, self.context.config
         stats = [
             FileStat(
@@ -106,14 +120,17 @@ class Transaction:
             extra={**extra, "schema": schema},
             replaced=replaced if self.action in ("replacecommit", "clustering") else None,
         )
-        with exclusive(context.store):
+        with exclusive(context.store) as held:
             self._check(written, replaced)
+            if check is not None:
+                check()
             notes = update(
                 context,
                 self.instant,
                 change or MetadataChange(self.action, tuple(written), replaced=replaced, schema=schema),
             )
             completed = new_instant(config, context.timeline(), self.instant)
+            held()
             complete(context.store, config, self.instant, completed, self.action, data)
         remove_markers(context.store, self.instant)
         return Committed(self.instant, notes)
@@ -144,17 +161,28 @@ class Transaction:
         entry = timeline.by_time.get(self.instant)
         if entry is None or entry.state != "inflight":
             raise self._conflict("another writer took this write back")
-        seen = self._seen
-        others = [] if seen is None else [each for each in timeline.commits if each.time not in seen]
-        if not others:
+        if self._seen is None:
             return
         groups = {(file.partition, file.file_id) for file in written}
         groups |= {(partition, file_id) for partition, ids in replaced.items() for file_id in ids}
-        for time, commit in self.context.files.commits(others).items():
-            changed = {(stat.partition, stat.file_id) for stat in commit.stats}
-            changed |= {(partition, file_id) for partition, ids in commit.replaced.items() for file_id in ids}
+        others = [each for each in timeline.commits if each.time not in self._seen]
+        for time, changed in changed_groups(self.context, others).items():
             if groups & changed:
                 raise self._conflict(f"the commit {time} changed the same file groups")
+        services = pending_services(self.context.store, timeline)
+        # Logs that complete after a compaction was planned are of the next slice, where completion times decide that.
+        stays = self.context.config.completion_times
+        based = {(f.partition, f.file_id) for f in written if not (stays and f.is_log)} | (
+            groups - {(f.partition, f.file_id) for f in written}
+        )
+        for taken, mine in (
+            (services.clustering, groups),
+            (services.compacting, based),
+            (services.log_compacting, based),
+        ):
+            for group in mine & taken.keys():
+                if taken[group] not in self._pending:
+                    raise self._conflict(f"the table service {taken[group]} was planned for the same file groups")
 
     def _conflict(self, what: str) -> CommitConflictError:
         return CommitConflictError(

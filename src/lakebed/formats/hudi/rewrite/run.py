@@ -25,7 +25,9 @@ from lakebed.formats.hudi.codec.service_plans import (
     encode_clustering_plan,
     encode_compaction_plan,
 )
+from lakebed.formats.hudi.commit.conflicts import changed_groups
 from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.exclusive import StillHeld, exclusive
 from lakebed.formats.hudi.commit.markers import marker_folder
 from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.layout import META_COLUMNS, parse_base_name, parse_log_name, write_attempt
@@ -39,7 +41,7 @@ from lakebed.formats.hudi.rewrite.cluster import Clusterer, ClusterTask, plan_cl
 from lakebed.formats.hudi.rewrite.plan import Planned, plan_compaction
 from lakebed.formats.hudi.rewrite.task import CompactionTask, Compactor
 from lakebed.formats.hudi.slices import live_slices
-from lakebed.formats.hudi.timeline.active import Entry
+from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.pending_services import pending_services
 from lakebed.formats.hudi.timeline.writing import new_instant, remove_pending, request
 from lakebed.formats.hudi.write.files import FileOptions, FileTarget
@@ -174,7 +176,15 @@ class Rewrite:
 
     def _request(self, plan: Plan) -> str:
         context = self.context
-        self._refuse_writes(context.timeline().pending, "")
+        with exclusive(context.store) as held:
+            return self._request_alone(plan, held)
+
+    def _request_alone(self, plan: Plan, held: StillHeld) -> str:
+        context = self.context
+        timeline = context.timeline()
+        self._refuse_writes(timeline.pending, "")
+        self._refuse_behind(plan, timeline)
+        held()
         instant = new_instant(context.config, context.timeline())
         content = (
             encode_compaction_plan(plan)
@@ -208,6 +218,22 @@ class Rewrite:
                     instant=entry.time,
                     why="its rows would lie behind the new base files",
                     todo="Run it again after the write; one that died is taken back by the next write",
+                )
+
+    def _refuse_behind(self, plan: Plan, timeline: Timeline) -> None:
+        """CommitConflictError where a commit that the plan does not know has changed one of its file groups."""
+        seen = {entry.time for entry in self.state.timeline.commits}
+        parts = plan.operations if isinstance(plan, CompactionPlan) else plan.slices
+        planned = {(part.partition, part.file_id) for part in parts}
+        for time, changed in changed_groups(
+            self.context, (entry for entry in timeline.commits if entry.time not in seen)
+        ).items():
+            if planned & changed:
+                raise CommitConflictError(
+                    f"a write completed while the {self._name} was planned",
+                    table=self.context.store.location,
+                    instant=time,
+                    todo="Nothing was changed: run it again",
                 )
 
     @property
@@ -294,10 +320,14 @@ class Rewrite:
             written = [file for files in engine.map(clusterer, groups) for file in files]
             for part in plan.slices:
                 replaced[part.partition] = (*replaced.get(part.partition, ()), part.file_id)
-            self._refuse_changed(instant, plan)
         else:
             written = list(engine.map(Compactor(reader, target), tasks))
-        committed = transaction.commit(written, schema=avro, replaced=replaced)
+
+        def check() -> None:
+            if isinstance(plan, ClusteringPlan):
+                self._refuse_changed(instant, plan)
+
+        committed = transaction.commit(written, schema=avro, replaced=replaced, check=check)
         self.context.store.delete_folder(marker_folder(instant))
         return written, committed.notes
 
