@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from lakebed.errors import CommitConflictError
 from lakebed.formats.hudi.commit import exclusive as module
 from lakebed.formats.hudi.commit.exclusive import exclusive
-from lakebed.kernel.files import Store, open_store
+from lakebed.kernel.files import open_store
 
 LOCK = ".hoodie/.lakebed/writer.lock"
 DEAD = 1 << 22
@@ -36,8 +35,8 @@ def test_whoever_came_next_keeps_the_lock(tmp_path: Path, monkeypatch: pytest.Mo
     store.write(LOCK, mark(DEAD))
     judge = module._is_dead
 
-    def slow(store: Store, path: str, content: bytes) -> bool:
-        dead = judge(store, path, content)
+    def slow(content: bytes) -> bool:
+        dead = judge(content)
         store.write(LOCK, mark(1, "next"))  # process 1 is alive
         return dead
 
@@ -54,8 +53,32 @@ def test_a_claim_whose_owner_died_is_no_obstacle(tmp_path: Path) -> None:
     with exclusive(store):
         pass
     store.write(LOCK, mark(DEAD))
-    claim = f"{LOCK}.{hashlib.sha256(mark(DEAD)).hexdigest()[:16]}"
-    store.write(claim, mark(DEAD, "claimer"))
+    store.write(f"{LOCK}.theirs.0", mark(DEAD, "claimer"))
     with exclusive(store):
         pass
     assert store.list(".hoodie/.lakebed").files == ()
+
+
+def test_the_lock_of_another_machine_goes_after_a_time_without_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(str(tmp_path))
+    store.write(LOCK, mark(1).replace(b'"machine": "', b'"machine": "another '))
+    monkeypatch.setattr(module, "_LIFE", 0.2)
+    monkeypatch.setattr(module, "_SPARE", 0.0)
+    with exclusive(store):
+        pass
+    assert store.list(".hoodie/.lakebed").files == ()
+
+
+def test_a_late_holder_neither_completes_nor_takes_the_lock_of_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(str(tmp_path))
+    with exclusive(store) as held:
+        held()
+        monkeypatch.setattr(module, "_LIFE", 0.0)
+        with pytest.raises(CommitConflictError, match="too long"):
+            held()
+        store.write(LOCK, mark(1, "next"))
+    assert store.read(LOCK) == mark(1, "next")

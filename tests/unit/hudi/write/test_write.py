@@ -14,6 +14,7 @@ import pytest
 import lakebed
 from lakebed import Table
 from lakebed.errors import CommitConflictError, OptionError, SchemaError, UnsupportedError, UsageError
+from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.table import HudiTable
 from lakebed.formats.hudi.write import run
 from lakebed.kernel.engine import LocalEngine
@@ -161,6 +162,24 @@ def test_a_writer_that_was_taken_back_reports_a_conflict(tmp_path: Path, monkeyp
     with pytest.raises(CommitConflictError):
         table.write(batch(2), "upsert")
     assert held(table) == [(1, "x"), (3, "other")]
+
+
+def test_a_write_taken_back_before_its_first_file_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = orders(tmp_path)
+    original = Transaction.inflight
+
+    def beside(self: Transaction, *stats: Any) -> None:
+        monkeypatch.setattr(Transaction, "inflight", original)
+        lakebed.open(table.location).write(batch(3, v="other"), "upsert")
+        original(self, *stats)
+
+    monkeypatch.setattr(Transaction, "inflight", beside)
+    with pytest.raises(CommitConflictError, match="took this write back"):
+        table.write(batch(2), "upsert")
+    assert held(table) == [(3, "other")]
+    assert [instant.state for instant in table.history()] == ["completed"] * 2
 
 
 def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def exclusive(store: Store) -> Iterator[StillHeld]:
                 if clock.steady() - began < _LIFE - _SPARE:
                     store.delete(_FILE)
                 else:
-                    _remove(store, mark)
+                    _remove(store, mark, mark)
     finally:
         _ours.discard(token)
 
@@ -81,14 +81,14 @@ def _acquire(store: Store, mark: bytes) -> float:
         if other and other != watched:
             watched, since = other, clock.steady()
         if other and (clock.steady() - since > _LIFE or _is_dead(other)):
-            _remove(store, other)
+            _remove(store, other, mark)
             continue
         if clock.steady() > ends:
             raise _conflict(store, "another writer is choosing or completing an instant")
         time.sleep(_POLL * random.uniform(0.5, 1.5))
 
 
-def _remove(store: Store, mark: bytes) -> None:
+def _remove(store: Store, mark: bytes, own: bytes) -> None:
     """Remove the lock of a holder that is dead or late, unless another process is doing so.
 
     While the file that names the holder stands, nobody else removes this lock. Who put it and died leaves the next
@@ -97,26 +97,28 @@ def _remove(store: Store, mark: bytes) -> None:
     name = f"{_FILE}.{_token(mark)}"
     for number in itertools.count():
         path = f"{name}.{number}"
-        if store.put_if_absent(path, b"") is PutOutcome.CREATED:
+        if store.put_if_absent(path, own) is PutOutcome.CREATED:
             break
         ends = clock.steady() + _LIFE
-        while store.exists(path):
+        while claimer := _read(store, path):
             if _read(store) != mark:
                 return
-            if clock.steady() > ends:
+            if claimer == own or clock.steady() > ends or _is_dead(claimer):
                 break
             time.sleep(_POLL)
         else:
             return
+        if claimer == own:
+            break
     if _read(store) == mark:
         store.delete(_FILE)
     for done in range(number, -1, -1):
         store.delete(f"{name}.{done}")
 
 
-def _read(store: Store) -> bytes:
+def _read(store: Store, path: str = _FILE) -> bytes:
     try:
-        return store.read(_FILE)
+        return store.read(path)
     except FileNotFoundError:
         return b""
 
