@@ -214,12 +214,12 @@ def test_writers_beside_each_other_lose_no_row(tmp_path: Path, version: int, kin
     retries = {"hoodie.write.num.retries.on.conflict.failures": "200"}
 
     def work(writer: int) -> None:
-        for number in range(3):
+        for number in range(2):
             lakebed.open(table.location).write(batch(writer * 100 + number), "upsert", retries)
 
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-    assert [number for number, _ in held(table)] == sorted([1000, *(w * 100 + n for w in range(4) for n in range(3))])
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(work, range(3)))
+    assert [number for number, _ in held(table)] == sorted([1000, *(w * 100 + n for w in range(3) for n in range(2))])
 
 
 def test_a_stream_goes_on_after_the_batches_that_hudis_own_sink_has_committed(tmp_path: Path) -> None:
