@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,6 +32,7 @@ UPKEEP = {
     "hoodie.compact.inline.max.delta.commits": "1",
 }
 """Settings of a writer that cleans and archives after itself, as soon as it can."""
+ARCHIVAL = {"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3"}
 CLUSTERING = {
     "hoodie.clustering.plan.strategy.small.file.limit": "104857600",
     "hoodie.clustering.plan.strategy.sort.columns": "id",
@@ -52,6 +54,7 @@ class Actor(Protocol):
     def run_compaction(self) -> None: ...
     def cluster(self) -> None: ...
     def clean(self) -> None: ...
+    def archive(self) -> None: ...
     def savepoint(self, instant: str) -> None: ...
     def delete_savepoint(self, instant: str) -> None: ...
     def restore(self, instant: str) -> None: ...
@@ -122,6 +125,15 @@ class Bundle:
         """Remove file slices that the newest commit does not need."""
         self._call("call run_clean(table => '$T', retain_commits => 1)")
 
+    def archive(self) -> None:
+        """Take old instants off the timeline."""
+        least, most = ARCHIVAL.values()
+        metadata = self._options["hoodie.metadata.enable"]
+        self._call(
+            f"call archive_commits(table => '$T', min_commits => {least}, max_commits => {most}, retain_commits => 1,"
+            f" enable_metadata => {metadata})"
+        )
+
     def savepoint(self, instant: str) -> None:
         """Keep a commit's files."""
         self._call(f"call create_savepoint(table => '$T', commit_time => '{instant}')")
@@ -164,6 +176,7 @@ class Lakebed:
     def __init__(self, shape: Shape, path: Path) -> None:
         self._shape, self._path = shape, path
         self.unknown: set[str] = set()
+        self.changed: Counter[str] = Counter()
 
     @property
     def table(self) -> lakebed.Table:
@@ -197,6 +210,7 @@ class Lakebed:
                 self.unknown.add(unknown)
                 options = {key: value for key, value in options.items() if key not in self.unknown}
             else:
+                self.changed["write"] += 1
                 return
 
     def delete_partition(self, partition: str, rows: pa.Table) -> None:
@@ -212,15 +226,31 @@ class Lakebed:
 
     def run_compaction(self) -> None:
         """Run what is planned."""
-        self.table.rewrite(options={**COMPACT, "lakebed.rewrite.what": "compaction", "lakebed.rewrite.step": "run"})
+        self._rewrite("run", {**COMPACT, "lakebed.rewrite.what": "compaction", "lakebed.rewrite.step": "run"})
 
     def cluster(self) -> None:
         """Plan a clustering of all file groups and run it."""
-        self.table.rewrite(options={**CLUSTERING, "lakebed.rewrite.what": "clustering"})
+        self._rewrite("cluster", {**CLUSTERING, "lakebed.rewrite.what": "clustering"})
+
+    def _rewrite(self, what: str, options: Mapping[str, str]) -> None:
+        self.changed[what] += self.table.rewrite(options=options).groups > 0
 
     def clean(self) -> None:
         """Remove file slices that the newest commit does not need."""
-        self.table.expire(options={"hoodie.clean.commits.retained": 1})
+        result = self.table.expire(options={"hoodie.clean.commits.retained": 1})
+        self.changed["clean"] += bool(result.deleted_files)
+
+    def archive(self) -> None:
+        """Take old instants off the timeline."""
+        result = self.table.archive(
+            options={
+                **ARCHIVAL,
+                **COMPACT,
+                "hoodie.clean.commits.retained": 1,
+                "hoodie.metadata.enable": self._shape.options["hoodie.metadata.enable"],
+            }
+        )
+        self.changed["archive"] += bool(result.archived)
 
     def savepoint(self, instant: str) -> None:
         """Keep a commit's files."""

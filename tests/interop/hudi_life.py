@@ -27,6 +27,7 @@ from tests.interop.hudi_actors import UPKEEP, Actor, Bundle, EngineError, Lakebe
 from tests.interop.hudi_shape import METADATA, Row, Shape, as_text
 
 WRITES = ("commit", "deltacommit", "replacecommit")
+SERVICES = ("schedule", "run", "cluster", "clean", "archive")
 META = ("_hoodie_record_key", "_hoodie_partition_path")
 Rows = dict[tuple[Any, ...], Row]
 KEYS = 24
@@ -39,9 +40,7 @@ class _OverError(Exception):
 class Life:
     """A table, the engines, and the rows that must be in it."""
 
-    def __init__(
-        self, release: Release, shape: Shape, path: Path, seed: int, ours: bool | None = None, log: Any = None
-    ) -> None:
+    def __init__(self, release: Release, shape: Shape, path: Path, seed: int, ours: str = "", log: Any = None) -> None:
         self.shape, self.path = shape, path
         self.chance = random.Random(seed)
         self.bundle, self.lakebed = Bundle(release, shape, path), Lakebed(shape, path)
@@ -69,12 +68,22 @@ class Life:
         except _OverError as error:
             self._note(f"the end: {error}")
 
+    def play(self, script: str) -> None:
+        """The steps that a script names, each by the engine named before it: `lakebed clean, release upsert`."""
+        for line in script.split(","):
+            actor, name = line.split()
+            self._ours = "yes" if actor == "lakebed" else "no"
+            self._step(getattr(self, f"_{name}"))
+            self.number += 1
+            self.check()
+        self.check_at_the_end()
+
     def step(self) -> None:
         """One step by one engine."""
         choices: list[tuple[float, Callable[[], None]]] = [
             (5, self._upsert), (2, self._insert), (1, self._bulk_insert), (2, self._delete), (1, self._overwrite),
-            (0.4, self._overwrite_table), (0.7, self._clean), (0.8, self._upkeep), (0.8, self._savepoint),
-            (0.8, self._rollback), (0.6, self._died),
+            (0.4, self._overwrite_table), (0.7, self._clean), (0.8, self._upkeep),
+            (0.8, self._savepoint), (0.8, self._rollback), (0.6, self._died),
         ]  # fmt: skip
         if self.shape.merge_on_read:
             choices += [(1.5, self._plan_compaction), (2 if self._planned else 0, self._compact)]
@@ -88,6 +97,10 @@ class Life:
             choices = [(1, self._insert), (1, self._upsert), (1, self._delete)]
         if not self.number:
             choices = [(1, self._insert), (1, self._upsert), (1, self._bulk_insert)]
+        if self._ours == "services":
+            services = (self._clean, self._archive, self._cluster, self._plan_compaction, self._compact)
+            choices = [(0.8, self._archive), *choices]
+            choices = [(weight * 3 if step in services else weight, step) for weight, step in choices]
         weights, steps = zip(*choices, strict=True)
         self._step(self.chance.choices(steps, weights)[0])
         self.number += 1
@@ -100,7 +113,9 @@ class Life:
 
     def _by(self, what: str, do: Callable[[Actor], None]) -> bool:
         """Whether an engine did it: ours where it does that, else the release; False where neither can."""
-        ours = self.chance.random() < 0.6 if self._ours is None else self._ours
+        kind = "services" if what.split()[0] in SERVICES else "writes"
+        lucky = self.chance.random() < 0.6
+        ours = self._ours in ("yes", kind) if self._ours else lucky
         actors: list[Actor] = [self.lakebed, self.bundle] if ours else [self.bundle, self.lakebed]
         for actor in actors:
             began = time.monotonic()
@@ -270,6 +285,9 @@ class Life:
     def _clean(self) -> None:
         self._by("clean", lambda actor: actor.clean())
 
+    def _archive(self) -> None:
+        self._by("archive", lambda actor: actor.archive())
+
     def _newest(self) -> list[Instant]:
         return [i for i in self.lakebed.table.history() if i.action in WRITES and i.state == "completed"]
 
@@ -409,7 +427,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--folder", default="")
     parser.add_argument("--wish", action="append", default=[])
-    parser.add_argument("--ours", choices=["yes", "no"])
+    parser.add_argument("--ours", choices=["yes", "no", "services", "writes"], default="")
     parser.add_argument("--quiet", action="store_true")
     given = parser.parse_args()
     environment()
@@ -423,14 +441,14 @@ def main() -> None:
         wanted = {name: _value(text) for name, text in (wish.split("=") for wish in given.wish)}
         shape = Shape.drawn(given.release, random.Random(seed), wanted)
         print(f"=== {seed}: {shape}", flush=True)
-        ours = {"yes": True, "no": False}.get(given.ours or "")
-        life = Life(release, shape, folder / f"life_{seed}", seed, ours, None if given.quiet else sys.stdout)
+        life = Life(release, shape, folder / f"life_{seed}", seed, given.ours, None if given.quiet else sys.stdout)
         try:
             life.live(given.steps)
         except Exception:
             failed.append(seed)
             print("\n".join(traceback.format_exc().splitlines()[-40:]), flush=True)
         refused += life.refused
+        print(f"lakebed did {dict(life.lakebed.changed)}", flush=True)
     for text, count in refused.most_common():
         print(f"refused {count} x {text[:300]}")
     print(f"failed: {failed}")
