@@ -35,7 +35,14 @@ from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, time
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.upkeep import OPEN, UPKEEP, after_commit, split_options, upkeep_options
 from lakebed.formats.hudi.write.operation import Operation
-from lakebed.formats.hudi.write.settings import DELETE_PARTITIONS, OPERATION, SIZING, WriteSettings, write_options
+from lakebed.formats.hudi.write.settings import (
+    DELETE_PARTITIONS,
+    OPERATION,
+    SIZING,
+    WriteSettings,
+    check_served,
+    write_options,
+)
 from lakebed.formats.hudi.write.sink import HudiSink
 from lakebed.kernel.again import looks_again
 from lakebed.kernel.engine import Engine, LocalEngine
@@ -83,12 +90,13 @@ class HudiTable(Table):
     ) -> HudiTable:
         """Create an empty table (docs/hudi-write.md).
 
-        Raises what `definition.create_table` raises for a definition that makes no table, TableExistsError where there
-        is one already.
+        Raises what `definition.create_table` raises for a definition that makes no table, UnsupportedError where the
+        options ask for writes that lakebed does not serve, TableExistsError where there is a table already.
         """
         known = SIZING + UPKEEP
         calls = {k: v for k, v in options.items() if k.lower().startswith("lakebed.") or known.knows(k)}
         OPEN.parse(calls)
+        check_served(SIZING.parse({SIZING.spelled(k): v for k, v in calls.items() if SIZING.knows(k)}), store.location)
         create_table(store, schema, primary_key, partition_by, {k: v for k, v in options.items() if k not in calls})
         return cls(store, calls)
 

@@ -242,15 +242,20 @@ def write_options(given: Mapping[str, str], config: TableConfig, location: str) 
     stored = {key: text for key, text in config.properties.items() if SIZING.knows(key)}
     spelled = {WRITE.spelled(key): text for key, text in given.items()}
     options = WRITE.parse({**stored, **spelled})
-    refuse_unserved(options.raw, location)
+    check_served(options, location)
     _check_described(options, config, location)
+    return options
+
+
+def check_served(options: Options, location: str) -> None:
+    """Raise UnsupportedError for what lakebed does not serve of a write's options."""
+    refuse_unserved(options.raw, location)
     if options[INDEX] not in ("", "SIMPLE", "BLOOM"):
         raise UnsupportedError(
             f"lakebed does not write with the index {options[INDEX]}",
             table=location,
             todo=f"Give {INDEX.key} SIMPLE or BLOOM, or leave it out",
         )
-    return options
 
 
 def _check_described(options: Options, config: TableConfig, location: str) -> None:
