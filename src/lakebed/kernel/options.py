@@ -72,6 +72,15 @@ class OptionSet:
             {o.key: o for o in self.options + other.options}.values(), self.where, self.prefixes + other.prefixes
         )
 
+    def over(self, stored: Mapping[str, str], given: Mapping[str, str], prefix: str) -> Options:
+        """The options that a caller gave, over those that are stored with a table.
+
+        Of the stored ones only those count that are known, are not blank and begin with `prefix`: a table must not
+        choose what is lakebed's own. Raises what `parse` raises.
+        """
+        kept = {k: text for k, text in stored.items() if k.startswith(prefix) and self.knows(k) and text.strip()}
+        return self.parse({self.spelled(key): text for key, text in [*kept.items(), *given.items()]})
+
     def knows(self, key: str) -> bool:
         """Whether the key, or the family that it belongs to, is known."""
         return key.lower() in self._by_key or key.lower().startswith(self.prefixes)

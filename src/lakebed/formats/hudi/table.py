@@ -191,7 +191,7 @@ class HudiTable(Table):
         settings = WriteSettings.of(mode, context.options, state.config, self.location)
         columns = [field for field in state.schema() if field.name not in META_COLUMNS]
         avro = state.avro_schema(state.view())
-        after = partial(after_commit, HudiTable, self.store, {**self.options}, state.config, services)
+        after = partial(after_commit, self, state.config, services)
         return HudiSink(context, settings, pa.schema(columns), avro, commit_user, callbacks, ends_here, after)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
@@ -240,14 +240,14 @@ class HudiTable(Table):
         partitions whole partitions go that are too old, and `expired` are their paths. With failed-writes pending
         writes are rolled back, and `expired` are their instants.
         """
-        state = self.state()
-        parsed = parse_expire_options(option_texts(options), state.config.properties)
+        config = load_config(self.store)
+        parsed = parse_expire_options(option_texts(options), config.properties)
         if parsed[WHAT] == "partitions":
             return expire_partitions(self.state(whole=True), parsed, self._delete_partitions, dry_run)
-        context = self._context(state.config)
+        context = self._context(config)
         if parsed[WHAT] == "failed-writes":
             return end_failed_writes(context, parsed, dry_run)
-        return Clean(lambda: self.state(whole=True), context, parsed).run(dry_run)
+        return Clean(self.state, context, parsed).run(dry_run)
 
     def _delete_partitions(self, patterns: str) -> CommitResult:
         columns = [field for field in self.schema if field.name not in META_COLUMNS]

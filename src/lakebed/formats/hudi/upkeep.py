@@ -6,7 +6,7 @@ unless told otherwise, and compacts when told so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lakebed.formats.hudi.archive.options import ARCHIVE, ARCHIVE_AUTOMATIC, KEEP_MAX
@@ -17,7 +17,6 @@ from lakebed.formats.hudi.rewrite.options import REWRITE
 from lakebed.formats.hudi.timeline.writing import list_timeline
 from lakebed.formats.hudi.write.settings import WRITE
 from lakebed.kernel.commit.afterwards import afterwards
-from lakebed.kernel.files import Store
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean
 from lakebed.verbs.table import Table
 
@@ -60,22 +59,14 @@ def split_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, s
 
 def upkeep_options(given: Mapping[str, str], config: TableConfig) -> Options:
     """The options of upkeep: those that the caller gave over those of the table's properties. OptionError."""
-    stored = {UPKEEP.spelled(k): text for k, text in config.properties.items() if UPKEEP.knows(k) and text.strip()}
-    return UPKEEP.parse({**stored, **given})
+    return UPKEEP.over(config.properties, given, "hoodie.")
 
 
-def after_commit(
-    open_table: Callable[[Store, Mapping[str, str]], Table],
-    store: Store,
-    storage: Mapping[str, str],
-    config: TableConfig,
-    given: Mapping[str, str],
-) -> tuple[str, ...]:
+def after_commit(table: Table, config: TableConfig, given: Mapping[str, str]) -> tuple[str, ...]:
     """Run what is due after a commit. The commit stands whatever happens: a failure is a note, and the next commit
     tries again."""
     options = upkeep_options(given, config)
-    timeline = list_timeline(store, config)
-    table = open_table(store, storage)
+    timeline = list_timeline(table.store, config)
     notes: tuple[str, ...] = ()
     if options[COMPACT_INLINE] and config.merge_on_read:
         wanted = {COMPACT_EVERY.key: str(options[COMPACT_EVERY]), **_known(REWRITE, given)}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,6 +15,8 @@ import lakebed
 from lakebed import Table
 from lakebed.errors import DataCleanedError, LakebedError, OptionError
 from lakebed.formats.hudi.codec.plans import CleanerPlan, CleanFileInfo, CleanMetadata, decode, encode
+from lakebed.kernel.files import Listing
+from lakebed.kernel.files.local import LocalStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("v", pa.int64())])
 SHAPES = [(kind, version) for kind in ("COPY_ON_WRITE", "MERGE_ON_READ") for version in (6, 8, 9)]
@@ -164,3 +168,45 @@ def test_a_misspelt_option_is_refused(tmp_path: Path) -> None:
         table.expire(options={"hoodie.clean.commit.retained": 2})
     with pytest.raises(LakebedError):
         table.expire(options={"hoodie.clean.commits.retained": 0})
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("kind", "version"), [("COPY_ON_WRITE", 6), ("MERGE_ON_READ", 8), ("COPY_ON_WRITE", 9)])
+def test_an_incremental_clean_finds_what_a_full_one_finds(tmp_path: Path, kind: str, version: int, seed: int) -> None:
+    chance, folder = random.Random(seed), tmp_path / "table"
+    table = create(folder, kind, version)
+    quiet, tagged = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False}, list[str]()
+    for value in range(14):
+        part, mode = chance.choice("abc"), chance.choice(("upsert", "upsert", "append", "overwrite"))
+        table.write(rows(range(chance.randrange(4), 6), value, part), mode=mode, options=quiet)
+        step = chance.random()
+        if step < 0.2 and kind == "MERGE_ON_READ":
+            table.rewrite()
+        elif step < 0.35 and not tagged:
+            table.tag("kept")
+            tagged.append("kept")
+        elif step < 0.5 and tagged:
+            table.delete_tag(tagged.pop())
+        if chance.random() < 0.7:
+            retained = {"hoodie.clean.commits.retained": chance.choice((1, 2, 2, 3))}
+            full = table.expire(dry_run=True, options={**retained, "hoodie.cleaner.incremental.mode": False})
+            done = table.expire(options=retained)
+            assert set(done.deleted_files) == set(full.deleted_files)
+
+
+def test_a_clean_after_a_clean_lists_only_what_was_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, listed = create(tmp_path / "table", "COPY_ON_WRITE", 9), list[str]()
+    for part in "abcdefgh":
+        table.write(rows(range(3), 0, part))
+    for value in range(4):
+        table.write(rows(range(3), value, "a"), mode="upsert", options={"hoodie.clean.commits.retained": 2})
+    list_many = LocalStore.list_many
+
+    def noted(self: LocalStore, folders: Sequence[str]) -> Sequence[Listing]:
+        listed.extend(folders)
+        return list_many(self, folders)
+
+    monkeypatch.setattr(LocalStore, "list_many", noted)
+    table.write(rows(range(3), 5, "a"), mode="upsert", options={"hoodie.clean.commits.retained": 2})
+    assert [i.action for i in table.history()][-1] == "clean"
+    assert set(listed) == {"a"}

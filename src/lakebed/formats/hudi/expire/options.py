@@ -19,7 +19,8 @@ INCREMENTAL: Option[bool] = Option(
     "hoodie.cleaner.incremental.mode",
     boolean,
     True,
-    "Accepted without effect: a clean looks at all partitions, so it finds what earlier ones spared",
+    "Whether a clean looks only at partitions that were written to since what the last clean retained; with false at "
+    "all of them",
     aliases=("hoodie.clean.incremental.enabled", "hoodie.clean.incremental.mode"),
 )
 PARALLELISM: Option[int] = Option(
@@ -81,11 +82,9 @@ EXPIRE = OptionSet(
     ),
     "cleaning Hudi tables",
 )
-"""The options of `table.expire`. They may stand in `hoodie.properties` too."""
+"""The options of `table.expire`. Those of Hudi may stand in `hoodie.properties` too."""
 
 
 def parse_options(given: Mapping[str, str], properties: Mapping[str, str]) -> Options:
     """The options of a call over those of the table's properties. OptionError for a key that is unknown."""
-    stored = {EXPIRE.spelled(key): text for key, text in properties.items() if EXPIRE.knows(key) and text.strip()}
-    spelled = {EXPIRE.spelled(key): text for key, text in given.items()}
-    return EXPIRE.parse({**stored, **spelled})
+    return EXPIRE.over(properties, given, "hoodie.")

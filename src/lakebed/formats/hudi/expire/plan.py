@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakebed.formats.hudi.archive.options import CLEANER_POLICY, COMMITS_RETAINED, HOURS_RETAINED
-from lakebed.formats.hudi.codec.metadata import parse_savepoint
-from lakebed.formats.hudi.expire.options import VERSIONS_RETAINED
+from lakebed.formats.hudi.codec.metadata import parse_clean_plan, parse_savepoint
+from lakebed.formats.hudi.expire.options import INCREMENTAL, VERSIONS_RETAINED
 from lakebed.formats.hudi.expire.unused import Retained, slices_of, unused_slices
 from lakebed.formats.hudi.layout import INSTANT_FORMAT
+from lakebed.formats.hudi.read.partitions import list_named
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import WrittenFiles, file_groups
 from lakebed.formats.hudi.timeline.active import Entry, View
@@ -59,8 +60,13 @@ def plan_clean(state: TableState, options: Options) -> CleanDecision:
     commits = state.commits(view)
     written = WrittenFiles.of(commits)
     replaced = _replaced_before(state, retained)
-    named = {stat.partition for commit in commits.values() for stat in commit.stats}
-    for partition, listed in state.list_partitions(named | {*saved}).items():
+    touched = _touched(state, retained) if options[INCREMENTAL] else None
+    if touched is None:
+        named = {stat.partition for commit in commits.values() for stat in commit.stats}
+        listings = state.list_partitions(named | {*saved})
+    else:
+        listings = list_named(state.store, touched)
+    for partition, listed in listings.items():
         sizes = {info.name: info.size for info in listed}
         for group in file_groups(listed).values():
             slices = slices_of(group, view, written)
@@ -77,6 +83,31 @@ def plan_clean(state: TableState, options: Options) -> CleanDecision:
             for part in going:
                 files.setdefault(partition, {}).update({name: sizes[name] for name in part.names})
     return CleanDecision(policy, files, earliest, tuple(kept), savepoints)
+
+
+def _touched(state: TableState, retained: Retained) -> set[str] | None:
+    """The partitions where files can have become unused since the last clean, None where all may have some.
+
+    A slice is let go by a later slice, and a file group by the commit that replaces it. The last clean has dealt with
+    all that came before what it retained. Rule: Hudi's `CleanPlanner.getPartitionPathsForIncrementalCleaning`.
+    """
+    timeline = state.timeline
+    last = next((e for e in reversed(timeline.entries) if e.action == "clean" and e.done and e.requested), None)
+    if last is None or retained.versions:
+        return None
+    plan = parse_clean_plan(state.store.read(last.requested))
+    before = plan.earliest_to_retain
+    if not before or before < timeline.start or not timeline.savepointed >= {*plan.savepoints}:
+        return None
+    position = min((timeline.order(e) for e in timeline.commits if e.time >= before), default="")
+    since = [
+        e
+        for e in timeline.commits
+        if (e.time >= before or timeline.order(e) >= position) and timeline.order(e) <= retained.position
+    ]
+    commits = state.files.commits(since).values()
+    written = {stat.partition for commit in commits for stat in commit.stats}
+    return written | {partition for commit in commits for partition in commit.replaced}
 
 
 def savepointed_files(state: TableState) -> dict[str, frozenset[str]]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from lakebed.errors import CommitConflictError
+from lakebed.formats.hudi.codec.metadata import parse_clean
 from lakebed.formats.hudi.codec.plans import (
     ActionInstant,
     CleanerPlan,
@@ -173,7 +174,8 @@ def _unreadable(state: TableState, decision: CleanDecision) -> tuple[str, ...]:
     """The commits whose snapshots this clean makes unreadable, oldest first."""
     if decision.earliest is None or not decision.files:
         return ()
-    before = max((clean.earliest_retained for clean in state.files.cleans(state.timeline)), default="")
+    last = next((e for e in reversed(state.timeline.entries) if e.action == "clean" and e.done), None)
+    before = parse_clean(state.store.read(last.file)).earliest_retained if last is not None else ""
     earliest = decision.earliest.time
     saved = state.timeline.savepointed
     return tuple(e.time for e in state.timeline.commits if before <= e.time < earliest and e.time not in saved)

@@ -57,9 +57,7 @@ _WRITES = ("commit", "deltacommit", "replacecommit")
 
 def parse_options(given: Mapping[str, str], properties: Mapping[str, str]) -> Options:
     """The options of a call over those of the table's properties. OptionError for a key that is unknown."""
-    stored = {key: text for key, text in properties.items() if key.startswith("hoodie.") and opt.REWRITE.knows(key)}
-    spelled = {opt.REWRITE.spelled(key): text for key, text in given.items()}
-    return opt.REWRITE.parse({**stored, **spelled})
+    return opt.REWRITE.over(properties, given, "hoodie.")
 
 
 @dataclass(frozen=True, slots=True)
