@@ -96,6 +96,11 @@ class StateFile(NamedTuple):
     name: str
 
 
+def file_path(partition: str, name: str) -> str:
+    """The path inside the table of a file in a partition."""
+    return f"{partition}/{name}" if partition else name
+
+
 def parse_base_name(name: str, size: int = 0) -> tuple[str, BaseFile] | None:
     """(file id, base file) from a file's name, None for any other name."""
     match = _BASE.fullmatch(name)

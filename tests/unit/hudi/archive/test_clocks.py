@@ -14,7 +14,6 @@ import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError
-from lakebed.formats.hudi.archive import lock
 from lakebed.formats.hudi.archive.merge_v1 import PLAN, _plan
 from lakebed.formats.hudi.archive.write_lsm import publish
 from lakebed.formats.hudi.archive.write_v1 import archive_files
@@ -22,6 +21,7 @@ from lakebed.formats.hudi.codec.lsm import LsmFile, manifest_json
 from lakebed.formats.hudi.timeline.archive_manifest import load_history
 from lakebed.kernel import clock
 from lakebed.kernel.files import Store, open_store
+from lakebed.kernel.machine import this_machine
 from lakebed.testing.faults import FaultyStore
 from tests.tables.hudi.timelines import FREE, Lake, at, times
 
@@ -99,12 +99,12 @@ def test_a_process_of_this_name_on_another_machine_is_not_taken_for_dead(tmp_pat
     lake = filled(tmp_path)
     lease = tmp_path / ".hoodie/.lakebed/archiver-x.json"
     lease.parent.mkdir(exist_ok=True)
-    name, *rest = lock._machine().split(" ")
+    name, *rest = this_machine().split(" ")
     lease.write_text(json.dumps({"owner": " ".join([name, *["other"] * len(rest)]), "process": 2**22, "seconds": 60}))
     if rest:
         with pytest.raises(CommitConflictError):
             lake.archive(2, 3, **LEASE)
-    lease.write_text(json.dumps({"owner": lock._machine(), "process": 2**22 + 1, "seconds": 60}))
+    lease.write_text(json.dumps({"owner": this_machine(), "process": 2**22 + 1, "seconds": 60}))
     assert lake.archive(2, 3, **LEASE).archived
 
 

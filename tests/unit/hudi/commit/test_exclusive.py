@@ -11,6 +11,7 @@ from lakebed.errors import CommitConflictError
 from lakebed.formats.hudi.commit import exclusive as module
 from lakebed.formats.hudi.commit.exclusive import exclusive
 from lakebed.kernel.files import open_store
+from lakebed.kernel.machine import this_machine
 
 LOCK = ".hoodie/.lakebed/writer.lock"
 DEAD = 1 << 22
@@ -18,7 +19,7 @@ DEAD = 1 << 22
 
 
 def mark(process: int, token: str = "theirs") -> bytes:
-    return json.dumps({"machine": module._machine(), "process": process, "token": token}).encode()
+    return json.dumps({"machine": this_machine(), "process": process, "token": token}).encode()
 
 
 def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path) -> None:

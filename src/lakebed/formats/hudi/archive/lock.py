@@ -17,12 +17,10 @@ removed it.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import random
 import secrets
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -37,6 +35,7 @@ from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel import clock
 from lakebed.kernel.files import Store
 from lakebed.kernel.files.age import store_now
+from lakebed.kernel.machine import is_running, this_machine
 from lakebed.kernel.options import Options
 
 LEASES = f"{HOODIE}/.lakebed"
@@ -169,35 +168,18 @@ _ours: set[str] = set()
 """The leases that this process holds or wants to take."""
 
 
-@functools.cache
-def _machine() -> str:
-    """What tells this machine, or this container, from any other: its name, its boot, and its process namespace."""
-    marks = [socket.gethostname()]
-    with suppress(OSError):
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            marks.append(file.read().strip())
-        marks.append(os.readlink("/proc/self/ns/pid"))
-    return " ".join(marks)
-
-
 def _identity() -> dict[str, Any]:
-    return {"owner": _machine(), "process": os.getpid()}
+    return {"owner": this_machine(), "process": os.getpid()}
 
 
 def _is_dead(owner: Mapping[str, Any], path: str) -> bool:
     """Whether the owner was a process of this machine that no longer runs."""
     process = owner.get("process")
-    if owner.get("owner") != _machine() or not isinstance(process, int):
+    if owner.get("owner") != this_machine() or not isinstance(process, int):
         return False
     if process == os.getpid():
         return path not in _ours
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
+    return not is_running(process)
 
 
 def _token() -> str:

@@ -19,7 +19,7 @@ from lakebed.formats.hudi.archive.state_files import ActiveInstant, load_active
 from lakebed.formats.hudi.archive.write_v1 import archive_files_of, last_instant
 from lakebed.formats.hudi.codec.metadata import parse_savepoint
 from lakebed.formats.hudi.config import PROPERTIES, TableConfig, load_config
-from lakebed.formats.hudi.layout import HOODIE
+from lakebed.formats.hudi.layout import HOODIE, file_path
 from lakebed.formats.hudi.timeline.archive_manifest import load_history
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
 from lakebed.kernel.files import Store, open_store
@@ -212,5 +212,5 @@ def _missing(store: Store, savepoint: ActiveInstant) -> tuple[str, ...]:
     gone = []
     for (partition, names), listing in zip(partitions.items(), store.list_many([*partitions]), strict=True):
         present = {*listing.names}
-        gone += [f"{partition}/{name}" if partition else name for name in names if name not in present]
+        gone += [file_path(partition, name) for name in names if name not in present]
     return tuple(gone)

@@ -25,6 +25,11 @@ class WriteContext:
     scratch: Scratch
     storage: Mapping[str, str] = field(default_factory=dict)
 
+    def location_of(self, path: str) -> str:
+        """The full location of a file or folder in the table, as Hudi's plans and records spell it."""
+        local = self.store.local_path(path)
+        return f"file:{local}" if local is not None else self.store.url(path)
+
     def timeline(self) -> Timeline:
         """The active timeline, listed now."""
         return list_timeline(self.store, self.config)

@@ -11,13 +11,11 @@ Hudi has for it (`commit/lock.py`).
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import os
 import random
 import secrets
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +24,7 @@ from lakebed.errors import CommitConflictError, LakebedError
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
+from lakebed.kernel.machine import is_running, this_machine
 
 _FILE = f"{HOODIE}/.lakebed/writer.lock"
 _LIFE = 60.0
@@ -46,7 +45,7 @@ StillHeld = Callable[[], None]
 def exclusive(store: Store) -> Iterator[StillHeld]:
     """Hold the lock in the block. CommitConflictError when others hold it for too long."""
     token = secrets.token_hex(8)
-    mark = json.dumps({"machine": _machine(), "process": os.getpid(), "token": token}).encode()
+    mark = json.dumps({"machine": this_machine(), "process": os.getpid(), "token": token}).encode()
     _ours.add(token)
     try:
         began = _acquire(store, mark)
@@ -135,31 +134,15 @@ def _is_dead(mark: bytes) -> bool:
     """Whether the holder was a process of this machine that no longer runs, or a thread of this one that ended."""
     try:
         owner = json.loads(mark)
-        if owner["machine"] != _machine():
+        if owner["machine"] != this_machine():
             return False
         process, token = int(owner["process"]), owner["token"]
     except (ValueError, KeyError, TypeError):
         return False
     if process == os.getpid():
         return token not in _ours
-    with suppress(PermissionError):
-        try:
-            os.kill(process, 0)
-        except ProcessLookupError:
-            return True
-    return False
+    return not is_running(process)
 
 
 def _conflict(store: Store, what: str) -> CommitConflictError:
     return CommitConflictError(what, table=store.location, file=_FILE, todo="Nothing of this is visible: write again")
-
-
-@functools.cache
-def _machine() -> str:
-    """What tells this machine, or this container, from any other."""
-    marks = [socket.gethostname()]
-    with suppress(OSError):
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            marks.append(file.read().strip())
-        marks.append(os.readlink("/proc/self/ns/pid"))
-    return " ".join(marks)

@@ -29,7 +29,7 @@ from lakebed.formats.hudi.codec.service_plans import parse_clustering_plan
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.commit.markers import marked_files, remove_markers
-from lakebed.formats.hudi.layout import LogFile, parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import LogFile, file_path, parse_base_name, parse_log_name
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
@@ -93,7 +93,7 @@ def plan_rollback(context: WriteContext, entry: Entry) -> RollbackPlan:
         partition, _, name = path.rpartition("/")
         log = parse_log_name(name)
         base = parse_base_name(name)
-        location = _location(context, path)
+        location = context.location_of(path)
         found = log or base
         # Releases before 0.15 name the marker of an append like a base file of the slice that it appends to.
         appends = log is not None or (base is not None and base[1].instant != entry.time)
@@ -183,7 +183,7 @@ def _command(context: WriteContext, instant: str, target: str, each: RollbackReq
     }
     block = write_block(BlockKind.COMMAND, headers, b"")
     context.store.write(path, block)
-    return {_location(context, path): len(block)}
+    return {context.location_of(path): len(block)}
 
 
 def _is_failed_write(context: WriteContext, entry: Entry) -> bool:
@@ -227,13 +227,7 @@ def _listed(context: WriteContext, entry: Entry) -> set[str]:
     return paths
 
 
-def _location(context: WriteContext, path: str) -> str:
-    local = context.store.local_path(path)
-    return f"file:{local}" if local is not None else context.store.url(path)
-
-
 def _path(partition: str, location: str) -> str:
     """The path inside the table of a file that a plan names by its full location. Engines spell the same location in
     several ways, and the table may have been moved since, so the partition and the file's name decide."""
-    name = location.rpartition("/")[2]
-    return f"{partition}/{name}" if partition else name
+    return file_path(partition, location.rpartition("/")[2])

@@ -28,7 +28,7 @@ from lakebed.formats.hudi.codec.plans import (
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import exclusive
 from lakebed.formats.hudi.expire.plan import CleanDecision, live_files, plan_clean, savepointed_files
-from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import file_path, parse_base_name, parse_log_name
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.read.state import TableState
@@ -81,7 +81,9 @@ class Clean:
             last_completed_commit_timestamp=commits[-1].time if commits else "",
             policy=decision.policy,
             file_paths_to_be_deleted_per_partition={
-                partition: tuple(CleanFileInfo(file_path=_location(context, partition, name)) for name in sorted(names))
+                partition: tuple(
+                    CleanFileInfo(file_path=context.location_of(file_path(partition, name))) for name in sorted(names)
+                )
                 for partition, names in sorted(decision.files.items())
             },
             extra_metadata={_SAVEPOINTS: ",".join(decision.savepoints)} if decision.savepoints else {},
@@ -182,14 +184,4 @@ def _unreadable(state: TableState, decision: CleanDecision) -> tuple[str, ...]:
 
 
 def _paths(files: Mapping[str, Mapping[str, int]]) -> list[str]:
-    return [_join(partition, name) for partition, names in sorted(files.items()) for name in sorted(names)]
-
-
-def _join(partition: str, name: str) -> str:
-    return f"{partition}/{name}" if partition else name
-
-
-def _location(context: WriteContext, partition: str, name: str) -> str:
-    path = _join(partition, name)
-    local = context.store.local_path(path)
-    return f"file:{local}" if local is not None else context.store.url(path)
+    return [file_path(partition, name) for partition, names in sorted(files.items()) for name in sorted(names)]

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.formats.hudi.codec.bloom import parse_filter
-from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY
+from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY, file_path
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.tagging import Tagged
 from lakebed.kernel.arrays import Int64s, one_chunk
@@ -51,7 +51,7 @@ class BaseFileIndex:
     def _found(self, file_slice: FileSlice, keys: pa.Array) -> Int64s:
         """The places of those keys that a base file has."""
         assert file_slice.base is not None
-        path = f"{file_slice.partition}/{file_slice.base.name}" if file_slice.partition else file_slice.base.name
+        path = file_path(file_slice.partition, file_slice.base.name)
         with self.store.open_input(path, file_slice.base.size) as source:
             file = pq.ParquetFile(source)
             footer = file.metadata.metadata or {}

@@ -23,7 +23,7 @@ from lakebed.formats.hudi.codec.hfile import open_hfile
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
 from lakebed.formats.hudi.codec.properties import parse_properties
 from lakebed.formats.hudi.config import PROPERTIES, TableConfig, config_from
-from lakebed.formats.hudi.layout import HOODIE
+from lakebed.formats.hudi.layout import HOODIE, file_path
 from lakebed.formats.hudi.metadata_table.update import INFLIGHT, PARTITIONS, partitions_of
 from lakebed.formats.hudi.slices import FileSlice, WrittenFiles, file_groups, slice_of
 from lakebed.formats.hudi.timeline.active import Timeline, timeline_from, view_of
@@ -79,7 +79,7 @@ def _listed(store: Store, timeline: Timeline) -> dict[str, tuple[FileInfo, ...]]
             _merge(merged.setdefault(key, {}), sizes)
     partitions = merged.pop(_ALL_PARTITIONS, {})
     return {
-        _path(name): tuple(FileInfo(_joined(_path(name), file), size) for file, size in _live(merged.get(name, {})))
+        _path(name): tuple(FileInfo(file_path(_path(name), file), size) for file, size in _live(merged.get(name, {})))
         for name, _ in _live(partitions)
     }
 
@@ -167,7 +167,3 @@ def _live(sizes: _Sizes) -> list[tuple[str, int]]:
 
 def _path(name: str) -> str:
     return "" if name == _NO_PARTITION else name
-
-
-def _joined(partition: str, name: str) -> str:
-    return f"{partition}/{name}" if partition else name

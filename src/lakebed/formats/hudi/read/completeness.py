@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lakebed.errors import CorruptError, DataCleanedError
 from lakebed.formats.hudi.codec.metadata import WriteStat
-from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import file_path, parse_base_name, parse_log_name
 from lakebed.formats.hudi.options import FALLBACK
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import FileGroup, FileSlice, WrittenFiles
@@ -46,7 +46,7 @@ class Completeness:
                 continue
             for name in {stat.name, *stat.logs} - listed:
                 if self._in_slice(name, base):
-                    raise self.error(_path(partition, name))
+                    raise self.error(file_path(partition, name))
         for name in self.state.deleted_files(partition, group.file_id, self.view.bound):
             parsed = parse_base_name(name)
             if parsed is not None:
@@ -54,7 +54,7 @@ class Completeness:
             else:
                 gone = name not in listed and self._in_slice(name, base)
             if gone:
-                raise self.error(_path(partition, name))
+                raise self.error(file_path(partition, name))
 
     def vanished(self, partition: str, listed: Iterable[str]) -> set[str]:
         """File groups of a partition of which cleans removed every file; `listed` are those that still have files."""
@@ -155,7 +155,3 @@ def _lost(state: TableState, path: str, instant: str) -> CorruptError:
         todo="Read again: a cleaner may have run meanwhile. If the file stays away, restore it from a copy, or restore "
         "the table to before that commit with Hudi's own engine",
     )
-
-
-def _path(partition: str, name: str) -> str:
-    return f"{partition}/{name}" if partition else name

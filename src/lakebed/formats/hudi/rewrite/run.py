@@ -16,18 +16,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from lakebed.errors import CommitConflictError, NotInHistoryError, UnsupportedError
+from lakebed.errors import NotInHistoryError, UnsupportedError
 from lakebed.formats.hudi.codec.service_plans import (
     SORT_COLUMNS,
     ClusteringPlan,
     CompactionPlan,
     PlannedSlice,
-    encode_clustering_plan,
-    encode_compaction_plan,
 )
-from lakebed.formats.hudi.commit.conflicts import changed_groups
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.commit.exclusive import StillHeld, exclusive
 from lakebed.formats.hudi.commit.markers import marker_folder
 from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.layout import META_COLUMNS, parse_base_name, parse_log_name, write_attempt
@@ -39,20 +35,17 @@ from lakebed.formats.hudi.rewrite import options as opt
 from lakebed.formats.hudi.rewrite.arrange import RowOrder, order_of
 from lakebed.formats.hudi.rewrite.cluster import Clusterer, ClusterTask, plan_clustering
 from lakebed.formats.hudi.rewrite.plan import Planned, plan_compaction
+from lakebed.formats.hudi.rewrite.request import Plan, Requests, refuse_changed
 from lakebed.formats.hudi.rewrite.task import CompactionTask, Compactor
 from lakebed.formats.hudi.slices import live_slices
-from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.pending_services import pending_services
-from lakebed.formats.hudi.timeline.writing import new_instant, remove_pending, request
+from lakebed.formats.hudi.timeline.writing import remove_pending
 from lakebed.formats.hudi.write.files import FileOptions, FileTarget
 from lakebed.formats.hudi.write.served import check_groups, check_table
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.where import Where, parse_where
 from lakebed.model.upkeep import RewriteResult, Skipped
-
-Plan = CompactionPlan | ClusteringPlan
-_WRITES = ("commit", "deltacommit", "replacecommit")
 
 
 def parse_options(given: Mapping[str, str], properties: Mapping[str, str]) -> Options:
@@ -83,7 +76,7 @@ class Rewrite:
             return _result(planned, skipped, dry_run=True)
         instants: list[str] = []
         if planned.groups:
-            instants.append(self._request(planned.plan))
+            instants.append(self._requests.request(planned.plan))
             if step == "all":
                 pending[instants[0]] = planned.plan
         if step == "schedule":
@@ -98,6 +91,10 @@ class Rewrite:
     @property
     def _merge_on_read(self) -> bool:
         return self.context.config.merge_on_read
+
+    @property
+    def _requests(self) -> Requests:
+        return Requests(self.state, self.context, self._name, self._action)
 
     @property
     def _name(self) -> str:
@@ -171,72 +168,6 @@ class Rewrite:
             {time: plan for time, plan in plans.items() if time not in begun},
             [Skipped(f"{self._name} {time}", why) for time in begun],
         )
-
-    def _request(self, plan: Plan) -> str:
-        context = self.context
-        with exclusive(context.store) as held:
-            return self._request_alone(plan, held)
-
-    def _request_alone(self, plan: Plan, held: StillHeld) -> str:
-        context = self.context
-        timeline = context.timeline()
-        self._refuse_writes(timeline.pending, "")
-        self._refuse_behind(plan, timeline)
-        held()
-        instant = new_instant(context.config, context.timeline())
-        content = (
-            encode_compaction_plan(plan)
-            if isinstance(plan, CompactionPlan)
-            else encode_clustering_plan(plan, self._root())
-        )
-        request(context.store, context.config, instant, self._action, content)
-        timeline = context.timeline()
-        try:
-            self._refuse_writes(timeline.pending, instant)
-        except CommitConflictError:
-            remove_pending(context.store, context.config, timeline.by_time[instant])
-            raise
-        return instant
-
-    def _root(self) -> str:
-        local = self.context.store.local_path("")
-        return f"file:{local}" if local is not None else self.context.store.url("")
-
-    def _refuse_writes(self, pending: tuple[Entry, ...], before: str) -> None:
-        """Table version 6 and older: CommitConflictError for a write that began before the plan."""
-        if self.context.config.completion_times:
-            return
-        for entry in pending:
-            if entry.action == "replacecommit" and entry.time in self._clusterings:
-                continue
-            if entry.action in _WRITES and (not before or entry.time < before):
-                raise CommitConflictError(
-                    f"a write is under way, so no {self._name} can be planned",
-                    table=self.context.store.location,
-                    instant=entry.time,
-                    why="its rows would lie behind the new base files",
-                    todo="Run it again after the write; one that died is taken back by the next write",
-                )
-
-    def _refuse_behind(self, plan: Plan, timeline: Timeline) -> None:
-        """CommitConflictError where a commit that the plan does not know has changed one of its file groups."""
-        seen = {entry.time for entry in self.state.timeline.commits}
-        parts = plan.operations if isinstance(plan, CompactionPlan) else plan.slices
-        planned = {(part.partition, part.file_id) for part in parts}
-        for time, changed in changed_groups(
-            self.context, (entry for entry in timeline.commits if entry.time not in seen)
-        ).items():
-            if planned & changed:
-                raise CommitConflictError(
-                    f"a write completed while the {self._name} was planned",
-                    table=self.context.store.location,
-                    instant=time,
-                    todo="Nothing was changed: run it again",
-                )
-
-    @property
-    def _clusterings(self) -> Mapping[str, ClusteringPlan]:
-        return pending_services(self.context.store, self.context.timeline()).clusterings
 
     def _run_all(self, plans: Mapping[str, Plan], skipped: tuple[Skipped, ...], engine: Engine) -> RewriteResult:
         files = size = after = size_after = groups = 0
@@ -323,27 +254,11 @@ class Rewrite:
 
         def check() -> None:
             if isinstance(plan, ClusteringPlan):
-                self._refuse_changed(instant, plan)
+                refuse_changed(self.context, instant, plan)
 
         committed = transaction.commit(written, schema=avro, replaced=replaced, check=check)
         self.context.store.delete_folder(marker_folder(instant))
         return written, committed.notes
-
-    def _refuse_changed(self, instant: str, plan: ClusteringPlan) -> None:
-        """CommitConflictError where a commit since the plan wrote to one of its file groups: those rows would go."""
-        timeline = self.context.timeline()
-        since = [e for e in timeline.commits if e.time > instant or e.completed > instant]
-        planned = {(part.partition, part.file_id) for part in plan.slices}
-        for time, commit in self.context.files.commits(since).items():
-            changed = next((s for s in commit.stats if (s.partition, s.file_id) in planned), None)
-            if changed is not None:
-                raise CommitConflictError(
-                    "rows were written to a file group while it was clustered",
-                    table=self.context.store.location,
-                    instant=time,
-                    file=changed.path,
-                    todo=f"Withdraw the clustering {instant} and plan another one",
-                )
 
     def _withdraw(self, dry_run: bool) -> RewriteResult:
         """Take pending plans back that nobody has begun. Table version 6 and older: not where a writer has named log

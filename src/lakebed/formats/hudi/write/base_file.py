@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from lakebed.formats.hudi.codec.avro_schema import with_meta_fields
 from lakebed.formats.hudi.codec.bloom import FilterBuilder
-from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS, RECORD_KEY, file_path
 from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, ColumnRange, WrittenFile
 from lakebed.formats.hudi.write.files import FileTarget, base_name
 from lakebed.formats.hudi.write.statistics import column_ranges
@@ -32,7 +32,7 @@ class BaseFileWriter:
     def __init__(self, target: FileTarget, partition: str, file_id: str, token: str, marker: str = "CREATE") -> None:
         self._target, self._partition, self._file_id, self._token = target, partition, file_id, token
         self.name = base_name(file_id, token, target.instant)
-        self.path = target.path(partition, self.name)
+        self.path = file_path(partition, self.name)
         target.prepare(partition)
         target.markers(self.path, marker)
         options = target.options

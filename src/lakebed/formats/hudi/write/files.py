@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakebed.formats.hudi.codec.bloom import FilterSettings
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.layout import META_COLUMNS, PARTITION_METADATA
+from lakebed.formats.hudi.layout import META_COLUMNS, PARTITION_METADATA, file_path
 from lakebed.kernel.files import PutOutcome, Store
 
 
@@ -81,13 +81,9 @@ class FileTarget:
         """The columns of base files: the meta columns, then the user's."""
         return pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *self.schema])
 
-    def path(self, partition: str, name: str) -> str:
-        """The path of a file inside the table."""
-        return f"{partition}/{name}" if partition else name
-
     def prepare(self, partition: str) -> None:
         """Say in a partition's folder that it is one, before its first file."""
-        path = self.path(partition, PARTITION_METADATA)
+        path = file_path(partition, PARTITION_METADATA)
         if self.store.exists(path):
             return
         depth = len(partition.split("/")) if partition else 0

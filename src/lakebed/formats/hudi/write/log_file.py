@@ -23,7 +23,7 @@ from lakebed.formats.hudi.codec.delete_write import delete_content
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
 from lakebed.formats.hudi.codec.log_write import run_content, write_block
 from lakebed.formats.hudi.codec.null_first import null_first
-from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY, file_path
 from lakebed.formats.hudi.merge.rules import rules_of
 from lakebed.formats.hudi.metadata_table.change import WrittenFile
 from lakebed.formats.hudi.slices import FileSlice
@@ -58,7 +58,7 @@ def append_group(
     names = [log.name for log in file_slice.logs]
     for content, count, gone, part in _files(target, file_slice, rows, deletes, token):
         name = f".{file_slice.file_id}_{name_time}.log.{version}_{token}"
-        path = target.path(file_slice.partition, name)
+        path = file_path(file_slice.partition, name)
         target.markers(path, "APPEND")
         with target.store.open_output(path) as sink:
             for block in content:

@@ -1,0 +1,112 @@
+"""The request of a compaction or clustering: its plan on the timeline, while no write is in its way.
+
+A plan is requested under the lock of the table's writers, so a commit comes before it or knows of it.
+
+Rules: Hudi's `ScheduleCompactionActionExecutor` and `ClusteringPlanActionExecutor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakebed.errors import CommitConflictError
+from lakebed.formats.hudi.codec.service_plans import (
+    ClusteringPlan,
+    CompactionPlan,
+    encode_clustering_plan,
+    encode_compaction_plan,
+)
+from lakebed.formats.hudi.commit.conflicts import changed_groups
+from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.exclusive import exclusive
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.timeline.active import Entry, Timeline
+from lakebed.formats.hudi.timeline.pending_services import pending_services
+from lakebed.formats.hudi.timeline.writing import new_instant, remove_pending, request
+
+Plan = CompactionPlan | ClusteringPlan
+_WRITES = ("commit", "deltacommit", "replacecommit")
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Requests plans for a table that was read as `state`. `name` is what people call the service, `action` what state
+    files do."""
+
+    state: TableState
+    context: WriteContext
+    name: str
+    action: str
+
+    def request(self, plan: Plan) -> str:
+        """Put a plan on the timeline. Its instant; CommitConflictError where a write is in its way."""
+        context = self.context
+        with exclusive(context.store) as held:
+            timeline = context.timeline()
+            self._refuse_writes(timeline, "")
+            self._refuse_behind(plan, timeline)
+            held()
+            instant = new_instant(context.config, timeline)
+            content = (
+                encode_compaction_plan(plan)
+                if isinstance(plan, CompactionPlan)
+                else encode_clustering_plan(plan, context.location_of(""))
+            )
+            request(context.store, context.config, instant, self.action, content)
+            timeline = context.timeline()
+            try:
+                self._refuse_writes(timeline, instant)
+            except CommitConflictError:
+                remove_pending(context.store, context.config, timeline.by_time[instant])
+                raise
+        return instant
+
+    def _refuse_writes(self, timeline: Timeline, before: str) -> None:
+        """Table version 6 and older: CommitConflictError for a write that began before the plan."""
+        if self.context.config.completion_times:
+            return
+        clusterings = pending_services(self.context.store, timeline).clusterings
+        for entry in timeline.pending:
+            if entry.action in _WRITES and entry.time not in clusterings and (not before or entry.time < before):
+                raise CommitConflictError(
+                    f"a write is under way, so no {self.name} can be planned",
+                    table=self.context.store.location,
+                    instant=entry.time,
+                    why="its rows would lie behind the new base files",
+                    todo="Run it again after the write; one that died is taken back by the next write",
+                )
+
+    def _refuse_behind(self, plan: Plan, timeline: Timeline) -> None:
+        """CommitConflictError where a commit that the plan does not know has changed one of its file groups."""
+        seen = {entry.time for entry in self.state.timeline.commits}
+        unknown = (entry for entry in timeline.commits if entry.time not in seen)
+        time = _first_change(self.context, plan, unknown)
+        if time:
+            raise CommitConflictError(
+                f"a write completed while the {self.name} was planned",
+                table=self.context.store.location,
+                instant=time,
+                todo="Nothing was changed: run it again",
+            )
+
+
+def refuse_changed(context: WriteContext, instant: str, plan: ClusteringPlan) -> None:
+    """CommitConflictError where a commit since a clustering was planned wrote to one of its file groups: its rows would
+    go with them."""
+    since = (e for e in context.timeline().commits if e.time > instant or e.completed > instant)
+    time = _first_change(context, plan, since)
+    if time:
+        raise CommitConflictError(
+            "rows were written to a file group while it was clustered",
+            table=context.store.location,
+            instant=time,
+            todo=f"Withdraw the clustering {instant} and plan another one",
+        )
+
+
+def _first_change(context: WriteContext, plan: Plan, commits: Iterable[Entry]) -> str:
+    """The first of some commits that changed a file group of the plan, "" for none."""
+    parts = plan.operations if isinstance(plan, CompactionPlan) else plan.slices
+    planned = {(part.partition, part.file_id) for part in parts}
+    return next((time for time, changed in changed_groups(context, commits).items() if planned & changed), "")
