@@ -88,7 +88,13 @@ class SinkInput:
         columns = [*wanted.names, ROW_KIND_COLUMN]
         names = [find_column(name, columns) or name for name in given.names]
         check_input(
-            pa.schema([field.with_name(name) for field, name in zip(given, names, strict=True)]),
+            pa.schema(
+                [
+                    field.with_name(name)
+                    for field, name in zip(given, names, strict=True)
+                    if name not in sink.left_out or name in wanted.names
+                ]
+            ),
             wanted,
             table=location,
             extra={ROW_KIND_COLUMN: pa.string()},

@@ -101,6 +101,11 @@ class Sink(Protocol):
         """The schema that rows must have. Where the table takes changes, a `_row_kind` column may be added to it."""
         ...
 
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Columns that rows may also have, as rows that were read from the table do. They are not written."""
+        ...
+
     def plan(self, tasks: int = 1) -> WritePlan:
         """Read the table's state, and plan a write whose rows are routed to so many tasks; 1 where nobody routes
         them."""

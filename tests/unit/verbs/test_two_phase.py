@@ -40,6 +40,7 @@ class Sink:
 
     commit_user = "user"
     input_schema = ROWS.schema
+    left_out: frozenset[str] = frozenset()
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome

@@ -22,6 +22,7 @@ from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.message import HudiMessage
 from lakebed.formats.hudi.commit.transaction import Committed, Transaction
 from lakebed.formats.hudi.index.base_files import BaseFileIndex
+from lakebed.formats.hudi.layout import META_COLUMNS
 from lakebed.formats.hudi.merge.rules import rules_of
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
@@ -91,6 +92,11 @@ class HudiSink:
     def input_schema(self) -> pa.Schema:
         """The table's columns. Rows may also have `_row_kind`, and Hudi's meta columns, which are left out."""
         return self.schema
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Hudi's meta columns, which the commit gives each row anew. Rule: `HoodieSparkSqlWriter`, which drops them."""
+        return frozenset(META_COLUMNS)
 
     def plan(self, tasks: int = 1) -> HudiWritePlan:
         """What tasks need. It is the same for any number of tasks."""

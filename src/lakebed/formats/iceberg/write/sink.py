@@ -84,6 +84,11 @@ class IcebergSink:
         """The table's columns. Rows may also have `_row_kind` where the write has a key."""
         return self._target().input_schema
 
+    @property
+    def left_out(self) -> frozenset[str]:
+        """No column is left out."""
+        return frozenset()
+
     def plan(self, tasks: int = 1) -> IcebergWritePlan:
         """What tasks need. It is the same for any number of tasks."""
         return IcebergWritePlan(self._target(), self._scratch)

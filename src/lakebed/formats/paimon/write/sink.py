@@ -96,6 +96,11 @@ class PaimonSink:
         """The table's columns; rows may carry `_row_kind` too where there is a primary key."""
         return arrow_schema(self.schema.fields)
 
+    @property
+    def left_out(self) -> frozenset[str]:
+        """No column is left out."""
+        return frozenset()
+
     def with_commit_options(self, **changed: Any) -> PaimonSink:
         """The same sink with other `CommitOptions`."""
         return dataclasses.replace(self, commit_options=dataclasses.replace(self.commit_options, **changed))
