@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.formats.hudi.metadata_table.read import FOLDER, listed_files
+from lakebed.formats.hudi.metadata_table.opened import FOLDER
 from lakebed.formats.hudi.read.partitions import list_partitions
 from lakebed.formats.hudi.table import HudiTable
 from lakebed.formats.hudi.timeline.properties import update_properties
@@ -39,7 +39,7 @@ def test_it_is_the_listing_of_the_folders(name: str) -> None:
     state = HudiTable(open_store(str(unpack("hudi", name))), {}).state()
     folders = list_partitions(state.store, ())
     files = {path: {f for f in files if not f.name.startswith(".hoodie")} for path, files in folders.items()}
-    indexed = listed_files(state.store, state.config, state.timeline)
+    indexed = state.indexed_files
     assert indexed is not None
     assert {path: {*files} for path, files in indexed.items()} == files
 
@@ -67,17 +67,17 @@ def test_it_is_not_taken_where_it_is_not_certain(name: str, tmp_path: Path) -> N
     (log,) = [path for path in folder.glob("files/.*log*") if last in path.name]
     whole = log.read_bytes()
     log.write_bytes(whole[:-20])
-    assert listed_files(store, state.config, state.timeline) is None  # a torn block
+    assert HudiTable(store, {}).state().indexed_files is None  # a torn block
     log.write_bytes(whole)
     for path in folder.glob(f".hoodie/timeline/{last}_*"):
         path.unlink()
-    assert listed_files(store, state.config, state.timeline) is None  # behind the table
+    assert HudiTable(store, {}).state().indexed_files is None  # behind the table
     shutil.rmtree(folder)
-    assert listed_files(store, state.config, state.timeline) is None  # gone
+    assert HudiTable(store, {}).state().indexed_files is None  # gone
     assert HudiTable(store, {}).read().read_all().num_rows
 
 
 def test_it_is_not_taken_while_it_is_built(tmp_path: Path) -> None:
     store = open_store(copied("mor_mdt_v9", tmp_path))
-    config = update_properties(store, {"hoodie.table.metadata.partitions.inflight": "files"})
-    assert listed_files(store, config, HudiTable(store, {}).state().timeline) is None
+    update_properties(store, {"hoodie.table.metadata.partitions.inflight": "files"})
+    assert HudiTable(store, {}).state().indexed_files is None

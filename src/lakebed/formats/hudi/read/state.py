@@ -27,7 +27,8 @@ from lakebed.formats.hudi.layout import (
     parse_base_name,
     parse_log_name,
 )
-from lakebed.formats.hudi.metadata_table.read import listed_files
+from lakebed.formats.hudi.metadata_table.opened import MetadataTable
+from lakebed.formats.hudi.metadata_table.read import FILES, keeps_listing, listed_files
 from lakebed.formats.hudi.read.files import BaseFileReader
 from lakebed.formats.hudi.read.moments import instant_of_timestamp, is_moment, no_moment
 from lakebed.formats.hudi.read.partitions import Keeping, PartitionColumns, list_partitions
@@ -83,7 +84,14 @@ class TableState:
     @cached_property
     def indexed_files(self) -> Mapping[str, tuple[FileInfo, ...]] | None:
         """The files of each partition as the metadata table has them, None where that is not certain."""
-        return listed_files(self.store, self.config, self.timeline)
+        return listed_files(self.metadata_table) if self.metadata_table is not None else None
+
+    @cached_property
+    def metadata_table(self) -> MetadataTable | None:
+        """The table's metadata table, None where there is none or it is not certain."""
+        if not keeps_listing(self.config):
+            return None
+        return MetadataTable.opened(self.store, self.config, self.timeline, (FILES,))
 
     @cached_property
     def _listed(self) -> dict[str, Listing]:

@@ -1,0 +1,154 @@
+"""A metadata table that is certain: it has all that the table's timeline completed.
+
+Rules: Hudi's `HoodieBackedTableMetadata` and `HoodieMetadataPayload`. A part of it (`files`, `column_stats`, ...) is a
+folder of file groups, each with a base file of sorted keys and log files of later records. A log block counts when its
+delta commit did and the table's own timeline completed the same instant: the metadata table is written first, so it
+can be ahead of a write that failed.
+
+It is used only where nothing can be missing: the table names the part as maintained, every completed instant of the
+table is in the metadata table, and each block is of a kind that Hudi writes there. Table version 6 is not read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lakebed.errors import CorruptError, UnsupportedError
+from lakebed.formats.hudi.codec.hfile import HFile, open_hfile
+from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
+from lakebed.formats.hudi.codec.properties import parse_properties
+from lakebed.formats.hudi.config import PROPERTIES, TableConfig, config_from
+from lakebed.formats.hudi.layout import HOODIE, file_path
+from lakebed.formats.hudi.metadata_table.update import INFLIGHT, PARTITIONS, partitions_of
+from lakebed.formats.hudi.slices import FileSlice, WrittenFiles, file_groups, slice_of
+from lakebed.formats.hudi.timeline.active import Timeline, timeline_from, view_of
+from lakebed.kernel.files import Listing, Store
+
+FOLDER = f"{HOODIE}/metadata"
+_BOOTSTRAP = "00000000000000"
+_EMPTY_DELETES = b"\x00\x00\x00\x03\x00\x00\x00\x01\x00"
+"""The delete block that begins each file group: no deletes."""
+
+UNUSABLE = (FileNotFoundError, CorruptError, UnsupportedError)
+"""What reading a part of a metadata table can raise where it cannot be relied on."""
+
+
+class Image(NamedTuple):
+    """Records of one file or log block, sorted by key. `schema` is the Avro schema of the values; `deletes` is the
+    content of a delete block where the records are those: then there is no `hfile`."""
+
+    hfile: HFile | None
+    schema: str
+    deletes: bytes = b""
+
+
+@dataclass(frozen=True)
+class MetadataTable:
+    """The metadata table beside one state of the table's own `timeline`; `theirs` is its own timeline."""
+
+    store: Store
+    config: TableConfig
+    timeline: Timeline
+    theirs: Timeline
+    _listed: dict[str, Listing] = field(default_factory=dict)
+
+    @classmethod
+    def opened(
+        cls, store: Store, config: TableConfig, timeline: Timeline, ahead: Collection[str] = ()
+    ) -> MetadataTable | None:
+        """The metadata table, None where it is not certain that it is up to date. The folders of the parts `ahead` are
+        listed together with its timeline."""
+        try:
+            own = config_from(parse_properties(store.read(f"{FOLDER}/{PROPERTIES}")), table=store.location)
+            parts = [part for part in ahead if maintains(config, part)]
+            instants, *folders = store.list_many([f"{FOLDER}/{own.timeline_folder}", *map(_folder, parts)])
+            theirs = timeline_from(instants, own)
+        except UNUSABLE:
+            return None
+        if not _is_complete(timeline, theirs):
+            return None
+        return cls(store, config, timeline, theirs, dict(zip(parts, folders, strict=True)))
+
+    def slices(self, part: str) -> list[FileSlice]:
+        """The newest slice of each file group of a part, by file id.
+
+        UnsupportedError where a log file that may belong to it is of an instant that the metadata table's timeline no
+        longer has.
+        """
+        if part not in self._listed:
+            self._listed[part] = self.store.list(_folder(part))
+        view, slices = view_of(self.theirs), []
+        for _, group in sorted(file_groups(self._listed[part].files).items()):
+            file_slice = slice_of(part, group, view, WrittenFiles({}, {}, frozenset()))
+            base = file_slice.base.instant if file_slice is not None and file_slice.base is not None else ""
+            if any(log.instant not in self.theirs.by_time and log.instant >= base for log in group.logs):
+                raise UnsupportedError("a log file of the metadata table is of an instant that is not known")
+            if file_slice is not None:
+                slices.append(file_slice)
+        return slices
+
+    def images(self, file_slice: FileSlice) -> Iterator[Image]:
+        """The records of a slice, oldest first. UnsupportedError for blocks of a kind that is not read.
+
+        A base file is read in pieces, as its keys are asked for.
+        """
+        folder = _folder(file_slice.partition)
+        if file_slice.base is not None:
+            hfile = self._base(file_path(folder, file_slice.base.name), file_slice.base.size)
+            yield Image(hfile, hfile.info["schema"])
+        logs = self.store.read_many([file_path(folder, log.name) for log in file_slice.logs])
+        completed = {entry.time for entry in self.timeline.entries if entry.done}
+        for data in logs:
+            scan = parse_log(data)
+            if scan.corrupt:
+                raise CorruptError("a log file of the metadata table is damaged")
+            for block in scan.blocks:
+                if _counts(block.instant_time, completed, self.timeline):
+                    yield from _image(block)
+
+    def _base(self, path: str, size: int) -> HFile:
+        if size <= _AT_ONCE:
+            image = self.store.read(path)
+            return open_hfile(lambda start, length: image[start : start + length], len(image))
+        return open_hfile(lambda start, length: self.store.read(path, start, length), size)
+
+
+_AT_ONCE = 4 << 20
+"""Base files up to so many bytes are read as a whole."""
+
+
+def maintains(config: TableConfig, part: str) -> bool:
+    """Whether a table says that its metadata table has a part, in a form that is read here."""
+    maintained = part in partitions_of(config, PARTITIONS) and part not in partitions_of(config, INFLIGHT)
+    return maintained and config.completion_times
+
+
+def _folder(part: str) -> str:
+    return f"{FOLDER}/{part}"
+
+
+def _is_complete(timeline: Timeline, theirs: Timeline) -> bool:
+    """Whether each completed instant of the table that changed files is in the metadata table, or is older than what
+    its timeline shows."""
+    known = {entry.time for entry in theirs.entries if entry.done}
+    oldest = min((time for time in known if not time.startswith(_BOOTSTRAP)), default="")
+    changing = ("clean", "rollback", "restore")
+    instants = [entry.time for entry in timeline.entries if entry.done and (entry.writes or entry.action in changing)]
+    return bool(known) and all(time in known or (oldest and time < oldest) for time in instants)
+
+
+def _image(block: LogBlock) -> Iterator[Image]:
+    content = bytes(block.content)
+    if block.compacted_instants or block.kind not in (BlockKind.DELETE, BlockKind.HFILE_DATA):
+        raise UnsupportedError("a block of the metadata table is of a kind that is not read")
+    if block.kind is BlockKind.HFILE_DATA:
+        yield Image(open_hfile(lambda start, length: content[start : start + length], len(content)), block.schema)
+    elif content != _EMPTY_DELETES:
+        yield Image(None, "", content)
+
+
+def _counts(instant: str, completed: set[str], timeline: Timeline) -> bool:
+    """Whether the table completed an instant, or it is older than the table's timeline."""
+    return instant in completed or instant.startswith(_BOOTSTRAP) or instant < timeline.start
