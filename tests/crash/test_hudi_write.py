@@ -58,7 +58,8 @@ def observe(store: Store) -> tuple[list[tuple[Any, ...]], int]:
 @pytest.mark.parametrize(("version", "kind", "operation"), CASES)
 def test_a_write_lands_once_or_not_at_all(tmp_path: Path, version: int, kind: str, operation: str) -> None:
     number, original = itertools.count(), tmp_path / "original"
-    fresh_table(original, SCHEMA, version=version, kind=kind)
+    logged = str(kind == "COPY_ON_WRITE").lower()
+    fresh_table(original, SCHEMA, version=version, kind=kind, hoodie__table__cdc__enabled=logged)
     write(FIRST, 1, "insert")(open_store(str(original)))
 
     def make() -> Store:
@@ -72,3 +73,6 @@ def test_a_write_lands_once_or_not_at_all(tmp_path: Path, version: int, kind: st
         if instant.state != "completed"
     ]
     assert pending == []
+    for path in tmp_path.glob("copy-*/**/*.cdc"):  # of a dead write none is left
+        times = {instant.time for instant in lakebed.open(str(path.parents[1])).history()}
+        assert path.name.partition(".log.")[0].rpartition("_")[2] in times

@@ -23,7 +23,7 @@ import pyarrow as pa
 import lakebed
 from lakebed.errors import UnsupportedError
 from lakebed.model.instant import Instant
-from tests.interop.hudi_actors import UPKEEP, Actor, Bundle, EngineError, Lakebed, Release, environment, hudi_rs
+from tests.interop.hudi_actors import UPKEEP, Actor, Bundle, EngineError, Lakebed, Release, environment, hudi_rs, image
 from tests.interop.hudi_shape import METADATA, Row, Shape, as_text
 
 WRITES = ("commit", "deltacommit", "replacecommit")
@@ -390,6 +390,29 @@ class Life:
             },
         )
         self._compare(f"{self.bundle.name} incremental", found, self._wanted(touched))
+        if self.shape.change_log and self._before is not None:
+            self._check_changes(moments[-2], moments[-1])
+
+    def _check_changes(self, begin: str, end: str) -> None:
+        """Both engines say the same of each row before and after the newest commit. A late row may count as an update
+        that changes nothing."""
+        before, after = (
+            {self.shape.record_key(row): row for row in rows.values()} for rows in (self._before, self.rows)
+        )
+        replaced = self._wrote[1].startswith(("insert_overwrite", "delete_partition"))
+        wanted: Counter[Any] = Counter()
+        for key in {*before, *after}:
+            old, new = (seen[key] and image(seen[key]) if key in seen else None for seen in (before, after))
+            if replaced and old and new and before[key] is not after[key]:
+                wanted.update([("d", old, None), ("i", None, new)])
+            elif old != new:
+                wanted.update([("i" if old is None else "d" if new is None else "u", old, new)])
+        for actor in (self.lakebed, self.bundle):
+            found = Counter(each for each in actor.changes(begin, end) if each[1] != each[2])
+            assert found == wanted, f"{self.shape} after step {self.number - 1}: {actor.name} has the changes\n  " + (
+                f"{sorted((found - wanted).elements(), key=str)}, not\n  "
+                f"{sorted((wanted - found).elements(), key=str)}\n  " + "\n  ".join(self.told)
+            )
 
     def check_at_the_end(self) -> None:
         """Other readers, and the whole history."""

@@ -87,7 +87,7 @@ class Shape:
         if not merge_on_read:
             given["log_format"] = "avro"
         pick("change_log", ("", "", "op_key_only", "data_before", "data_before_after"))
-        if merge_on_read:
+        if merge_on_read and "change_log" not in wanted:
             given["change_log"] = ""
         del version, keys, metadata, log_format
         found = cls(**given)

@@ -39,7 +39,6 @@ _REFUSED = {
     opt.META_FIELDS: False,
     opt.METAFILE_BASE_FORMAT: True,
     opt.LOGICAL_TIMESTAMPS: True,
-    opt.CDC: True,
 }
 """Settings that lakebed does not write, by option."""
 
@@ -120,7 +119,8 @@ def new_properties(
         "hoodie.populate.meta.fields": "true",
         "hoodie.partition.metafile.use.base.format": "false",
         "hoodie.table.base.file.format": "PARQUET",
-        "hoodie.table.cdc.enabled": "false",
+        "hoodie.table.cdc.enabled": str(options[opt.CDC]).lower(),
+        **({opt.CDC_MODE.key: options[opt.CDC_MODE]} if options[opt.CDC] else {}),
         "hoodie.table.timeline.timezone": options[opt.TIME_ZONE],
         "hoodie.archivelog.folder": options[opt.ARCHIVE_FOLDER] or ("archived" if version < 8 else "history"),
         "hoodie.table.checksum": str(zlib.crc32(f"{database}.{name}".encode())),

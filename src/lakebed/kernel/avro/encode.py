@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lakebed.errors import SchemaError
 from lakebed.kernel.arrays import AnyArray, Bools, Int64s, UInt8s
 from lakebed.kernel.decimals import decimal_bytes
 
@@ -44,6 +45,8 @@ def encode_framed(batch: pa.RecordBatch) -> bytes:
 
 def _parts(column: pa.Array, field: pa.Field) -> list[Part]:
     if not field.nullable:
+        if column.null_count:
+            raise SchemaError(f"{field.name!r} is null in {column.null_count} rows, and its schema has no null")
         return _values(column)
     if not column.null_count:
         return [_constant(2, len(column)), *_values(column)]

@@ -149,7 +149,6 @@ def test_delta_commits_are_counted_where_asked_for(tmp_path: Path) -> None:
 def test_what_is_not_served_is_refused(tmp_path: Path) -> None:
     refused: list[tuple[str, dict[str, object], type[LakebedError]]] = [
         ("cow_v8", {"lakebed.rewrite.what": "compaction"}, UnsupportedError),
-        ("cdc_mor_v9", {}, UnsupportedError),
         ("merge_event_v8", {"hoodie.compaction.stratgy": "UnBounded"}, OptionError),
         ("merge_event_v8", {"lakebed.rewrite.instant": "20261127204525986"}, NotInHistoryError),
     ]

@@ -96,7 +96,7 @@ def plan_rollback(context: WriteContext, entry: Entry) -> RollbackPlan:
         location = context.location_of(path)
         found = log or base
         # Releases before 0.15 name the marker of an append like a base file of the slice that it appends to.
-        appends = log is not None or (base is not None and base[1].instant != entry.time)
+        appends = (log is not None and not log[1].cdc) or (base is not None and base[1].instant != entry.time)
         if found is not None and appends and not context.config.completion_times:
             requests.append(
                 RollbackRequest(
@@ -220,7 +220,7 @@ def _listed(context: WriteContext, entry: Entry) -> set[str]:
                 file = (log[1].instant, log[1].version), info.path
                 newest[log[0]] = max(newest.get(log[0], file), file)
             if (base is not None and base[1].instant == entry.time) or (
-                log is not None and context.config.completion_times and log[1].instant == entry.time
+                log is not None and (context.config.completion_times or log[1].cdc) and log[1].instant == entry.time
             ):
                 paths.add(info.path)
         paths.update(path for _, path in newest.values())

@@ -80,7 +80,8 @@ class Rewrite:
             if step == "all":
                 pending[instants[0]] = planned.plan
         if step == "schedule":
-            return _result(planned, skipped, instants=tuple(instants), notes=("the plan is pending: nothing ran",))
+            notes = ("the plan is pending: nothing ran",) if instants else ()
+            return _result(planned, skipped, instants=tuple(instants), notes=notes)
         return self._run_all(pending, skipped, engine)
 
     @property

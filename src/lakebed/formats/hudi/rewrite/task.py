@@ -1,19 +1,23 @@
 """One file group of a compaction: its slice read, merged, and written as a new base file.
 
 The base file streams through, the log of the one file group is in memory. Rows keep the meta columns of the version
-that won. Rules: Hudi's `HoodieCompactor.compact` and the counts of its write stats.
+that won. Where a bucket index puts new rows into logs too, a table with change logs gets one beside the new base file.
+
+Rules: Hudi's `HoodieCompactor.compact` and the counts of its write stats.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakebed.formats.hudi.codec.service_plans import PlannedSlice
 from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, WrittenFile
 from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.formats.hudi.write.base_file import BaseFileWriter
+from lakebed.formats.hudi.write.change_log import ChangeLog, watched
 from lakebed.formats.hudi.write.files import FileTarget, new_token
+from lakebed.formats.hudi.write.served import is_bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,20 @@ class Compactor:
         )
         columns = tuple(self.target.file_schema.names)
         merged = self.reader.open(paths, columns)
-        writer = BaseFileWriter(self.target, part.partition, part.file_id, new_token(task.number), "MERGE")
+        token = new_token(task.number)
+        log = None
+        if self.target.config.cdc and is_bucket(part.file_id):
+            merged = watched(merged)
+            log = ChangeLog(self.target, part.partition, part.file_id, token, merged)
+        writer = BaseFileWriter(self.target, part.partition, part.file_id, token, "MERGE")
         try:
             for batch in merged.rows():
                 writer.write(batch)
+                if log is not None:
+                    log.add(batch)
             inserts, updates, deletes, keys = merged.counts()
-            return writer.close(
+            changes = log.write() if log is not None else {}
+            written = writer.close(
                 part.base_instant if part.base else NEW_GROUP,
                 inserts=inserts,
                 updates=updates,
@@ -62,6 +74,7 @@ class Compactor:
                     "totalUpdatedRecordsCompacted": keys,
                 },
             )
+            return replace(written, changes=changes)
         except BaseException:
             writer.abort()
             raise

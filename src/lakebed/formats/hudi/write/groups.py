@@ -10,6 +10,7 @@ Rules: Hudi's `HoodieCreateHandle`, `HoodieMergeHandle`, `HoodieConcatHandle`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.task import MergedSlice, SliceReader
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.base_file import BaseFileWriter
+from lakebed.formats.hudi.write.change_log import ChangeLog, watched
 from lakebed.formats.hudi.write.files import FileTarget
 from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
 from lakebed.kernel.arrays import Int8s, one_chunk
@@ -51,14 +53,20 @@ def concat_group(
     """A base file with the rows of a slice's base file, and new rows behind them, whatever their keys."""
     assert file_slice.base is not None
     writer = BaseFileWriter(target, file_slice.partition, file_slice.file_id, token, "MERGE")
+    log = ChangeLog(target, file_slice.partition, file_slice.file_id, token, None) if target.config.cdc else None
     try:
         for batch in _stored(reader, file_slice, target):
             writer.write(batch)
         kept = writer.rows
         for batch in batches:
-            writer.write(_live(batch))
+            live = _live(batch)
+            writer.write(live)
+            if log is not None:
+                log.add_new(live)
         inserts = writer.rows - kept
-        return writer.close(file_slice.base.instant, inserts=inserts, previous_base=file_slice.base.name)
+        changes = log.write() if log is not None else {}
+        previous = file_slice.base
+        return replace(writer.close(previous.instant, inserts=inserts, previous_base=previous.name), changes=changes)
     except BaseException:
         writer.abort()
         raise
@@ -75,6 +83,10 @@ def merge_group(
     paths = SlicePaths.of(file_slice)
     merged = _merged(target, reader, incoming)
     slice_rows = MergedSlice(reader, paths.without_logs(), target.file_schema, merged, None)
+    log = None
+    if target.config.cdc and paths.base:
+        slice_rows = watched(slice_rows)
+        log = ChangeLog(target, file_slice.partition, file_slice.file_id, token, slice_rows)
     writer = BaseFileWriter(target, file_slice.partition, file_slice.file_id, token, "MERGE")
     try:
         kept = 0
@@ -82,17 +94,21 @@ def merge_group(
             new = batch.column(META_COLUMNS[0]).null_count
             kept += batch.num_rows - new
             writer.write(batch)
+            if log is not None:
+                log.add(batch)
         before = _base_rows(reader, file_slice)
         deletes = max(0, before + inserts - writer.rows)
         updates = max(0, before - kept - deletes)
         base = file_slice.base
-        return writer.close(
+        changes = log.write() if log is not None else {}
+        written = writer.close(
             base.instant if base is not None else NEW_GROUP,
             inserts=inserts,
             updates=updates,
             deletes=deletes,
             previous_base=base.name if base is not None else "",
         )
+        return replace(written, changes=changes)
     except BaseException:
         writer.abort()
         raise

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.errors import SchemaError
+from lakebed.formats.hudi.codec.avro_rows import framed_rows
 from lakebed.formats.hudi.codec.avro_schema import with_meta_fields
 from lakebed.formats.hudi.codec.delete_write import delete_content
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
@@ -31,7 +31,6 @@ from lakebed.formats.hudi.write.files import FileTarget
 from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
 from lakebed.formats.hudi.write.statistics import ranges_of_rows
 from lakebed.kernel.arrays import one_chunk
-from lakebed.kernel.avro.encode import encode_framed
 
 _SEQNO, _FILE_NAME = META_COLUMNS[1], META_COLUMNS[4]
 
@@ -141,7 +140,7 @@ def _data_block(target: FileTarget, rows: pa.Table) -> bytes:
         pq.write_table(rows, sink, compression=target.options.compression, write_page_checksum=True)
         return write_block(BlockKind.PARQUET_DATA, headers, sink.getvalue().to_pybytes())
     (batch,) = rows.combine_chunks().to_batches()
-    content = run_content([(len(rows), encode_framed(_with_fixed_decimals(batch)))])
+    content = run_content([(len(rows), framed_rows(batch, schema))])
     return write_block(BlockKind.AVRO_DATA, headers, content)
 
 
@@ -154,38 +153,3 @@ def _delete_block(target: FileTarget, deletes: pa.Table) -> bytes:
     keys, partitions = one_chunk(deletes.column(RECORD_KEY)), one_chunk(deletes.column(PARTITION_PATH))
     headers = {HeaderKey.INSTANT_TIME: target.instant}
     return write_block(BlockKind.DELETE, headers, delete_content(keys, partitions, ordering))
-
-
-def _with_fixed_decimals(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Decimals as the fixed bytes that the writer's schema has for them."""
-    columns, fields = [], []
-    for column, field in zip(batch.columns, batch.schema, strict=True):
-        if pa.types.is_decimal(field.type):
-            column = _fixed(column, field.type.precision)
-            field = field.with_type(column.type)
-        elif pa.types.is_nested(field.type) and _has_decimal(field.type):
-            raise SchemaError(
-                f"column {field.name!r} has decimals inside, which lakebed does not write into log files yet",
-                todo="Use a copy-on-write table, or keep such decimals in columns of their own",
-            )
-        columns.append(column)
-        fields.append(field)
-    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
-
-
-def _has_decimal(kind: pa.DataType) -> bool:
-    if pa.types.is_decimal(kind):
-        return True
-    return (
-        any(_has_decimal(kind.field(at).type) for at in range(kind.num_fields)) if pa.types.is_nested(kind) else False
-    )
-
-
-def _fixed(column: pa.Array, precision: int) -> pa.Array:
-    """Decimals in two's complement, the highest byte first, in as many bytes as their precision needs."""
-    width = next(size for size in range(1, 17) if 2 ** (8 * size - 1) > 10**precision - 1)
-    words = np.frombuffer(column.buffers()[1], np.uint8)[16 * column.offset : 16 * (column.offset + len(column))]
-    raw = np.ascontiguousarray(words.reshape(-1, 16)[:, :width][:, ::-1])
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
-    bits = pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
-    return pa.Array.from_buffers(pa.binary(width), len(column), [bits, pa.py_buffer(raw.tobytes())])

@@ -21,7 +21,6 @@ def check_table(store: Store, config: TableConfig, avro: str) -> None:
     check_known(rules_of(config), store.location)
     reasons = {
         "it has table version 5": config.version < 6,
-        "it keeps change logs (hoodie.table.cdc.enabled)": config.cdc,
         "its rows have no meta columns (hoodie.populate.meta.fields is false)": not config.meta_fields,
         "its files leave out the partition columns": config.drops_partition_columns,
         f"its base files are {config.base_format}": config.base_format != "PARQUET",
@@ -45,6 +44,11 @@ def check_groups(slices: Iterable[FileSlice], table: str) -> None:
             why="its file groups are buckets of a bucket index",
             todo="Write it with Hudi's own engine",
         )
+
+
+def is_bucket(file_id: str) -> bool:
+    """Whether a file group is a bucket of a bucket index."""
+    return bool(_BUCKET.match(file_id))
 
 
 def _has_files(store: Store, folder: str) -> bool:
