@@ -83,7 +83,7 @@ GRID = (
     Row("write: append, upsert, delete, overwrite", "`table.write`", {
         "hudi": Cell(
             (f"{HUDI}TestWrite", "tests/unit/hudi/write/test_write.py::", "tests/property/test_hudi_writes.py::"),
-            "keys in base files (bloom and simple index), no change logs",
+            "keys in base files (bloom and simple index)",
         ),
         "paimon": Cell(
             (
