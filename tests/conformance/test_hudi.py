@@ -1,8 +1,7 @@
 """Hudi tables of every kind, held to what each verb promises."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,8 +11,8 @@ from lakebed.formats.hudi.layout import META_COLUMNS
 from lakebed.model.instant import Instant
 from lakebed.testing.conformance import (
     ChangesConformance,
-    LacksConformance,
     ReadConformance,
+    RollbackConformance,
     StreamConformance,
     WriteConformance,
 )
@@ -116,16 +115,10 @@ class TestStream(StreamConformance):
         return KEY
 
 
-class TestLacks(LacksConformance):
-    @pytest.fixture
-    def table(self) -> Table:
-        return lakebed.open(unpack("hudi", "mor_v6"))
-
-    @pytest.fixture
-    def lacking(self) -> Sequence[Callable[[Table], Any]]:
-        return [
-            lambda t: t.rollback("x"),
-        ]  # fmt: skip
+class TestRollback(RollbackConformance):
+    @pytest.fixture(params=KINDS, ids=[f"v{version}-{kind.lower()}" for version, kind in KINDS])
+    def make(self, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Table]:
+        return created(tmp_path / "t", *request.param)
 
 
 class TestWrite(WriteConformance):
@@ -134,12 +127,16 @@ class TestWrite(WriteConformance):
 
     @pytest.fixture(params=KINDS, ids=[f"v{version}-{kind.lower()}" for version, kind in KINDS])
     def make(self, request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Table]:
-        version, kind = request.param
+        return created(tmp_path / "t", *request.param)
 
-        def opened() -> Table:
-            if not (tmp_path / "t").exists():
-                options = {"hoodie.write.table.version": version, "hoodie.datasource.write.table.type": kind}
-                return lakebed.create(tmp_path / "t", "hudi", WRITE_SCHEMA, ["id"], ["dt"], options)
-            return lakebed.open(tmp_path / "t")
 
-        return opened
+def created(folder: Path, version: int, kind: str) -> Callable[[], Table]:
+    """Opens a table, which the first call creates."""
+
+    def opened() -> Table:
+        if not folder.exists():
+            options = {"hoodie.write.table.version": version, "hoodie.datasource.write.table.type": kind}
+            return lakebed.create(folder, "hudi", WRITE_SCHEMA, ["id"], ["dt"], options)
+        return lakebed.open(folder)
+
+    return opened

@@ -22,6 +22,7 @@ from lakebed.formats.hudi.codec.plans import (
     encode,
 )
 from lakebed.formats.hudi.commit.exclusive import exclusive
+from lakebed.formats.hudi.commit.restore import refuse_restored
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.writing import (
@@ -74,13 +75,14 @@ def make_savepoint(
     `seen` is the timeline by which the files were found. Raises UsageError for a name or a commit that is in use,
     DataCleanedError where a clean that is under way takes the files, CommitConflictError where a clean began since.
     """
-    _check_version(store, config)
+    check_version(store, config)
     if name.isdigit() and name != entry.time:
         raise UsageError(
             f"{name!r} cannot name a tag", table=store.location, todo="Use letters: a number names an instant"
         )
     with exclusive(store):
         timeline = list_timeline(store, config)
+        refuse_restored(store, seen, timeline, "the tag")
         if timeline.by_time.get(entry.time) != entry or _cleans(timeline) != _cleans(seen):
             raise CommitConflictError(
                 "the commit was taken back, or a clean ran, while its files were looked at",
@@ -89,7 +91,7 @@ def make_savepoint(
                 todo="Make the tag again",
             )
         _check_free(store, timeline, entry, name)
-        _check_cleans(store, timeline, entry, files)
+        check_cleans(store, timeline, entry, files)
         metadata = SavepointMetadata(
             savepointed_by=_BY,
             savepointed_at=clock.now_ms(),
@@ -108,7 +110,7 @@ def remove_savepoint(store: Store, config: TableConfig, name: str) -> None:
 
     The completed file goes last, so a removal that was cut off can be run again.
     """
-    _check_version(store, config)
+    check_version(store, config)
     with exclusive(store):
         timeline = list_timeline(store, config)
         instant = find_savepoint(store, timeline, name)
@@ -116,7 +118,8 @@ def remove_savepoint(store: Store, config: TableConfig, name: str) -> None:
         store.delete_in_order([inflight_file(config, instant, _ACTION), entry.file])
 
 
-def _check_version(store: Store, config: TableConfig) -> None:
+def check_version(store: Store, config: TableConfig) -> None:
+    """UnsupportedError for a table that is too old for lakebed to change it."""
     if config.version < _OLDEST:
         raise UnsupportedError(
             f"lakebed does not change tables of version {config.version}",
@@ -143,7 +146,7 @@ def _cleans(timeline: Timeline) -> list[Entry]:
     return [entry for entry in timeline.entries if entry.action == "clean"]
 
 
-def _check_cleans(store: Store, timeline: Timeline, entry: Entry, files: Mapping[str, Collection[str]]) -> None:
+def check_cleans(store: Store, timeline: Timeline, entry: Entry, files: Mapping[str, Collection[str]]) -> None:
     """DataCleanedError where a clean that has begun deletes one of the files."""
     for clean in _cleans(timeline):
         if clean.done or not clean.requested:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ import pyarrow as pa
 from lakebed.formats.hudi.archive.run import archive
 from lakebed.formats.hudi.archive.state_files import active_from
 from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.restore import finish_restores
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.definition import create_table
 from lakebed.formats.hudi.expire.failed_writes import end_failed_writes
@@ -30,6 +32,7 @@ from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.formats.hudi.rewrite.run import Rewrite, parse_options
+from lakebed.formats.hudi.rollback import roll_back_to
 from lakebed.formats.hudi.savepoints import make_savepoint, remove_savepoint
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
@@ -54,10 +57,10 @@ from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
-from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult
+from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult, RollbackResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
-from lakebed.verbs.table import Position, Table, checked_name, checked_position
+from lakebed.verbs.table import Position, Table, checked_name, checked_position, checked_target
 from lakebed.verbs.two_phase import TableWriter
 from lakebed.verbs.write import Mode, swept
 
@@ -226,6 +229,8 @@ class HudiTable(Table):
         state = self.state()
         parsed = parse_options(option_texts(options), state.config.properties)
         context = self._context(state.config)
+        if not dry_run and finish_restores(context, state.timeline):
+            state = self.state()
         files = WriteSettings.of(Mode.APPEND, context.options, state.config, self.location).files
         return Rewrite(state, context, parsed, files).rewrite(where, dry_run, engine or LocalEngine())
 
@@ -273,6 +278,16 @@ class HudiTable(Table):
         """Remove a savepoint, by its name or its instant. The next clean may delete what it kept."""
         name = checked_name(name, "tag")
         remove_savepoint(self.store, load_config(self.store), name)
+
+    def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
+        """Restore the table to a completed commit of its active timeline: that of a savepoint ("tag:NAME"), an instant,
+        or the newest one at a time (docs/hudi-services.md).
+
+        Raises NotInHistoryError where there is no such commit, UsageError where later savepoints hold what would go,
+        DataCleanedError where files of that commit are gone, UnsupportedError where what would go is archived.
+        """
+        context = self._context(load_config(self.store))
+        return roll_back_to(partial(self.state, whole=True), context, checked_target(to), dry_run)
 
     def archive(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}

@@ -40,6 +40,7 @@ class Guard:
 def guards_of(evidence: Evidence, options: Options, commits: Sequence[ActiveInstant]) -> list[Guard]:
     """Every guard that holds something. `commits` are the completed instants that write data files, oldest first."""
     guards = (
+        _restore_guard(evidence),
         _savepoint_guard(evidence, options),
         _pending_guard(evidence, commits),
         _compaction_guard(evidence, options, commits),
@@ -49,6 +50,15 @@ def guards_of(evidence: Evidence, options: Options, commits: Sequence[ActiveInst
         _empty_guard(evidence, options),
     )
     return [guard for guard in guards if guard is not None]
+
+
+def _restore_guard(evidence: Evidence) -> Guard | None:
+    """A restore that was cut off holds everything: an instant that it takes back must not reach the archive."""
+    restore = next((i for i in evidence.instants if i.action == "restore" and not i.done), None)
+    if restore is None:
+        return None
+    reason = f"restore {restore.time} was cut off: every instant stays until it ends"
+    return Guard(reason, how_to_end(restore), services=True)
 
 
 def _savepoint_guard(evidence: Evidence, options: Options) -> Guard | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.formats.hudi.layout import clock_time
 
+_FAILED = "lakebed expire TABLE --option lakebed.expire.what=failed-writes"
+
 
 def never_ended(pending: ActiveInstant, timezone: str) -> str:
     """The clause that an instant is pending, and since when."""
@@ -24,13 +26,14 @@ def requested(pending: ActiveInstant, timezone: str) -> str:
 
 def how_to_end(pending: ActiveInstant) -> str:
     """The advice for a pending instant: what completes or removes it."""
+    if pending.kind in ("restore", "rollback"):
+        return (
+            f"Carry {pending.kind} {pending.time} on (lakebed expire TABLE --option lakebed.expire.what=failed-writes)"
+        )
     if not pending.writes:
         return f"Let the next {pending.kind} finish it, or roll it back or remove its files by Hudi's own tools"
     if pending.kind in ("compaction", "logcompaction"):
         return f"Run {pending.kind} {pending.time} (Hudi: call run_compaction) or unschedule it (hudi-cli)"
     if pending.kind == "clustering" or pending.action == "replacecommit":
         return f"Run the pending {pending.kind} {pending.time} (Hudi: call run_clustering), or roll it back"
-    return (
-        f"Let the writer of {pending.time} finish; if it is dead, roll {pending.time} back "
-        "(lakebed expire TABLE --option lakebed.expire.what=failed-writes)"
-    )
+    return f"Let the writer of {pending.time} finish; if it is dead, roll {pending.time} back ({_FAILED})"

@@ -2,7 +2,8 @@
 
     requested (the plan) -> inflight -> files go -> the failed instant's state files go -> completed -> markers go
 
-A rollback that was itself cut off is carried on from its plan. In table version 6 and older a log file may hold blocks
+Of a completed instant the completed file goes first, so that nobody takes it for committed while its files go. A
+rollback that was itself cut off is carried on from its plan. In table version 6 and older a log file may hold blocks
 of other instants too: there a command block in a new log file takes back those of the failed one.
 
 Rules: Hudi's `BaseRollbackActionExecutor`, `MarkerBasedRollbackStrategy`, `ListingBasedRollbackStrategy`,
@@ -33,7 +34,14 @@ from lakebed.formats.hudi.layout import LogFile, file_path, parse_base_name, par
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
-from lakebed.formats.hudi.timeline.writing import complete, inflight, new_instant, remove_pending, request
+from lakebed.formats.hudi.timeline.writing import (
+    complete,
+    inflight,
+    new_instant,
+    remove_instant,
+    remove_pending,
+    request,
+)
 from lakebed.kernel import clock
 
 _TOKEN = "1-0-1"
@@ -46,11 +54,8 @@ def roll_back_failed(context: WriteContext, held: StillHeld = lambda: None) -> t
     Call it under `exclusive`, whose `held` is asked before each one. Pending compactions, clusterings and other
     plans stay.
     """
-    timeline, done = context.timeline(), list[str]()
-    for entry in timeline.entries:
-        if entry.action == "rollback" and not entry.done and entry.requested:
-            held()
-            done.append(carry_on(context, timeline, entry))
+    timeline = context.timeline()
+    done = end_rollbacks(context, timeline, held)
     for entry in failed_writes(context, timeline):
         if entry.time not in done:
             held()
@@ -59,24 +64,43 @@ def roll_back_failed(context: WriteContext, held: StillHeld = lambda: None) -> t
     return tuple(filter(None, done))
 
 
+def end_rollbacks(context: WriteContext, timeline: Timeline, held: StillHeld = lambda: None) -> list[str]:
+    """End all rollbacks that were cut off; the instants that they take back. Call it under `exclusive`."""
+    done = []
+    for entry in cut_off_rollbacks(timeline):
+        held()
+        done.append(carry_on(context, timeline, entry))
+    return done
+
+
+def cut_off_rollbacks(timeline: Timeline) -> list[Entry]:
+    """The pending rollbacks that have a plan, oldest first."""
+    return [e for e in timeline.entries if e.action == "rollback" and not e.done and e.requested]
+
+
+def planned_rollback(context: WriteContext, entry: Entry) -> RollbackPlan:
+    """The plan of a pending rollback."""
+    return decode(RollbackPlan, context.store.read(entry.requested))
+
+
 def carry_on(context: WriteContext, timeline: Timeline, entry: Entry) -> str:
     """End a rollback that was cut off. Returns the instant that it takes back, "" where its plan names none."""
-    plan = decode(RollbackPlan, context.store.read(entry.requested))
+    plan = planned_rollback(context, entry)
     info = plan.instant_to_rollback
     if info is None:
         return ""
-    _run(context, entry.time, plan, _entry_of(timeline.entries, info))
+    _run(context, entry.time, plan, entry_of(timeline.entries, info))
     return info.commit_time
 
 
 def failed_writes(context: WriteContext, timeline: Timeline) -> list[Entry]:
     """The pending writes of a timeline, oldest first. A writer may still be at work on one."""
-    return [entry for entry in timeline.pending if _is_failed_write(context, entry)]
+    return [entry for entry in timeline.pending if is_failed_write(context, entry)]
 
 
-def roll_back(context: WriteContext, entry: Entry) -> str:
-    """Take back one instant; the rollback's own instant."""
-    plan = plan_rollback(context, entry)
+def roll_back(context: WriteContext, entry: Entry, plan: RollbackPlan | None = None) -> str:
+    """Take back one instant, by a plan if it is not a write that failed; the rollback's own instant."""
+    plan = plan or plan_rollback(context, entry)
     instant = new_instant(context.config, context.timeline())
     request(context.store, context.config, instant, "rollback", encode(plan))
     _run(context, instant, plan, entry)
@@ -128,9 +152,11 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
     added: dict[str, dict[str, int]] = {}
     info = plan.instant_to_rollback
     assert info is not None
+    if entry is not None and entry.done:
+        store.delete(entry.file)
     for each in plan.requests or ():
         before = parts.get(each.partition_path, RollbackPartitionMetadata(partition_path=each.partition_path))
-        paths = [_path(each.partition_path, location) for location in each.files_to_be_deleted]
+        paths = deleted_paths(each)
         store.delete_many(paths)
         blocks: dict[str, int] = {}
         if each.log_blocks_to_be_deleted:
@@ -155,7 +181,7 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
     )
     update(context, instant, MetadataChange("rollback", added=added, deleted=deleted))
     if entry is not None:
-        remove_pending(store, config, entry)
+        (remove_instant if entry.done else remove_pending)(store, config, entry)
     completed = new_instant(config, context.timeline(), instant)
     complete(store, config, instant, completed, "rollback", encode(metadata))
     remove_markers(store, info.commit_time)
@@ -186,7 +212,8 @@ def _command(context: WriteContext, instant: str, target: str, each: RollbackReq
     return {context.location_of(path): len(block)}
 
 
-def _is_failed_write(context: WriteContext, entry: Entry) -> bool:
+def is_failed_write(context: WriteContext, entry: Entry) -> bool:
+    """Whether a pending instant is a write, and no table service."""
     if entry.action in ("commit", "deltacommit"):
         return True
     if entry.action != "replacecommit":
@@ -197,8 +224,10 @@ def _is_failed_write(context: WriteContext, entry: Entry) -> bool:
         return True
 
 
-def _entry_of(entries: Iterable[Entry], info: InstantInfo) -> Entry | None:
-    return next((e for e in entries if e.time == info.commit_time and e.action != "rollback" and not e.done), None)
+def entry_of(entries: Iterable[Entry], info: InstantInfo) -> Entry | None:
+    """The instant that a plan takes back, None where it is gone. A compaction that lost its completed file has another
+    action than before."""
+    return next((e for e in entries if e.time == info.commit_time and e.writes), None)
 
 
 def _listed(context: WriteContext, entry: Entry) -> set[str]:
@@ -227,7 +256,7 @@ def _listed(context: WriteContext, entry: Entry) -> set[str]:
     return paths
 
 
-def _path(partition: str, location: str) -> str:
-    """The path inside the table of a file that a plan names by its full location. Engines spell the same location in
-    several ways, and the table may have been moved since, so the partition and the file's name decide."""
-    return file_path(partition, location.rpartition("/")[2])
+def deleted_paths(each: RollbackRequest) -> list[str]:
+    """The paths inside the table of the files that a request deletes. Engines spell the same location in several ways,
+    and the table may have been moved since, so the partition and the file's name decide."""
+    return [file_path(each.partition_path, location.rpartition("/")[2]) for location in each.files_to_be_deleted]

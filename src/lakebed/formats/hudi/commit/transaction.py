@@ -11,7 +11,8 @@ from lakebed.formats.hudi.commit.conflicts import changed_groups
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import exclusive
 from lakebed.formats.hudi.commit.markers import DirectMarkers, remove_markers
-from lakebed.formats.hudi.commit.rollback import roll_back, roll_back_failed
+from lakebed.formats.hudi.commit.restore import end_restores
+from lakebed.formats.hudi.commit.rollback import cut_off_rollbacks, planned_rollback, roll_back, roll_back_failed
 from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.timeline.active import Entry
@@ -52,8 +53,10 @@ class Transaction:
     def begin(
         cls, context: WriteContext, action: str, operation: str, *, plan: bytes = b"", instant: str | None = None
     ) -> Transaction:
-        """Request a new instant. Failed writes are taken back first, and rollbacks that were cut off carried on."""
+        """Request a new instant. Failed writes are taken back first, and rollbacks and restores that were cut off
+        carried on."""
         with exclusive(context.store) as held:
+            end_restores(context, held)
             roll_back_failed(context, held)
             timeline = context.timeline()
             instant = instant or new_instant(context.config, timeline)
@@ -159,7 +162,9 @@ class Transaction:
         since it was requested."""
         timeline = self.context.timeline()
         entry = timeline.by_time.get(self.instant)
-        if entry is None or entry.state != "inflight":
+        begun = (planned_rollback(self.context, other).instant_to_rollback for other in cut_off_rollbacks(timeline))
+        undone = any(info is not None and info.commit_time == self.instant for info in begun)
+        if undone or entry is None or entry.state != "inflight":
             raise self._conflict("another writer took this write back")
         if self._seen is None:
             return

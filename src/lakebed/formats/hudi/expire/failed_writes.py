@@ -12,7 +12,8 @@ from lakebed.formats.hudi.archive.delete import HEARTBEATS, MARKERS
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import exclusive
 from lakebed.formats.hudi.commit.markers import marker_folder, remove_markers
-from lakebed.formats.hudi.commit.rollback import carry_on, failed_writes, plan_rollback, roll_back
+from lakebed.formats.hudi.commit.restore import finish_restores, pending_restores
+from lakebed.formats.hudi.commit.rollback import carry_on, cut_off_rollbacks, failed_writes, plan_rollback, roll_back
 from lakebed.formats.hudi.expire.options import FAILED_AFTER
 from lakebed.formats.hudi.layout import clock_time
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
@@ -26,6 +27,7 @@ def end_failed_writes(context: WriteContext, options: Options, dry_run: bool) ->
     """Roll back pending writes that are old enough, newest first, each with Hudi's plan and record."""
     if dry_run:
         return _end(context, options, dry_run)
+    finish_restores(context, context.timeline())
     with exclusive(context.store):
         return _end(context, options, dry_run)
 
@@ -35,8 +37,8 @@ def _end(context: WriteContext, options: Options, dry_run: bool) -> ExpireResult
     ended: list[str] = []
     deleted: list[str] = []
     kept: list[Skipped] = []
-    notes: list[str] = []
-    cut_off = [e for e in timeline.entries if e.action == "rollback" and not e.done and e.requested]
+    notes = [f"restore {entry.time} was cut off: it is carried on" for entry in pending_restores(timeline)]
+    cut_off = cut_off_rollbacks(timeline)
     for entry in cut_off:
         reason = _may_be_at_work(context, entry, options[FAILED_AFTER])
         if reason:

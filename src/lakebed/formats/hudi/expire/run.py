@@ -27,6 +27,7 @@ from lakebed.formats.hudi.codec.plans import (
 )
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import exclusive
+from lakebed.formats.hudi.commit.restore import finish_restores, refuse_restored
 from lakebed.formats.hudi.expire.plan import CleanDecision, live_files, plan_clean, savepointed_files
 from lakebed.formats.hudi.layout import file_path, parse_base_name, parse_log_name
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
@@ -56,6 +57,8 @@ class Clean:
     def run(self, dry_run: bool) -> ExpireResult:
         """Carry on cleans that stopped half way, then plan a new one and run it."""
         state = self.state()
+        if not dry_run and finish_restores(self.context, state.timeline):
+            state = self.state()
         halfway = [e for e in state.timeline.entries if e.action == "clean" and not e.done and e.requested]
         notes = [f"clean {entry.time} stopped half way: it is carried on" for entry in halfway]
         gone: list[str] = []
@@ -91,6 +94,7 @@ class Clean:
         data = encode(plan)
         with exclusive(context.store):
             timeline = context.timeline()
+            refuse_restored(context.store, state.timeline, timeline, "the clean")
             if not timeline.savepointed <= {*decision.savepoints}:
                 raise CommitConflictError(
                     "a savepoint was made while the clean was planned",

@@ -105,6 +105,8 @@ class Completeness:
         if (is_active or not base) and self.view.is_second_copy(instant):
             return False
         if not self.state.config.completion_times:
+            if not is_active and instant >= self.view.timeline.start:
+                return False  # a restore took the slice away
             return instant >= base and not (self.view.bound and instant > self.view.bound)
         order = self.view.order(instant)
         return order is not None and order >= base

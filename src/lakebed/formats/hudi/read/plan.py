@@ -119,15 +119,15 @@ def commit_at(state: TableState, position: Position) -> Entry:
 def needed_files(state: TableState, entry: Entry) -> dict[str, tuple[str, ...]]:
     """The names of the files that a snapshot as of a commit reads, by partition.
 
-    DataCleanedError where cleans no longer keep that commit.
+    DataCleanedError where cleans no longer keep that commit, and no savepoint does.
     """
     earliest = state.earliest_readable()
-    if entry.time < earliest:
+    if entry.time < earliest and entry.time not in state.timeline.savepointed:
         raise DataCleanedError(
             "cleans no longer keep the files of this commit",
             table=state.store.location,
             instant=entry.time,
-            todo=f"Tag a commit from {earliest} on",
+            todo=f"Name a commit from {earliest} on",
         )
     view = state.view(state.timeline.order(entry))
     files: dict[str, list[str]] = {}

@@ -251,9 +251,18 @@ class TableState:
         return {partition: frozenset(ids) for partition, ids in groups.items()}
 
     def earliest_readable(self) -> str:
-        """The earliest instant whose state the cleaner kept, "" where no clean says."""
-        newest = max((clean.earliest_retained for clean in self._cleans), default="")
-        return newest or max((clean.earliest_retained for clean in self.archived.cleans()), default="")
+        """The earliest instant whose state the cleaner kept, "" where no clean says. What a restore went back to was
+        whole then, whatever older cleans say."""
+        restored = max((e.time for e in self.timeline.entries if e.action == "restore" and e.done), default="")
+        entries = [e for e in self.timeline.entries if e.action == "clean" and e.done]
+        before = [clean for e, clean in zip(entries, self._cleans, strict=True) if e.time < restored]
+        newest = max((clean.earliest_retained for clean in self._cleans[len(before) :]), default="")
+        if newest:
+            return newest
+        older = max((clean.earliest_retained for clean in before), default="")
+        older = older or max((clean.earliest_retained for clean in self.archived.cleans()), default="")
+        reached = max((e.time for e in self.timeline.commits if e.time < restored), default="")
+        return min(older, reached) if reached else older
 
     @cached_property
     def _cleans(self) -> list[CleanMetadata]:

@@ -20,6 +20,7 @@ from lakebed.formats.hudi.codec.service_plans import (
 from lakebed.formats.hudi.commit.conflicts import changed_groups
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import exclusive
+from lakebed.formats.hudi.commit.restore import refuse_restored
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.pending_services import pending_services
@@ -44,6 +45,7 @@ class Requests:
         context = self.context
         with exclusive(context.store) as held:
             timeline = context.timeline()
+            refuse_restored(context.store, self.state.timeline, timeline, f"the {self.name}")
             self._refuse_writes(timeline, "")
             self._refuse_behind(plan, timeline)
             held()

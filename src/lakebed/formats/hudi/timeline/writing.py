@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from lakebed.errors import CommitConflictError, CommitUnknownError
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.layout import COMPLETES_AS, INSTANT_FORMAT
+from lakebed.formats.hudi.layout import COMPLETES_AS, INSTANT_FORMAT, WRITES, parse_state_name
 from lakebed.formats.hudi.timeline.active import Entry, Timeline, timeline_from
 from lakebed.kernel import clock
 from lakebed.kernel.commit.claim import claim
@@ -100,6 +100,13 @@ def remove_pending(store: Store, config: TableConfig, entry: Entry) -> None:
     files = [inflight_file(config, entry.time, entry.action), entry.file, entry.requested]
     files.append(requested_file(config, entry.time, entry.action))
     store.delete_in_order(dict.fromkeys(path for path in files if path))
+
+
+def remove_instant(store: Store, config: TableConfig, entry: Entry) -> None:
+    """Delete the state files of a writing instant in any state: the completed one first, the requested one last."""
+    names = [name for path in store.list(config.timeline_folder).files if (name := parse_state_name(path.name))]
+    states = sorted((n for n in names if n.time == entry.time and n.action in WRITES), key=lambda n: n.state)
+    store.delete_in_order(f"{config.timeline_folder}/{state.name}" for state in states)
 
 
 def _put(store: Store, path: str, content: bytes, time: str) -> None:
