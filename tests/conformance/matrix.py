@@ -151,6 +151,8 @@ GRID = (
         )),
     }),
     Row("back at a tag, an instant or a snapshot", "`table.rollback`", {
+        "hudi": Cell((f"{HUDI}TestRollback", "tests/crash/test_hudi_restore.py::", "tests/unit/hudi/test_rollback.py::",
+                      "tests/interop/test_hudi_lives_outside.py::")),
         "paimon": Cell((f"{PAIMON}TestRollback", "tests/crash/test_paimon_rollback.py::",
                         "tests/unit/paimon/test_rollback.py::")),
         "iceberg": Cell((f"{ICEBERG}TestRollback", "tests/unit/iceberg/test_rollback.py::")),
