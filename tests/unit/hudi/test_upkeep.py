@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from lakebed import Table
 from lakebed.callbacks import Committed
 from lakebed.errors import OptionError
 from lakebed.formats.hudi.table import HudiTable
+from lakebed.kernel import clock
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
 
@@ -98,3 +100,44 @@ def test_callbacks_see_each_commit(tmp_path: Path) -> None:
     (commit,) = Seen.commits
     assert (str(commit.snapshot_id), commit.commit_user, commit.identifier) == (done.instant, "job", 3)
     assert commit.kind == "insert" and all((tmp_path / "table" / path).exists() for path in commit.added_files)
+
+
+def test_a_write_clusters_after_so_many_commits(tmp_path: Path) -> None:
+    options = {
+        "hoodie.clustering.inline": True,
+        "hoodie.clustering.inline.max.commits": 3,
+        "hoodie.parquet.small.file.limit": 0,
+        "hoodie.clean.automatic": False,
+    }
+    table = lakebed.create(tmp_path / "t", "hudi", SCHEMA, primary_key=["id"])
+    for value in range(7):
+        assert table.write(pa.table({"id": [value], "v": [value]}, SCHEMA), options=options).notes == ()
+    assert actions(table) == {"commit": 7, "replacecommit": 2} and sorted(rows(table)) == [*range(7)]
+
+
+def test_a_write_can_plan_services_for_another_job(tmp_path: Path) -> None:
+    options = {
+        "hoodie_compact_schedule_inline": True,
+        "hoodie_compact_inline_max_delta_commits": 2,
+        "hoodie_clustering_schedule_inline": True,
+        "hoodie_clustering_inline_max_commits": 1,
+    }
+    table = written(tmp_path / "t", 4, "MERGE_ON_READ", **options)
+    assert actions(table)["compaction"] == 1 and actions(table)["clustering"] == 0
+    with_files = {"hoodie.clustering.schedule.inline": True, "hoodie.clustering.inline.max.commits": 1}
+    clustered = lakebed.create(tmp_path / "c", "hudi", SCHEMA, primary_key=["id"])
+    for number in range(3):
+        more = {**with_files, "hoodie.parquet.small.file.limit": 0}
+        assert clustered.write(pa.table({"id": [number], "v": [0]}, SCHEMA), options=more).notes == ()
+    assert actions(clustered) == {"commit": 3, "clustering": 1}
+
+
+def test_a_write_deletes_partitions_that_are_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lakebed.create(tmp_path / "t", "hudi", SCHEMA, primary_key=["id"], partition_by=["v"])
+    old = time.time() - 30 * 86400
+    with monkeypatch.context() as patch:
+        patch.setattr(clock, "now", lambda: old)
+        table.write(pa.table({"id": [1], "v": [1]}, SCHEMA))
+    ttl = {"hoodie.partition.ttl.inline": True, "hoodie.partition.ttl.strategy.days.retain": 7}
+    assert table.write(pa.table({"id": [2], "v": [2]}, SCHEMA), options=ttl).notes == ()
+    assert rows(table) == [2] and actions(table) == {"commit": 2, "replacecommit": 1}

@@ -1,7 +1,8 @@
-"""What follows a write to a Hudi table: compaction, clean and archival, where they are due.
+"""What follows a write to a Hudi table: compaction, clustering, partition TTL, clean and archival, where they are due.
 
 Rules: Hudi's `BaseHoodieWriteClient.postCommit` and `runTableServicesInline`. As there, a write cleans and archives
-unless told otherwise, and compacts when told so.
+unless told otherwise, and runs or only plans the other services when told so. There is no thread beside the writer, so
+a service that is asked for as asynchronous runs after the write too.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from typing import Any
 
 from lakebed.formats.hudi.archive.options import ARCHIVE, ARCHIVE_AUTOMATIC, KEEP_MAX
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.expire.options import EXPIRE
+from lakebed.formats.hudi.expire.options import EXPIRE, WHAT
 from lakebed.formats.hudi.options import READ
-from lakebed.formats.hudi.rewrite.options import REWRITE
+from lakebed.formats.hudi.rewrite.options import REWRITE, STEP
+from lakebed.formats.hudi.rewrite.options import WHAT as REWRITTEN
 from lakebed.formats.hudi.timeline.writing import list_timeline
 from lakebed.formats.hudi.write.settings import WRITE
 from lakebed.kernel.commit.afterwards import afterwards
@@ -33,13 +35,59 @@ COMPACT_INLINE: Option[bool] = Option(
 COMPACT_EVERY: Option[int] = Option(
     "hoodie.compact.inline.max.delta.commits", at_least(1), 5, "After how many delta commits a compaction is due"
 )
-_ACCEPTED = ("hoodie.clean.async", "hoodie.clean.async.enabled", "hoodie.datasource.compaction.async.enable")
+COMPACT_SCHEDULE: Option[bool] = Option(
+    "hoodie.compact.schedule.inline", boolean, False, "Whether a write only plans a compaction, for another job to run"
+)
+COMPACT_ASYNC: Option[bool] = Option(
+    "hoodie.datasource.compaction.async.enable", boolean, False, "The same as hoodie.compact.inline here"
+)
+CLUSTER_INLINE: Option[bool] = Option(
+    "hoodie.clustering.inline",
+    boolean,
+    False,
+    "Whether a write clusters afterwards, when enough commits came since",
+    aliases=("hoodie.datasource.clustering.inline.enable",),
+)
+CLUSTER_ASYNC: Option[bool] = Option(
+    "hoodie.clustering.async.enabled",
+    boolean,
+    False,
+    "The same as hoodie.clustering.inline here",
+    aliases=("hoodie.datasource.clustering.async.enable",),
+)
+CLUSTER_SCHEDULE: Option[bool] = Option(
+    "hoodie.clustering.schedule.inline", boolean, False, "Whether a write only plans a clustering"
+)
+CLUSTER_EVERY: Option[int] = Option(
+    "hoodie.clustering.inline.max.commits", at_least(1), 4, "After how many commits a clustering is due"
+)
+CLUSTER_ASYNC_EVERY: Option[int] = Option(
+    "hoodie.clustering.async.max.commits", at_least(1), 4, "The same, with hoodie.clustering.async.enabled"
+)
+TTL_INLINE: Option[bool] = Option(
+    "hoodie.partition.ttl.inline", boolean, False, "Whether a write deletes partitions that are too old"
+)
+_ACCEPTED = (
+    "hoodie.clean.async",
+    "hoodie.clean.async.enabled",
+    "hoodie.archive.async",
+    "hoodie.clustering.max.parallelism",
+    "hoodie.clustering.group.read.parallelism",
+)
 _OWN = OptionSet(
     (
         CLEAN_AUTOMATIC,
         CLEAN_EVERY,
         COMPACT_INLINE,
         COMPACT_EVERY,
+        COMPACT_SCHEDULE,
+        COMPACT_ASYNC,
+        CLUSTER_INLINE,
+        CLUSTER_ASYNC,
+        CLUSTER_SCHEDULE,
+        CLUSTER_EVERY,
+        CLUSTER_ASYNC_EVERY,
+        TTL_INLINE,
         *(Option(key, str, "", "Accepted without effect: services run after the write") for key in _ACCEPTED),
     ),
     "the upkeep of Hudi tables",
@@ -66,16 +114,35 @@ def after_commit(table: Table, config: TableConfig, given: Mapping[str, str]) ->
     """Run what is due after a commit. The commit stands whatever happens: a failure is a note, and the next commit
     tries again."""
     options = upkeep_options(given, config)
+    notes = _rewritten(table, config, options, given)
+    if options[TTL_INLINE]:
+        old = {**_known(EXPIRE, given), WHAT.key: "partitions"}
+        notes += afterwards("no partition was deleted for its age", lambda: table.expire(options=old))
     timeline = list_timeline(table.store, config)
-    notes: tuple[str, ...] = ()
-    if options[COMPACT_INLINE] and config.merge_on_read:
-        wanted = {COMPACT_EVERY.key: str(options[COMPACT_EVERY]), **_known(REWRITE, given)}
-        notes += afterwards("the table was not compacted", lambda: table.rewrite(options=wanted))
     last = max((entry.time for entry in timeline.entries if entry.action == "clean"), default="")
     if options[CLEAN_AUTOMATIC] and sum(entry.time > last for entry in timeline.commits) >= options[CLEAN_EVERY]:
         notes += afterwards("the table was not cleaned", lambda: table.expire(options=_known(EXPIRE, given)))
     if options[ARCHIVE_AUTOMATIC] and len(timeline.entries) > options[KEEP_MAX]:
         notes += afterwards("the timeline was not archived", lambda: table.archive(options=_known(ARCHIVE, given)))
+    return notes
+
+
+def _rewritten(table: Table, config: TableConfig, options: Options, given: Mapping[str, str]) -> tuple[str, ...]:
+    """Compact and cluster, or plan it where nothing is planned yet."""
+    pending = {entry.action for entry in list_timeline(table.store, config).pending}
+    notes: tuple[str, ...] = ()
+    compacts, clusters = options[COMPACT_INLINE] or options[COMPACT_ASYNC], options[CLUSTER_INLINE]
+    if config.merge_on_read and (compacts or (options[COMPACT_SCHEDULE] and "compaction" not in pending)):
+        wanted = {COMPACT_EVERY.key: str(options[COMPACT_EVERY]), **_known(REWRITE, given)}
+        wanted |= {REWRITTEN.key: "compaction", STEP.key: "all" if compacts else "schedule"}
+        notes += afterwards("the table was not compacted", lambda: table.rewrite(options=wanted))
+    every = options[CLUSTER_EVERY]
+    if options[CLUSTER_ASYNC] and not clusters:
+        clusters, every = True, options[CLUSTER_ASYNC_EVERY]
+    if clusters or (options[CLUSTER_SCHEDULE] and not pending & {"clustering", "replacecommit"}):
+        more = {**_known(REWRITE, given), CLUSTER_EVERY.key: str(every)}
+        more |= {REWRITTEN.key: "clustering", STEP.key: "all" if clusters else "schedule"}
+        notes += afterwards("the table was not clustered", lambda: table.rewrite(options=more))
     return notes
 
 

@@ -20,6 +20,7 @@ from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.formats.hudi.rewrite import options as opt
 from lakebed.formats.hudi.rewrite.arrange import RowOrder
+from lakebed.formats.hudi.rewrite.partition_choice import for_clustering
 from lakebed.formats.hudi.rewrite.plan import Planned
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.timeline.pending_services import PendingServices
@@ -37,8 +38,10 @@ _NEW_FILE = 120 << 20
 def plan_clustering(slices: Iterable[FileSlice], pending: PendingServices, options: Options) -> Planned:
     """Choose among the newest slices of file groups."""
     by_partition = {key: [*each] for key, each in groupby(sorted(slices, key=_partition), _partition)}
-    wanted = _wanted(sorted(by_partition), options)
-    skipped = [Skipped(path, f"left out by {opt.FILTER.key}") for path in by_partition if path not in wanted]
+    wanted = for_clustering(sorted(by_partition), options)
+    left = "the options of the clustering leave the partition out"
+    skipped = [Skipped(path, left) for path in by_partition if path not in wanted]
+    alone = options[opt.PLAN_STRATEGY] == "SingleFileSort"
     groups: list[list[FileSlice]] = []
     for path in wanted:
         small = []
@@ -48,8 +51,9 @@ def plan_clustering(slices: Iterable[FileSlice], pending: PendingServices, optio
                 skipped.append(Skipped(_name(each), why))
             else:
                 small.append(each)
-        for group in _grouped(small, options[opt.GROUP_BYTES]):
-            if len(group) == 1 and not options[opt.SORT_COLUMNS]:
+        for group in [[each] for each in small] if alone else _grouped(small, options[opt.GROUP_BYTES]):
+            sorts = options[opt.SORT_COLUMNS] and (alone or options[opt.SINGLE_GROUP])
+            if len(group) == 1 and not sorts:
                 skipped.append(Skipped(_name(group[0]), "there is no other small file to join it with"))
             else:
                 groups.append(group)
@@ -57,20 +61,12 @@ def plan_clustering(slices: Iterable[FileSlice], pending: PendingServices, optio
     skipped += [Skipped(_name(each), beyond) for group in groups[options[opt.MAX_GROUPS] :] for each in group]
     groups = groups[: options[opt.MAX_GROUPS]]
     sort = options[opt.SORT_COLUMNS]
-    parameters = {SORT_COLUMNS: sort} if sort else {}
+    parameters = {SORT_COLUMNS: sort, opt.LAYOUT.key: options[opt.LAYOUT].replace("-", "").upper()} if sort else {}
+    if options.given(opt.TARGET_FILE):
+        parameters[opt.TARGET_FILE.key] = str(options[opt.TARGET_FILE])
     target = options[opt.TARGET_FILE]
     plan = ClusteringPlan(tuple(_planned(group, target) for group in groups), parameters)
     return Planned(plan, tuple(_about(group, target) for group in groups), tuple(skipped))
-
-
-def _wanted(partitions: Sequence[str], options: Options) -> list[str]:
-    mode = options[opt.FILTER]
-    if mode == "RECENT_DAYS":
-        skip = options[opt.SKIP_LATEST]
-        return sorted(partitions, reverse=True)[skip : skip + options[opt.LOOKBACK]]
-    if mode == "SELECTED_PARTITIONS":
-        return [path for path in partitions if options[opt.BEGIN] <= path <= options[opt.END]]
-    return [*partitions]
 
 
 def _why_not(each: FileSlice, pending: PendingServices, options: Options) -> str:

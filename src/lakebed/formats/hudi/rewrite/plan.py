@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from lakebed.formats.hudi.codec.service_plans import ClusteringPlan, CompactionPlan, PlannedSlice
 from lakebed.formats.hudi.rewrite import options as opt
+from lakebed.formats.hudi.rewrite.partition_choice import BY_PARTITION, for_compaction
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.timeline.pending_services import PendingServices
 from lakebed.kernel.options import Options
@@ -31,32 +32,40 @@ class Planned:
 
 
 def plan_compaction(slices: Iterable[FileSlice], pending: PendingServices, options: Options) -> Planned:
-    """Choose among the newest slices of file groups."""
+    """Choose among the newest slices of file groups, by one strategy after the other."""
     chosen: list[FileSlice] = []
     skipped: list[Skipped] = []
-    strategy = options[opt.STRATEGY]
     for each in slices:
-        why = _why_not(each, pending, strategy, options)
-        if why:
-            skipped.append(Skipped(_name(each), why))
+        instant = pending.taken((each.partition, each.file_id))
+        if instant:
+            skipped.append(Skipped(_name(each), f"the pending table service {instant} has taken it"))
         elif each.logs:
             chosen.append(each)
+    for strategy in options[opt.STRATEGY]:
+        chosen, left = _chosen(strategy, chosen, options)
+        skipped += left
+    return Planned(CompactionPlan(tuple(map(_operation, chosen))), tuple(map(_group, chosen)), tuple(skipped))
+
+
+def _chosen(strategy: str, slices: list[FileSlice], options: Options) -> tuple[list[FileSlice], list[Skipped]]:
+    """The slices that a strategy takes, in its order, and why it leaves the others."""
+    if strategy in BY_PARTITION:
+        paths = for_compaction(strategy, sorted({each.partition for each in slices}), options)
+        kept = [each for path in paths for each in slices if each.partition == path]
+        why = f"{opt.STRATEGY.key} = {strategy} leaves its partition out"
+        return kept, [Skipped(_name(each), why) for each in slices if each.partition not in paths]
+    skipped = [Skipped(_name(each), why) for each in slices if (why := _too_little(each, strategy, options))]
+    kept = [each for each in slices if not _too_little(each, strategy, options)]
     if strategy == "LogFileSizeBased":
-        chosen.sort(key=_log_bytes, reverse=True)
+        kept.sort(key=_log_bytes, reverse=True)
     elif strategy == "LogFileNumBased":
-        chosen.sort(key=lambda each: len(each.logs), reverse=True)
-    taken = chosen if strategy == "UnBounded" else _within(chosen, options[opt.TARGET_IO])
+        kept.sort(key=lambda each: len(each.logs), reverse=True)
+    taken = kept if strategy == "UnBounded" else _within(kept, options[opt.TARGET_IO])
     beyond = f"the plan reaches {opt.TARGET_IO.key} = {options[opt.TARGET_IO]} MB without it"
-    skipped += [Skipped(_name(each), beyond) for each in chosen[len(taken) :]]
-    return Planned(CompactionPlan(tuple(map(_operation, taken))), tuple(map(_group, taken)), tuple(skipped))
+    return taken, [*skipped, *(Skipped(_name(each), beyond) for each in kept[len(taken) :])]
 
 
-def _why_not(each: FileSlice, pending: PendingServices, strategy: str, options: Options) -> str:
-    instant = pending.taken((each.partition, each.file_id))
-    if instant:
-        return f"the pending table service {instant} has taken it"
-    if not each.logs:
-        return ""
+def _too_little(each: FileSlice, strategy: str, options: Options) -> str:
     if strategy == "LogFileNumBased" and len(each.logs) < options[opt.LOG_NUMBER]:
         return f"its log has {len(each.logs)} files, fewer than {opt.LOG_NUMBER.key}"
     if strategy == "LogFileSizeBased" and _log_bytes(each) < options[opt.LOG_SIZE]:

@@ -12,7 +12,7 @@ Rules: Hudi's `ScheduleCompactionActionExecutor` and `RunCompactionActionExecuto
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -34,6 +34,7 @@ from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.rewrite import options as opt
 from lakebed.formats.hudi.rewrite.arrange import RowOrder, order_of
 from lakebed.formats.hudi.rewrite.cluster import Clusterer, ClusterTask, plan_clustering
+from lakebed.formats.hudi.rewrite.due import clustering_too_early, compaction_too_early
 from lakebed.formats.hudi.rewrite.plan import Planned, plan_compaction
 from lakebed.formats.hudi.rewrite.request import Plan, Requests, refuse_changed
 from lakebed.formats.hudi.rewrite.task import CompactionTask, Compactor
@@ -127,28 +128,25 @@ class Rewrite:
         written = state.written(view)
         slices = [s for path in kept for s in live_slices(path, listed[path], view, written, state.was_replaced)]
         pending = pending_services(state.store, state.timeline)
+        early = (clustering_too_early if self.clusters else compaction_too_early)(state, self.options)
+        if early:
+            return Planned(CompactionPlan(()), (), (Skipped("the table", early),))
         if not self.clusters:
-            few = self._too_few_commits()
-            planned = plan_compaction(slices if not few else (), pending, self.options)
-            return planned if not few else replace(planned, skipped=(Skipped("the table", few),))
+            return plan_compaction(slices, pending, self.options)
         check_groups(slices, state.store.location)
         self._order(self.options[opt.SORT_COLUMNS])
         return plan_clustering(slices, pending, self.options)
 
-    def _too_few_commits(self) -> str:
-        """Why it is too early for a compaction, where the caller counts delta commits."""
-        least = self.options[opt.MAX_DELTA_COMMITS]
-        if least is None or not self.options.given(opt.MAX_DELTA_COMMITS):
-            return ""
-        commits = self.state.timeline.commits
-        metadata = self.state.files.commits(commits)
-        last = max((e.time for e in commits if metadata[e.time].operation == "COMPACT"), default="")
-        count = sum(e.action == "deltacommit" and e.time > last for e in commits)
-        since = "since the last compaction" if last else "so far"
-        return f"{count} delta commits {since}, fewer than {opt.MAX_DELTA_COMMITS.key}" if count < least else ""
+    def _order(self, columns: str, planned: Mapping[str, str] = {}) -> RowOrder | None:
+        """How rows are sorted: by what the call says, else by what the plan keeps."""
+        kept = planned.get(opt.LAYOUT.key, "")
+        layout = opt.LAYOUT.read(kept) if kept and not self.options.given(opt.LAYOUT) else self.options[opt.LAYOUT]
+        return order_of(columns, layout, self.state.schema())
 
-    def _order(self, columns: str) -> RowOrder | None:
-        return order_of(columns, self.options[opt.LAYOUT], self.state.schema())
+    def _file_bytes(self, plan: ClusteringPlan) -> int:
+        kept = plan.parameters.get(opt.TARGET_FILE.key, "")
+        given = self.options.given(opt.TARGET_FILE) or not kept
+        return self.options[opt.TARGET_FILE] if given else opt.TARGET_FILE.read(kept)
 
     def _pending(self) -> tuple[dict[str, Plan], list[Skipped]]:
         """Pending plans to run, and those that are left."""
@@ -238,9 +236,8 @@ class Rewrite:
         reader = reader_of(state, READ.parse({}), schema, view)
         replaced: dict[str, tuple[str, ...]] = {}
         if isinstance(plan, ClusteringPlan):
-            clusterer = Clusterer(
-                reader, target, self._order(plan.parameters.get(SORT_COLUMNS, "")), self.options[opt.TARGET_FILE]
-            )
+            order = self._order(plan.parameters.get(SORT_COLUMNS, ""), plan.parameters)
+            clusterer = Clusterer(reader, target, order, self._file_bytes(plan))
             ordered = iter([task.part for task in tasks])
             groups = [
                 ClusterTask(number, tuple(next(ordered) for _ in group.slices))
