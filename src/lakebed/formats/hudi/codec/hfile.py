@@ -108,6 +108,18 @@ class HFile:
         places = sorted({_place(firsts, row) for row in rows} - {-1})
         return self.scan([blocks[place] for place in places])
 
+    @decoding("an HFile cannot be read")
+    def starting(self, prefixes: Sequence[bytes]) -> pa.Table:
+        """The entries whose rows begin with one of these bytes, and others beside them."""
+        blocks = self.data_blocks()
+        firsts = [entry.row for entry in blocks]
+        places: set[int] = set()
+        for prefix in prefixes:
+            after = prefix.rstrip(b"\xff")
+            last = _place(firsts, after[:-1] + bytes([after[-1] + 1])) if after else len(blocks) - 1
+            places.update(range(max(_place(firsts, prefix), 0), last + 1))
+        return self.scan([blocks[place] for place in sorted(places)])
+
     def _block(self, entry: IndexEntry, *kinds: bytes) -> bytes | memoryview:
         block = parse_block(self.read(entry.offset, entry.size), 0, self.trailer.codec)
         if block.kind not in kinds:

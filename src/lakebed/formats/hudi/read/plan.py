@@ -14,6 +14,7 @@ from lakebed.formats.hudi.layout import PARTITION_PATH
 from lakebed.formats.hudi.merge.rules import check_known, rules_of, with_defaults
 from lakebed.formats.hudi.options import MERGE_TYPE, QUERY_TYPE
 from lakebed.formats.hudi.read.completeness import Completeness, check_lost
+from lakebed.formats.hudi.read.pruning import Pruning
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit, split_of
 from lakebed.formats.hudi.read.state import TableState
@@ -72,9 +73,11 @@ def plan_snapshot(state: TableState, request: ReadRequest, as_of: Position) -> R
     schema = state.schema(view if bound else None)
     projection = request.projected(schema, state.store.location)
     base_only = options[QUERY_TYPE] == "read_optimized"
-    slices = _slices(state, view, projection.predicate, schema, logs=not base_only)
+    pruning = Pruning(state, view, projection.predicate, schema)
+    slices = _slices(state, view, projection.predicate, schema, logs=not base_only, pruning=pruning)
     if base_only:
         slices = [file_slice._replace(logs=()) for file_slice in slices if file_slice.base is not None]
+    slices = pruning.slices(slices)
     reader = reader_of(state, options, schema, view, view)
     with_logs = any(file_slice.logs for file_slice in slices)
     if with_logs and reader.combine:
@@ -219,8 +222,16 @@ def reader_of(
     )
 
 
-def _slices(state: TableState, view: View, predicate: Node | None, schema: pa.Schema, *, logs: bool) -> list[FileSlice]:
-    """The slices that the predicate leaves.
+def _slices(
+    state: TableState,
+    view: View,
+    predicate: Node | None,
+    schema: pa.Schema,
+    *,
+    logs: bool,
+    pruning: Pruning | None = None,
+) -> list[FileSlice]:
+    """The slices in the partitions that the predicate leaves.
 
     Raises as `plan_snapshot` does where one of their files is gone; without `logs` only base files are checked.
     """
@@ -232,6 +243,7 @@ def _slices(state: TableState, view: View, predicate: Node | None, schema: pa.Sc
     wanted = named if keeping is None else keeping.kept(named)
     listed = {**dict.fromkeys(wanted, ()), **state.list_partitions(named, keeping)}
     kept = [*listed] if keeping is None else keeping.kept(listed)
+    kept = kept if pruning is None else pruning.partitions(kept)
     if view.bound:
         slices = [s for path in kept for s in complete_slices(state, path, listed[path], view, written)]
     else:
