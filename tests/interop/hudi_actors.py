@@ -295,11 +295,13 @@ class Lakebed:
 
     @property
     def _writer_options(self) -> dict[str, str]:
-        """What every writer of the table gives; the rest stands in the table's properties."""
+        """What every writer of the table gives; the rest stands in the table's properties, in version 6 without the kinds
+        of partition fields."""
         return {
             key: value
             for key, value in self._shape.options.items()
-            if not key.startswith(("hoodie.table.", "hoodie.datasource.write.", "hoodie.record.merge", "hoodie.write."))
+            if (key == PARTITIONS and self._shape.partitioning == "custom")
+            or not key.startswith(("hoodie.table.", "hoodie.datasource.write.", "hoodie.record.merge", "hoodie.write."))
             and "timebased" not in key
         }
 

@@ -20,8 +20,10 @@ from lakebed.formats.hudi import table_options as opt
 from lakebed.formats.hudi.codec.avro_schema import avro_schema
 from lakebed.formats.hudi.codec.properties import properties_text
 from lakebed.formats.hudi.config import PROPERTIES, config_from
+from lakebed.formats.hudi.keygen import field_kinds
 from lakebed.formats.hudi.layout import META_COLUMNS
 from lakebed.formats.hudi.merge.rules import check_known, rules_of
+from lakebed.formats.hudi.timestamp_partitions import TimestampPartitions, check_zones
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.options import Options
@@ -33,7 +35,11 @@ _GENERATORS = {
     "SIMPLE": "SimpleKeyGenerator",
     "COMPLEX": "ComplexKeyGenerator",
     "NON_PARTITION": "NonpartitionedKeyGenerator",
+    "TIMESTAMP": "TimestampBasedKeyGenerator",
+    "CUSTOM": "CustomKeyGenerator",
+    "GLOBAL_DELETE": "GlobalDeleteKeyGenerator",
 }
+_TIMED = ("TIMESTAMP", "CUSTOM")
 _REFUSED = {
     opt.DROP_PARTITION_COLUMNS: True,
     opt.META_FIELDS: False,
@@ -81,6 +87,9 @@ def new_properties(
         partition_by, options[opt.PARTITION_FIELDS], "partition_by", opt.PARTITION_FIELDS.key, location
     )
     ordering = [name.strip() for name in options[opt.ORDERING].split(",") if name.strip()]
+    kinds = field_kinds(",".join(partitions))
+    partitions = [name.partition(":")[0] for name in partitions] if kinds else partitions
+    _check_plain(keys, partitions, location)
     _check_columns(schema, {"primary_key": keys, "partition_by": partitions, opt.ORDERING.key: ordering}, location)
     if not keys:
         raise UsageError("a Hudi table needs a record key", table=location, todo="Name the columns in primary_key")
@@ -93,7 +102,8 @@ def new_properties(
         raise UnsupportedError(f"lakebed does not write {options[opt.BASE_FORMAT]} base files", table=location)
     version, name = options[opt.TABLE_VERSION], options[opt.TABLE_NAME] or location.rstrip("/").rpartition("/")[2]
     database = options[opt.DATABASE]
-    generator = _generator(keys, partitions, options, location)
+    generator = _generator(keys, partitions, bool(kinds), options, location)
+    times = _time_properties(schema, generator, kinds or dict.fromkeys(partitions, "TIMESTAMP"), options, location)
     named = options.given(opt.COMPLEX_ENCODING) and not options[opt.COMPLEX_ENCODING]
     if named and generator == "COMPLEX" and len(keys) == 1 and version < 9:
         raise UnsupportedError(
@@ -110,7 +120,8 @@ def new_properties(
         "hoodie.table.version": str(version),
         "hoodie.timeline.layout.version": "1" if version < 8 else "2",
         "hoodie.table.recordkey.fields": ",".join(keys),
-        **({"hoodie.table.partition.fields": ",".join(partitions)} if partitions else {}),
+        **_partition_properties(version, partitions, kinds),
+        **times,
         **_merge_properties(version, ordering, options),
         **_generator_properties(version, generator),
         "hoodie.datasource.write.hive_style_partitioning": str(options[opt.HIVE_STYLE]).lower(),
@@ -147,15 +158,42 @@ def _fields(named: Sequence[str], text: str, argument: str, key: str, location: 
             why=f"{', '.join(named)} and {', '.join(stated)}",
             todo="Give one of them",
         )
-    columns = list(named) or stated
-    odd = next((column for column in columns if ":" in column or "(" in column), "")
+    return list(named) or stated
+
+
+def _check_plain(keys: Sequence[str], partitions: Sequence[str], location: str) -> None:
+    odd = next((column for column in (*keys, *partitions) if ":" in column or "(" in column), "")
     if odd:
         raise UnsupportedError(
             f"lakebed does not make partitions by {odd!r}",
             table=location,
-            todo="Partition by columns, and give a table with transformed values a column of these",
+            todo="Partition by columns, or as column:SIMPLE and column:TIMESTAMP, each of them",
         )
-    return columns
+
+
+def _partition_properties(version: int, partitions: Sequence[str], kinds: Mapping[str, str]) -> dict[str, str]:
+    """The partition fields. Before version 8 the kinds of a custom key generator's have no place of their own."""
+    if not partitions:
+        return {}
+    typed = ",".join(f"{name}:{kind}" for name, kind in kinds.items())
+    plain = {"hoodie.table.partition.fields": ",".join(partitions)}
+    if not kinds or version >= 8:
+        return {"hoodie.table.partition.fields": typed} if kinds else plain
+    return {**plain, opt.PARTITION_FIELDS.key: typed}
+
+
+def _time_properties(
+    schema: pa.Schema, generator: str, kinds: Mapping[str, str], options: Options, location: str
+) -> dict[str, str]:
+    """The settings of a timestamp-based key generator, which are kept with the table."""
+    timed = [name for name, kind in kinds.items() if kind == "TIMESTAMP"] if generator in _TIMED else []
+    if not timed:
+        return {}
+    check_zones(options, location)
+    times = TimestampPartitions.of({}, options, location)
+    for name in timed:
+        times.check_column(schema.field(name), location)
+    return {option.key: str(options[option]) for option in opt.TIMESTAMP_BASED if options.given(option)}
 
 
 def _check_columns(schema: pa.Schema, wanted: Mapping[str, Sequence[str]], location: str) -> None:
@@ -169,9 +207,10 @@ def _check_columns(schema: pa.Schema, wanted: Mapping[str, Sequence[str]], locat
                 )
 
 
-def _generator(keys: Sequence[str], partitions: Sequence[str], options: Options, location: str) -> str:
+def _generator(keys: Sequence[str], partitions: Sequence[str], typed: bool, options: Options, location: str) -> str:
     given = options[opt.KEY_GENERATOR_TYPE] or options[opt.KEY_GENERATOR_CLASS].rpartition(".")[2]
-    fits = "NON_PARTITION" if not partitions else "SIMPLE" if len(keys) == len(partitions) == 1 else "COMPLEX"
+    one = len(keys) == len(partitions) == 1
+    fits = "CUSTOM" if typed else "NON_PARTITION" if not partitions else "SIMPLE" if one else "COMPLEX"
     kinds = {name: kind for kind, name in _GENERATORS.items()}
     kind = kinds.get(given, given) or fits
     if kind not in _GENERATORS:
@@ -180,12 +219,19 @@ def _generator(keys: Sequence[str], partitions: Sequence[str], options: Options,
             table=location,
             todo=f"Use one of {', '.join(_GENERATORS)}",
         )
-    if kind != fits and not (kind == "COMPLEX" and partitions and len(keys) > 1):
+    also = {
+        "COMPLEX": bool(partitions) and not typed and len(keys) > 1,
+        "TIMESTAMP": one and not typed,
+        "CUSTOM": not partitions,
+        "GLOBAL_DELETE": not partitions,
+    }
+    if kind != fits and not also.get(kind, False):
         raise OptionError(
             f"the key generator {kind} does not fit {len(keys)} key and {len(partitions)} partition columns",
             key=opt.KEY_GENERATOR_TYPE.key,
             table=location,
-            todo=f"Leave the option out: {fits} fits",
+            todo=f"Leave the option out: {fits} fits"
+            + ("; a custom one takes fields as column:SIMPLE or column:TIMESTAMP" if kind == "CUSTOM" else ""),
         )
     return kind
 

@@ -81,6 +81,17 @@ class KeyGenerator:
         return self.kind not in (GeneratorKind.OTHER, GeneratorKind.UNNAMED)
 
 
+FIELD_KINDS = ("SIMPLE", "TIMESTAMP")
+"""The kinds of the partition fields of a custom key generator."""
+
+
+def field_kinds(text: str) -> dict[str, str]:
+    """The kind of each partition field in a text such as `city:SIMPLE,ts:TIMESTAMP`; {} where not each has one."""
+    pairs = [part.strip().partition(":") for part in text.split(",") if part.strip()]
+    kinds = {name: kind.strip().upper() for name, _, kind in pairs}
+    return kinds if all(kind in FIELD_KINDS for kind in kinds.values()) else {}
+
+
 def _by_type(name: str) -> GeneratorKind:
     plain = name.upper().removesuffix("_AVRO")
     return GeneratorKind[plain] if plain in GeneratorKind.__members__ and plain != "UNNAMED" else GeneratorKind.OTHER

@@ -177,13 +177,21 @@ def _timebased(name: str, default: str, doc: str) -> Option[str]:
     return Option(f"{_NEW}{name}", str, default, doc, aliases=(f"{_OLD}{name}",))
 
 
-TIMESTAMP_TYPE = _timebased(
-    "timebased.timestamp.type",
+TIMESTAMP_TYPE: Option[str] = Option(
+    f"{_NEW}timebased.timestamp.type",
+    one_of("UNIX_TIMESTAMP", "DATE_STRING", "MIXED", "EPOCHMILLISECONDS", "EPOCHMICROSECONDS", "SCALAR"),
     "",
-    "What the column of a timestamp-based key generator holds: UNIX_TIMESTAMP, DATE_STRING, MIXED, EPOCHMILLISECONDS, "
-    "EPOCHMICROSECONDS or SCALAR",
+    "What the column of a timestamp-based key generator holds: UNIX_TIMESTAMP (seconds), EPOCHMILLISECONDS, "
+    "EPOCHMICROSECONDS, SCALAR (what the time unit says), DATE_STRING or MIXED (texts)",
+    aliases=(f"{_OLD}timebased.timestamp.type",),
 )
-TIME_UNIT = _timebased("timebased.timestamp.scalar.time.unit", "SECONDS", "The unit of SCALAR timestamps")
+TIME_UNIT: Option[str] = Option(
+    f"{_NEW}timebased.timestamp.scalar.time.unit",
+    one_of("NANOSECONDS", "MICROSECONDS", "MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS"),
+    "SECONDS",
+    "The unit of SCALAR timestamps",
+    aliases=(f"{_OLD}timebased.timestamp.scalar.time.unit",),
+)
 INPUT_FORMAT = _timebased("timebased.input.dateformat", "", "The formats of DATE_STRING timestamps")
 INPUT_DELIMITER = _timebased(
     "timebased.input.dateformat.list.delimiter.regex", ",", "What separates the formats of DATE_STRING timestamps"
@@ -192,7 +200,7 @@ INPUT_ZONE = _timebased("timebased.input.timezone", "", "The time zone of DATE_S
 OUTPUT_FORMAT = _timebased("timebased.output.dateformat", "", "The format of partition paths")
 OUTPUT_ZONE = _timebased("timebased.output.timezone", "", "The time zone of partition paths")
 BOTH_ZONES = _timebased(
-    "timebased.timezone", "", "The time zone where no input or output zone is given; by default UTC"
+    "timebased.timezone", "", "The time zone of both texts and partition paths; by default that of the machine"
 )
 DATE_PARSER = _timebased(
     "datetime.parser.class", "org.apache.hudi.keygen.parser.HoodieDateTimeParser", "The parser of dates"

@@ -2,7 +2,9 @@
 
 Rules: Hudi's `KeyGenUtils`, `ComplexAvroKeyGenerator` and `SparkRowAccessor`. A complex key generator with one key
 column makes `name:text` in table version 9. In older tables releases 0.15 and 1.0 make the bare text, and 1.1 does not
-write such a table. Numbers with a fraction have the text of Java's `toString`.
+write such a table. Numbers with a fraction have the text of Java's `toString`. A global delete key generator names the
+column of any key, and makes no partitions. The custom one makes keys as simple or complex ones, and each part of a path
+as its field's kind says: the column's own text, or a time by a pattern (`timestamp_partitions.py`).
 """
 
 from __future__ import annotations
@@ -14,44 +16,57 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import SchemaError, UnsupportedError
+from lakebed.errors import OptionError, SchemaError, UnsupportedError
+from lakebed.formats.hudi import table_options as opt
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.keygen import GeneratorKind
+from lakebed.formats.hudi.keygen import GeneratorKind, field_kinds
 from lakebed.formats.hudi.layout import NULL_PARTITION
+from lakebed.formats.hudi.timestamp_partitions import TimestampPartitions
 from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.java_floats import early_java_text
+from lakebed.kernel.options import Options
 
 _SPECIAL = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 """What a URL-encoded partition path has in hex."""
 
 
+_NOTHING = opt.TABLE.parse({})
+
+
 @dataclass(frozen=True, slots=True)
 class RowKeys:
-    """Makes keys and partition paths. Picklable."""
+    """Makes keys and partition paths. Picklable. `timed` are the partition fields whose values `times` makes."""
 
     fields: tuple[str, ...]
     partition_fields: tuple[str, ...]
     complex_key: bool
     hive_style: bool
     url_encoded: bool
+    timed: tuple[str, ...] = ()
+    times: TimestampPartitions | None = None
 
     @classmethod
-    def of(cls, config: TableConfig, schema: pa.Schema) -> RowKeys:
-        """By a table's settings. UnsupportedError for a key generator that is not served."""
+    def of(cls, config: TableConfig, schema: pa.Schema, given: Options = _NOTHING, table: str = "") -> RowKeys:
+        """By a table's settings and the options of a write. UnsupportedError for a key generator that is not served."""
         kind = config.generator.kind
-        served = (GeneratorKind.SIMPLE, GeneratorKind.COMPLEX, GeneratorKind.NON_PARTITION, GeneratorKind.UNNAMED)
-        if kind not in served or not config.record_keys:
+        if kind is GeneratorKind.OTHER or not config.record_keys:
             raise UnsupportedError(
                 f"lakebed does not write keys of the key generator {config.generator.name or kind.value}",
                 todo="Write the table with Hudi's own engine",
             )
-        missing = [name for name in (*config.record_keys, *config.partition_fields) if name not in schema.names]
+        partitions = () if kind is GeneratorKind.GLOBAL_DELETE else config.partition_fields
+        missing = [name for name in (*config.record_keys, *partitions) if name not in schema.names]
         if missing:
             raise SchemaError(f"columns missing that make keys: {', '.join(missing)}")
         named = kind is GeneratorKind.COMPLEX and config.version >= 9 and not config.key_form.value_only
-        complex_key = named or len(config.record_keys) > 1
+        complex_key = named or len(config.record_keys) > 1 or kind is GeneratorKind.GLOBAL_DELETE
+        timed = _timed(config, given, table)
+        times = TimestampPartitions.of(config.properties, given, table) if timed else None
+        if times is not None:
+            for name in timed:
+                times.check_column(schema.field(name), table)
         return cls(
-            config.record_keys, config.partition_fields, complex_key, config.hive_style, bool(config.url_encoded)
+            config.record_keys, partitions, complex_key, config.hive_style, bool(config.url_encoded), timed, times
         )
 
     def keys(self, batch: pa.RecordBatch | pa.Table) -> pa.StringArray:
@@ -81,14 +96,39 @@ class RowKeys:
             return pa.repeat("", batch.num_rows)
         parts = []
         for name in self.partition_fields:
-            text = _text(one_chunk(batch.column(name)))
-            text = pc.if_else(pc.equal(text, ""), NULL_PARTITION, text).fill_null(NULL_PARTITION)
+            column = one_chunk(batch.column(name))
+            if self.times is not None and name in self.timed:
+                text = self.times.values(column)
+            else:
+                text = _text(column)
+                text = pc.if_else(pc.equal(text, ""), NULL_PARTITION, text).fill_null(NULL_PARTITION)
             text = _escaped(text) if self.url_encoded else text
             parts.append(pc.binary_join_element_wise(f"{name}=", text, "") if self.hive_style else text)
         paths = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
         if pc.any(pc.match_substring_regex(paths, r"(^|[/\\])\.\.([/\\]|$)")).as_py():
             raise SchemaError(f"partition column {', '.join(self.partition_fields)}: '..' would leave the table")
         return paths
+
+
+def _timed(config: TableConfig, given: Options, table: str) -> tuple[str, ...]:
+    """The partition fields that hold times. Table version 6 keeps the kinds of a custom key generator's fields only
+    where lakebed made the table: other writers give them each time."""
+    kind = config.generator.kind
+    if kind is GeneratorKind.TIMESTAMP:
+        return config.partition_fields
+    if kind is not GeneratorKind.CUSTOM or not config.partition_fields:
+        return ()
+    stored = (config.properties.get(key, "") for key in (opt.PARTITION_FIELDS.key, *opt.PARTITION_FIELDS.aliases))
+    kinds = next((kinds for kinds in map(field_kinds, (given[opt.PARTITION_FIELDS], *stored)) if kinds), {})
+    if not kinds:
+        named = ",".join(f"{name}:SIMPLE" for name in config.partition_fields)
+        raise OptionError(
+            "the table does not say which of its partition fields hold times",
+            key=opt.PARTITION_FIELDS.key,
+            table=table,
+            todo=f"Give the option {opt.PARTITION_FIELDS.key} as {named}, with TIMESTAMP for SIMPLE where a field does",
+        )
+    return tuple(name for name, kind in kinds.items() if kind == "TIMESTAMP")
 
 
 def _check_some_value(fields: tuple[str, ...], texts: list[pa.StringArray]) -> None:

@@ -83,7 +83,7 @@ class HudiSink:
         )
         self._engine: Engine | None = None
         self._archive = ArchiveMemory()
-        self._refuse()
+        self._keys = self._checked_keys()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "callbacks": (), "_engine": None}
@@ -109,6 +109,7 @@ class HudiSink:
             WriteSchema(self.schema, keys, self.context.store.location),
             self.settings.operation,
             self.settings.by_key,
+            self._keys,
         )
         return HudiWritePlan(target, self._ends_here)
 
@@ -249,10 +250,11 @@ class HudiSink:
             self._staging.delete_many(paths)
             self._staging.sweep()
 
-    def _refuse(self) -> None:
-        """Raise for what lakebed does not write, before any row is read."""
-        check_table(self.context.store, self.context.config, self.avro)
-        RowKeys.of(self.context.config, self.schema)
+    def _checked_keys(self) -> RowKeys:
+        """How keys are made. Raises for what lakebed does not write, before any row is read."""
+        context = self.context
+        check_table(context.store, context.config, self.avro)
+        return RowKeys.of(context.config, self.schema, context.options, context.store.location)
 
 
 def _staged(messages: Sequence[HudiMessage], by_key: bool) -> StagedInput | None:

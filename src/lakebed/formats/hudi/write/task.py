@@ -54,6 +54,7 @@ class TaskTarget:
     schema: WriteSchema
     operation: Operation
     combines: bool
+    keys: RowKeys
     limits: StagingLimits = _LIMITS
 
     @property
@@ -92,7 +93,7 @@ class HudiTaskWriter:
             rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
         if not len(rows):
             return
-        keys = RowKeys.of(target.config, rows.schema)
+        keys = target.keys
         whole = rows.combine_chunks()
         columns = [keys.keys(whole), keys.partitions(whole)]
         schema = staged_schema(rows.schema)

@@ -6,40 +6,20 @@ to summer time skips moves forward by the shift. A wall clock time that occurs t
 
 from __future__ import annotations
 
-import os
-import time
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.errors import UnsupportedError, first_line
 from lakebed.formats.paimon.casts.columns import column_of, flags, longs, present
+from lakebed.kernel.joda.zones import local_zone_name
 
-_FOLDER = "zoneinfo/"
 _UTC = ("", "UTC", "Etc/UTC", "UCT", "Zulu", "GMT", "Etc/GMT")
-
-
-def local_zone() -> str:
-    """The name of this process's time zone: TZ, else the machine's. Raises UnsupportedError when it is unknown."""
-    given = os.environ.get("TZ")
-    if given is not None:
-        return given.removeprefix(":").rpartition(_FOLDER)[2]
-    link = os.path.realpath("/etc/localtime")
-    if _FOLDER in link:
-        return link.rpartition(_FOLDER)[2]
-    name = Path("/etc/timezone")
-    if name.is_file():
-        return name.read_text(encoding="utf-8").strip()
-    if time.timezone == 0 and not time.daylight:
-        return "UTC"
-    raise UnsupportedError("the name of the local time zone is unknown", todo="Set TZ, for example TZ=Europe/Berlin")
 
 
 def to_moment(column: pa.Array) -> pa.Array:
     """Convert wall clock times of the local time zone to moments."""
-    zone, kind = local_zone(), pa.timestamp(column.type.unit, "UTC")
+    zone, kind = local_zone_name(), pa.timestamp(column.type.unit, "UTC")
     if zone in _UTC:
         return column.view(kind)
     later = _assumed(column, zone, "latest")
@@ -54,7 +34,7 @@ def to_moment(column: pa.Array) -> pa.Array:
 
 def to_wall_clock(column: pa.Array) -> pa.Array:
     """Convert moments to wall clock times of the local time zone."""
-    zone, kind = local_zone(), pa.timestamp(column.type.unit)
+    zone, kind = local_zone_name(), pa.timestamp(column.type.unit)
     if zone in _UTC:
         return column.view(kind)
     try:

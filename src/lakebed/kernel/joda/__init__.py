@@ -1,0 +1,1 @@
+"""Dates as Joda-Time reads and writes them: its patterns, and Java's names of time zones."""
