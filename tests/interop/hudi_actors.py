@@ -213,7 +213,7 @@ class Lakebed:
         shape = self._shape
         if first:
             known = {*self._writer_options, RECORD_KEYS, PARTITIONS}
-            options = {key: value for key, value in shape.options.items() if key not in known}
+            options = {key: value for key, value in shape.options.items() if key not in known or "timebased" in key}
             options.setdefault("hoodie.write.table.version", str(shape.version))
             partition_by = shape.options[PARTITIONS].split(",")
             lakebed.create(
@@ -295,15 +295,13 @@ class Lakebed:
 
     @property
     def _writer_options(self) -> dict[str, str]:
-        """What every writer of the table gives; the rest stands in the table's properties, in version 6 without the kinds
-        of partition fields."""
-        return {
-            key: value
-            for key, value in self._shape.options.items()
-            if (key == PARTITIONS and self._shape.partitioning == "custom")
-            or not key.startswith(("hoodie.table.", "hoodie.datasource.write.", "hoodie.record.merge", "hoodie.write."))
-            and "timebased" not in key
-        }
+        """What every writer of the table gives; the rest stands in the table's properties. How times make partitions
+        does not in all tables of version 6."""
+        stored = ("hoodie.table.", "hoodie.datasource.write.", "hoodie.record.merge", "hoodie.write.")
+        options = {key: value for key, value in self._shape.options.items() if not key.startswith(stored)}
+        if self._shape.partitioning == "custom":
+            options[PARTITIONS] = self._shape.options[PARTITIONS]
+        return options
 
     def read(self, columns: Sequence[str], where: str = "", more: Mapping[str, str] = {}) -> Texts:
         """The rows of the snapshot."""

@@ -1,9 +1,9 @@
 """Partition values of timestamp-based key generators, as release 1.1.1 makes them.
 
 `timestamp_partitions.json` has options (without `hoodie.keygen.timebased.`), a value with its kind in front (long,
-double, float, decimal `b`, date `t`, text `s`, null `n`), and the value that `TimestampBasedAvroKeyGenerator` of release
-1.1.1 gave in the time zone America/New_York; null where it gave an error. 0.15.0 and 1.0.2 give the same, without
-EPOCHMICROSECONDS in 0.15.0.
+double, float, decimal `b`, date `t`, text `s`, null `n`), and the value that `TimestampBasedAvroKeyGenerator` of
+release 1.1.1 gave in the time zone America/New_York; null where it gave an error. 0.15.0 and 1.0.2 give the same,
+without EPOCHMICROSECONDS in 0.15.0.
 """
 
 import datetime
