@@ -111,12 +111,12 @@ def test_a_clean_that_began_meanwhile_is_seen(tmp_path: Path) -> None:
     files = needed_files(state, entry)
     table.expire(options=CLEAN)
     with pytest.raises(CommitConflictError, match="clean"):
-        make_savepoint(table.store, state.config, state.timeline, entry, "late", files)
+        make_savepoint(table._context(state.config), state.timeline, entry, "late", files)
     timeline = tmp_path / ".hoodie" / "timeline"
     for path in [*timeline.glob("*.clean"), *timeline.glob("*.clean.inflight")]:
         path.unlink()
     with pytest.raises(DataCleanedError, match="takes a file"):
-        make_savepoint(table.store, state.config, table.state().timeline, entry, "late", files)
+        make_savepoint(table._context(state.config), table.state().timeline, entry, "late", files)
 
 
 @pytest.mark.parametrize("name", SAVED)

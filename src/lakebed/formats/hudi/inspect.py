@@ -12,14 +12,14 @@ from typing import Any
 
 from lakebed.errors import LakebedError
 from lakebed.formats.hudi.archive.bounds import check_given
-from lakebed.formats.hudi.archive.delete import HEARTBEATS, MARKERS
+from lakebed.formats.hudi.archive.delete import MARKERS
 from lakebed.formats.hudi.archive.options import COMMITS_RETAINED
 from lakebed.formats.hudi.archive.pending import how_to_end
 from lakebed.formats.hudi.archive.report import TimelineReport, timelines_of
 from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.formats.hudi.archive.unreadable import UnreadableFile, unreadable_files
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.layout import HOODIE, clock_time
+from lakebed.formats.hudi.layout import HEARTBEATS, HOODIE, clock_time
 from lakebed.formats.hudi.read.plan import plan_snapshot
 from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit

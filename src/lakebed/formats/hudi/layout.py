@@ -13,6 +13,8 @@ from urllib.parse import unquote
 
 HOODIE = ".hoodie"
 """The folder of the table's metadata."""
+HEARTBEATS = f"{HOODIE}/.heartbeat"
+"""One file per writer, which says that it is alive."""
 INSTANT_FORMAT = "%Y%m%d%H%M%S%f"
 """An instant time as `strftime` makes it; Hudi's have 17 of these digits (milliseconds), old ones 14 (seconds)."""
 _SECONDS = "%Y%m%d%H%M%S"

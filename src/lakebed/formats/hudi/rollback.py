@@ -24,7 +24,6 @@ from lakebed.formats.hudi.archive.lock import archiver_lock
 from lakebed.formats.hudi.archive.options import ARCHIVE
 from lakebed.formats.hudi.codec.metadata import parse_savepoint
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.commit.exclusive import exclusive
 from lakebed.formats.hudi.commit.restore import finish_restores, request_restore
 from lakebed.formats.hudi.commit.rollback import (
     cut_off_rollbacks,
@@ -71,13 +70,13 @@ def roll_back_to(state: Callable[[], TableState], context: WriteContext, to: Pos
         return _result(_decide(state(), context, to), (), dry_run=True)
     timeline = context.timeline()
     if finish_restores(context, timeline) or cut_off_rollbacks(timeline):
-        with exclusive(context.store) as held:
+        with context.locked(chooses=True) as held:
             end_rollbacks(context, context.timeline(), held)
     for _ in range(_ATTEMPTS):
         decision = _decide(state(), context, to)
         if not decision.going:
             return _result(decision, ())
-        with archiver_lock(context.store, ARCHIVE.parse({})) as _, exclusive(context.store) as held:
+        with archiver_lock(context.store, ARCHIVE.parse({})) as _, context.locked(chooses=True) as held:
             timeline = context.timeline()
             if timeline != decision.timeline:
                 continue

@@ -21,7 +21,7 @@ from lakebed.formats.hudi.codec.plans import (
     decode,
     encode,
 )
-from lakebed.formats.hudi.commit.exclusive import exclusive
+from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.restore import refuse_restored
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
@@ -68,19 +68,20 @@ def find_savepoint(store: Store, timeline: Timeline, name: str) -> str:
 
 
 def make_savepoint(
-    store: Store, config: TableConfig, seen: Timeline, entry: Entry, name: str, files: Mapping[str, tuple[str, ...]]
+    context: WriteContext, seen: Timeline, entry: Entry, name: str, files: Mapping[str, tuple[str, ...]]
 ) -> None:
     """Keep a commit's files, which are names by partition, under a name.
 
     `seen` is the timeline by which the files were found. Raises UsageError for a name or a commit that is in use,
     DataCleanedError where a clean that is under way takes the files, CommitConflictError where a clean began since.
     """
+    store, config = context.store, context.config
     check_version(store, config)
     if name.isdigit() and name != entry.time:
         raise UsageError(
             f"{name!r} cannot name a tag", table=store.location, todo="Use letters: a number names an instant"
         )
-    with exclusive(store):
+    with context.locked(chooses=True):
         timeline = list_timeline(store, config)
         refuse_restored(store, seen, timeline, "the tag")
         if timeline.by_time.get(entry.time) != entry or _cleans(timeline) != _cleans(seen):
@@ -105,13 +106,14 @@ def make_savepoint(
         complete(store, config, entry.time, new_instant(config, timeline), _ACTION, encode(metadata))
 
 
-def remove_savepoint(store: Store, config: TableConfig, name: str) -> None:
+def remove_savepoint(context: WriteContext, name: str) -> None:
     """Let the files of a savepoint go with the next clean. NotInHistoryError where there is none of that name.
 
     The completed file goes last, so a removal that was cut off can be run again.
     """
+    store, config = context.store, context.config
     check_version(store, config)
-    with exclusive(store):
+    with context.locked():
         timeline = list_timeline(store, config)
         instant = find_savepoint(store, timeline, name)
         entry = next(e for e in timeline.entries if e.action == _ACTION and e.time == instant)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakebed.formats.hudi.archive.run import archive
 from lakebed.formats.hudi.archive.state_files import active_from
 from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.options import commit_options
 from lakebed.formats.hudi.commit.restore import finish_restores
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.definition import create_table
@@ -228,7 +229,7 @@ class HudiTable(Table):
         """
         state = self.state()
         parsed = parse_options(option_texts(options), state.config.properties)
-        context = self._context(state.config)
+        context = self._context(state.config, commit_options(option_texts(options)))
         if not dry_run and finish_restores(context, state.timeline):
             state = self.state()
         files = WriteSettings.of(Mode.APPEND, context.options, state.config, self.location).files
@@ -249,7 +250,7 @@ class HudiTable(Table):
         parsed = parse_expire_options(option_texts(options), config.properties)
         if parsed[WHAT] == "partitions":
             return expire_partitions(self.state(whole=True), parsed, self._delete_partitions, dry_run)
-        context = self._context(config)
+        context = self._context(config, commit_options(option_texts(options)))
         if parsed[WHAT] == "failed-writes":
             return end_failed_writes(context, parsed, dry_run)
         return Clean(self.state, context, parsed).run(dry_run)
@@ -272,12 +273,12 @@ class HudiTable(Table):
         name = checked_name(name, "tag")
         state = self.state(whole=True)
         entry = commit_at(state, checked_position(snapshot))
-        make_savepoint(self.store, state.config, state.timeline, entry, name, needed_files(state, entry))
+        make_savepoint(self._context(state.config), state.timeline, entry, name, needed_files(state, entry))
 
     def delete_tag(self, name: str) -> None:
         """Remove a savepoint, by its name or its instant. The next clean may delete what it kept."""
         name = checked_name(name, "tag")
-        remove_savepoint(self.store, load_config(self.store), name)
+        remove_savepoint(self._context(load_config(self.store)), name)
 
     def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
         """Restore the table to a completed commit of its active timeline: that of a savepoint ("tag:NAME"), an instant,
@@ -297,6 +298,7 @@ class HudiTable(Table):
         The options are those of `formats/hudi/archive/options.py`; those of Hudi may stand in the table's properties
         too. With `dry_run` the decisions are the same, and nothing is changed.
         """
+        options = {**commit_options(self._writes), **options}
         return archive(self.store, options, engine or LocalEngine(), dry_run=dry_run, storage=self.options)
 
     @looks_again

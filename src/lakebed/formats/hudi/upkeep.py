@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakebed.formats.hudi.archive.options import ARCHIVE, ARCHIVE_AUTOMATIC, KEEP_MAX
+from lakebed.formats.hudi.commit.options import COMMIT, commit_options
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.expire.options import EXPIRE, WHAT
 from lakebed.formats.hudi.options import READ
@@ -93,16 +94,17 @@ _OWN = OptionSet(
     "the upkeep of Hudi tables",
 )
 _SERVICES = tuple(option for option in (ARCHIVE + EXPIRE + REWRITE).options if option.key.startswith("hoodie."))
-UPKEEP = OptionSet(_SERVICES, _OWN.where) + _OWN
+UPKEEP = OptionSet(_SERVICES, _OWN.where) + _OWN + COMMIT
 """The options of a write that say what follows it."""
 OPEN = READ + WRITE + UPKEEP
 """The options of `lakebed.open`: those of reads, and those of the writes that the opened table is used for."""
 
 
 def split_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options of a write apart: those of the write itself, and those of its upkeep."""
+    """The options of a write apart: those of the write itself, and those of its upkeep. Those of commits are both."""
     write = {key: text for key, text in given.items() if WRITE.knows(key) or not UPKEEP.knows(key)}
-    return write, {UPKEEP.spelled(key): text for key, text in given.items() if key not in write}
+    both = commit_options(given)
+    return write, {UPKEEP.spelled(key): text for key, text in given.items() if key not in write or key in both}
 
 
 def upkeep_options(given: Mapping[str, str], config: TableConfig) -> Options:

@@ -23,8 +23,6 @@ MARKERS = f"{HOODIE}/.temp"
 """Marker folders, one per instant: they name the files that a writer began."""
 AUXILIARY = f"{HOODIE}/.aux"
 """Copies of compaction plans that older releases kept."""
-HEARTBEATS = f"{HOODIE}/.heartbeat"
-"""One file per writer, which says that it is alive."""
 _CHECKED_EVERY = 256
 """After how many deletions the lock is checked again."""
 

@@ -28,9 +28,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakebed.errors import CommitConflictError, StorageError, UnsupportedError
-from lakebed.formats.hudi.archive.options import ARCHIVE_LOCK, LEASE_TIME, LOCK_FOLDER, LOCK_PROVIDER, LOCK_WAIT
+from lakebed.formats.hudi.archive.options import ARCHIVE_LOCK, LEASE_TIME
 from lakebed.formats.hudi.commit.exclusive import StillHeld
-from lakebed.formats.hudi.commit.lock import held_elsewhere, lock_file
+from lakebed.formats.hudi.commit.lock import LockFile, held_elsewhere, lock_file
+from lakebed.formats.hudi.commit.options import FILE_LOCK, IN_PROCESS, LOCK_PROVIDER, LOCK_WAIT
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel import clock
 from lakebed.kernel.files import Store
@@ -44,7 +45,6 @@ _PREFIX = "archiver-"
 _POLL = 0.25
 _COARSE = 2.0
 """How coarse the times of a store may be, in seconds."""
-_IN_PROCESS = ("InProcessLockProvider", "NoopLockProvider")
 
 
 @contextmanager
@@ -55,13 +55,13 @@ def archiver_lock(store: Store, options: Options) -> Iterator[StillHeld]:
     kind = options[ARCHIVE_LOCK]
     if kind == "none":
         yield _nothing
-    elif kind == "lease" or not provider or provider in _IN_PROCESS:
+    elif kind == "lease" or not provider or provider in IN_PROCESS:
         with _lease(store, options) as held:
             yield held
-    elif provider == "FileSystemBasedLockProvider":
+    elif provider == FILE_LOCK:
         elsewhere = f"Put it below the table, or hold the lock yourself and set {ARCHIVE_LOCK.key}=none"
-        folder, wait, lost = options[LOCK_FOLDER], options[LOCK_WAIT], "Nothing is lost: archive again"
-        with lock_file(store, folder, wait, elsewhere=elsewhere, lost=lost) as held:
+        lock = LockFile.of(store, options, elsewhere=elsewhere, retries=False)
+        with lock_file(store, lock, "Nothing is lost: archive again") as held:
             yield held
     else:
         raise UnsupportedError(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from lakebed.formats.hudi.commit.options import COMMIT
 from lakebed.kernel.options import Option, OptionSet, at_least, boolean, duration_ms, memory_size, one_of
 from lakebed.kernel.scratch import SCRATCH_DIR
 
@@ -96,24 +97,6 @@ COMPACTION_TRIGGER: Option[str] = Option(
 METADATA_ENABLE: Option[bool] = Option(
     "hoodie.metadata.enable", boolean, True, "Whether the table's metadata table, if there is one, holds instants"
 )
-LOCK_PROVIDER: Option[str] = Option(
-    "hoodie.write.lock.provider",
-    str,
-    "",
-    "The lock that the table's writers share; by default lakebed takes a lease of its own",
-)
-LOCK_FOLDER: Option[str] = Option(
-    "hoodie.write.lock.filesystem.path", str, "", "The folder of the file system lock; by default .hoodie"
-)
-LOCK_EXPIRE: Option[int] = Option(
-    "hoodie.write.lock.filesystem.expire",
-    at_least(0),
-    0,
-    "Accepted without effect: lakebed never breaks an abandoned lock file",
-)
-LOCK_WAIT: Option[int] = Option(
-    "hoodie.write.lock.wait_time_ms", at_least(0), 60_000, "How long to wait for the lock (milliseconds)"
-)
 ARCHIVE_LOCK: Option[str] = Option(
     "lakebed.archive.lock",
     one_of("auto", "lease", "none"),
@@ -143,39 +126,38 @@ RETAIN_TIME: Option[int | None] = Option(
     "How long to keep archived instants, such as 30 d; by default forever",
 )
 
-ARCHIVE = OptionSet(
-    (
-        KEEP_MAX,
-        KEEP_MIN,
-        ARCHIVAL_BATCH,
-        ARCHIVE_AUTOMATIC,
-        BEYOND_SAVEPOINT,
-        ARCHIVE_STRICT,
-        LIMIT_INSTANTS,
-        MERGE_ENABLE,
-        MERGE_BATCH,
-        MERGE_SMALL,
-        TIMELINE_COMPACTION_BATCH,
-        DELETE_PARALLELISM,
-        ARCHIVE_ASYNC,
-        CLEANER_POLICY,
-        COMMITS_RETAINED,
-        HOURS_RETAINED,
-        MAX_DELTA_COMMITS,
-        COMPACTION_TRIGGER,
-        METADATA_ENABLE,
-        LOCK_PROVIDER,
-        LOCK_FOLDER,
-        LOCK_EXPIRE,
-        LOCK_WAIT,
-        ARCHIVE_LOCK,
-        LEASE_TIME,
-        MIN_INSTANTS,
-        BATCH_BYTES,
-        RETAIN_INSTANTS,
-        RETAIN_TIME,
-        SCRATCH_DIR,
-    ),
-    "archiving Hudi timelines",
+ARCHIVE = (
+    OptionSet(
+        (
+            KEEP_MAX,
+            KEEP_MIN,
+            ARCHIVAL_BATCH,
+            ARCHIVE_AUTOMATIC,
+            BEYOND_SAVEPOINT,
+            ARCHIVE_STRICT,
+            LIMIT_INSTANTS,
+            MERGE_ENABLE,
+            MERGE_BATCH,
+            MERGE_SMALL,
+            TIMELINE_COMPACTION_BATCH,
+            DELETE_PARALLELISM,
+            ARCHIVE_ASYNC,
+            CLEANER_POLICY,
+            COMMITS_RETAINED,
+            HOURS_RETAINED,
+            MAX_DELTA_COMMITS,
+            COMPACTION_TRIGGER,
+            METADATA_ENABLE,
+            ARCHIVE_LOCK,
+            LEASE_TIME,
+            MIN_INSTANTS,
+            BATCH_BYTES,
+            RETAIN_INSTANTS,
+            RETAIN_TIME,
+            SCRATCH_DIR,
+        ),
+        "archiving Hudi timelines",
+    )
+    + COMMIT
 )
 """The options of `table.archive` and `lakebed.hudi.post_commit`. Those of Hudi may stand in `hoodie.properties` too."""

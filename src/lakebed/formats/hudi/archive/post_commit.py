@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from lakebed.errors import UsageError
 from lakebed.formats.hudi.archive.bounds import check_given, with_properties
-from lakebed.formats.hudi.archive.delete import HEARTBEATS, delete_markers
+from lakebed.formats.hudi.archive.delete import delete_markers
 from lakebed.formats.hudi.archive.options import ARCHIVE_AUTOMATIC
 from lakebed.formats.hudi.archive.run import archive
 from lakebed.formats.hudi.archive.state_files import load_active
+from lakebed.formats.hudi.commit.heartbeat import heartbeat_file
 from lakebed.formats.hudi.config import load_config
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import Engine
@@ -60,7 +61,7 @@ def post_commit(
     else:
         blocker = Blocker(instant, f"{ARCHIVE_AUTOMATIC.key} is false", "Call archive, or leave the option out")
         result = ArchiveResult((), (), (blocker,))
-    notes += afterwards("its heartbeat file stays", lambda: store.delete(f"{HEARTBEATS}/{instant}"))
+    notes += afterwards("its heartbeat file stays", lambda: store.delete(heartbeat_file(instant)))
     for note in notes:
         _LOG.warning("%s: %s", store.location, note)
     return replace(result, notes=(*result.notes, *notes))

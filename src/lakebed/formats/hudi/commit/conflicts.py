@@ -1,15 +1,55 @@
-"""Which file groups completed commits changed.
+"""Which changes of others a commit is in conflict with, by file group.
 
-Rule: Hudi's `SimpleConcurrentFileWritesConflictResolutionStrategy`: two changes of one file group are a conflict.
+A commit since our begin that changed one of our file groups is a conflict, and so is a table service that was planned
+for one of them since. A compaction is none where our rows lie in logs that belong to the next slice: in table version 8
+and later by completion times, before that because the compaction was planned before us, so that it names our logs.
+Commits since our begin are those that we did not see then, whatever their instants.
+
+Rules: Hudi's `SimpleConcurrentFileWritesConflictResolutionStrategy`, `PreferWriterConflictResolutionStrategy`,
+`BucketIndexConcurrentFileWritesConflictResolutionStrategy`; early, `SimpleDirectMarkerBasedDetectionStrategy`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
+from lakebed.formats.hudi.codec.commit_metadata import COMPACTS
+from lakebed.formats.hudi.codec.metadata import planned_updates
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.timeline.active import Entry
-from lakebed.formats.hudi.timeline.pending_services import Group
+from lakebed.formats.hudi.commit.heartbeat import stopped
+from lakebed.formats.hudi.commit.markers import marked_files
+from lakebed.formats.hudi.commit.options import Strategy
+from lakebed.formats.hudi.commit.rollback import cut_off_rollbacks, planned_rollback
+from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
+from lakebed.formats.hudi.timeline.active import Entry, Timeline
+from lakebed.formats.hudi.timeline.pending_services import Group, pending_services
+
+_BUCKET = 8
+"""How many characters of a file id are the number of its bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """What a writer saw when its instant was requested: the commits that were completed, and what was pending."""
+
+    instant: str
+    seen: frozenset[str] = field(default_factory=frozenset)
+    pending: frozenset[str] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The file groups that a write changes or takes out of use. `based` are those of them in which it does more than
+    append logs.
+
+    `closed` are partitions whose rows it must know: it added keys there that it looked up before, or overwrites them.
+    None are all of them. Hudi's rules know no such conflict: there two writers may both add a new key.
+    """
+
+    groups: frozenset[Group]
+    based: frozenset[Group]
+    closed: frozenset[str] | None = frozenset()
 
 
 def changed_groups(context: WriteContext, entries: Iterable[Entry]) -> Mapping[str, set[Group]]:
@@ -20,3 +60,93 @@ def changed_groups(context: WriteContext, entries: Iterable[Entry]) -> Mapping[s
         | {(partition, file_id) for partition, ids in commit.replaced.items() for file_id in ids}
         for time, commit in commits.items()
     }
+
+
+def conflict_at_commit(context: WriteContext, timeline: Timeline, began: Began, mine: Changed) -> str:
+    """What a write is in conflict with when it commits, "" for nothing."""
+    strategy = context.concurrency.strategy
+    time = _since(context, timeline, began, mine, strategy)
+    if time:
+        return f"the commit {time} changed the same file groups"
+    if strategy is Strategy.PREFER_WRITER:
+        return ""
+    services = pending_services(context.store, timeline)
+    # Logs that complete after a compaction was planned are of the next slice, where completion times decide that.
+    compacted = mine.based if context.config.completion_times else mine.groups
+    for taken, groups in (
+        (services.clustering, mine.groups),
+        (services.compacting, compacted),
+        (services.log_compacting, compacted),
+    ):
+        for group in groups & taken.keys():
+            if taken[group] not in began.pending:
+                return f"the table service {taken[group]} was planned for the same file groups"
+    return ""
+
+
+def conflict_early(context: WriteContext, timeline: Timeline, began: Began, groups: frozenset[Group]) -> str:
+    """What a write that has made no file yet would lose to, "" for nothing: a pending write that began before it and
+    whose heartbeat is young, and, where the options say so, a commit since."""
+    rules = context.concurrency
+    if rules.early_commits:
+        time = _since(context, timeline, began, Changed(groups, groups), rules.strategy)
+        if time:
+            return f"the commit {time} changed the same file groups"
+    for entry in timeline.pending:
+        if entry.time >= began.instant or entry.action not in ("commit", "deltacommit", "replacecommit"):
+            continue
+        if groups & pending_groups(context, entry) and not stopped(context.store, entry.time, rules.patience):
+            return f"the pending write {entry.time} is changing the same file groups"
+    return ""
+
+
+def pending_groups(context: WriteContext, entry: Entry) -> frozenset[Group]:
+    """The file groups that a pending write is changing, by its markers and by what its inflight state plans."""
+    groups = set()
+    for path in marked_files(context.store, entry.time) or ():
+        partition, _, name = path.rpartition("/")
+        parsed = parse_log_name(name) or parse_base_name(name)
+        if parsed is not None:
+            groups.add((partition, parsed[0]))
+    if entry.state == "inflight" and entry.file:
+        try:
+            data = context.store.read(entry.file)
+        except FileNotFoundError:  # it completed, or was taken back
+            return frozenset()
+        groups |= planned_updates(data) if data else set()
+    return frozenset(groups)
+
+
+def rollback_of(context: WriteContext, timeline: Timeline, instant: str) -> str:
+    """The pending rollback that takes an instant back, "" for none."""
+    for entry in cut_off_rollbacks(timeline):
+        info = planned_rollback(context, entry).instant_to_rollback
+        if info is not None and info.commit_time == instant:
+            return entry.time
+    return ""
+
+
+def _since(context: WriteContext, timeline: Timeline, began: Began, mine: Changed, strategy: Strategy) -> str:
+    """The first commit since a writer's begin that changed one of its file groups, "" for none."""
+    others = [entry for entry in timeline.commits if entry.time not in began.seen]
+    commits = context.files.commits(others)
+    for time, changed in changed_groups(context, others).items():
+        commit, groups, theirs = commits[time], mine.groups, frozenset(changed)
+        if commit.operation == COMPACTS and (context.config.completion_times or time < began.instant):
+            groups = mine.based
+        if strategy is Strategy.BUCKETS:
+            groups, theirs = _buckets(groups), _buckets(theirs)
+        if groups & theirs:
+            return time
+        added = (stat.partition for stat in commit.stats if stat.inserts)
+        if not commit.is_service and any(_holds(mine.closed, partition) for partition in added):
+            return time
+    return ""
+
+
+def _holds(closed: frozenset[str] | None, partition: str) -> bool:
+    return closed is None or partition in closed
+
+
+def _buckets(groups: Iterable[Group]) -> frozenset[Group]:
+    return frozenset((partition, file_id[:_BUCKET]) for partition, file_id in groups)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from lakebed.formats.hudi.commit.exclusive import StillHeld, exclusive
+from lakebed.formats.hudi.commit.lock import LockFile, lock_file
+from lakebed.formats.hudi.commit.options import ELSEWHERE, Concurrency
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.timeline.active import MetadataFiles, Timeline
 from lakebed.formats.hudi.timeline.writing import list_timeline
@@ -33,3 +38,32 @@ class WriteContext:
     def timeline(self) -> Timeline:
         """The active timeline, listed now."""
         return list_timeline(self.store, self.config)
+
+    @property
+    def concurrency(self) -> Concurrency:
+        """What the options say of other writers."""
+        return Concurrency.of(self.options)
+
+    @contextmanager
+    def locked(self, *, chooses: bool = False) -> Iterator[StillHeld]:
+        """Hold the table's lock in the block: lakebed's own, and Hudi's lock file where the options name it.
+
+        A block that `chooses` an instant or a completion time holds that file for as long as clocks may differ, so that
+        whoever comes next reads a later time, as Hudi's `SkewAdjustingTimeGenerator` does. CommitConflictError when
+        others hold one of the locks for too long.
+        """
+        if not self.concurrency.file_lock:
+            with exclusive(self.store) as held:
+                yield held
+            return
+        lock = LockFile.of(self.store, self.options, elsewhere=ELSEWHERE)
+        with lock_file(self.store, lock, "Nothing of this is visible: write again") as shared:
+            with exclusive(self.store) as own:
+
+                def both() -> None:
+                    own()
+                    shared()
+
+                yield both
+            if chooses:
+                time.sleep(self.concurrency.skew)

@@ -1,79 +1,139 @@
 """Hudi's lock file, which all writers of a table share, whatever engine they use.
 
 Hudi's `FileSystemBasedLockProvider` locks a table by creating the file `lock`, in `.hoodie` or in the folder that an
-option names, only if it is not there; it unlocks by deleting the file.
+option names, only if it is not there; it unlocks by deleting the file. Where an option says so, a file that is older
+than some minutes is abandoned, and whoever waits removes it. A lock file of lakebed also says which process made it, so
+that on one machine the lock of a process that was killed is free at once. lakebed's processes remove an abandoned one
+under their own lock (`exclusive.py`), so that they do not remove each other's.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from lakebed.errors import CommitConflictError, StorageError, UnsupportedError
-from lakebed.formats.hudi.commit.exclusive import StillHeld
+from lakebed.errors import CommitConflictError, StorageError
+from lakebed.formats.hudi.commit.exclusive import StillHeld, exclusive
+from lakebed.formats.hudi.commit.options import LOCK_EXPIRE, LOCK_RETRIES, LOCK_RETRY_WAIT, LOCK_WAIT, lock_folder
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
+from lakebed.kernel.files.age import certain_now
+from lakebed.kernel.machine import is_running, this_machine
+from lakebed.kernel.options import Options
 from lakebed.redaction import redacting_logger
 
 _LOCK_FILE = "lock"
 _POLL = 0.25
+_LOOKS = 8
+"""How often a waiting process asks for the lock before it looks whether it was abandoned."""
 _LOG = redacting_logger("lakebed.hudi")
+_ours: set[str] = set()
+"""The names of the locks that this process holds or wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockFile:
+    """Where a table's lock file is, how long to wait for it, and when it is abandoned. `minutes` is 0 for never."""
+
+    path: str
+    wait: float
+    minutes: int = 0
+
+    @classmethod
+    def of(cls, store: Store, options: Options, *, elsewhere: str, retries: bool = True) -> LockFile:
+        """From the options of commits. UnsupportedError for a folder that is not in the table; `elsewhere` says what to
+        do then. With `retries` the wait is that of Hudi's `LockManager`, as far as it is longer."""
+        path = f"{lock_folder(store.location, options, elsewhere)}/{_LOCK_FILE}"
+        wait = options[LOCK_WAIT]
+        if retries and not options.given(LOCK_WAIT):
+            wait = max(wait, options[LOCK_RETRIES] * options[LOCK_RETRY_WAIT])
+        return cls(path, wait / 1000, options[LOCK_EXPIRE])
 
 
 @contextmanager
-def lock_file(store: Store, folder: str, wait_ms: int, *, elsewhere: str, lost: str) -> Iterator[StillHeld]:
-    """Hold Hudi's lock file during the block.
+def lock_file(store: Store, lock: LockFile, lost: str) -> Iterator[StillHeld]:
+    """Hold Hudi's lock file during the block. `lost` says what to do when the lock was taken away.
 
-    `folder` is the option's value, "" for `.hoodie`. `elsewhere` says what to do where it is not in the table, `lost`
-    what to do when the lock was taken away. CommitConflictError when another process holds it for longer.
+    CommitConflictError when another process holds it for longer than may be waited.
     """
-    path = f"{_inside(store, folder, elsewhere) or HOODIE}/{_LOCK_FILE}"
+    path, name = lock.path, f"lakebed {secrets.token_hex(8)}"
     created = clock.moment().strftime("%Y-%m-%d %H:%M:%S")
-    mark = json.dumps({"lockCreateTime": created, "lockThreadName": f"lakebed {secrets.token_hex(8)}"}).encode()
+    owner = {"machine": this_machine(), "process": os.getpid()}
+    mark = json.dumps({"lockCreateTime": created, "lockThreadName": name, **owner}).encode()
 
     def is_ours() -> bool:
-        try:
-            return store.read(path) == mark
-        except FileNotFoundError:
-            return False
+        return _read(store, path) == mark
 
     def held() -> None:
         if not is_ours():  # Hudi's engine breaks a lock that is older than its own setting allows
             raise held_elsewhere(store, path, "the table's lock was taken away", lost)
 
-    ends = clock.steady() + wait_ms / 1000
-    while (outcome := store.put_if_absent(path, mark)) is not PutOutcome.CREATED:
-        if outcome is PutOutcome.UNKNOWN and is_ours():
-            break
+    _ours.add(name)
+    try:
+        _acquire(store, lock, mark)
+        try:
+            yield held
+        finally:
+            try:
+                if is_ours():
+                    store.delete(path)
+            except Exception as error:  # noqa: BLE001 - what was done under the lock stands, whatever becomes of it
+                _LOG.warning("%s: cannot release the lock %s, remove it by hand: %s", store.location, path, error)
+    finally:
+        _ours.discard(name)
+
+
+def _acquire(store: Store, lock: LockFile, mark: bytes) -> None:
+    ends, tries = clock.steady() + lock.wait, 0
+    while (outcome := store.put_if_absent(lock.path, mark)) is not PutOutcome.CREATED:
+        other = _read(store, lock.path)
+        if outcome is PutOutcome.UNKNOWN and other == mark:
+            return
+        if tries % _LOOKS == 0 and other and _abandoned(store, lock, other):
+            with exclusive(store):
+                if _read(store, lock.path) == other and _abandoned(store, lock, other):
+                    _LOG.warning("%s: the lock %s was abandoned, it is removed", store.location, lock.path)
+                    store.delete(lock.path)
+            tries += 1
+            continue
+        tries += 1
         if clock.steady() > ends:
             todo = "Try again when it is done; if that process died, remove the file by hand"
-            raise held_elsewhere(store, path, "another process holds the table's lock", todo)
+            raise held_elsewhere(store, lock.path, "another process holds the table's lock", todo)
         time.sleep(_POLL * random.uniform(0.5, 1.5))
+
+
+def _abandoned(store: Store, lock: LockFile, mark: bytes) -> bool:
+    """Whether the process that made a lock file is gone, or the file is older than an option allows."""
     try:
-        yield held
-    finally:
-        try:
-            if is_ours():
-                store.delete(path)
-        except Exception as error:  # noqa: BLE001 - what was done under the lock stands, whatever becomes of it
-            _LOG.warning("%s: cannot release the lock %s, remove it by hand: %s", store.location, path, error)
+        owner = json.loads(mark)
+        if owner["machine"] == this_machine():
+            process = int(owner["process"])
+            dead = owner["lockThreadName"] not in _ours if process == os.getpid() else not is_running(process)
+            if dead:
+                return True
+    except (ValueError, KeyError, TypeError):  # another engine's: it names no process
+        pass
+    if not lock.minutes:
+        return False
+    try:
+        return certain_now(store, f"{HOODIE}/.lakebed") - store.modified(lock.path) > lock.minutes * 60
+    except FileNotFoundError:
+        return False
 
 
-def _inside(store: Store, folder: str, todo: str) -> str:
-    """The lock's folder as a path inside the table; UnsupportedError for one elsewhere."""
-    if not folder:
-        return ""
-    root = store.location.rstrip("/")
-    plain = folder.removeprefix("file:").rstrip("/")
-    plain = "/" + plain.lstrip("/") if folder.startswith("file:") else plain
-    if plain == root or plain.startswith(f"{root}/"):
-        return plain[len(root) + 1 :]
-    raise UnsupportedError(f"the lock's folder {folder} is not in the table", table=store.location, todo=todo)
+def _read(store: Store, path: str) -> bytes:
+    try:
+        return store.read(path)
+    except FileNotFoundError:
+        return b""
 
 
 def held_elsewhere(store: Store, path: str, what: str, todo: str) -> CommitConflictError:

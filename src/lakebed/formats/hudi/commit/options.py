@@ -1,36 +1,267 @@
-"""Options of commits: how many writers may be at work on a table. lakebed writes Hudi tables as the only writer."""
+"""Options of commits: who else may write the table, by which lock, and what becomes of writes that failed.
+
+Keys, defaults and what follows from what are those of Hudi's `HoodieWriteConfig`, `HoodieLockConfig`,
+`HoodieCleanConfig` and `HoodieTimeGeneratorConfig`: optimistic concurrency control makes the policy of failed writes
+LAZY whatever was given.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
 from lakebed.errors import UnsupportedError
-from lakebed.kernel.options import Option, Options, one_of
+from lakebed.formats.hudi.layout import HOODIE
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of
+
+
+class FailedWrites(StrEnum):
+    """Who takes back the writes that failed."""
+
+    EAGER = "EAGER"
+    """Each write, before it begins."""
+    LAZY = "LAZY"
+    """A clean, once their heartbeats have stopped."""
+    NEVER = "NEVER"
+    """Nobody, until somebody asks for it."""
+
+
+class Strategy(StrEnum):
+    """Which concurrent changes of one file group are conflicts: classes of Hudi, by their simple names."""
+
+    SIMPLE = "SimpleConcurrentFileWritesConflictResolutionStrategy"
+    """A commit since this one began, and a service that was planned since."""
+    BUCKETS = "BucketIndexConcurrentFileWritesConflictResolutionStrategy"
+    """The same, where file groups are buckets: those of one number are one."""
+    PREFER_WRITER = "PreferWriterConflictResolutionStrategy"
+    """A commit since this one began. A service gives way to pending writes."""
+
+
+_STRATEGIES = {
+    **{strategy.lower(): strategy for strategy in Strategy},
+    "statetransitiontimebasedconflictresolutionstrategy": Strategy.SIMPLE,
+    "ingestionprimarywriterbasedconflictresolutionstrategy": Strategy.PREFER_WRITER,
+}
+"""Older releases had names of their own for a choice by completion times, which is what lakebed always does, and for
+the preference of writers."""
 
 CONCURRENCY: Option[str] = Option(
     "hoodie.write.concurrency.mode",
     one_of("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL", "NON_BLOCKING_CONCURRENCY_CONTROL"),
     "SINGLE_WRITER",
-    "Refused unless SINGLE_WRITER: lakebed writes a Hudi table while no other writer does",
+    "Who else may write the table. OPTIMISTIC_CONCURRENCY_CONTROL needs a lock provider and makes failed writes LAZY",
 )
 FAILED_WRITES: Option[str] = Option(
-    "hoodie.clean.failed.writes.policy",
-    one_of("EAGER", "LAZY", "NEVER"),
+    "hoodie.cleaner.policy.failed.writes",
+    one_of(*FailedWrites),
     "EAGER",
-    "Refused unless EAGER: each write first takes back those that failed",
-    aliases=("hoodie.cleaner.policy.failed.writes",),
+    "Who takes back writes that failed: EAGER the next write, LAZY a clean once their heartbeats stopped, NEVER nobody",
+    aliases=("hoodie.clean.failed.writes.policy",),
 )
 LOCK_PROVIDER: Option[str] = Option(
-    "hoodie.write.lock.provider", str, "", "Refused when given: writes of lakebed take no lock"
+    "hoodie.write.lock.provider",
+    str,
+    "",
+    "The lock that the table's writers share: FileSystemBasedLockProvider, or InProcessLockProvider",
 )
-COMMIT_OPTIONS = (CONCURRENCY, FAILED_WRITES, LOCK_PROVIDER)
+LOCK_FOLDER: Option[str] = Option(
+    "hoodie.write.lock.filesystem.path", str, "", "The folder of the file system lock; by default .hoodie"
+)
+LOCK_EXPIRE: Option[int] = Option(
+    "hoodie.write.lock.filesystem.expire",
+    at_least(0),
+    0,
+    "After how many minutes a lock file counts as abandoned; with 0 only where its process is known to be dead",
+)
+LOCK_WAIT: Option[int] = Option(
+    "hoodie.write.lock.wait_time_ms", at_least(0), 60_000, "How long to wait for the lock (milliseconds)"
+)
+LOCK_RETRIES: Option[int] = Option(
+    "hoodie.write.lock.client.num_retries",
+    at_least(0),
+    50,
+    "How often a write asks for the lock again; with the time between, how long it waits at least",
+)
+LOCK_RETRY_WAIT: Option[int] = Option(
+    "hoodie.write.lock.client.wait_time_ms_between_retry", at_least(0), 5000, "The time between two of these tries"
+)
+STRATEGY: Option[str] = Option(
+    "hoodie.write.lock.conflict.resolution.strategy", str, "", "Which concurrent changes are conflicts, a class of Hudi"
+)
+BEAT: Option[int] = Option(
+    "hoodie.client.heartbeat.interval_in_ms",
+    at_least(1000),
+    60_000,
+    "How often a writer says that it is alive (milliseconds)",
+)
+MISSES: Option[int] = Option(
+    "hoodie.client.heartbeat.tolerable.misses",
+    at_least(0),
+    2,
+    "How many heartbeats may be missed before a writer counts as dead",
+)
+EARLY: Option[bool] = Option(
+    "hoodie.write.concurrency.early.conflict.detection.enable",
+    boolean,
+    False,
+    "Whether a write gives up before it makes files, where a pending one is changing the same file groups",
+)
+EARLY_COMMITS: Option[bool] = Option(
+    "hoodie.write.concurrency.early.conflict.check.commit.conflict",
+    boolean,
+    False,
+    "Whether that looks at commits since the write began too",
+)
+SKEW: Option[int | None] = Option(
+    "hoodie.time.generator.max_expected_clock_skew_ms",
+    at_least(0),
+    None,
+    "How far the clocks of two writers may differ: 200 ms by default. A lock between engines is held so much longer",
+)
+_ACCEPTED = (
+    "hoodie.auto.adjust.lock.configs",
+    "hoodie.time.generator.reuse.enable",
+    "hoodie.time.generator.type",
+    "hoodie.write.concurrency.async.conflict.detector.initial_delay_ms",
+    "hoodie.write.concurrency.async.conflict.detector.period_ms",
+    "hoodie.write.concurrency.early.conflict.detection.strategy",
+    "hoodie.write.lock.heartbeat_interval_ms",
+    "hoodie.write.lock.max_wait_time_ms_between_retry",
+    "hoodie.write.lock.num_retries",
+    "hoodie.write.lock.wait_time_ms_between_retry",
+)
+_FAMILIES = tuple(f"hoodie.write.lock.{name}." for name in ("zookeeper", "hivemetastore", "dynamodb", "storage"))
+"""Options of lock providers that are refused: they are known, so that the refusal names the provider."""
+COMMIT = OptionSet(
+    (
+        CONCURRENCY,
+        FAILED_WRITES,
+        LOCK_PROVIDER,
+        LOCK_FOLDER,
+        LOCK_EXPIRE,
+        LOCK_WAIT,
+        LOCK_RETRIES,
+        LOCK_RETRY_WAIT,
+        STRATEGY,
+        BEAT,
+        MISSES,
+        EARLY,
+        EARLY_COMMITS,
+        SKEW,
+        *(Option(key, str, "", "Accepted without effect: it tunes Hudi's own engine") for key in _ACCEPTED),
+    ),
+    "commits to Hudi tables",
+    _FAMILIES,
+)
+"""The options of commits. Writes and table services take them alike."""
+
+FILE_LOCK = "FileSystemBasedLockProvider"
+IN_PROCESS = ("InProcessLockProvider", "LocalProcessLockProvider", "NoopLockProvider")
+"""Lock providers that hold within one process, which lakebed's own lock does too."""
+ELSEWHERE = "Put it below the table: lakebed takes a lock file in the table only"
+_SKEW_MS = 200
 
 
-def check_single_writer(options: Options, table: str) -> None:
-    """Raise UnsupportedError where the options ask for a write beside other writers."""
-    for option in COMMIT_OPTIONS:
-        if options[option] != option.default:
-            raise UnsupportedError(
-                f"lakebed does not serve {option.key}={options[option]}",
-                table=table,
-                why="it writes a Hudi table as its only writer, without a lock",
-                todo="Leave the option out, and write while no other writer is at work on the table",
-            )
+@dataclass(frozen=True, slots=True)
+class Concurrency:
+    """What the options of a commit ask for.
+
+    `beat` and `patience` are seconds: between heartbeats, and after which a silent writer counts as dead. `skew` is for
+    how long a lock is held after an instant was chosen under it. `alone` says that the caller knows of no other writer:
+    writes that meet one nevertheless are as if they came one after the other. `notes` say which options were not taken
+    as given.
+    """
+
+    failed_writes: FailedWrites
+    strategy: Strategy
+    file_lock: bool
+    beat: float
+    patience: float
+    skew: float
+    alone: bool
+    early: bool
+    early_commits: bool
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, options: Options) -> Concurrency:
+        """From options that `check_concurrency` let pass."""
+        shared = options[CONCURRENCY] != "SINGLE_WRITER"
+        asked = FailedWrites(options[FAILED_WRITES])
+        policy = FailedWrites.LAZY if shared else asked
+        notes: tuple[str, ...] = ()
+        if shared and options.given(FAILED_WRITES) and asked is not policy:
+            notes = (f"{FAILED_WRITES.key} is LAZY and not {asked}: {CONCURRENCY.key} needs it",)
+        file_lock = _simple(options[LOCK_PROVIDER]) == FILE_LOCK
+        skew = options[SKEW]
+        beat = options[BEAT] / 1000
+        return cls(
+            policy,
+            _STRATEGIES.get(_simple(options[STRATEGY]).lower(), Strategy.SIMPLE),
+            file_lock,
+            beat,
+            beat * (options[MISSES] + 1),
+            (_SKEW_MS if skew is None else skew) / 1000 if file_lock else 0.0,
+            not shared,
+            shared and options[EARLY],
+            shared and options[EARLY] and options[EARLY_COMMITS],
+            notes,
+        )
+
+
+def check_concurrency(options: Options, table: str) -> None:
+    """Raise UnsupportedError for a lock, a mode or a strategy that lakebed does not serve."""
+    provider, mode = _simple(options[LOCK_PROVIDER]), options[CONCURRENCY]
+    known = f"Give {LOCK_PROVIDER.key} {FILE_LOCK}, which needs no service"
+    if mode == "NON_BLOCKING_CONCURRENCY_CONTROL":
+        raise UnsupportedError(
+            f"lakebed does not serve {CONCURRENCY.key}={mode}",
+            table=table,
+            why="it is for merge-on-read tables with a bucket index, which lakebed does not write",
+            todo="Use OPTIMISTIC_CONCURRENCY_CONTROL",
+        )
+    if provider and provider != FILE_LOCK and provider not in IN_PROCESS:
+        raise UnsupportedError(
+            f"lakebed cannot take the lock {provider}",
+            table=table,
+            why="it has no client for it",
+            todo=f"{known}, in all writers of the table",
+        )
+    if provider == FILE_LOCK:
+        lock_folder(table, options, ELSEWHERE)
+    if mode == "OPTIMISTIC_CONCURRENCY_CONTROL" and not provider:
+        raise UnsupportedError(
+            f"{CONCURRENCY.key}={mode} needs a lock that all writers share",
+            table=table,
+            why="Hudi's default is ZookeeperBasedLockProvider, for which lakebed has no client",
+            todo=f"{known}, or InProcessLockProvider where only lakebed writes",
+        )
+    strategy = _simple(options[STRATEGY])
+    if strategy and strategy.lower() not in _STRATEGIES:
+        raise UnsupportedError(
+            f"lakebed does not know the conflict resolution strategy {strategy}",
+            table=table,
+            todo=f"Leave {STRATEGY.key} out, or give one of {', '.join(Strategy)}",
+        )
+
+
+def lock_folder(location: str, options: Options, todo: str) -> str:
+    """The folder of the file system lock as a path inside the table; UnsupportedError for one elsewhere."""
+    folder, root = options[LOCK_FOLDER], location.rstrip("/")
+    if not folder:
+        return HOODIE
+    plain = folder.removeprefix("file:").rstrip("/")
+    plain = "/" + plain.lstrip("/") if folder.startswith("file:") else plain
+    if plain == root or plain.startswith(f"{root}/"):
+        return plain[len(root) + 1 :] or HOODIE
+    raise UnsupportedError(f"the lock's folder {folder} is not in the table", table=location, todo=todo)
+
+
+def commit_options(given: Mapping[str, str]) -> dict[str, str]:
+    """Those of some options that are options of commits."""
+    return {key: text for key, text in given.items() if COMMIT.knows(key)}
+
+
+def _simple(name: str) -> str:
+    return name.strip().rpartition(".")[2]

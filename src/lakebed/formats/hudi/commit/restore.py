@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from lakebed.errors import CommitConflictError, UnsupportedError
 from lakebed.formats.hudi.codec.plans import InstantInfo, RestoreMetadata, RestorePlan, RollbackMetadata, decode, encode
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.commit.exclusive import StillHeld, exclusive
+from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.commit.rollback import carry_on, cut_off_rollbacks, entry_of, planned_rollback, roll_back
 from lakebed.formats.hudi.commit.undo import plan_undo
 from lakebed.formats.hudi.config import TableConfig
@@ -63,7 +63,7 @@ def finish_restores(context: WriteContext, timeline: Timeline) -> bool:
     whoever comes between the steps carries the restore on."""
     pending = bool(pending_restores(timeline))
     while pending:
-        with exclusive(context.store):
+        with context.locked(chooses=True):
             if not _step(context):
                 break
     return pending

@@ -13,7 +13,9 @@ Rules: Hudi's `BaseRollbackActionExecutor`, `MarkerBasedRollbackStrategy`, `List
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
+from lakebed.errors import LakebedError
 from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
 from lakebed.formats.hudi.codec.log_write import write_block
 from lakebed.formats.hudi.codec.metadata import planned_partitions, planned_updates
@@ -29,6 +31,7 @@ from lakebed.formats.hudi.codec.plans import (
 from lakebed.formats.hudi.codec.service_plans import parse_clustering_plan
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import StillHeld
+from lakebed.formats.hudi.commit.heartbeat import heartbeat_file, stopped
 from lakebed.formats.hudi.commit.markers import marked_files, remove_markers
 from lakebed.formats.hudi.layout import LogFile, file_path, parse_base_name, parse_log_name
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
@@ -49,15 +52,15 @@ _TOKEN = "1-0-1"
 
 
 def roll_back_failed(context: WriteContext, held: StillHeld = lambda: None) -> tuple[str, ...]:
-    """End all rollbacks that were cut off, and take back all pending writes; their instants.
+    """End all rollbacks that were cut off, and take back pending writes; their instants.
 
-    Call it under `exclusive`, whose `held` is asked before each one. Pending compactions, clusterings and other
-    plans stay.
+    Call it under the table's lock, whose `held` is asked before each one. A write whose heartbeat says that its writer
+    lives stays, and so do pending compactions, clusterings and other plans.
     """
     timeline = context.timeline()
     done = end_rollbacks(context, timeline, held)
     for entry in failed_writes(context, timeline):
-        if entry.time not in done:
+        if entry.time not in done and stopped(context.store, entry.time, context.concurrency.patience):
             held()
             roll_back(context, entry)
             done.append(entry.time)
@@ -185,6 +188,8 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
     completed = new_instant(config, context.timeline(), instant)
     complete(store, config, instant, completed, "rollback", encode(metadata))
     remove_markers(store, info.commit_time)
+    with suppress(LakebedError, OSError):
+        store.delete(heartbeat_file(info.commit_time))
 
 
 def _command(context: WriteContext, instant: str, target: str, each: RollbackRequest) -> dict[str, int]:

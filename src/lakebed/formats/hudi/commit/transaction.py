@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 from lakebed.errors import CommitConflictError
 from lakebed.formats.hudi.codec.commit_metadata import FileStat, encode_commit
-from lakebed.formats.hudi.commit.conflicts import changed_groups
+from lakebed.formats.hudi.commit.conflicts import Began, Changed, conflict_at_commit, conflict_early, rollback_of
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.commit.exclusive import exclusive
+from lakebed.formats.hudi.commit.heartbeat import Heartbeat, stopped
 from lakebed.formats.hudi.commit.markers import DirectMarkers, remove_markers
+from lakebed.formats.hudi.commit.options import FailedWrites
 from lakebed.formats.hudi.commit.restore import end_restores
-from lakebed.formats.hudi.commit.rollback import cut_off_rollbacks, planned_rollback, roll_back, roll_back_failed
+from lakebed.formats.hudi.commit.rollback import roll_back, roll_back_failed
 from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
 from lakebed.formats.hudi.metadata_table.update import update
-from lakebed.formats.hudi.timeline.active import Entry
-from lakebed.formats.hudi.timeline.pending_services import pending_services
 from lakebed.formats.hudi.timeline.writing import (
     complete,
     inflight,
@@ -34,7 +33,7 @@ class Committed:
 
 
 class Transaction:
-    """One instant, from its request on."""
+    """One instant, from its request on. One that `begin` requested has a heartbeat until it is committed or aborted."""
 
     def __init__(
         self,
@@ -42,28 +41,68 @@ class Transaction:
         action: str,
         operation: str,
         instant: str,
-        seen: frozenset[str] | None = None,
-        pending: frozenset[str] = frozenset(),
+        began: Began | None = None,
+        heartbeat: Heartbeat | None = None,
+        by_key: bool = False,
     ) -> None:
-        self._seen, self._pending = seen, pending
+        self._began, self._heartbeat, self._by_key = began, heartbeat, by_key
         self.context, self.action, self.operation, self.instant = context, action, operation, instant
         self.markers = DirectMarkers(context.store, instant)
 
     @classmethod
     def begin(
-        cls, context: WriteContext, action: str, operation: str, *, plan: bytes = b"", instant: str | None = None
+        cls,
+        context: WriteContext,
+        action: str,
+        operation: str,
+        *,
+        plan: bytes = b"",
+        instant: str | None = None,
+        by_key: bool = False,
     ) -> Transaction:
-        """Request a new instant. Failed writes are taken back first, and rollbacks and restores that were cut off
-        carried on."""
-        with exclusive(context.store) as held:
+        """Request a new instant. `by_key` says that keys are looked up before rows are added.
+
+        Restores that were cut off are carried on first. Where failed writes are taken back eagerly, that is done
+        too, and so are rollbacks that were cut off.
+        """
+        rules = context.concurrency
+        heartbeat = Heartbeat(context.store, rules.beat)
+        with heartbeat.stopped_by_failure(), context.locked(chooses=True) as held:
             end_restores(context, held)
-            roll_back_failed(context, held)
+            if rules.failed_writes is FailedWrites.EAGER:
+                roll_back_failed(context, held)
             timeline = context.timeline()
             instant = instant or new_instant(context.config, timeline)
             held()
+            heartbeat.start(instant)
             request(context.store, context.config, instant, action, plan)
         seen = frozenset(entry.time for entry in timeline.commits)
-        return cls(context, action, operation, instant, seen, frozenset(entry.time for entry in timeline.pending))
+        began = Began(instant, seen, frozenset(entry.time for entry in timeline.pending))
+        return cls(context, action, operation, instant, began, heartbeat, by_key)
+
+    @classmethod
+    def take(cls, context: WriteContext, action: str, operation: str, instant: str) -> Transaction:
+        """Begin to run the plan of a table service that was requested.
+
+        CommitConflictError where another process runs it and has a heartbeat, or has ended it meanwhile. A run that
+        died is begun anew.
+        """
+        rules = context.concurrency
+        heartbeat = Heartbeat(context.store, rules.beat)
+        transaction = cls(context, action, operation, instant, heartbeat=heartbeat)
+        with heartbeat.stopped_by_failure(), context.locked():
+            entry = context.timeline().by_time.get(instant)
+            if entry is None or entry.done:
+                raise transaction._conflict("another process has run this plan, or withdrawn it")
+            if not stopped(context.store, instant, rules.patience):
+                raise transaction._conflict("another process is running this plan")
+            heartbeat.start(instant)
+            inflight(context.store, context.config, instant, action)
+        return transaction
+
+    def leave(self) -> None:
+        """Stop the run of a plan, which stays inflight. Another run begins it anew."""
+        self._stop()
 
     def inflight(self, stats: Sequence[FileStat] = ()) -> None:
         """Say what is planned, before the first file is made."""
@@ -77,9 +116,13 @@ class Transaction:
             if stats
             else b""
         )
-        with exclusive(self.context.store):
-            if self._entry() is None:  # the inflight file alone would bring back what another writer took back
+        with self.context.locked():
+            timeline = self.context.timeline()
+            if timeline.by_time.get(self.instant) is None:  # the inflight file alone would bring it back
                 raise self._conflict("another writer took this write back")
+            if self._began is not None and self.context.concurrency.early:
+                groups = frozenset((stat.partition, stat.file_id) for stat in stats if stat.file_id)
+                self._refuse(conflict_early(self.context, timeline, self._began, groups))
             inflight(self.context.store, self.context.config, self.instant, self.action, content)
 
     def commit(
@@ -123,7 +166,7 @@ class Transaction:
             extra={**extra, "schema": schema},
             replaced=replaced if self.action in ("replacecommit", "clustering") else None,
         )
-        with exclusive(context.store) as held:
+        with context.locked(chooses=True) as held:
             self._check(written, replaced)
             if check is not None:
                 check()
@@ -136,58 +179,63 @@ class Transaction:
             held()
             complete(context.store, config, self.instant, completed, self.action, data)
         remove_markers(context.store, self.instant)
-        return Committed(self.instant, notes)
+        self._stop()
+        return Committed(self.instant, (*notes, *context.concurrency.notes))
 
     def abort(self) -> None:
         """Take the instant back: its files go, and it leaves the timeline with a rollback that says so.
 
         CommitConflictError where another writer has done that: whatever went wrong, went wrong for it.
         """
-        with exclusive(self.context.store):
-            entry = self._entry()
-            if entry is not None:
-                if not entry.done:
-                    roll_back(self.context, entry)
-                return
-            # Another writer took it back, perhaps before the last files were made.
-            self.context.store.delete_many(self.markers.noted)
-            remove_markers(self.context.store, self.instant)
+        try:
+            with self.context.locked(chooses=True):
+                timeline = self.context.timeline()
+                entry = timeline.by_time.get(self.instant)
+                if entry is not None and not rollback_of(self.context, timeline, self.instant):
+                    if not entry.done:
+                        roll_back(self.context, entry)
+                    return
+                # Another writer takes it back, or has, perhaps before the last files were made.
+                self.context.store.delete_many(self.markers.noted)
+                if entry is not None:
+                    raise self._conflict("another writer takes this write back")
+                remove_markers(self.context.store, self.instant)
+        finally:
+            self._stop()
         raise self._conflict("another writer took this write back")
 
-    def _entry(self) -> Entry | None:
-        return self.context.timeline().by_time.get(self.instant)
+    def _stop(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
 
     def _check(self, written: Sequence[WrittenFile], replaced: Mapping[str, tuple[str, ...]]) -> None:
         """CommitConflictError where another writer has taken the instant back, or has changed the same file groups
         since it was requested."""
         timeline = self.context.timeline()
         entry = timeline.by_time.get(self.instant)
-        begun = (planned_rollback(self.context, other).instant_to_rollback for other in cut_off_rollbacks(timeline))
-        undone = any(info is not None and info.commit_time == self.instant for info in begun)
+        undone = rollback_of(self.context, timeline, self.instant)
         if undone or entry is None or entry.state != "inflight":
             raise self._conflict("another writer took this write back")
-        if self._seen is None:
+        if self._began is None:
             return
-        groups = {(file.partition, file.file_id) for file in written}
-        groups |= {(partition, file_id) for partition, ids in replaced.items() for file_id in ids}
-        others = [each for each in timeline.commits if each.time not in self._seen]
-        for time, changed in changed_groups(self.context, others).items():
-            if groups & changed:
-                raise self._conflict(f"the commit {time} changed the same file groups")
-        services = pending_services(self.context.store, timeline)
-        # Logs that complete after a compaction was planned are of the next slice, where completion times decide that.
-        stays = self.context.config.completion_times
-        based = {(f.partition, f.file_id) for f in written if not (stays and f.is_log)} | (
-            groups - {(f.partition, f.file_id) for f in written}
-        )
-        for taken, mine in (
-            (services.clustering, groups),
-            (services.compacting, based),
-            (services.log_compacting, based),
-        ):
-            for group in mine & taken.keys():
-                if taken[group] not in self._pending:
-                    raise self._conflict(f"the table service {taken[group]} was planned for the same file groups")
+        files = frozenset((file.partition, file.file_id) for file in written)
+        gone = frozenset((partition, file_id) for partition, ids in replaced.items() for file_id in ids)
+        based = frozenset((f.partition, f.file_id) for f in written if not f.is_log) | (gone - files)
+        mine = Changed(files | gone, based, self._closed(written, replaced))
+        self._refuse(conflict_at_commit(self.context, timeline, self._began, mine))
+
+    def _closed(self, written: Sequence[WrittenFile], replaced: Mapping[str, tuple[str, ...]]) -> frozenset[str] | None:
+        if not self.context.concurrency.alone:
+            return frozenset()
+        if self.operation == "INSERT_OVERWRITE_TABLE":
+            return None
+        if self.action == "replacecommit":
+            return frozenset(replaced) | frozenset(file.partition for file in written)
+        return frozenset(file.partition for file in written if file.inserts) if self._by_key else frozenset()
+
+    def _refuse(self, conflict: str) -> None:
+        if conflict:
+            raise self._conflict(conflict)
 
     def _conflict(self, what: str) -> CommitConflictError:
         return CommitConflictError(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import datetime
 
-from lakebed.formats.hudi.archive.delete import HEARTBEATS, MARKERS
+from lakebed.formats.hudi.archive.delete import MARKERS
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.commit.exclusive import exclusive
+from lakebed.formats.hudi.commit.heartbeat import has_ended, stopped
 from lakebed.formats.hudi.commit.markers import marker_folder, remove_markers
 from lakebed.formats.hudi.commit.restore import finish_restores, pending_restores
 from lakebed.formats.hudi.commit.rollback import carry_on, cut_off_rollbacks, failed_writes, plan_rollback, roll_back
@@ -18,7 +18,6 @@ from lakebed.formats.hudi.expire.options import FAILED_AFTER
 from lakebed.formats.hudi.layout import clock_time
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.kernel import clock
-from lakebed.kernel.files.age import older_than
 from lakebed.kernel.options import Options
 from lakebed.model.upkeep import ExpireResult, Skipped
 
@@ -28,8 +27,33 @@ def end_failed_writes(context: WriteContext, options: Options, dry_run: bool) ->
     if dry_run:
         return _end(context, options, dry_run)
     finish_restores(context, context.timeline())
-    with exclusive(context.store):
+    with context.locked(chooses=True):
         return _end(context, options, dry_run)
+
+
+def end_silent_writes(context: WriteContext, dry_run: bool) -> tuple[str, ...]:
+    """What a clean does first under the lazy policy: roll back the pending writes whose heartbeats have stopped, and
+    carry on rollbacks that are as old. Returns notes.
+
+    Rule: Hudi's `BaseHoodieTableServiceClient.rollbackFailedWrites` with `HoodieFailedWritesCleaningPolicy.LAZY`.
+    """
+    patience, zone = context.concurrency.patience, datetime.UTC if context.config.timezone == "UTC" else None
+    now = clock.now() if dry_run else None  # a dry run writes nothing, so it cannot ask the store for its time
+    timeline, notes = context.timeline(), list[str]()
+    for entry in timeline.entries:
+        began = clock_time(entry.time)
+        young = began is not None and clock.moment(zone) - began < datetime.timedelta(seconds=patience)
+        if entry.action == "rollback" and not entry.done and entry.requested and not young:
+            notes.append(f"rollback {entry.time} was cut off: it is carried on")
+            if not dry_run:
+                carry_on(context, timeline, entry)
+    timeline = context.timeline() if notes and not dry_run else timeline
+    for entry in failed_writes(context, timeline):
+        if why := stopped(context.store, entry.time, patience, now):
+            notes.append(f"the write {entry.time} is rolled back: {why}")
+            if not dry_run:
+                roll_back(context, entry)
+    return tuple(notes)
 
 
 def _end(context: WriteContext, options: Options, dry_run: bool) -> ExpireResult:
@@ -70,14 +94,14 @@ def _end(context: WriteContext, options: Options, dry_run: bool) -> ExpireResult
 
 def _may_be_at_work(context: WriteContext, entry: Entry, after_ms: int) -> str:
     """Why the writer of a pending instant may be at work, "" when it has died."""
+    if has_ended(context.store, entry.time):
+        return ""
     zone = datetime.UTC if context.config.timezone == "UTC" else None
     began = clock_time(entry.time)
     hours = f"{after_ms / 3_600_000:g} hours ({FAILED_AFTER.key})"
     if began is not None and clock.moment(zone) - began < datetime.timedelta(milliseconds=after_ms):
         return f"it was requested less than {hours} ago, so its writer may be at work"
-    beat = f"{HEARTBEATS}/{entry.time}"
-    bound = clock.now() - after_ms / 1000
-    if context.store.exists(beat) and not older_than(context.store, [beat], bound):
+    if not stopped(context.store, entry.time, after_ms / 1000, clock.now()):
         return f"its heartbeat is younger than {hours}"
     return ""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakebed.formats.hudi.archive.options import CLEANER_POLICY, COMMITS_RETAINED, HOURS_RETAINED
+from lakebed.formats.hudi.commit.options import COMMIT
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, duration_ms, one_of
 
 VERSIONS_RETAINED: Option[int] = Option(
@@ -65,22 +66,25 @@ FAILED_AFTER: Option[int] = Option(
     3_600_000,
     "How long after its request a pending write counts as failed, unless its heartbeat is younger",
 )
-EXPIRE = OptionSet(
-    (
-        CLEANER_POLICY,
-        COMMITS_RETAINED,
-        HOURS_RETAINED,
-        VERSIONS_RETAINED,
-        INCREMENTAL,
-        PARALLELISM,
-        WHAT,
-        TTL_STRATEGY,
-        TTL_DAYS,
-        TTL_PARTITIONS,
-        TTL_LIMIT,
-        FAILED_AFTER,
-    ),
-    "cleaning Hudi tables",
+EXPIRE = (
+    OptionSet(
+        (
+            CLEANER_POLICY,
+            COMMITS_RETAINED,
+            HOURS_RETAINED,
+            VERSIONS_RETAINED,
+            INCREMENTAL,
+            PARALLELISM,
+            WHAT,
+            TTL_STRATEGY,
+            TTL_DAYS,
+            TTL_PARTITIONS,
+            TTL_LIMIT,
+            FAILED_AFTER,
+        ),
+        "cleaning Hudi tables",
+    )
+    + COMMIT
 )
 """The options of `table.expire`. Those of Hudi may stand in `hoodie.properties` too."""
 

@@ -26,8 +26,10 @@ from lakebed.formats.hudi.codec.plans import (
     encode,
 )
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.commit.exclusive import exclusive
+from lakebed.formats.hudi.commit.options import FailedWrites
 from lakebed.formats.hudi.commit.restore import finish_restores, refuse_restored
+from lakebed.formats.hudi.commit.rollback import failed_writes
+from lakebed.formats.hudi.expire.failed_writes import end_silent_writes
 from lakebed.formats.hudi.expire.plan import CleanDecision, live_files, plan_clean, savepointed_files
 from lakebed.formats.hudi.layout import file_path, parse_base_name, parse_log_name
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
@@ -56,11 +58,12 @@ class Clean:
 
     def run(self, dry_run: bool) -> ExpireResult:
         """Carry on cleans that stopped half way, then plan a new one and run it."""
+        notes = list(self._silent_writes(dry_run))
         state = self.state()
         if not dry_run and finish_restores(self.context, state.timeline):
             state = self.state()
         halfway = [e for e in state.timeline.entries if e.action == "clean" and not e.done and e.requested]
-        notes = [f"clean {entry.time} stopped half way: it is carried on" for entry in halfway]
+        notes += [f"clean {entry.time} stopped half way: it is carried on" for entry in halfway]
         gone: list[str] = []
         if not dry_run:
             for entry in halfway:
@@ -73,6 +76,16 @@ class Clean:
         if decision.files and not dry_run:
             notes += self._clean(state, decision)
         return ExpireResult(expired, tuple(gone), decision.kept, dry_run, tuple(notes))
+
+    def _silent_writes(self, dry_run: bool) -> tuple[str, ...]:
+        """Under the lazy policy of failed writes a clean takes them back."""
+        context = self.context
+        if context.concurrency.failed_writes is not FailedWrites.LAZY or not failed_writes(context, context.timeline()):
+            return ()
+        if dry_run:
+            return end_silent_writes(context, dry_run)
+        with context.locked(chooses=True):
+            return end_silent_writes(context, dry_run)
 
     def _clean(self, state: TableState, decision: CleanDecision) -> tuple[str, ...]:
         context, commits = self.context, state.timeline.commits
@@ -92,7 +105,7 @@ class Clean:
             extra_metadata={_SAVEPOINTS: ",".join(decision.savepoints)} if decision.savepoints else {},
         )
         data = encode(plan)
-        with exclusive(context.store):
+        with context.locked(chooses=True):
             timeline = context.timeline()
             refuse_restored(context.store, state.timeline, timeline, "the clean")
             if not timeline.savepointed <= {*decision.savepoints}:
@@ -157,9 +170,12 @@ class Clean:
             partition_metadata=parts,
             extra_metadata=plan.extra_metadata,
         )
-        with exclusive(store):
+        with context.locked(chooses=True):
+            timeline = context.timeline()
+            if not any(e.time == instant and e.action == "clean" and not e.done for e in timeline.entries):
+                return ()  # another process carried it on, and ended it first
             notes = update(context, instant, MetadataChange("clean", deleted=files))
-            completed = new_instant(config, context.timeline(), instant)
+            completed = new_instant(config, timeline, instant)
             complete(store, config, instant, completed, "clean", encode(metadata))
         return notes
 

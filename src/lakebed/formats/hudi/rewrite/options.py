@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+from lakebed.formats.hudi.commit.options import COMMIT
 from lakebed.kernel.options import Option, OptionSet, at_least, boolean, one_of
 
 STRATEGIES = (
@@ -188,5 +189,5 @@ REWRITE = OptionSet(
         CLUSTER_REGEX, SINGLE_GROUP,
     ),
     "rewriting Hudi tables",
-)  # fmt: skip
+) + COMMIT  # fmt: skip
 """The options of `table.rewrite`. Those of Hudi may stand in `hoodie.properties` too."""

@@ -19,7 +19,6 @@ from lakebed.formats.hudi.codec.service_plans import (
 )
 from lakebed.formats.hudi.commit.conflicts import changed_groups
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.commit.exclusive import exclusive
 from lakebed.formats.hudi.commit.restore import refuse_restored
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
@@ -43,7 +42,7 @@ class Requests:
     def request(self, plan: Plan) -> str:
         """Put a plan on the timeline. Its instant; CommitConflictError where a write is in its way."""
         context = self.context
-        with exclusive(context.store) as held:
+        with context.locked(chooses=True) as held:
             timeline = context.timeline()
             refuse_restored(context.store, self.state.timeline, timeline, f"the {self.name}")
             self._refuse_writes(timeline, "")

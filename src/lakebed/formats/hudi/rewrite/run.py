@@ -24,6 +24,7 @@ from lakebed.formats.hudi.codec.service_plans import (
     PlannedSlice,
 )
 from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.heartbeat import has_ended
 from lakebed.formats.hudi.commit.markers import marker_folder
 from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.layout import META_COLUMNS, parse_base_name, parse_log_name, write_attempt
@@ -161,7 +162,11 @@ class Rewrite:
                     todo=f"Pending ones: {', '.join(plans) or 'none'}",
                 )
             return {wanted: plans[wanted]}, []
-        begun = [time for time in plans if state.timeline.by_time[time].state == "inflight"]
+        begun = [
+            time
+            for time in plans
+            if state.timeline.by_time[time].state == "inflight" and not has_ended(state.store, time)
+        ]
         why = f"its run has begun and may be under way; where it died, run it anew with {opt.INSTANT.key}"
         return (
             {time: plan for time, plan in plans.items() if time not in begun},
@@ -173,8 +178,13 @@ class Rewrite:
         notes: list[str] = []
         for instant, plan in sorted(plans.items()):
             parts = plan.operations if isinstance(plan, CompactionPlan) else plan.slices
-            tasks, before, bytes_before = self._tasks(instant, parts)
-            written, more = self._run(instant, plan, tasks, engine)
+            operation = "CLUSTER" if isinstance(plan, ClusteringPlan) else "COMPACT"
+            transaction = Transaction.take(self.context, self._action, operation, instant)
+            try:
+                tasks, before, bytes_before = self._tasks(instant, parts)
+                written, more = self._run(transaction, plan, tasks, engine)
+            finally:
+                transaction.leave()
             files, size = files + before, size + bytes_before
             groups += len(plan.operations) if isinstance(plan, CompactionPlan) else len(plan.groups)
             after, size_after = after + len(written), size_after + sum(file.size for file in written)
@@ -215,14 +225,12 @@ class Rewrite:
         return tasks, files, size
 
     def _run(
-        self, instant: str, plan: Plan, tasks: Sequence[CompactionTask], engine: Engine
+        self, transaction: Transaction, plan: Plan, tasks: Sequence[CompactionTask], engine: Engine
     ) -> tuple[list[WrittenFile], tuple[str, ...]]:
         """Run the tasks of a plan and complete its instant. The new files, and notes."""
         state, view = self.state, self.state.view()
         schema, avro = state.schema(), state.avro_schema(view)
-        operation = "CLUSTER" if isinstance(plan, ClusteringPlan) else "COMPACT"
-        transaction = Transaction(self.context, self._action, operation, instant)
-        transaction.inflight()
+        instant = transaction.instant
         columns = [field for field in schema if field.name not in META_COLUMNS]
         target = FileTarget(
             self.context.store,

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.hudi.codec.bloom import FilterSettings, FilterType
-from lakebed.formats.hudi.commit.options import COMMIT_OPTIONS, check_single_writer
+from lakebed.formats.hudi.commit.options import COMMIT, check_concurrency
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.table_options import ORDERING, PARTITION_FIELDS, RECORD_KEYS, TABLE, TABLE_TYPE
 from lakebed.formats.hudi.tuning import TUNING
@@ -188,44 +188,49 @@ _ACCEPTED = (
     "hoodie.write.auto.upgrade",
 )
 
-SIZING = OptionSet(
-    (
-        *(Option(key, str, "", "Accepted without effect: it changes nothing here") for key in (*_ACCEPTED, *TUNING)),
-        *(Option(key, str, "", f"Refused unless it is empty or false: {what}") for key, what in UNSERVED.items()),
-        *COMMIT_OPTIONS,
-        INDEX,
-        OPERATION,
-        SORT_MODE,
-        SMALL_FILE,
-        MAX_FILE,
-        BLOCK,
-        CODEC,
-        DICTIONARY,
-        SPLIT,
-        AUTO_SPLIT,
-        ROW_SIZE,
-        ROW_SIZE_THRESHOLD,
-        CANDIDATES,
-        LOG_RATIO,
-        LOG_SIZE,
-        LOG_BLOCK,
-        LOG_FORMAT,
-        COMBINE_INSERT,
-        COMBINE_UPSERT,
-        COMBINE_DELETE,
-        DUP_POLICY,
-        DROP_DUPLICATES,
-        ALLOW_DUPLICATES,
-        DELETE_PARTITIONS,
-        CONFLICT_RETRIES,
-        CHECKPOINT,
-        BLOOM_ENTRIES,
-        BLOOM_FPP,
-        BLOOM_TYPE,
-        BLOOM_MAX,
-        BLOOM_ENABLED,
-    ),
-    "writes to Hudi tables",
+SIZING = (
+    OptionSet(
+        (
+            *(
+                Option(key, str, "", "Accepted without effect: it changes nothing here")
+                for key in (*_ACCEPTED, *TUNING)
+            ),
+            *(Option(key, str, "", f"Refused unless it is empty or false: {what}") for key, what in UNSERVED.items()),
+            INDEX,
+            OPERATION,
+            SORT_MODE,
+            SMALL_FILE,
+            MAX_FILE,
+            BLOCK,
+            CODEC,
+            DICTIONARY,
+            SPLIT,
+            AUTO_SPLIT,
+            ROW_SIZE,
+            ROW_SIZE_THRESHOLD,
+            CANDIDATES,
+            LOG_RATIO,
+            LOG_SIZE,
+            LOG_BLOCK,
+            LOG_FORMAT,
+            COMBINE_INSERT,
+            COMBINE_UPSERT,
+            COMBINE_DELETE,
+            DUP_POLICY,
+            DROP_DUPLICATES,
+            ALLOW_DUPLICATES,
+            DELETE_PARTITIONS,
+            CONFLICT_RETRIES,
+            CHECKPOINT,
+            BLOOM_ENTRIES,
+            BLOOM_FPP,
+            BLOOM_TYPE,
+            BLOOM_MAX,
+            BLOOM_ENABLED,
+        ),
+        "writes to Hudi tables",
+    )
+    + COMMIT
 )
 """The options that say how a write works."""
 WRITE = SIZING + TABLE
@@ -250,6 +255,7 @@ def write_options(given: Mapping[str, str], config: TableConfig, location: str) 
 def check_served(options: Options, location: str) -> None:
     """Raise UnsupportedError for what lakebed does not serve of a write's options."""
     refuse_unserved(options.raw, location)
+    check_concurrency(options, location)
     if options[INDEX] not in ("", "SIMPLE", "BLOOM"):
         raise UnsupportedError(
             f"lakebed does not write with the index {options[INDEX]}",
@@ -313,9 +319,7 @@ class WriteSettings:
 
     @classmethod
     def of(cls, mode: Mode, options: Options, config: TableConfig, table: str) -> WriteSettings:
-        """From parsed options. UsageError for an operation that the mode cannot run, UnsupportedError for options that
-        ask for a write beside other writers."""
-        check_single_writer(options, table)
+        """From parsed options. UsageError for an operation that the mode cannot run."""
         operation = operation_of(mode, options[OPERATION], table)
         combine = {Operation.UPSERT: COMBINE_UPSERT, Operation.DELETE: COMBINE_DELETE}.get(operation, COMBINE_INSERT)
         codec = options[CODEC]

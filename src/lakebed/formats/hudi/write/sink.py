@@ -151,7 +151,8 @@ class HudiSink:
         """Write the rows and commit them. Returns the paths of the files too."""
         context = self.context
         operation = self._operation(messages)
-        transaction = Transaction.begin(context, operation.action(context.config), operation.recorded)
+        by_key = self.settings.looks_up or operation.tags
+        transaction = Transaction.begin(context, operation.action(context.config), operation.recorded, by_key=by_key)
         try:
             run = self._run(transaction, operation, messages)
             outcome = run.run(_staged(messages, self.settings.by_key))

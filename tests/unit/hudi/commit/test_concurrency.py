@@ -1,0 +1,291 @@
+"""Writers beside each other: locks, heartbeats, failed writes, and which changes are conflicts."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import Table
+from lakebed.errors import CommitConflictError, UnsupportedError
+from lakebed.formats.hudi.commit import heartbeat as heartbeats
+from lakebed.formats.hudi.commit.transaction import Transaction
+from lakebed.formats.hudi.write.run import WriteRun
+from lakebed.kernel.files import open_store
+from lakebed.testing.faults import FaultyStore
+
+SCHEMA = {"id": "int64", "dt": "string", "v": "string"}
+PROVIDER = "hoodie.write.lock.provider"
+OCC = {
+    "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+    PROVIDER: "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",
+    "hoodie.time.generator.max_expected_clock_skew_ms": "0",
+}
+LAZY = {"hoodie.clean.failed.writes.policy": "LAZY"}
+
+
+def orders(folder: Path, kind: str = "COPY_ON_WRITE", version: int = 9) -> Table:
+    options = {"hoodie.write.table.version": version, "hoodie.datasource.write.table.type": kind}
+    return lakebed.create(folder / "t", "hudi", SCHEMA, ["id"], ["dt"], options)
+
+
+def rows(*ids: int, dt: str = "a", v: str = "x") -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "dt": [dt] * len(ids), "v": [v] * len(ids)})
+
+
+def held(table: Table) -> list[tuple[int, str]]:
+    return sorted((row["id"], row["v"]) for row in table.read(["id", "v"]).read_all().to_pylist())
+
+
+def actions(table: Table) -> list[tuple[str, str]]:
+    return [(instant.action, instant.state) for instant in table.history()]
+
+
+def beside(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, act: Callable[[], object]) -> None:
+    """Run `act` once, right before a method of the writer under test."""
+    original = getattr(owner, name)
+
+    def first(self: Any, *args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(owner, name, original)
+        act()
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(owner, name, first)
+
+
+def killed(table: Table, monkeypatch: pytest.MonkeyPatch, batch: pa.Table, options: dict[str, str]) -> str:
+    """A write whose process ends before it completes; its instant."""
+    with monkeypatch.context() as patch:
+
+        def end(self: Transaction, *_: Any, **__: Any) -> Any:
+            raise KeyboardInterrupt
+
+        patch.setattr(Transaction, "commit", end)
+        patch.setattr(Transaction, "abort", lambda self: heartbeats._ours.discard(self._heartbeat._token))
+        with pytest.raises(KeyboardInterrupt):
+            table.write(batch, "upsert", options)
+    return [instant.time for instant in table.history() if instant.state != "completed"][-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({PROVIDER: "a.b.ZookeeperBasedLockProvider", "hoodie.write.lock.zookeeper.url": "x"}, "Zookeeper"),
+        ({PROVIDER: "org.apache.hudi.hive.transaction.lock.HiveMetastoreBasedLockProvider"}, "HiveMetastore"),
+        ({PROVIDER: "org.apache.hudi.aws.transaction.lock.DynamoDBBasedLockProvider"}, "DynamoDB"),
+        ({PROVIDER: "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider"}, "StorageBased"),
+        ({"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}, "needs a lock"),
+        ({"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL"}, "NON_BLOCKING"),
+        ({"hoodie.write.lock.conflict.resolution.strategy": "com.acme.Mine"}, "Mine"),
+        ({**OCC, "hoodie.write.lock.filesystem.path": "/elsewhere"}, "is not in the table"),
+    ],
+)
+def test_what_is_not_served_is_refused_before_anything_is_written(
+    options: dict[str, str], named: str, tmp_path: Path
+) -> None:
+    table = orders(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    for act in (table.write, lambda _, options: table.expire(options=options)):
+        with pytest.raises(UnsupportedError, match=named):
+            act(rows(1), options=options)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_each_step_is_done_under_hudis_lock_file(tmp_path: Path) -> None:
+    store = FaultyStore(open_store(orders(tmp_path).location))
+    result = lakebed.open(store).write(rows(1), options={**OCC, "hoodie.cleaner.policy.failed.writes": "EAGER"})
+    assert "LAZY and not EAGER" in result.notes[0]
+    inside = False
+    for call in store.changes:
+        if call.path == ".hoodie/lock":
+            inside = call.verb == "put_if_absent"
+        elif "timeline" in call.path:
+            assert inside, call
+    assert not inside and not list(Path(tmp_path).glob("t/.hoodie/.heartbeat/*"))
+
+
+def test_a_lock_that_another_engine_holds_is_waited_for_and_one_of_a_dead_process_is_not(tmp_path: Path) -> None:
+    table = orders(tmp_path)
+    lock = Path(table.location) / ".hoodie" / "lock"
+    lock.write_text('{"lockThreadName": "pool-1"}')
+    short = {**OCC, "hoodie.write.lock.wait_time_ms": "0"}
+    with pytest.raises(CommitConflictError, match="pool-1"):
+        table.write(rows(1), options=short)
+    assert table.history() == [] and lock.exists()
+    os.utime(lock, (time.time() - 90, time.time() - 90))
+    table.write(rows(1), options={**short, "hoodie.write.lock.filesystem.expire": "1"})
+    owner = {"machine": heartbeats.this_machine(), "process": 1 << 22, "lockThreadName": "lakebed x"}
+    lock.write_text(json.dumps(owner))
+    table.write(rows(2), options=short)
+    assert not lock.exists() and held(table) == [(1, "x"), (2, "x")]
+
+
+def test_a_writer_that_lives_is_not_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = orders(tmp_path)
+    beside(monkeypatch, Transaction, "commit", lambda: lakebed.open(table.location).write(rows(2, dt="b"), "upsert"))
+    table.write(rows(1), "upsert")
+    assert held(table) == [(1, "x"), (2, "x")]
+    assert actions(table) == [("commit", "completed")] * 2
+
+
+def test_a_writer_that_died_is_taken_back_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = orders(tmp_path)
+    killed(table, monkeypatch, rows(1, 2), {})
+    table.write(rows(3), "upsert")
+    assert held(table) == [(3, "x")]
+    assert actions(table) == [("rollback", "completed"), ("commit", "completed")]
+
+
+def test_another_machines_heartbeat_is_judged_by_its_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = orders(tmp_path)
+    instant = killed(table, monkeypatch, rows(1), {})
+    beat = Path(table.location) / ".hoodie" / ".heartbeat" / instant
+    beat.write_bytes(b"")  # as Hudi's own
+    table.write(rows(3), "upsert")
+    assert ("rollback", "completed") not in actions(table)
+    old = time.time() - 100
+    os.utime(beat, (old, old))
+    table.write(rows(4), "upsert")
+    assert ("rollback", "completed") not in actions(table)
+    table.write(rows(5), "upsert", {"hoodie.client.heartbeat.interval_in_ms": "30000"})
+    assert ("rollback", "completed") in actions(table) and not beat.exists()
+
+
+def test_lazily_a_clean_takes_back_what_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = orders(tmp_path)
+    instant = killed(table, monkeypatch, rows(1), LAZY)
+    quiet = {**LAZY, "hoodie.clean.automatic": "false"}
+    table.write(rows(2, dt="b"), "upsert", quiet)
+    assert actions(table)[0] == ("commit", "inflight")
+    plan = table.expire(dry_run=True, options=LAZY)
+    assert instant in plan.notes[0] and actions(table)[0] == ("commit", "inflight")
+    table.expire(options={"hoodie.cleaner.policy.failed.writes": "NEVER"})
+    assert actions(table)[0] == ("commit", "inflight")
+    assert "its process has ended" in table.expire(options=LAZY).notes[0]
+    assert held(table) == [(2, "x")] and [state for _, state in actions(table)] == ["completed"] * 2
+
+
+def test_a_clean_leaves_a_writer_that_lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = orders(tmp_path)
+    beside(monkeypatch, Transaction, "commit", lambda: lakebed.open(table.location).expire(options=LAZY))
+    table.write(rows(1), "upsert", LAZY)
+    assert held(table) == [(1, "x")]
+
+
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("version", [6, 8])
+def test_the_same_file_group_is_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, version: int
+) -> None:
+    table = orders(tmp_path, kind, version)
+    table.write(rows(1, 2))
+    beside(monkeypatch, Transaction, "commit", lambda: table.write(rows(2, v="theirs"), "upsert", OCC))
+    with pytest.raises(CommitConflictError, match="changed the same file groups"):
+        table.write(rows(1, v="ours"), "upsert", OCC)
+    assert held(table) == [(1, "x"), (2, "theirs")]
+    again = {**OCC, "hoodie.write.num.retries.on.conflict.failures": "1"}
+    beside(monkeypatch, Transaction, "commit", lambda: table.write(rows(2, v="theirs too"), "upsert", OCC))
+    table.write(rows(1, v="ours"), "upsert", again)
+    assert held(table) == [(1, "ours"), (2, "theirs too")]
+
+
+def test_a_new_key_is_added_once_unless_the_caller_knows_of_other_writers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = orders(tmp_path)
+    new_files = {"hoodie.parquet.small.file.limit": "0"}
+    beside(monkeypatch, Transaction, "commit", lambda: table.write(rows(1, v="theirs"), "upsert", new_files))
+    with pytest.raises(CommitConflictError):
+        table.write(rows(1, v="ours"), "upsert", new_files)
+    assert held(table) == [(1, "theirs")]
+    beside(monkeypatch, Transaction, "commit", lambda: table.write(rows(2), "upsert", OCC | new_files))
+    table.write(rows(2), "upsert", OCC | new_files)  # as Hudi does: its rules look at file groups alone
+    assert held(table) == [(1, "theirs"), (2, "x"), (2, "x")]
+
+
+def test_an_overwrite_does_not_keep_rows_that_came_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = orders(tmp_path)
+    beside(monkeypatch, Transaction, "commit", lambda: table.write(rows(1)))
+    with pytest.raises(CommitConflictError):
+        table.write(rows(2), "overwrite")
+    table.write(rows(2), "overwrite")
+    assert held(table) == [(2, "x")]
+
+
+def test_early_detection_gives_up_before_a_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = orders(tmp_path)
+    table.write(rows(1, 2))
+    early = {**OCC, "hoodie.write.concurrency.early.conflict.detection.enable": "true"}
+    reports: list[str] = []
+
+    def later() -> None:
+        store = FaultyStore(open_store(table.location))
+        with pytest.raises(CommitConflictError) as caught:
+            lakebed.open(store).write(rows(2, v="later"), "upsert", early)
+        reports.append(str(caught.value))
+        assert not any(call.verb == "open_output" for call in store.changes)
+
+    beside(monkeypatch, Transaction, "commit", later)
+    table.write(rows(1, v="first"), "upsert", early)
+    assert held(table) == [(1, "first"), (2, "x")] and "is changing the same file groups" in reports[0]
+
+
+def test_logs_of_the_next_slice_go_well_with_a_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = orders(tmp_path, "MERGE_ON_READ", 8)
+    table.write(rows(1, 2))
+    table.write(rows(1, v="logged"), "upsert")
+    beside(monkeypatch, Transaction, "commit", lambda: lakebed.open(table.location).rewrite())
+    table.write(rows(2, v="ours"), "upsert")
+    assert held(table) == [(1, "logged"), (2, "ours")]
+
+
+def test_a_write_that_another_one_is_taking_back_does_not_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hudi's own rollback plans under the lock, and deletes files outside of it."""
+    from lakebed.formats.hudi.codec.plans import InstantInfo, RollbackPlan, encode
+
+    table = orders(tmp_path)
+
+    def rollback() -> None:
+        (pending,) = [instant for instant in table.history() if instant.state != "completed"]
+        plan = RollbackPlan(instant_to_rollback=InstantInfo(commit_time=pending.time, action="commit"), requests=())
+        path = Path(table.location) / ".hoodie" / "timeline" / f"{int(pending.time) + 1}.rollback.requested"
+        path.write_bytes(encode(plan))
+
+    beside(monkeypatch, Transaction, "commit", rollback)
+    with pytest.raises(CommitConflictError, match="takes this write back"):
+        table.write(rows(1), "upsert", OCC)
+    assert held(table) == []
+    table.write(rows(2), "upsert")
+    assert held(table) == [(2, "x")] and {state for _, state in actions(table)} == {"completed"}
+
+
+def test_the_heartbeat_goes_on_while_a_writer_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = orders(tmp_path)
+    seen: list[float] = []
+
+    def look() -> None:
+        (beat,) = Path(table.location).glob(".hoodie/.heartbeat/*")
+        for _ in range(2):
+            os.utime(beat, (0, 0))
+            until = time.monotonic() + 5
+            while not beat.stat().st_mtime and time.monotonic() < until:
+                time.sleep(0.02)
+            seen.append(beat.stat().st_mtime)
+
+    monkeypatch.setattr(heartbeats.threading.Event, "wait", _short(heartbeats.threading.Event.wait))
+    beside(monkeypatch, WriteRun, "run", look)
+    table.write(rows(1))
+    assert len(seen) == 2 and all(seen)
+
+
+def _short(wait: Callable[..., bool]) -> Callable[..., bool]:
+    return lambda self, timeout=None: wait(self, min(timeout or 0.05, 0.05) if timeout else timeout)
