@@ -2,8 +2,9 @@
 
 A task takes its rows in the order in which they come and buffers a bounded number of bytes. When the buffer is full, it
 sorts the rows by bucket and appends them to a file of its own. A *chunk* is a run of rows of one bucket: an Arrow
-record batch, compressed with LZ4. The task's answer says where the chunks are and how many rows they hold, as whole
-arrays, so that very many chunks stay cheap. Little data travels in the answer itself and needs no file.
+record batch, compressed with LZ4 unless it stays on this machine. The task's answer says where the chunks are and how
+many rows they hold, as whole arrays, so that very many chunks stay cheap. Little data travels in the answer itself and
+needs no file.
 
 The input is read once. This module knows nothing of tables: a bucket is any hashable value, and the caller decides the
 order of rows inside one.
@@ -107,6 +108,8 @@ class StagingLimits:
     """Arrow data that is kept as it is before anything is compressed: for rows that stay in this process."""
     chunk: int = CHUNK_BYTES
     """The greatest chunk, in Arrow data."""
+    compressed: bool = True
+    """Whether chunks are compressed. On a disk of this machine that costs more than it saves."""
 
 
 class Stager:
@@ -197,11 +200,11 @@ class Stager:
                     self._kept.append(batch)
         else:
             self._memory_left = 0
-            self._store(self._compressed(runs))
+            self._store(self._encoded(runs))
 
-    def _compressed(self, runs: Sequence[tuple[int, pa.Table]]) -> pa.Buffer:
+    def _encoded(self, runs: Sequence[tuple[int, pa.Table]]) -> pa.Buffer:
         sink = pa.BufferOutputStream()
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        options = pa.ipc.IpcWriteOptions(compression="lz4" if self._limits.compressed else None)
         with pa.ipc.new_stream(sink, self._schema, options=options) as stream:
             stream.write_batch(_no_rows(self._schema))  # so that the stream's head is not part of the first chunk
             for code, run in runs:

@@ -172,18 +172,23 @@ def _words(matrix: UInt8s) -> tuple[list[UInt32s], UInt32s | None]:
 
 
 def _rounds(words: list[UInt32s], tail: UInt32s | None, length: int, count: int, hashes: int, bits: int) -> np.ndarray:
-    places = np.empty((hashes, count), np.int64)
-    state = np.zeros(count, np.uint32)
+    places = np.empty((hashes, count), np.intp)
+    state, other = np.zeros(count, np.uint32), np.empty(count, np.uint32)
+    modulus = np.uint32(bits)
     for number in range(hashes):
-        state = state ^ np.uint32(length)
+        state ^= np.uint32(length)
         for word in words:
             state *= _M
             state ^= word
         if tail is not None:
             state ^= tail
             state *= _M
-        state ^= state >> np.uint32(13)
+        state ^= np.right_shift(state, np.uint32(13), out=other)
         state *= _M
-        state ^= state >> np.uint32(15)
-        places[number] = np.abs(np.fmod(state.view(np.int32).astype(np.int64), bits))
+        state ^= np.right_shift(state, np.uint32(15), out=other)
+        # The remainder without its sign: numpy divides by one number far faster than it takes remainders.
+        size = np.abs(state.view(np.int32)).view(np.uint32)
+        np.floor_divide(size, modulus, out=other)
+        other *= modulus
+        np.subtract(size, other, out=places[number], casting="unsafe")
     return places

@@ -6,7 +6,7 @@ Rules: Hudi's `HoodieRowParquetWriteSupport`, `HoodieBloomFilterWriteSupport` (k
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, ColumnRange, W
 from lakebed.formats.hudi.write.files import FileTarget, base_name
 from lakebed.formats.hudi.write.statistics import column_ranges
 from lakebed.kernel.arrays import one_chunk
+from lakebed.kernel.parquet.dictionaries import repeating_columns
+from lakebed.kernel.parquet.gzip_pages import parquet_writer
 
 _SEQNO, _FILE_NAME = META_COLUMNS[1], META_COLUMNS[4]
 _BLOOM, _LEAST, _GREATEST = "org.apache.hudi.bloomfilter", "hoodie_min_record_key", "hoodie_max_record_key"
@@ -45,17 +47,9 @@ class BaseFileWriter:
         self._keys: list[pa.Array] = []
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
-        self._open = ExitStack()
+        self._open, self._parquet = ExitStack(), ExitStack()
         self._sink = self._open.enter_context(target.store.open_output(self.path))
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            self._schema,
-            compression=options.compression,
-            compression_level=options.compression_level,
-            use_dictionary=[f.name for f in self._schema if f.name not in (_SEQNO, RECORD_KEY)],
-            write_page_checksum=True,
-            store_schema=False,
-        )
+        self._writer: pq.ParquetWriter | None = None
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Add rows with the user's columns, `_hoodie_record_key` and `_hoodie_partition_path`.
@@ -106,8 +100,14 @@ class BaseFileWriter:
     def _flush(self) -> None:
         if self._held:
             table = pa.Table.from_batches(self._held, self._schema)
-            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
             self._held, self._held_bytes = [], 0
+
+    def _opened(self, rows: pa.Table) -> pq.ParquetWriter:
+        """The writer of the file. Columns that repeat in its first rows get a dictionary."""
+        if self._writer is None:
+            self._writer = self._parquet.enter_context(base_file_writer(self._sink, self._target, rows))
+        return self._writer
 
     def close(self, previous: str = NEW_GROUP, **counts: int | str) -> WrittenFile:
         """Finish the file. `counts` are further fields of what is reported of it."""
@@ -118,12 +118,13 @@ class BaseFileWriter:
         bloom = self._bloom.finish() if self._bloom is not None else b""
         if bloom and self._target.options.bloom is not None:
             footer |= {_BLOOM: bloom.decode(), _BLOOM_KIND: str(self._target.options.bloom.kind)}
-        self._writer.add_key_value_metadata(footer)
-        self._writer.close()
+        writer = self._opened(self._schema.empty_table())
+        writer.add_key_value_metadata(footer)
+        self._parquet.close()
         size = self._sink.tell()
         ranges: tuple[ColumnRange, ...] = ()
         if self._target.wanted.columns is not None:
-            ranges = column_ranges(self._writer.writer.metadata, self._schema, self._target.wanted.columns)
+            ranges = column_ranges(writer.writer.metadata, self._schema, self._target.wanted.columns)
         self._open.close()
         values: dict[str, object] = {"writes": self.rows, "inserts": self.rows, **counts}
         return WrittenFile(
@@ -142,5 +143,20 @@ class BaseFileWriter:
         """Remove the file."""
         with ExitStack() as stack:
             stack.push(self._open.pop_all())
-            self._writer.close()
+            self._parquet.close()
         self._target.store.delete_many([self.path])
+
+
+def base_file_writer(
+    output: pa.NativeFile, target: FileTarget, rows: pa.Table
+) -> AbstractContextManager[pq.ParquetWriter]:
+    """The Parquet writer of a base file of which these are the first rows."""
+    return parquet_writer(
+        output,
+        target.file_schema,
+        target.options.compression,
+        target.options.compression_level,
+        use_dictionary=repeating_columns(rows) if target.options.dictionary else False,
+        write_page_checksum=True,
+        store_schema=False,
+    )

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from lakebed.formats.hudi.layout import META_COLUMNS, RECORD_KEY
+from lakebed.formats.hudi.layout import RECORD_KEY
 from lakebed.formats.hudi.metadata_table.change import WrittenFile
 from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.assign import GroupJob, Way, new_file_id
+from lakebed.formats.hudi.write.base_file import base_file_writer
 from lakebed.formats.hudi.write.files import FileTarget, new_token
 from lakebed.formats.hudi.write.groups import concat_group, create_group, merge_group
 from lakebed.formats.hudi.write.log_file import append_group
@@ -92,14 +92,10 @@ def encoded_size(target: FileTarget, rows: pa.Table) -> int:
         rows.column(field.name) if field.name in rows.schema.names else pa.repeat(target.instant, len(rows))
         for field in target.file_schema
     ]
+    table = pa.Table.from_arrays(columns, schema=target.file_schema)
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        pa.Table.from_arrays(columns, schema=target.file_schema),
-        sink,
-        compression=target.options.compression,
-        compression_level=target.options.compression_level,
-        use_dictionary=[name for name in target.file_schema.names if name not in (META_COLUMNS[1], RECORD_KEY)],
-    )
+    with base_file_writer(sink, target, table) as writer:
+        writer.write_table(table)
     return int(sink.getvalue().size)
 
 

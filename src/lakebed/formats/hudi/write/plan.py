@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from lakebed.formats.hudi.write.task import HudiTaskWriter, TaskTarget
 from lakebed.kernel.sizing.staging import BUFFER_BYTES, StagingLimits
 
+_BUFFER = 16 << 20
+"""What a task groups at a time where nothing leaves this machine: small pieces cost nothing there."""
+
 
 @dataclass(frozen=True, slots=True)
 class HudiWritePlan:
@@ -25,6 +28,8 @@ class HudiWritePlan:
         buffer."""
         if threads is None:
             return HudiTaskWriter(self.target)
-        limits = StagingLimits(inline=BUFFER_BYTES, memory=BUFFER_BYTES)
+        limits = StagingLimits(_BUFFER, memory=BUFFER_BYTES, compressed=False)
+        if not self.ends_here:
+            limits = StagingLimits(inline=BUFFER_BYTES, memory=BUFFER_BYTES)
         place = replace(self.target.place, local=self.ends_here)
         return HudiTaskWriter(replace(self.target, place=place, limits=limits))
