@@ -55,14 +55,15 @@ def create_table(
     primary_key: Sequence[str],
     partition_by: Sequence[str],
     options: Mapping[str, str],
+    kept: Mapping[str, str] = {},
 ) -> None:
-    """Put the properties of a new, empty table.
+    """Put the properties of a new, empty table, and further ones that it keeps.
 
     Raises SchemaError, UsageError or OptionError for a definition that makes no table, UnsupportedError for one that
     lakebed does not write, TableExistsError where there is a table already.
     """
     given = opt.TABLE.parse(options)
-    properties = new_properties(store.location, schema, primary_key, partition_by, given)
+    properties = {**new_properties(store.location, schema, primary_key, partition_by, given), **kept}
     check_known(rules_of(config_from(properties, table=store.location)), store.location)
     now = clock.moment(datetime.UTC)
     outcome = store.put_if_absent(

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakebed.errors import UnsupportedError
+from lakebed.formats.hudi.index.options import INDEXES
 from lakebed.formats.hudi.options import AS_OF, BYTES_LIMIT, COMMITS_LIMIT, QUERY_TYPE, READ, SPARK, SPLITS_LIMIT
 from lakebed.formats.hudi.read.spark_options import plan_spark_read, spark_stream
 from lakebed.formats.hudi.table import HudiTable
@@ -72,7 +73,7 @@ def _sink(request: SinkRequest[HudiTable]) -> Sink:
     table = request.table
     if table is None:
         columns = pa.schema([field for field in request.schema if field.name != ROW_KIND_COLUMN])
-        described = {key: text for key, text in given.items() if TABLE.knows(key)}
+        described = {key: text for key, text in given.items() if TABLE.knows(key) or INDEXES.knows(key)}
         table = HudiTable.create(open_store(request.location, storage), columns, options={**described, **storage})
     return table.sink(Mode.APPEND, options={**given, OPERATION.key: operation.value})
 

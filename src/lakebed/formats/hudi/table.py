@@ -21,6 +21,7 @@ from lakebed.formats.hudi.expire.options import WHAT
 from lakebed.formats.hudi.expire.options import parse_options as parse_expire_options
 from lakebed.formats.hudi.expire.partitions import expire_partitions
 from lakebed.formats.hudi.expire.run import Clean
+from lakebed.formats.hudi.index.options import INDEXES, kept_with_table
 from lakebed.formats.hudi.inspect import inspect_table
 from lakebed.formats.hudi.layout import COMPLETES_AS, META_COLUMNS
 from lakebed.formats.hudi.metadata_table.read import keeps_listing
@@ -101,7 +102,9 @@ class HudiTable(Table):
         calls = {k: v for k, v in options.items() if k.lower().startswith("lakebed.") or known.knows(k)}
         OPEN.parse(calls)
         check_served(SIZING.parse({SIZING.spelled(k): v for k, v in calls.items() if SIZING.knows(k)}), store.location)
-        create_table(store, schema, primary_key, partition_by, {k: v for k, v in options.items() if k not in calls})
+        described = {k: v for k, v in options.items() if k not in calls}
+        kept = kept_with_table(INDEXES.parse({k: v for k, v in calls.items() if INDEXES.knows(k)}))
+        create_table(store, schema, primary_key, partition_by, described, kept)
         return cls(store, calls)
 
     def state(self, whole: bool = False) -> TableState:

@@ -191,8 +191,8 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
         table.write(batch(1), options={"hoodie.parquet.max.file.siz": "1"})
     with pytest.raises(UsageError, match="mode overwrite cannot run the operation upsert"):
         table.write(batch(1), "overwrite", {OPERATION: "upsert"})
-    with pytest.raises(UnsupportedError, match="BUCKET"):
-        table.write(batch(1), options={"hoodie.index.type": "BUCKET"})
+    with pytest.raises(UnsupportedError, match="INMEMORY"):
+        table.write(batch(1), options={"hoodie.index.type": "INMEMORY"})
     with pytest.raises(UsageError, match="does not agree"):
         table.write(batch(1), options={"hoodie.datasource.write.recordkey.field": "v"})
     with pytest.raises(SchemaError):

@@ -11,6 +11,7 @@ Rules: Hudi's `SimpleConcurrentFileWritesConflictResolutionStrategy`, `PreferWri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -25,8 +26,8 @@ from lakebed.formats.hudi.layout import parse_base_name, parse_log_name
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.pending_services import Group, pending_services
 
-_BUCKET = 8
-"""How many characters of a file id are the number of its bucket."""
+_BUCKET = re.compile(r"\d{8}-")
+"""How the file id of a bucket begins. Few random ids do, and such a group is in conflict with itself all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +135,7 @@ def _since(context: WriteContext, timeline: Timeline, began: Began, mine: Change
         commit, groups, theirs = commits[time], mine.groups, frozenset(changed)
         if commit.operation == COMPACTS and (context.config.completion_times or time < began.instant):
             groups = mine.based
-        if strategy is Strategy.BUCKETS:
-            groups, theirs = _buckets(groups), _buckets(theirs)
-        if groups & theirs:
+        if _buckets(groups) & _buckets(theirs):
             return time
         added = (stat.partition for stat in commit.stats if stat.inserts)
         if not commit.is_service and any(_holds(mine.closed, partition) for partition in added):
@@ -149,4 +148,5 @@ def _holds(closed: frozenset[str] | None, partition: str) -> bool:
 
 
 def _buckets(groups: Iterable[Group]) -> frozenset[Group]:
-    return frozenset((partition, file_id[:_BUCKET]) for partition, file_id in groups)
+    """The file groups, each of a bucket index by the number of its bucket: two writers may both make its first one."""
+    return frozenset((path, file_id[:8] if _BUCKET.match(file_id) else file_id) for path, file_id in groups)

@@ -34,8 +34,8 @@ class BaseMerge:
 
     `keep` marks the rows that stay as they are. `combined` are the indices of the rows that are merged with the log
     column by column; `combined_keys` are their keys' indices in the merged log, and `newer` says where the base row is
-    the newer version. `used_keys` are the indices of keys that need no row of their own any more: they lost to a base
-    row, or were merged into one.
+    the newer version. `met_keys` are the indices of keys that a base row has, `used_keys` those that need no row of
+    their own any more: they lost to a base row, or were merged into one.
     """
 
     keep: Bools
@@ -43,6 +43,7 @@ class BaseMerge:
     combined_keys: Int64s
     newer: Bools
     used_keys: Int64s
+    met_keys: Int64s
 
 
 def merge_base(merged: MergedLog, base: BaseRows, rules: MergeRules) -> BaseMerge:
@@ -57,7 +58,7 @@ def merge_base(merged: MergedLog, base: BaseRows, rules: MergeRules) -> BaseMerg
     if merged.sources or rules.fills:
         combining |= ~newer & ~merged.deleted[keys]
     keep[rows[newer & ~combining]] = True
-    return BaseMerge(keep, rows[combining], keys[combining], newer[combining], keys[newer | combining])
+    return BaseMerge(keep, rows[combining], keys[combining], newer[combining], keys[newer | combining], keys)
 
 
 def combine(merged: MergedLog, rows: pa.Table, merge: BaseMerge, rules: MergeRules) -> pa.Table:

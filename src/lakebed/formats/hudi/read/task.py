@@ -172,11 +172,13 @@ class MergedSlice:
     narrow: Node | None = None
     unmerged: pa.Table | None = None
     _used: Bools = field(default_factory=lambda: np.zeros(0, bool))
+    _met: Bools = field(default_factory=lambda: np.zeros(0, bool))
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Live rows: those of the base file in its order, then those of the log."""
         if self.merged is not None:
             self._used = np.zeros(self.merged.count, bool)
+            self._met = np.zeros(self.merged.count, bool)
         if self.paths.base:
             with self._file().opened() as file:
                 yield from self._base_rows(file)
@@ -218,8 +220,8 @@ class MergedSlice:
         after `rows`."""
         if self.merged is None:
             return 0, 0, 0, 0
-        used, deleted = self._used, self.merged.deleted
-        counts = (~used & ~deleted, used & ~deleted, used & deleted)
+        met, deleted = self._met, self.merged.deleted
+        counts = (~met & ~deleted, met & ~deleted, met & deleted)
         inserts, updates, deletes = (int(np.count_nonzero(mask)) for mask in counts)
         return inserts, updates, deletes, self.merged.count
 
@@ -276,6 +278,7 @@ class MergedSlice:
         """Hold base rows against the log, and mark the keys of the log that need no row of their own any more."""
         merge = merge_base(merged, self.reader.base_rows(batch), self.reader.rules)
         self._used[merge.used_keys] = True
+        self._met[merge.met_keys] = True
         return merge
 
     def _merge(self, batch: pa.RecordBatch, merged: MergedLog) -> Iterator[pa.RecordBatch]:

@@ -135,7 +135,9 @@ class Assigner:
             return Way.CREATE
         if filled:
             return Way.CONCAT if self.concat else Way.MERGE
-        return Way.APPEND if self.merge_on_read else Way.MERGE
+        if self.merge_on_read:
+            return Way.APPEND
+        return Way.CONCAT if self.concat else Way.MERGE  # rows are only added: their bucket, not their key, is known
 
 
 def new_file_id() -> str:

@@ -128,4 +128,4 @@ class GroupWriter:
             base = self.compacting.get((job.partition, job.file_id)) or job.base_instant or target.instant
             return append_group(target, group, base, token, rows, job.inserts)
         assert file_slice is not None
-        return (merge_group(target, self.reader, file_slice, token, rows, job.inserts),)
+        return (merge_group(target, self.reader, file_slice, token, rows),)

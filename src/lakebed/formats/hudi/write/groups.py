@@ -73,10 +73,9 @@ def concat_group(
 
 
 def merge_group(
-    target: FileTarget, reader: SliceReader, file_slice: FileSlice, token: str, incoming: pa.Table, inserts: int
+    target: FileTarget, reader: SliceReader, file_slice: FileSlice, token: str, incoming: pa.Table
 ) -> WrittenFile:
-    """A base file with the rows of a slice, with changes merged in by the table's rules; `inserts` of the incoming rows
-    have keys that the slice does not have.
+    """A base file with the rows of a slice, with changes merged in by the table's rules.
 
     The base file streams through. The incoming rows are in memory.
     """
@@ -97,6 +96,7 @@ def merge_group(
             if log is not None:
                 log.add(batch)
         before = _base_rows(reader, file_slice)
+        inserts, *_ = slice_rows.counts()
         deletes = max(0, before + inserts - writer.rows)
         updates = max(0, before - kept - deletes)
         base = file_slice.base

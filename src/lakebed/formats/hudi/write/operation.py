@@ -39,11 +39,13 @@ class Operation(StrEnum):
         """Whether it takes file groups out of use."""
         return self in (Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE, Operation.DELETE_PARTITION)
 
-    def action(self, config: TableConfig) -> str:
-        """The action of its instant."""
+    def action(self, config: TableConfig, bucketed: bool = False) -> str:
+        """The action of its instant. Where keys have buckets, a bulk insert writes log files too."""
         if self.replaces:
             return "replacecommit"
-        base_files_only = not config.merge_on_read or (self is Operation.BULK_INSERT and config.version >= 9)
+        base_files_only = not config.merge_on_read or (
+            self is Operation.BULK_INSERT and config.version >= 9 and not bucketed
+        )
         return "commit" if base_files_only else "deltacommit"
 
 

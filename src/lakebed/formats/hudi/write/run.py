@@ -101,7 +101,7 @@ class WriteRun:
             config.merge_on_read,
             self.logs_indexed,
             fills,
-            operation is Operation.INSERT and self.settings.concat,
+            operation in (Operation.INSERT, Operation.BULK_INSERT) and self.settings.concat,
             lambda: self._row_bytes(buckets),
             frozenset(self._taken()),
         )
@@ -114,7 +114,7 @@ class WriteRun:
     def _by_group(self, rows: StagedInput) -> StagedBuckets:
         """The rows by file group where keys are looked up, else by partition."""
         buckets = StagedBuckets(rows.staged, rows.schema)
-        if not rows.by_key:
+        if not rows.by_key and self.tag is None:
             return buckets
         little = int(buckets.sizes.sum()) <= HERE_BYTES
         local = isinstance(self.engine, LocalEngine)

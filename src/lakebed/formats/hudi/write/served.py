@@ -39,10 +39,10 @@ def check_groups(slices: Iterable[FileSlice], table: str) -> None:
     bucket only."""
     if any(_BUCKET.match(file_slice.file_id) for file_slice in slices):
         raise UnsupportedError(
-            "lakebed does not write this table",
+            "lakebed does not write this table with the index SIMPLE or BLOOM",
             table=table,
             why="its file groups are buckets of a bucket index",
-            todo="Write it with Hudi's own engine",
+            todo="Give hoodie.index.type BUCKET and hoodie.bucket.index.num.buckets, as it was written with",
         )
 
 

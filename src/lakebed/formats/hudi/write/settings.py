@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lakebed.errors import UnsupportedError, UsageError
+from lakebed.errors import UsageError
 from lakebed.formats.hudi.codec.bloom import FilterSettings, FilterType
 from lakebed.formats.hudi.commit.options import COMMIT, check_concurrency
 from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.index.options import INDEXES, IndexSettings, check_index
 from lakebed.formats.hudi.table_options import ORDERING, PARTITION_FIELDS, RECORD_KEYS, TABLE, TABLE_TYPE
 from lakebed.formats.hudi.tuning import TUNING
 from lakebed.formats.hudi.unserved import UNSERVED, refuse_unserved
@@ -167,12 +168,6 @@ BLOOM_ENABLED: Option[bool] = Option(
     "hoodie.parquet.bloom.filter.enabled", boolean, True, "Whether base files carry a bloom filter"
 )
 
-INDEX: Option[str] = Option(
-    "hoodie.index.type",
-    str.upper,
-    "",
-    "How keys are looked up: SIMPLE or BLOOM. Both use key ranges and bloom filters here",
-)
 _ACCEPTED = (
     "hoodie.insert.shuffle.parallelism",
     "hoodie.upsert.shuffle.parallelism",
@@ -196,7 +191,7 @@ SIZING = (
                 for key in (*_ACCEPTED, *TUNING)
             ),
             *(Option(key, str, "", f"Refused unless it is empty or false: {what}") for key, what in UNSERVED.items()),
-            INDEX,
+            *INDEXES.options,
             OPERATION,
             SORT_MODE,
             SMALL_FILE,
@@ -236,6 +231,7 @@ SIZING = (
 WRITE = SIZING + TABLE
 """The options of a write: these, and those that describe the table."""
 _ROW_GROUP = 32 << 20
+_BY_BASE_FILES = IndexSettings()
 
 
 def write_options(given: Mapping[str, str], config: TableConfig, location: str) -> Options:
@@ -256,12 +252,7 @@ def check_served(options: Options, location: str) -> None:
     """Raise UnsupportedError for what lakebed does not serve of a write's options."""
     refuse_unserved(options.raw, location)
     check_concurrency(options, location)
-    if options[INDEX] not in ("", "SIMPLE", "BLOOM"):
-        raise UnsupportedError(
-            f"lakebed does not write with the index {options[INDEX]}",
-            table=location,
-            todo=f"Give {INDEX.key} SIMPLE or BLOOM, or leave it out",
-        )
+    check_index(options, location)
 
 
 def _check_described(options: Options, config: TableConfig, location: str) -> None:
@@ -306,6 +297,7 @@ class WriteSettings:
     partitions: tuple[str, ...]
     retries: int
     checkpoint: str = ""
+    index: IndexSettings = _BY_BASE_FILES
 
     @property
     def by_key(self) -> bool:
@@ -353,4 +345,5 @@ class WriteSettings:
             tuple(filter(None, (part.strip() for part in options[DELETE_PARTITIONS].split(",")))),
             options[CONFLICT_RETRIES],
             options[CHECKPOINT],
+            IndexSettings.of(options, config, table),
         )

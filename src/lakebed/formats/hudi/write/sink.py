@@ -21,7 +21,7 @@ from lakebed.errors import CommitConflictError, UsageError
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.message import HudiMessage
 from lakebed.formats.hudi.commit.transaction import Committed, Transaction
-from lakebed.formats.hudi.index.base_files import BaseFileIndex
+from lakebed.formats.hudi.index.lookups import lookup_of
 from lakebed.formats.hudi.layout import META_COLUMNS
 from lakebed.formats.hudi.merge.rules import rules_of
 from lakebed.formats.hudi.read.state import TableState
@@ -35,10 +35,9 @@ from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.place import StagingPlace
 from lakebed.formats.hudi.write.plan import HudiWritePlan
 from lakebed.formats.hudi.write.run import StagedInput, WriteRun
-from lakebed.formats.hudi.write.served import check_groups, check_table
+from lakebed.formats.hudi.write.served import check_table
 from lakebed.formats.hudi.write.settings import WriteSettings
 from lakebed.formats.hudi.write.table_files import TableFiles
-from lakebed.formats.hudi.write.tagging import NewOnly
 from lakebed.formats.hudi.write.task import TaskTarget
 from lakebed.kernel.commit import callbacks as commit_callbacks
 from lakebed.kernel.commit.afterwards import afterwards
@@ -151,8 +150,10 @@ class HudiSink:
         """Write the rows and commit them. Returns the paths of the files too."""
         context = self.context
         operation = self._operation(messages)
-        by_key = self.settings.looks_up or operation.tags
-        transaction = Transaction.begin(context, operation.action(context.config), operation.recorded, by_key=by_key)
+        bucketed = bool(self.settings.index.buckets)
+        by_key = not bucketed and (self.settings.looks_up or operation.tags)
+        action = operation.action(context.config, bucketed)
+        transaction = Transaction.begin(context, action, operation.recorded, by_key=by_key)
         try:
             run = self._run(transaction, operation, messages)
             outcome = run.run(_staged(messages, self.settings.by_key))
@@ -172,11 +173,7 @@ class HudiSink:
         state = self._state()
         files = TableFiles(state)
         partitions = [path for message in messages for path in message.partitions]
-        slices = files.slices(partitions)
-        check_groups((each for some in slices.values() for each in some), context.store.location)
-        lookup = BaseFileIndex(context.store, slices)
-        new_only = NewOnly(lookup, settings.duplicates == "fail", context.store.location)
-        tag = lookup if operation.tags else new_only if settings.looks_up else None
+        lookup = lookup_of(settings.index, files, partitions, operation, settings.duplicates)
         target = FileTarget(
             context.store,
             context.config,
@@ -194,8 +191,9 @@ class HudiSink:
             self._engine or LocalEngine(),
             pending_services(context.store, state.timeline),
             transaction.inflight,
-            Combiner(rules_of(context.config), False) if settings.combines else None,
-            tag,
+            Combiner(rules_of(context.config), settings.index.is_global) if settings.combines else None,
+            lookup.tag,
+            lookup.logs_indexed,
         )
 
     def _state(self) -> TableState:

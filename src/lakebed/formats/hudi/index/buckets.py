@@ -1,0 +1,108 @@
+"""The bucket index: a hash of its record key tells which file group of its partition holds a row.
+
+No file is read to look keys up. A file id begins with the number of its bucket, in eight digits.
+
+Rules: Hudi's `HoodieSimpleBucketIndex` (one file group per bucket), `BucketIdentifier` (Java's hash of the list of
+texts, without its sign, modulo the number of buckets).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakebed.errors import UsageError
+from lakebed.formats.hudi.index.hash_fields import HashFields
+from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY
+from lakebed.formats.hudi.slices import FileSlice
+from lakebed.formats.hudi.write.staged_rows import deletes_in
+from lakebed.formats.hudi.write.tagging import Tagged
+from lakebed.kernel.arrays import Int64s, one_chunk
+from lakebed.kernel.keys.java import string_hashes
+
+
+@dataclass(frozen=True, slots=True)
+class BucketIndex:
+    """Finds the bucket of each key. Picklable.
+
+    `slices` are the slices of each partition by bucket. `names` makes the file ids of new buckets: it is one of a kind
+    per write, so that all tasks name them alike.
+    """
+
+    hashed: HashFields
+    buckets: int
+    slices: Mapping[str, Mapping[int, FileSlice]]
+    names: uuid.UUID
+
+    def __call__(self, rows: pa.Table) -> Tagged:
+        """The file group of each row, which may be a new one. Deletes of buckets without a file group are left out."""
+        partitions = one_chunk(rows.column(PARTITION_PATH)).dictionary_encode()
+        numbers = bucket_numbers(one_chunk(rows.column(RECORD_KEY)), self.hashed, self.buckets)
+        places = partitions.indices.to_numpy().astype(np.int64) * self.buckets + numbers
+        taken, codes = np.unique(places, return_inverse=True)
+        groups: list[FileSlice] = []
+        new = np.zeros(len(taken), bool)
+        for at, place in enumerate(taken.tolist()):
+            partition, number = partitions.dictionary[place // self.buckets].as_py(), place % self.buckets
+            known = self.slices.get(partition, {}).get(number)
+            new[at] = known is None
+            groups.append(known or FileSlice(partition, self._new_id(partition, number), None, ()))
+        lost = new[codes] & np.asarray(deletes_in(rows).to_numpy())
+        if lost.any():
+            rows, codes = rows.filter(pa.array(~lost)), codes[~lost]
+        return Tagged(rows, codes.astype(np.int64), tuple(groups))
+
+    def _new_id(self, partition: str, number: int) -> str:
+        return f"{number:08d}{str(uuid.uuid5(self.names, f'{partition}/{number}'))[8:]}-0"
+
+
+def bucket_numbers(keys: pa.StringArray, hashed: HashFields, buckets: int) -> Int64s:
+    """The bucket of each record key."""
+    numbers = np.zeros(len(keys), np.int64)
+    for rows, texts in hashed.texts(keys):
+        total = np.ones(len(rows), np.uint32)
+        for text in texts:
+            total = total * np.uint32(31) + string_hashes(text.fill_null("")).view(np.uint32)
+        numbers[rows] = (total & np.uint32(0x7FFFFFFF)) % np.uint32(buckets)
+    return numbers
+
+
+def by_bucket(
+    slices: Mapping[str, Sequence[FileSlice]], buckets: int, table: str
+) -> Mapping[str, Mapping[int, FileSlice]]:
+    """The slices of each partition by bucket. UsageError for a file group that is none of so many buckets, and for two
+    of one bucket."""
+    found: dict[str, dict[int, FileSlice]] = {}
+    for partition, of_partition in slices.items():
+        numbered = found[partition] = {}
+        for file_slice in of_partition:
+            text = file_slice.file_id[:8]
+            number = int(text) if text.isdigit() else -1
+            if not 0 <= number < buckets:
+                raise not_its_index(
+                    table, f"file group {file_slice.file_id} of partition {partition!r} is none of {buckets} buckets"
+                )
+            if number in numbered:
+                raise UsageError(
+                    f"partition {partition!r} has two file groups of bucket {number}",
+                    table=table,
+                    why=f"{numbered[number].file_id} and {file_slice.file_id}: a key could be in both",
+                    todo="Find the commit that wrote the second one, and take it back",
+                )
+            numbered[number] = file_slice
+    return found
+
+
+def not_its_index(table: str, why: str) -> UsageError:
+    """The error of a write whose index is not the one that the table was written with."""
+    return UsageError(
+        "the table was not written with this bucket index",
+        table=table,
+        why=why,
+        todo="Give hoodie.index.type, hoodie.bucket.index.num.buckets and hoodie.bucket.index.hash.field "
+        "the values that it was written with",
+    )
