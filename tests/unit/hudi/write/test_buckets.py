@@ -129,6 +129,7 @@ def test_every_operation_keeps_rows_in_their_bucket(tmp_path: Path, kind: str, v
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_writers_do_not_make_a_bucket_twice(tmp_path: Path, kind: str) -> None:
     table = orders(tmp_path, kind)
+    table.write(batch(0))
 
     def write(number: int) -> str:
         try:

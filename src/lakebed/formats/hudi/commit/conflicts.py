@@ -66,7 +66,7 @@ def changed_groups(context: WriteContext, entries: Iterable[Entry]) -> Mapping[s
 def conflict_at_commit(context: WriteContext, timeline: Timeline, began: Began, mine: Changed) -> str:
     """What a write is in conflict with when it commits, "" for nothing."""
     strategy = context.concurrency.strategy
-    time = _since(context, timeline, began, mine, strategy)
+    time = _since(context, timeline, began, mine)
     if time:
         return f"the commit {time} changed the same file groups"
     if strategy is Strategy.PREFER_WRITER:
@@ -90,7 +90,7 @@ def conflict_early(context: WriteContext, timeline: Timeline, began: Began, grou
     whose heartbeat is young, and, where the options say so, a commit since."""
     rules = context.concurrency
     if rules.early_commits:
-        time = _since(context, timeline, began, Changed(groups, groups), rules.strategy)
+        time = _since(context, timeline, began, Changed(groups, groups))
         if time:
             return f"the commit {time} changed the same file groups"
     for entry in timeline.pending:
@@ -127,7 +127,7 @@ def rollback_of(context: WriteContext, timeline: Timeline, instant: str) -> str:
     return ""
 
 
-def _since(context: WriteContext, timeline: Timeline, began: Began, mine: Changed, strategy: Strategy) -> str:
+def _since(context: WriteContext, timeline: Timeline, began: Began, mine: Changed) -> str:
     """The first commit since a writer's begin that changed one of its file groups, "" for none."""
     others = [entry for entry in timeline.commits if entry.time not in began.seen]
     commits = context.files.commits(others)
