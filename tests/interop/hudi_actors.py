@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lakebed
-from lakebed.errors import OptionError
+from lakebed.errors import OptionError, UnsupportedError
 from lakebed.model.instant import Instant
 from tests.interop.conftest import HERE, Peer, named
 from tests.interop.hudi_shape import JVM_ONLY, Shape, as_text
@@ -62,6 +62,7 @@ class Actor(Protocol):
     def schedule_compaction(self) -> None: ...
     def run_compaction(self) -> None: ...
     def cluster(self) -> None: ...
+    def compact_logs(self) -> None: ...
     def clean(self) -> None: ...
     def archive(self) -> None: ...
     def savepoint(self, instant: str) -> None: ...
@@ -126,6 +127,10 @@ class Bundle:
     def _compaction(self, what: str) -> None:
         options = ",".join(f"{key}={value}" for key, value in (COMPACT | self._settings).items())
         self._call(f"call run_compaction(op => '{what}', path => '$P', options => '{options}')")
+
+    def compact_logs(self) -> None:
+        """No procedure does that."""
+        raise UnsupportedError(f"{self.name} compacts no logs on its own")
 
     def cluster(self) -> None:
         """Plan a clustering of all file groups and run it."""
@@ -252,6 +257,11 @@ class Lakebed:
     def run_compaction(self) -> None:
         """Run what is planned."""
         self._rewrite("run", {**COMPACT, "lakebed.rewrite.what": "compaction", "lakebed.rewrite.step": "run"})
+
+    def compact_logs(self) -> None:
+        """Merge the blocks of logs."""
+        more = {"lakebed.rewrite.what": "log-compaction", "hoodie.log.compaction.blocks.threshold": "2"}
+        self._rewrite("compact logs", more)
 
     def cluster(self) -> None:
         """Plan a clustering of all file groups and run it."""

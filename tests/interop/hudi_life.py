@@ -27,7 +27,7 @@ from tests.interop.hudi_actors import UPKEEP, Actor, Bundle, EngineError, Lakebe
 from tests.interop.hudi_shape import METADATA, Row, Shape, as_text
 
 WRITES = ("commit", "deltacommit", "replacecommit")
-SERVICES = ("schedule", "run", "cluster", "clean", "archive")
+SERVICES = ("schedule", "run", "compact", "cluster", "clean", "archive")
 META = ("_hoodie_record_key", "_hoodie_partition_path")
 Rows = dict[tuple[Any, ...], Row]
 KEYS = 24
@@ -87,6 +87,8 @@ class Life:
         ]  # fmt: skip
         if self.shape.merge_on_read:
             choices += [(1.5, self._plan_compaction), (2 if self._planned else 0, self._compact)]
+            if not self._planned:
+                choices.append((1, self._compact_logs))
         if self.shape.index not in ("BUCKET", "CONSISTENT") and not self._planned:
             choices.append((1, self._cluster))
         if self.shape.partition_by:
@@ -279,6 +281,9 @@ class Life:
         if self._by("run compaction", lambda actor: actor.run_compaction()):
             self._planned = False
 
+    def _compact_logs(self) -> None:
+        self._by("compact logs", lambda actor: actor.compact_logs())
+
     def _cluster(self) -> None:
         self._by("cluster", lambda actor: actor.cluster())
 
@@ -375,7 +380,8 @@ class Life:
 
     def _check_last_commit(self, touched: set[tuple[Any, ...]]) -> None:
         """The release's incremental query of the newest commit gives what that commit wrote."""
-        writes = [i for i in self._newest() if (i.summary or {}).get("operationType") not in ("COMPACT", "CLUSTER")]
+        services = ("COMPACT", "LOG_COMPACT", "CLUSTER")
+        writes = [i for i in self._newest() if (i.summary or {}).get("operationType") not in services]
         moments = sorted((i.completed or i.time) if self.shape.version >= 8 else i.time for i in writes)
         if len(moments) < 2:
             return

@@ -141,3 +141,9 @@ def test_a_write_deletes_partitions_that_are_too_old(tmp_path: Path, monkeypatch
     ttl = {"hoodie.partition.ttl.inline": True, "hoodie.partition.ttl.strategy.days.retain": 7}
     assert table.write(pa.table({"id": [2], "v": [2]}, SCHEMA), options=ttl).notes == ()
     assert rows(table) == [2] and actions(table) == {"commit": 2, "replacecommit": 1}
+
+
+def test_a_write_compacts_logs_of_many_blocks(tmp_path: Path) -> None:
+    options = {"hoodie_log_compaction_inline": True, "hoodie_log_compaction_blocks_threshold": 3}
+    table = written(tmp_path / "t", 5, "MERGE_ON_READ", **options)
+    assert actions(table) == {"deltacommit": 6} and rows(table) == [4, 4]

@@ -65,6 +65,12 @@ CLUSTER_EVERY: Option[int] = Option(
 CLUSTER_ASYNC_EVERY: Option[int] = Option(
     "hoodie.clustering.async.max.commits", at_least(1), 4, "The same, with hoodie.clustering.async.enabled"
 )
+LOG_COMPACT_INLINE: Option[bool] = Option(
+    "hoodie.log.compaction.inline",
+    boolean,
+    False,
+    "Whether a write merges the blocks of logs afterwards, where these are many",
+)
 TTL_INLINE: Option[bool] = Option(
     "hoodie.partition.ttl.inline", boolean, False, "Whether a write deletes partitions that are too old"
 )
@@ -88,6 +94,7 @@ _OWN = OptionSet(
         CLUSTER_SCHEDULE,
         CLUSTER_EVERY,
         CLUSTER_ASYNC_EVERY,
+        LOG_COMPACT_INLINE,
         TTL_INLINE,
         *(Option(key, str, "", "Accepted without effect: services run after the write") for key in _ACCEPTED),
     ),
@@ -138,6 +145,9 @@ def _rewritten(table: Table, config: TableConfig, options: Options, given: Mappi
         wanted = {COMPACT_EVERY.key: str(options[COMPACT_EVERY]), **_known(REWRITE, given)}
         wanted |= {REWRITTEN.key: "compaction", STEP.key: "all" if compacts else "schedule"}
         notes += afterwards("the table was not compacted", lambda: table.rewrite(options=wanted))
+    if config.merge_on_read and options[LOG_COMPACT_INLINE]:
+        logs = {**_known(REWRITE, given), REWRITTEN.key: "log-compaction"}
+        notes += afterwards("the logs were not compacted", lambda: table.rewrite(options=logs))
     every = options[CLUSTER_EVERY]
     if options[CLUSTER_ASYNC] and not clusters:
         clusters, every = True, options[CLUSTER_ASYNC_EVERY]

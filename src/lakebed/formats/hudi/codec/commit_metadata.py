@@ -29,8 +29,8 @@ _COUNTS = (
     "totalRollbackBlocks",
 )
 """Counts of merged log files. They are 0 for a file that is not of a compaction."""
-COMPACTS = "COMPACT"
-"""The operation of a compaction."""
+COMPACTS = ("COMPACT", "LOG_COMPACT")
+"""The operations of a compaction and of a log compaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def encode_commit(
         files.setdefault(stat.partition, []).append(_stat(stat))
     record: dict[str, Any] = {
         "partitionToWriteStats": files,
-        "compacted": operation == COMPACTS,
+        "compacted": operation in COMPACTS,
         "extraMetadata": dict(extra),
         "operationType": operation,
     }

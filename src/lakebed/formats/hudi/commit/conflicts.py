@@ -133,7 +133,7 @@ def _since(context: WriteContext, timeline: Timeline, began: Began, mine: Change
     commits = context.files.commits(others)
     for time, changed in changed_groups(context, others).items():
         commit, groups, theirs = commits[time], mine.groups, frozenset(changed)
-        if commit.operation == COMPACTS and (context.config.completion_times or time < began.instant):
+        if commit.operation in COMPACTS and (context.config.completion_times or time < began.instant):
             groups = mine.based
         if _buckets(groups) & _buckets(theirs):
             return time

@@ -21,8 +21,13 @@ from lakebed.redaction import redacting_logger
 _LOG = redacting_logger("lakebed.hudi")
 
 
-def read_blocks(store: Store, paths: Sequence[str], counting: Blocks, instant: str = "") -> list[LogBlock]:
+def read_blocks(
+    store: Store, paths: Sequence[str], counting: Blocks, instant: str = "", originals: bool = False
+) -> list[LogBlock]:
     """Read log files and choose the blocks that count, only those of one `instant` where it is given.
+
+    With `originals` the blocks that a log compaction replaced count in its place, where all are there: they tell which
+    instant deleted a key.
 
     Torn bytes, which a dying writer leaves, are skipped and counted in a CorruptBlocksWarning per file. Raises
     CorruptError for a block that was whole once and is damaged now, since its rows are lost; DataCleanedError for a
@@ -44,7 +49,7 @@ def read_blocks(store: Store, paths: Sequence[str], counting: Blocks, instant: s
         blocks += scan.blocks
     if instant:
         blocks = [block for block in blocks if block.is_rollback or block.instant_time == instant]
-    return _that_count(blocks, counting)
+    return _that_count(blocks, counting, originals)
 
 
 def _report(corrupt: Sequence[CorruptRange], table: str, file: str) -> None:
@@ -70,7 +75,7 @@ def _report_empty(size: int, table: str, file: str) -> None:
     warnings.warn(CorruptBlocksWarning(what, table=table, file=file, ranges=0, size=size), stacklevel=2)
 
 
-def _that_count(blocks: Sequence[LogBlock], counting: Blocks) -> list[LogBlock]:
+def _that_count(blocks: Sequence[LogBlock], counting: Blocks, originals: bool) -> list[LogBlock]:
     last_rollback: dict[str, int] = {}
     for place, block in enumerate(blocks):
         if block.is_rollback:
@@ -83,6 +88,8 @@ def _that_count(blocks: Sequence[LogBlock], counting: Blocks) -> list[LogBlock]:
         and counting.counts(block.instant_time)
         and last_rollback.get(block.instant_time, -1) < place
     ]
+    if originals:
+        alive = _unfolded(alive)
     replaced = {instant for _, block in alive for instant in block.compacted_instants}
     if not replaced:
         return [block for _, block in alive]
@@ -94,3 +101,12 @@ def _that_count(blocks: Sequence[LogBlock], counting: Blocks) -> list[LogBlock]:
         compacted = [last_block[instant] for instant in block.compacted_instants if instant in last_block]
         placed.append((max(compacted) if compacted else place, place, block))
     return [block for _, _, block in sorted(placed, key=lambda entry: entry[:2])]
+
+
+def _unfolded(alive: list[tuple[int, LogBlock]]) -> list[tuple[int, LogBlock]]:
+    """The blocks without those of log compactions whose originals are all there."""
+    merged = {block.instant_time for _, block in alive if block.compacted_instants}
+    there = {block.instant_time for _, block in alive} - merged
+    return [
+        entry for entry in alive if not entry[1].compacted_instants or {*entry[1].compacted_instants} - merged - there
+    ]

@@ -117,6 +117,8 @@ class LogReader:
         """Instants whose rows need only say who wins; none where values can show through from one row to another."""
         if self.instants is None or self.rules.fills or any(block.is_partial for block in blocks):
             return frozenset()
+        if any(block.compacted_instants for block in blocks):  # its rows are of other instants
+            return frozenset()
         return frozenset(block.instant_time for block in blocks) - self.instants
 
     def _decoded(self, blocks: Sequence[LogBlock], thin: bool) -> tuple[pa.Table, Bools | None]:

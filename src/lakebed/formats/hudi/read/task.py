@@ -85,7 +85,7 @@ class SliceReader:
         (None: all).
         """
         self._check_bootstrap(paths, self.target(columns, self.merge and bool(paths.logs)))
-        blocks = self.log_blocks(paths) if paths.logs else []
+        blocks = self.log_blocks(paths, originals=instants is not None) if paths.logs else []
         if not blocks:
             return MergedSlice(self, paths, self.target(columns, False), None, both(prune, narrow))
         if not self.combine:
@@ -94,9 +94,10 @@ class SliceReader:
         entries = self.log_reader(target, self.rules, instants).entries(blocks)
         return MergedSlice(self, paths, target, merge_log(entries, self.rules), prune, narrow)
 
-    def log_blocks(self, paths: SlicePaths, instant: str = "") -> list[LogBlock]:
-        """The blocks of a slice's log that count, only those of one `instant` where it is given."""
-        return read_blocks(self.store, paths.logs, replace(self.blocks, until=paths.until), instant)
+    def log_blocks(self, paths: SlicePaths, instant: str = "", originals: bool = False) -> list[LogBlock]:
+        """The blocks of a slice's log that count, only those of one `instant` where it is given; with `originals` not
+        those of log compactions."""
+        return read_blocks(self.store, paths.logs, replace(self.blocks, until=paths.until), instant, originals)
 
     def log_reader(self, target: pa.Schema, rules: MergeRules, instants: frozenset[str] | None = None) -> LogReader:
         """How log blocks are decoded into the columns of `target`."""

@@ -48,10 +48,10 @@ def _pattern(text: str) -> str:
 
 WHAT: Option[str] = Option(
     "lakebed.rewrite.what",
-    one_of("compaction", "clustering"),
+    one_of("compaction", "clustering", "log-compaction"),
     "",
-    "compaction merges log files, clustering joins and sorts small files; by default compaction of merge-on-read "
-    "tables, clustering of copy-on-write ones",
+    "compaction merges log files into base files, log-compaction the blocks of a log into one; clustering joins and "
+    "sorts small files; by default compaction of merge-on-read tables, clustering of copy-on-write ones",
 )
 STEP: Option[str] = Option(
     "lakebed.rewrite.step",
@@ -86,6 +86,12 @@ LOG_SIZE: Option[int] = Option(
     at_least(0),
     0,
     "LogFileSizeBased: take logs of so many bytes or more",
+)
+LOG_BLOCKS: Option[int] = Option(
+    "hoodie.log.compaction.blocks.threshold",
+    at_least(1),
+    5,
+    "log-compaction: file groups whose logs have so many blocks or more",
 )
 TARGET_PARTITIONS: Option[int] = Option(
     "hoodie.compaction.daybased.target.partitions",
@@ -186,7 +192,7 @@ REWRITE = OptionSet(
         WHAT, STEP, INSTANT, STRATEGY, TARGET_IO, LOG_NUMBER, LOG_SIZE, SORT_COLUMNS, LAYOUT, SMALL_FILE, TARGET_FILE,
         GROUP_BYTES, MAX_GROUPS, FILTER, LOOKBACK, SKIP_LATEST, BEGIN, END, MAX_DELTA_COMMITS,
         TARGET_PARTITIONS, PARTITION_REGEX, TRIGGER, MAX_DELTA_SECONDS, CLUSTER_COMMITS, PLAN_STRATEGY, SELECTED,
-        CLUSTER_REGEX, SINGLE_GROUP,
+        CLUSTER_REGEX, SINGLE_GROUP, LOG_BLOCKS,
     ),
     "rewriting Hudi tables",
 ) + COMMIT  # fmt: skip

@@ -38,13 +38,13 @@ def plan_compaction(slices: Iterable[FileSlice], pending: PendingServices, optio
     for each in slices:
         instant = pending.taken((each.partition, each.file_id))
         if instant:
-            skipped.append(Skipped(_name(each), f"the pending table service {instant} has taken it"))
+            skipped.append(Skipped(slice_name(each), f"the pending table service {instant} has taken it"))
         elif each.logs:
             chosen.append(each)
     for strategy in options[opt.STRATEGY]:
         chosen, left = _chosen(strategy, chosen, options)
         skipped += left
-    return Planned(CompactionPlan(tuple(map(_operation, chosen))), tuple(map(_group, chosen)), tuple(skipped))
+    return Planned(CompactionPlan(tuple(map(operation_of, chosen))), tuple(map(_group, chosen)), tuple(skipped))
 
 
 def _chosen(strategy: str, slices: list[FileSlice], options: Options) -> tuple[list[FileSlice], list[Skipped]]:
@@ -53,8 +53,8 @@ def _chosen(strategy: str, slices: list[FileSlice], options: Options) -> tuple[l
         paths = for_compaction(strategy, sorted({each.partition for each in slices}), options)
         kept = [each for path in paths for each in slices if each.partition == path]
         why = f"{opt.STRATEGY.key} = {strategy} leaves its partition out"
-        return kept, [Skipped(_name(each), why) for each in slices if each.partition not in paths]
-    skipped = [Skipped(_name(each), why) for each in slices if (why := _too_little(each, strategy, options))]
+        return kept, [Skipped(slice_name(each), why) for each in slices if each.partition not in paths]
+    skipped = [Skipped(slice_name(each), why) for each in slices if (why := _too_little(each, strategy, options))]
     kept = [each for each in slices if not _too_little(each, strategy, options)]
     if strategy == "LogFileSizeBased":
         kept.sort(key=_log_bytes, reverse=True)
@@ -62,7 +62,7 @@ def _chosen(strategy: str, slices: list[FileSlice], options: Options) -> tuple[l
         kept.sort(key=lambda each: len(each.logs), reverse=True)
     taken = kept if strategy == "UnBounded" else _within(kept, options[opt.TARGET_IO])
     beyond = f"the plan reaches {opt.TARGET_IO.key} = {options[opt.TARGET_IO]} MB without it"
-    return taken, [*skipped, *(Skipped(_name(each), beyond) for each in kept[len(taken) :])]
+    return taken, [*skipped, *(Skipped(slice_name(each), beyond) for each in kept[len(taken) :])]
 
 
 def _too_little(each: FileSlice, strategy: str, options: Options) -> str:
@@ -84,7 +84,8 @@ def _within(slices: list[FileSlice], target: int) -> list[FileSlice]:
     return taken
 
 
-def _operation(each: FileSlice) -> PlannedSlice:
+def operation_of(each: FileSlice) -> PlannedSlice:
+    """A slice as the plan of a compaction names it."""
     first = each.base.instant if each.base else each.logs[0].instant
     names = tuple(log.name for log in each.logs)
     return PlannedSlice(each.partition, each.file_id, each.base.name if each.base else "", names, first, _metrics(each))
@@ -103,14 +104,19 @@ def _metrics(each: FileSlice) -> dict[str, float]:
 
 
 def _group(each: FileSlice) -> RewriteGroup:
-    reason = f"its log has {len(each.logs)} files of {_log_bytes(each)} bytes"
+    return about(each, f"its log has {len(each.logs)} files of {_log_bytes(each)} bytes")
+
+
+def about(each: FileSlice, reason: str) -> RewriteGroup:
+    """A slice as a dry run shows it."""
     files = len(each.logs) + bool(each.base)
-    return RewriteGroup(_name(each), files, each.size, 1, each.base.size if each.base else each.size, reason)
+    return RewriteGroup(slice_name(each), files, each.size, 1, each.base.size if each.base else each.size, reason)
 
 
 def _log_bytes(each: FileSlice) -> int:
     return sum(log.size for log in each.logs)
 
 
-def _name(each: FileSlice) -> str:
+def slice_name(each: FileSlice) -> str:
+    """What people call a file group."""
     return f"{each.partition}/{each.file_id}" if each.partition else each.file_id

@@ -8,7 +8,7 @@ Rules: Hudi's `ScheduleCompactionActionExecutor` and `ClusteringPlanActionExecut
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakebed.errors import CommitConflictError
 from lakebed.formats.hudi.codec.service_plans import (
@@ -22,7 +22,7 @@ from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.restore import refuse_restored
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
-from lakebed.formats.hudi.timeline.pending_services import pending_services
+from lakebed.formats.hudi.timeline.pending_services import Group, pending_services
 from lakebed.formats.hudi.timeline.writing import new_instant, remove_pending, request
 
 Plan = CompactionPlan | ClusteringPlan
@@ -45,7 +45,7 @@ class Requests:
         with context.locked(chooses=True) as held:
             timeline = context.timeline()
             refuse_restored(context.store, self.state.timeline, timeline, f"the {self.name}")
-            self._refuse_writes(timeline, "")
+            self.refuse_writes(timeline)
             self._refuse_behind(plan, timeline)
             held()
             instant = new_instant(context.config, timeline)
@@ -57,14 +57,14 @@ class Requests:
             request(context.store, context.config, instant, self.action, content)
             timeline = context.timeline()
             try:
-                self._refuse_writes(timeline, instant)
+                self.refuse_writes(timeline, instant)
             except CommitConflictError:
                 remove_pending(context.store, context.config, timeline.by_time[instant])
                 raise
         return instant
 
-    def _refuse_writes(self, timeline: Timeline, before: str) -> None:
-        """Table version 6 and older: CommitConflictError for a write that began before the plan."""
+    def refuse_writes(self, timeline: Timeline, before: str = "") -> None:
+        """Table version 6 and older: CommitConflictError for a pending write, one that began `before` an instant."""
         if self.context.config.completion_times:
             return
         clusterings = pending_services(self.context.store, timeline).clusterings
@@ -92,18 +92,28 @@ class Requests:
             )
 
 
-def refuse_changed(context: WriteContext, instant: str, plan: ClusteringPlan) -> None:
-    """CommitConflictError where a commit since a clustering was planned wrote to one of its file groups: its rows would
-    go with them."""
-    since = (e for e in context.timeline().commits if e.time > instant or e.completed > instant)
-    time = _first_change(context, plan, since)
+def refuse_changed(context: WriteContext, instant: str, plan: Plan) -> None:
+    """CommitConflictError where a commit since a clustering or log compaction was planned wrote to one of its file
+    groups: its rows would go with them, or lie before older ones."""
+    time = _first_change(context, plan, _since(context, instant))
     if time:
         raise CommitConflictError(
-            "rows were written to a file group while it was clustered",
+            "rows were written to a file group while it was rewritten",
             table=context.store.location,
             instant=time,
-            todo=f"Withdraw the clustering {instant} and plan another one",
+            todo=f"Withdraw the plan {instant} and make another one",
         )
+
+
+def unchanged(context: WriteContext, instant: str, plan: CompactionPlan) -> CompactionPlan:
+    """A plan without the file groups that commits since then wrote to."""
+    changed = set[Group]().union(*changed_groups(context, _since(context, instant)).values())
+    kept = (part for part in plan.operations if (part.partition, part.file_id) not in changed)
+    return replace(plan, operations=tuple(kept))
+
+
+def _since(context: WriteContext, instant: str) -> list[Entry]:
+    return [entry for entry in context.timeline().commits if entry.time > instant or entry.completed > instant]
 
 
 def _first_change(context: WriteContext, plan: Plan, commits: Iterable[Entry]) -> str:

@@ -25,19 +25,21 @@ from lakebed.formats.hudi.codec.service_plans import (
 )
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.heartbeat import has_ended
-from lakebed.formats.hudi.commit.markers import marker_folder
+from lakebed.formats.hudi.commit.markers import marked_files, marker_folder
 from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.layout import META_COLUMNS, parse_base_name, parse_log_name, write_attempt
 from lakebed.formats.hudi.metadata_table.change import WrittenFile
 from lakebed.formats.hudi.options import READ
 from lakebed.formats.hudi.read.plan import reader_of
 from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.formats.hudi.rewrite import options as opt
 from lakebed.formats.hudi.rewrite.arrange import RowOrder, order_of
 from lakebed.formats.hudi.rewrite.cluster import Clusterer, ClusterTask, plan_clustering
 from lakebed.formats.hudi.rewrite.due import clustering_too_early, compaction_too_early
+from lakebed.formats.hudi.rewrite.log_compact import LogCompactor, drop, plan_log_compaction
 from lakebed.formats.hudi.rewrite.plan import Planned, plan_compaction
-from lakebed.formats.hudi.rewrite.request import Plan, Requests, refuse_changed
+from lakebed.formats.hudi.rewrite.request import Plan, Requests, refuse_changed, unchanged
 from lakebed.formats.hudi.rewrite.task import CompactionTask, Compactor
 from lakebed.formats.hudi.slices import live_slices
 from lakebed.formats.hudi.timeline.pending_services import pending_services
@@ -89,7 +91,15 @@ class Rewrite:
     @property
     def clusters(self) -> bool:
         """Whether it is a clustering and not a compaction."""
-        return (self.options[opt.WHAT] or ("compaction" if self._merge_on_read else "clustering")) == "clustering"
+        return self._what == "clustering"
+
+    @property
+    def _what(self) -> str:
+        return self.options[opt.WHAT] or ("compaction" if self._merge_on_read else "clustering")
+
+    @property
+    def _logs_only(self) -> bool:
+        return self._what == "log-compaction"
 
     @property
     def _merge_on_read(self) -> bool:
@@ -101,13 +111,18 @@ class Rewrite:
 
     @property
     def _name(self) -> str:
-        return "clustering" if self.clusters else "compaction"
+        return self._what.replace("-", " ")
 
     @property
     def _action(self) -> str:
         """The action in the names of state files."""
         before_8 = not self.context.config.completion_times
-        return ("replacecommit" if before_8 else "clustering") if self.clusters else "compaction"
+        return ("replacecommit" if before_8 else "clustering") if self.clusters else self._what.replace("-", "")
+
+    @property
+    def _reader(self) -> SliceReader:
+        state = self.state
+        return reader_of(state, READ.parse({}), state.schema(), state.view())
 
     def _refuse(self) -> None:
         state = self.state
@@ -129,6 +144,8 @@ class Rewrite:
         written = state.written(view)
         slices = [s for path in kept for s in live_slices(path, listed[path], view, written, state.was_replaced)]
         pending = pending_services(state.store, state.timeline)
+        if self._logs_only:
+            return plan_log_compaction(slices, pending, self.options, self._reader)
         early = (clustering_too_early if self.clusters else compaction_too_early)(state, self.options)
         if early:
             return Planned(CompactionPlan(()), (), (Skipped("the table", early),))
@@ -153,7 +170,8 @@ class Rewrite:
         """Pending plans to run, and those that are left."""
         state, wanted = self.state, self.options[opt.INSTANT]
         pending = pending_services(state.store, state.timeline)
-        plans: dict[str, Plan] = {**(pending.clusterings if self.clusters else pending.compactions)}
+        compactions = pending.log_compactions if self._logs_only else pending.compactions
+        plans: dict[str, Plan] = {**(pending.clusterings if self.clusters else compactions)}
         if wanted:
             if wanted not in plans:
                 raise NotInHistoryError(
@@ -177,12 +195,21 @@ class Rewrite:
         files = size = after = size_after = groups = 0
         notes: list[str] = []
         for instant, plan in sorted(plans.items()):
+            if self._logs_only and isinstance(plan, CompactionPlan):
+                whole, plan = plan, unchanged(self.context, instant, plan)
+                why = f"rows were written to it since the plan {instant}"
+                gone = [part for part in whole.operations if part not in plan.operations]
+                skipped = (*skipped, *(Skipped(f"{part.partition}/{part.file_id}", why) for part in gone))
             parts = plan.operations if isinstance(plan, CompactionPlan) else plan.slices
-            operation = "CLUSTER" if isinstance(plan, ClusteringPlan) else "COMPACT"
+            operation = {"clustering": "CLUSTER", "log-compaction": "LOG_COMPACT"}.get(self._what, "COMPACT")
             transaction = Transaction.take(self.context, self._action, operation, instant)
             try:
                 tasks, before, bytes_before = self._tasks(instant, parts)
                 written, more = self._run(transaction, plan, tasks, engine)
+            except BaseException:
+                if self._logs_only:
+                    drop(self.context, instant)
+                raise
             finally:
                 transaction.leave()
             files, size = files + before, size + bytes_before
@@ -206,7 +233,7 @@ class Rewrite:
                 parsed = parse_base_name(info.name)
                 if parsed is not None and parsed[1].instant == instant:
                     left.append(info.path)
-        store.delete_many(left)
+        store.delete_many([*left, *((marked_files(store, instant) or ()) if self._logs_only else ())])
 
         def position(name: str) -> tuple[str, int, tuple[int, ...]]:
             parsed = parse_log_name(name)
@@ -241,7 +268,7 @@ class Rewrite:
             self.files,
             transaction.markers,
         )
-        reader = reader_of(state, READ.parse({}), schema, view)
+        reader = self._reader
         replaced: dict[str, tuple[str, ...]] = {}
         if isinstance(plan, ClusteringPlan):
             order = self._order(plan.parameters.get(SORT_COLUMNS, ""), plan.parameters)
@@ -255,11 +282,15 @@ class Rewrite:
             written = [file for files in engine.map(clusterer, groups) for file in files]
             for part in plan.slices:
                 replaced[part.partition] = (*replaced.get(part.partition, ()), part.file_id)
+        elif self._logs_only:
+            written = [file for files in engine.map(LogCompactor(reader, target), tasks) for file in files]
         else:
             written = list(engine.map(Compactor(reader, target), tasks))
 
         def check() -> None:
-            if isinstance(plan, ClusteringPlan):
+            if self._logs_only:
+                self._requests.refuse_writes(self.context.timeline())
+            if self._logs_only or isinstance(plan, ClusteringPlan):
                 refuse_changed(self.context, instant, plan)
 
         committed = transaction.commit(written, schema=avro, replaced=replaced, check=check)
@@ -273,8 +304,9 @@ class Rewrite:
         gone = []
         for time, plan in plans.items():
             entry = self.state.timeline.by_time[time]
-            named = isinstance(plan, CompactionPlan) and self._named_logs(time, plan)
-            begun = entry.state == "inflight" and isinstance(plan, CompactionPlan)
+            compacts = isinstance(plan, CompactionPlan) and not self._logs_only
+            named = self._named_logs(time, plan) if compacts and isinstance(plan, CompactionPlan) else ""
+            begun = entry.state == "inflight" and compacts
             why = "its run has begun" if begun else named
             if why:
                 skipped.append(Skipped(f"{self._name} {time}", why))

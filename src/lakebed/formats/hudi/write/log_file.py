@@ -10,7 +10,7 @@ deletes), `HoodieLogFormatWriter` (the next file when one is full), `HoodieDelta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -94,10 +94,10 @@ def _files(
     blocks: list[bytes] = []
     parts: list[pa.Table] = []
     size = count = gone = seen = 0
-    for part in _pieces(rows, target.options.block_bytes):
+    for part in pieces(rows, target.options.block_bytes):
         stored = _stored(target, file_slice, part, seen, token)
         seen += len(part)
-        blocks.append(_data_block(target, stored))
+        blocks.append(data_block(target, stored))
         parts.append(stored)
         size, count = size + len(blocks[-1]), count + len(part)
         if size >= target.options.log_bytes:
@@ -110,7 +110,8 @@ def _files(
         yield blocks, count, gone, pa.concat_tables(parts) if parts else None
 
 
-def _pieces(rows: pa.Table, size: int) -> Iterator[pa.Table]:
+def pieces(rows: pa.Table, size: int) -> Iterator[pa.Table]:
+    """Rows in parts of about `size` bytes."""
     if not len(rows):
         return
     step = max(1, len(rows) * size // max(1, rows.nbytes))
@@ -132,9 +133,10 @@ def _stored(target: FileTarget, file_slice: FileSlice, rows: pa.Table, first: in
     return pa.Table.from_arrays(columns, schema=target.file_schema)
 
 
-def _data_block(target: FileTarget, rows: pa.Table) -> bytes:
+def data_block(target: FileTarget, rows: pa.Table, more: Mapping[HeaderKey, str] = {}) -> bytes:
+    """A block of rows that have their meta columns. `more` are further headers."""
     schema = null_first(with_meta_fields(target.avro))
-    headers = {HeaderKey.INSTANT_TIME: target.instant, HeaderKey.SCHEMA: schema}
+    headers = {HeaderKey.INSTANT_TIME: target.instant, HeaderKey.SCHEMA: schema, **more}
     if target.options.block == "parquet":
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression=target.options.compression, write_page_checksum=True)
@@ -150,6 +152,18 @@ def _delete_block(target: FileTarget, deletes: pa.Table) -> bytes:
     for name in rules_of(target.config).ordering:
         column = one_chunk(deletes.column(name))
         ordering.append(pc.if_else(always, pa.scalar(None, column.type), column))
-    keys, partitions = one_chunk(deletes.column(RECORD_KEY)), one_chunk(deletes.column(PARTITION_PATH))
-    headers = {HeaderKey.INSTANT_TIME: target.instant}
+    return delete_block(
+        target, one_chunk(deletes.column(RECORD_KEY)), one_chunk(deletes.column(PARTITION_PATH)), ordering
+    )
+
+
+def delete_block(
+    target: FileTarget,
+    keys: pa.Array,
+    partitions: pa.Array,
+    ordering: Sequence[pa.Array],
+    more: Mapping[HeaderKey, str] = {},
+) -> bytes:
+    """A block of deletes. Those whose ordering values are null win over all that came before."""
+    headers = {HeaderKey.INSTANT_TIME: target.instant, **more}
     return write_block(BlockKind.DELETE, headers, delete_content(keys, partitions, ordering))
