@@ -26,6 +26,7 @@ UNSERVED: Mapping[str, str] = {
 }
 """What each option asks for, by its key. The values empty and false ask for nothing."""
 _HARMLESS = ("", "false")
+_BLOCKS = "hoodie.logfile.data.block.format"
 
 
 def refuse_unserved(given: Mapping[str, str], table: str) -> None:
@@ -38,3 +39,10 @@ def refuse_unserved(given: Mapping[str, str], table: str) -> None:
                 why=f"the option {key} is {given[key]!r}",
                 todo="Leave the option out",
             )
+    if given.get(_BLOCKS, "").strip().lower() == "hfile":
+        raise UnsupportedError(
+            "lakebed does not write HFile data blocks into the logs of a table",
+            table=table,
+            why=f"the option {_BLOCKS} is hfile, which Hudi has for its metadata table",
+            todo="Use avro or parquet",
+        )

@@ -74,7 +74,7 @@ def test_a_write_to_a_clustered_file_group_stops_the_clustering(tmp_path: Path, 
     monkeypatch.setattr("lakebed.formats.hudi.write.run.WriteRun._refuse_clustered", lambda *_: None)
     table.write(pa.table({"id": ["0-0"], "x": pa.array([1]), "y": pa.array([1])}), mode="upsert")
     before = rows(table)
-    with pytest.raises(CommitConflictError, match="while it was clustered"):
+    with pytest.raises(CommitConflictError, match="while it was rewritten"):
         table.rewrite(options={"lakebed.rewrite.step": "run"})
     instant = next(i.time for i in table.history() if i.state == "inflight")
     table.rewrite(options={"lakebed.rewrite.step": "withdraw", "lakebed.rewrite.instant": instant})

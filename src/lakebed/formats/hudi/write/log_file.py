@@ -28,6 +28,7 @@ from lakebed.formats.hudi.merge.rules import rules_of
 from lakebed.formats.hudi.metadata_table.change import WrittenFile
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.files import FileTarget
+from lakebed.formats.hudi.write.positions import position_headers, with_positions
 from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
 from lakebed.formats.hudi.write.statistics import ranges_of_rows
 from lakebed.kernel.arrays import one_chunk
@@ -50,7 +51,7 @@ def append_group(
     else:
         name_time, version = target.instant, 1
     target.prepare(file_slice.partition)
-    changes = changes.combine_chunks()
+    changes = with_positions(target, file_slice, changes.combine_chunks()).combine_chunks()
     kinds = one_chunk(changes.column(KIND)).to_numpy()
     rows, deletes = changes.filter(pa.array(kinds == ROW)), changes.filter(pa.array(kinds != ROW))
     written: list[WrittenFile] = []
@@ -97,14 +98,14 @@ def _files(
     for part in pieces(rows, target.options.block_bytes):
         stored = _stored(target, file_slice, part, seen, token)
         seen += len(part)
-        blocks.append(data_block(target, stored))
+        blocks.append(data_block(target, stored, position_headers(file_slice, part)))
         parts.append(stored)
         size, count = size + len(blocks[-1]), count + len(part)
         if size >= target.options.log_bytes:
             yield blocks, count, gone, pa.concat_tables(parts)
             blocks, parts, size, count = [], [], 0, 0
     if len(deletes):
-        blocks.append(_delete_block(target, deletes))
+        blocks.append(_delete_block(target, deletes, position_headers(file_slice, deletes)))
         gone = len(deletes)
     if blocks:
         yield blocks, count, gone, pa.concat_tables(parts) if parts else None
@@ -146,15 +147,14 @@ def data_block(target: FileTarget, rows: pa.Table, more: Mapping[HeaderKey, str]
     return write_block(BlockKind.AVRO_DATA, headers, content)
 
 
-def _delete_block(target: FileTarget, deletes: pa.Table) -> bytes:
+def _delete_block(target: FileTarget, deletes: pa.Table, more: Mapping[HeaderKey, str]) -> bytes:
     always = pa.array(one_chunk(deletes.column(KIND)).to_numpy() == DELETE_ALWAYS)
     ordering = []
     for name in rules_of(target.config).ordering:
         column = one_chunk(deletes.column(name))
         ordering.append(pc.if_else(always, pa.scalar(None, column.type), column))
-    return delete_block(
-        target, one_chunk(deletes.column(RECORD_KEY)), one_chunk(deletes.column(PARTITION_PATH)), ordering
-    )
+    keys, partitions = one_chunk(deletes.column(RECORD_KEY)), one_chunk(deletes.column(PARTITION_PATH))
+    return delete_block(target, keys, partitions, ordering, more)
 
 
 def delete_block(

@@ -105,9 +105,15 @@ LOG_BLOCK: Option[int] = Option(
 )
 LOG_FORMAT: Option[str] = Option(
     "hoodie.logfile.data.block.format",
-    one_of("avro", "parquet"),
+    one_of("avro", "parquet", "hfile"),
     "",
-    "The format of data blocks in logs, avro or parquet; by default avro",
+    "The format of data blocks in logs, avro or parquet; by default avro. hfile is refused",
+)
+POSITIONS: Option[bool] = Option(
+    "hoodie.write.record.positions",
+    boolean,
+    False,
+    "Whether log blocks say where in the base file their rows are (table version 8 and later)",
 )
 COMBINE_INSERT: Option[bool] = Option(
     "hoodie.combine.before.insert", boolean, False, "Whether an insert keeps one of the rows of a key"
@@ -208,6 +214,7 @@ SIZING = (
             LOG_SIZE,
             LOG_BLOCK,
             LOG_FORMAT,
+            POSITIONS,
             COMBINE_INSERT,
             COMBINE_UPSERT,
             COMBINE_DELETE,
@@ -336,6 +343,7 @@ class WriteSettings:
                 block=options[LOG_FORMAT] or "avro",
                 block_bytes=options[LOG_BLOCK],
                 log_bytes=options[LOG_SIZE],
+                positions=options[POSITIONS],
             ),
             SortMode(options[SORT_MODE]),
             options[combine],
