@@ -40,7 +40,7 @@ def file_of(folder: Path, key: str = "", sql: str = "", format: str = "paimon", 
 KEY = 'primary_key = ["order_id"]'
 
 
-@pytest.mark.parametrize("format", ["paimon", "iceberg"])
+@pytest.mark.parametrize("format", ["paimon", "iceberg", "hudi"])
 def test_a_first_run_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path, format: str) -> None:
     """Without a key the sink cannot take deletes. With a key it can, at the same location."""
     with pytest.raises(LakebedError):

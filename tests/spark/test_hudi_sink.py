@@ -89,6 +89,18 @@ def test_a_job_of_hudis_own_sink_runs_unchanged(spark: SparkSession, tmp_path: P
     assert sorted(spark.read.format("hudi").load(place).select("id", "dt").collect()) == [(1, "d1")]
 
 
+def test_a_first_write_that_fails_leaves_no_table(spark: SparkSession, tmp_path: Path) -> None:
+    place = tmp_path / "t"
+    frame = orders(spark, 0, 3)
+    null_key = frame.selectExpr("cast(null as bigint) as id", "dt", "amount")
+    for broken in (frame.selectExpr("raise_error('no') as id", "dt", "amount"), null_key):
+        with pytest.raises(Exception, match=r"no|null"):
+            broken.write.format("hudi").options(**HUDI).mode("append").save(str(place))
+        assert not place.exists() or not [path for path in place.rglob("*") if path.is_file()]
+    frame.write.format("hudi").options(**HUDI).mode("append").save(str(place))
+    assert len(amounts(str(place))) == 3
+
+
 def test_hudis_sink_refuses_what_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "t")
     frame = orders(spark, 0, 3)

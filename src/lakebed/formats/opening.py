@@ -140,12 +140,17 @@ def native_source(name: str) -> NativeSource[Any]:
 def drop_created(table: Table, files: Sequence[str]) -> None:
     """Remove a table that was just created and has no snapshot yet.
 
-    This removes its catalog entry, where it has one, and `files`, the files that its creation wrote.
+    This removes its catalog entry, where it has one, `files`, the files that its creation wrote, and what failed writes
+    left.
     """
     leave: Callable[[], None] | None = getattr(table, "leave_catalog", None)
     if leave is not None:
         leave()
-    table.store.delete_many(files)
+    remove: Callable[[], None] | None = getattr(table, "remove_without_commits", None)
+    if remove is not None:
+        remove()
+    else:
+        table.store.delete_many(files)
 
 
 def _names(given: Sequence[str] | str | None, argument: str) -> tuple[str, ...]:

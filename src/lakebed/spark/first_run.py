@@ -39,7 +39,7 @@ class FirstRun:
         """Note the table, and whether this run has just created it."""
         self._table = table
         # Only a first run cleans up, and a table that was just created has no commit.
-        self._newest = None if created or self._resumes else _last_commit(table)
+        self._newest = None if created or self._resumes else table.newest_commit()
         self._created = tuple(info.path for info in table.store.walk()) if created else ()
         return table
 
@@ -61,18 +61,13 @@ class FirstRun:
             raise
 
     def _remove_what_was_made(self) -> None:
-        if self._resumes or self._table is None or _last_commit(self._table) != self._newest:
+        if self._resumes or self._table is None or self._table.newest_commit() != self._newest:
             return
         if self._created:
             formats.drop_created(self._table, self._created)
             _remove_empty_folders(self._table.store)
         self.checkpoint.delete_many([info.path for info in self.checkpoint.walk() if info.path not in self._held])
         _remove_empty_folders(self.checkpoint)
-
-
-def _last_commit(table: Table) -> Instant | None:
-    """The newest completed instant, whatever the table's options name for reads."""
-    return next((instant for instant in reversed(table.history()) if instant.state == "completed"), None)
 
 
 def _remove_empty_folders(store: Store) -> None:

@@ -176,8 +176,12 @@ class Loaded:
             sink = self.native.sink(SinkRequest(self._table_if_any(), self.location, given, self.options, overwrite))
         else:
             sink = self.table().sink(Mode.OVERWRITE if overwrite else Mode.APPEND)
-        taken = SinkInput.of(given, sink, self.location)
-        return WriteJob(sink, sink.plan(), taken, self.location)
+        try:
+            taken = SinkInput.of(given, sink, self.location)
+            return WriteJob(sink, sink.plan(), taken, self.location)
+        except BaseException:
+            sink.abort(())
+            raise
 
     def stream_sink(self) -> NoReturn:
         """Refuse: Spark would not route the rows, and does not tell a source which checkpoint it belongs to."""

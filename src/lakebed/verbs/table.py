@@ -90,6 +90,11 @@ class Table(ABC):
         completed = [instant for instant in self.history() if instant.state == "completed"]
         return completed[-1] if completed else None
 
+    def newest_commit(self) -> Instant | None:
+        """The newest completed instant that changed rows or files, whatever the table's options name for reads; None
+        where there is none."""
+        return next((instant for instant in reversed(self.history()) if instant.state == "completed"), None)
+
     @abstractmethod
     def history(self, archived: bool = False) -> list[Instant]:
         """The table's instants or snapshots, oldest first.

@@ -19,10 +19,11 @@ from lakebed.errors import CommitUnknownError, OptionError, SchemaError, TableEx
 from lakebed.formats.hudi import table_options as opt
 from lakebed.formats.hudi.codec.avro_schema import avro_schema
 from lakebed.formats.hudi.codec.properties import properties_text
-from lakebed.formats.hudi.config import PROPERTIES, config_from
+from lakebed.formats.hudi.config import PROPERTIES, config_from, load_config
 from lakebed.formats.hudi.keygen import field_kinds
-from lakebed.formats.hudi.layout import META_COLUMNS
+from lakebed.formats.hudi.layout import HOODIE, META_COLUMNS, PARTITION_METADATA
 from lakebed.formats.hudi.merge.rules import check_known, rules_of
+from lakebed.formats.hudi.timeline.writing import list_timeline
 from lakebed.formats.hudi.timestamp_partitions import TimestampPartitions, check_zones
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
@@ -263,3 +264,12 @@ def _merge_properties(version: int, ordering: Sequence[str], options: Options) -
             _EVENT_STRATEGY if mode == "EVENT_TIME_ORDERING" else _COMMIT_STRATEGY
         )
     return properties
+
+
+def remove_without_commits(store: Store) -> None:
+    """Remove a table to which nothing was ever written, with what failed writes left: `.hoodie`, and the files that
+    mark partitions. It stays where a write is pending or has completed."""
+    if not any(entry.writes for entry in list_timeline(store, load_config(store)).entries):
+        marks = [info.path for info in store.walk() if info.name.startswith(PARTITION_METADATA)]
+        store.delete_many(marks)
+        store.delete_folder(HOODIE)

@@ -19,6 +19,7 @@ from lakebed.formats.hudi.archive.report import TimelineReport, timelines_of
 from lakebed.formats.hudi.archive.state_files import ActiveInstant
 from lakebed.formats.hudi.archive.unreadable import UnreadableFile, unreadable_files
 from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.expire.orphans import orphan_files
 from lakebed.formats.hudi.layout import HEARTBEATS, HOODIE, clock_time
 from lakebed.formats.hudi.read.plan import plan_snapshot
 from lakebed.formats.hudi.read.request import ReadRequest
@@ -40,6 +41,7 @@ _WORKING = datetime.timedelta(hours=1)
 _STALE = datetime.timedelta(days=1)
 """The age for an instant with a heartbeat file, which outlives its writer if that one dies."""
 _SHOWN = 5
+_FAILED = "lakebed expire TABLE --option lakebed.expire.what=failed-writes"
 
 
 def inspect_table(
@@ -63,9 +65,10 @@ def inspect_table(
         lambda: _splits(state, options),
         lambda: store.list_many([HEARTBEATS, MARKERS]),
         lambda: store.exists(f"{HOODIE}/lock"),
+        lambda: _orphans(state),
     ]
     seen = store.together(lambda act: act(), acts)
-    (reports, unknown), (checked, broken), (splits, unreadable), (heartbeats, markers), is_locked = seen
+    (reports, unknown), (checked, broken), (splits, unreadable), (heartbeats, markers), is_locked, orphans = seen
     figures: dict[str, Mapping[str, Figure]] = {
         "table": _table(config, instants),
         "timeline": {**_last(instants), "completed files read": checked},
@@ -87,6 +90,7 @@ def inspect_table(
         *_cleaning(instants, reports),
         *_layout(splits or ()),
         *_leftovers(markers.folders, is_locked, instants),
+        *orphans,
     ]
     return TableReport(
         table=store.location,
@@ -163,8 +167,9 @@ def _files(splits: Iterable[HudiSplit]) -> Mapping[str, Figure]:
 
 
 def _broken_files(unreadable: Iterable[UnreadableFile]) -> Iterator[Finding]:
-    remedy = "Restore the file from a copy, or roll the instant back (Hudi: call rollback_to_instant)"
     for file in unreadable:
+        back = _FAILED if file.is_empty else "Hudi: call rollback_to_instant"
+        remedy = f"Restore the file from a copy, or roll the instant back ({back})"
         what = f"the completed file {file.path} is empty" if file.is_empty else f"{file.path} cannot be read"
         yield Finding(Health.BROKEN, what, "a crash leaves such files" if file.is_empty else file.why, remedy)
 
@@ -185,6 +190,19 @@ def _splits(state: TableState, options: Options) -> tuple[tuple[HudiSplit, ...] 
         return plan_snapshot(state, ReadRequest(options), None).splits, []
     except LakebedError as error:
         return None, [Finding(Health.BROKEN, f"a snapshot cannot be read: {error.what}", error.why, error.todo)]
+
+
+def _orphans(state: TableState) -> list[Finding]:
+    """The orphan files, where the table's commits can be read."""
+    try:
+        paths = orphan_files(state)
+    except LakebedError:
+        return []  # another finding says why
+    if not paths:
+        return []
+    why = f"no commit has them: {', '.join(paths[:_SHOWN])}"
+    call = "lakebed expire TABLE --option lakebed.expire.what=orphan-files"
+    return [Finding(Health.GOOD, f"{len(paths)} orphan files take room", why, f"{call} removes those older than a day")]
 
 
 def _pending(alive: Collection[str], config: TableConfig, instants: Iterable[ActiveInstant]) -> Iterator[Finding]:
@@ -235,9 +253,9 @@ def _savepoints(report: TimelineReport) -> Iterator[Finding]:
                 Health.BROKEN, f"{what} cannot be restored", why, "Delete the savepoint, or restore the files"
             )
         elif savepoint.archived_after:
-            why = f"{savepoint.archived_after} commits after it are archived, which Hudi's restore cannot roll back"
+            why = f"{savepoint.archived_after} commits after it are archived, which no restore can take back"
             remedy = "Delete the savepoint, or read the table as of it"
-            yield Finding(Health.ATTENTION, f"{what} cannot be restored by Hudi", why, remedy)
+            yield Finding(Health.ATTENTION, f"{what} cannot be restored", why, remedy)
         else:
             yield Finding(Health.GOOD, f"{what} can be restored")
 
@@ -316,7 +334,7 @@ def _leftovers(markers: Iterable[str], is_locked: bool, instants: Iterable[Activ
             Health.GOOD,
             f"{len(left)} marker folders are left",
             why,
-            "The next archival removes them, or lakebed expire TABLE --option lakebed.expire.what=failed-writes",
+            f"The next archival removes them, or {_FAILED}",
         )
     if is_locked:
         why = "a writer or archiver is at work, or it died"

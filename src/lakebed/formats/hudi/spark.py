@@ -6,11 +6,15 @@ Rules of writes: Hudi's `HoodieSparkSqlWriter` and `DataSourceWriteOptions`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import CommitUnknownError, LakebedError, UnsupportedError
+from lakebed.formats.hudi.definition import remove_without_commits
 from lakebed.formats.hudi.index.options import INDEXES
 from lakebed.formats.hudi.options import AS_OF, BYTES_LIMIT, COMMITS_LIMIT, QUERY_TYPE, READ, SPARK, SPLITS_LIMIT
 from lakebed.formats.hudi.read.spark_options import plan_spark_read, spark_stream
@@ -19,12 +23,14 @@ from lakebed.formats.hudi.table_options import TABLE
 from lakebed.formats.hudi.upkeep import UPKEEP
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.settings import COMBINE_INSERT, COMBINE_UPSERT, OPERATION, SIZING, WRITE
-from lakebed.kernel.files import open_store
+from lakebed.kernel.engine import Engine
+from lakebed.kernel.files import Store, open_store
+from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.verbs.native_source import NativeSource, SinkRequest, SourceRequest
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
-from lakebed.verbs.write import Mode, Sink
+from lakebed.verbs.write import Mode, Prepared, Sink, WritePlan
 
 _LIMITS = frozenset(option.key for option in (COMMITS_LIMIT, SPLITS_LIMIT, BYTES_LIMIT))
 """Keys of `lakebed.open` that bound one batch of a stream. Hudi's source has none of them; a batch ignores them."""
@@ -75,7 +81,57 @@ def _sink(request: SinkRequest[HudiTable]) -> Sink:
         columns = pa.schema([field for field in request.schema if field.name != ROW_KIND_COLUMN])
         described = {key: text for key, text in given.items() if TABLE.knows(key) or INDEXES.knows(key)}
         table = HudiTable.create(open_store(request.location, storage), columns, options={**described, **storage})
+        with _or_no_table(table.store):
+            return _NewTable(table.sink(Mode.APPEND, options={**given, OPERATION.key: operation.value}), table.store)
     return table.sink(Mode.APPEND, options={**given, OPERATION.key: operation.value})
+
+
+@dataclass(frozen=True, slots=True)
+class _NewTable:
+    """The sink of a table that was created for it: a write that fails takes the table away again."""
+
+    sink: Sink
+    store: Store
+
+    @property
+    def input_schema(self) -> pa.Schema:
+        return self.sink.input_schema
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        return self.sink.left_out
+
+    def plan(self, tasks: int = 1) -> WritePlan:
+        return self.sink.plan(tasks)
+
+    def finalize(self, plan: Any, messages: Sequence[CommitMessage], engine: Engine) -> Prepared:
+        with _or_no_table(self.store):
+            return self.sink.finalize(plan, messages, engine)
+
+    def commit(self, identifier: int, messages: Sequence[CommitMessage]) -> CommitResult:
+        with _or_no_table(self.store):
+            return self.sink.commit(identifier, messages)
+
+    def abort(self, messages: Sequence[CommitMessage]) -> None:
+        self.sink.abort(messages)
+        self.sink.sweep()
+        remove_without_commits(self.store)
+
+    def sweep(self) -> None:
+        self.sink.sweep()
+
+
+@contextmanager
+def _or_no_table(store: Store) -> Iterator[None]:
+    """Remove the table when the block fails, unless something was committed to it or may have been."""
+    try:
+        yield
+    except CommitUnknownError:
+        raise
+    except BaseException:
+        with suppress(LakebedError, OSError):  # the first error is the one that matters
+            remove_without_commits(store)
+        raise
 
 
 SOURCE = NativeSource(_opens_table, _plan, _stream, _sink)

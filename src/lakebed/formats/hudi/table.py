@@ -15,15 +15,16 @@ from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.options import commit_options
 from lakebed.formats.hudi.commit.restore import finish_restores
 from lakebed.formats.hudi.config import TableConfig, load_config
-from lakebed.formats.hudi.definition import create_table
+from lakebed.formats.hudi.definition import create_table, remove_without_commits
 from lakebed.formats.hudi.expire.failed_writes import end_failed_writes
 from lakebed.formats.hudi.expire.options import WHAT
 from lakebed.formats.hudi.expire.options import parse_options as parse_expire_options
+from lakebed.formats.hudi.expire.orphans import remove_orphans
 from lakebed.formats.hudi.expire.partitions import expire_partitions
 from lakebed.formats.hudi.expire.run import Clean
 from lakebed.formats.hudi.index.options import INDEXES, kept_with_table
 from lakebed.formats.hudi.inspect import inspect_table
-from lakebed.formats.hudi.layout import COMPLETES_AS, META_COLUMNS
+from lakebed.formats.hudi.layout import COMPLETES_AS, META_COLUMNS, WRITES
 from lakebed.formats.hudi.metadata_table.read import keeps_listing
 from lakebed.formats.hudi.options import AS_OF, READ
 from lakebed.formats.hudi.read.batch import check_alone, is_range, plan_batch, plan_change_range
@@ -106,6 +107,14 @@ class HudiTable(Table):
         kept = kept_with_table(INDEXES.parse({k: v for k, v in calls.items() if INDEXES.knows(k)}))
         create_table(store, schema, primary_key, partition_by, described, kept)
         return cls(store, calls)
+
+    def newest_commit(self) -> Instant | None:
+        """The newest completed instant that wrote or replaced data files."""
+        return next((i for i in reversed(self.history()) if i.action in WRITES and i.state == "completed"), None)
+
+    def remove_without_commits(self) -> None:
+        """Remove the table, with what failed writes left; it stays where a write is pending or has completed."""
+        remove_without_commits(self.store)
 
     def state(self, whole: bool = False) -> TableState:
         """The table's metadata as it is now: settings, timeline, archive. `whole` says that the folders of all
@@ -247,7 +256,8 @@ class HudiTable(Table):
         The options are those of `formats/hudi/expire/options.py`; those of Hudi may stand in the table's properties
         too. `expired` of the result are the commits that can no longer be read as of. With `lakebed.expire.what` =
         partitions whole partitions go that are too old, and `expired` are their paths. With failed-writes pending
-        writes are rolled back, and `expired` are their instants.
+        writes are rolled back, and `expired` are their instants. With orphan-files those files go that no state of the
+        table has.
         """
         config = load_config(self.store)
         parsed = parse_expire_options(option_texts(options), config.properties)
@@ -256,6 +266,8 @@ class HudiTable(Table):
         context = self._context(config, commit_options(option_texts(options)))
         if parsed[WHAT] == "failed-writes":
             return end_failed_writes(context, parsed, dry_run)
+        if parsed[WHAT] == "orphan-files":
+            return remove_orphans(self.state(), parsed, dry_run)
         return Clean(self.state, context, parsed).run(dry_run)
 
     def _delete_partitions(self, patterns: str) -> CommitResult:

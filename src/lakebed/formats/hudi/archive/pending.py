@@ -30,10 +30,21 @@ def how_to_end(pending: ActiveInstant) -> str:
         return (
             f"Carry {pending.kind} {pending.time} on (lakebed expire TABLE --option lakebed.expire.what=failed-writes)"
         )
+    if pending.kind == "clean":
+        return f"Let the next clean finish it: lakebed expire TABLE carries clean {pending.time} on"
     if not pending.writes:
         return f"Let the next {pending.kind} finish it, or roll it back or remove its files by Hudi's own tools"
-    if pending.kind in ("compaction", "logcompaction"):
+    if pending.kind == "compaction":
+        return _run_or_withdraw(pending, "compaction")
+    if pending.kind == "logcompaction":
         return f"Run {pending.kind} {pending.time} (Hudi: call run_compaction) or unschedule it (hudi-cli)"
-    if pending.kind == "clustering" or pending.action == "replacecommit":
-        return f"Run the pending {pending.kind} {pending.time} (Hudi: call run_clustering), or roll it back"
+    if pending.kind == "clustering":
+        return _run_or_withdraw(pending, "clustering")
+    if pending.action == "replacecommit":
+        return f"If it is a clustering: {_run_or_withdraw(pending, 'clustering')}. An overwrite: {_FAILED}"
     return f"Let the writer of {pending.time} finish; if it is dead, roll {pending.time} back ({_FAILED})"
+
+
+def _run_or_withdraw(pending: ActiveInstant, what: str) -> str:
+    call = f"lakebed rewrite TABLE --option lakebed.rewrite.what={what} --option lakebed.rewrite.instant={pending.time}"
+    return f"{call} --option lakebed.rewrite.step=run, or withdraw to take it back"

@@ -33,10 +33,10 @@ PARALLELISM: Option[int] = Option(
 )
 WHAT: Option[str] = Option(
     "lakebed.expire.what",
-    one_of("files", "partitions", "failed-writes"),
+    one_of("files", "partitions", "failed-writes", "orphan-files"),
     "files",
     "files: a clean. partitions: whole partitions go that are too old, with their rows. failed-writes: pending writes "
-    "are rolled back whose writers have died",
+    "are rolled back whose writers have died. orphan-files: files go that no state of the table has",
 )
 TTL_STRATEGY: Option[str] = Option(
     "hoodie.partition.ttl.management.strategy.type",
@@ -66,6 +66,12 @@ FAILED_AFTER: Option[int] = Option(
     3_600_000,
     "How long after its request a pending write counts as failed, unless its heartbeat is younger",
 )
+ORPHANS_AGE: Option[int] = Option(
+    "lakebed.expire.orphans.after",
+    duration_ms,
+    86_400_000,
+    "How long after it was last written an orphan file may go",
+)
 EXPIRE = (
     OptionSet(
         (
@@ -81,6 +87,7 @@ EXPIRE = (
             TTL_PARTITIONS,
             TTL_LIMIT,
             FAILED_AFTER,
+            ORPHANS_AGE,
         ),
         "cleaning Hudi tables",
     )
