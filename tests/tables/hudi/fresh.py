@@ -23,9 +23,10 @@ def fresh_table(
     keys: str = "id",
     partition: str = "dt",
     ordering: str = "",
+    metadata: bool = False,
     **more: str,
 ) -> Table:
-    """An empty table in a folder, made on the first call."""
+    """An empty table in a folder, made on the first call. Its writes keep a metadata table where `metadata` is true."""
     file = folder / ".hoodie" / "hoodie.properties"
     if not file.exists():
         text = avro_schema(schema, "fresh").replace(":", "\\:")
@@ -43,6 +44,7 @@ def fresh_table(
             "hoodie.table.checksum": str(zlib.crc32(b".fresh")),
             "hoodie.table.timeline.timezone": "UTC",
             "hoodie.archivelog.folder": "archived" if version < 8 else "history",
+            **({} if metadata else {"hoodie.metadata.enable": "false"}),
             **({"hoodie.record.merge.mode": mode} if version >= 8 else {}),
             **({"hoodie.compaction.payload.class": f"org.apache.hudi.common.model.{payload}"} if version < 9 else {}),
             **(

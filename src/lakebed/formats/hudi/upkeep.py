@@ -10,16 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lakebed.formats.hudi.archive.options import ARCHIVE, ARCHIVE_AUTOMATIC, KEEP_MAX
+from lakebed.formats.hudi.archive.options import ARCHIVE, ARCHIVE_AUTOMATIC, KEEP_MAX, KEEP_MIN, MAX_DELTA_COMMITS
+from lakebed.formats.hudi.archive.run import archive
 from lakebed.formats.hudi.commit.options import COMMIT, commit_options
-from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.expire.options import EXPIRE, WHAT
+from lakebed.formats.hudi.metadata_table.named import PARTITIONS
+from lakebed.formats.hudi.metadata_table.opened import FOLDER
+from lakebed.formats.hudi.metadata_table.options import COMPACT_AFTER, METADATA_ENABLE, METADATA_OPTIONS
 from lakebed.formats.hudi.options import READ
 from lakebed.formats.hudi.rewrite.options import REWRITE, STEP
 from lakebed.formats.hudi.rewrite.options import WHAT as REWRITTEN
 from lakebed.formats.hudi.timeline.writing import list_timeline
 from lakebed.formats.hudi.write.settings import WRITE
 from lakebed.kernel.commit.afterwards import afterwards
+from lakebed.kernel.engine import LocalEngine
+from lakebed.kernel.files import InnerStore
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean
 from lakebed.verbs.table import Table
 
@@ -74,6 +80,7 @@ LOG_COMPACT_INLINE: Option[bool] = Option(
 TTL_INLINE: Option[bool] = Option(
     "hoodie.partition.ttl.inline", boolean, False, "Whether a write deletes partitions that are too old"
 )
+_METADATA = frozenset(option.key for option in METADATA_OPTIONS)
 _ACCEPTED = (
     "hoodie.clean.async",
     "hoodie.clean.async.enabled",
@@ -96,6 +103,7 @@ _OWN = OptionSet(
         CLUSTER_ASYNC_EVERY,
         LOG_COMPACT_INLINE,
         TTL_INLINE,
+        *METADATA_OPTIONS,
         *(Option(key, str, "", "Accepted without effect: services run after the write") for key in _ACCEPTED),
     ),
     "the upkeep of Hudi tables",
@@ -110,7 +118,7 @@ OPEN = READ + WRITE + UPKEEP
 def split_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The options of a write apart: those of the write itself, and those of its upkeep. Those of commits are both."""
     write = {key: text for key, text in given.items() if WRITE.knows(key) or not UPKEEP.knows(key)}
-    both = commit_options(given)
+    both = {*commit_options(given), *(key for key in given if UPKEEP.spelled(key) in _METADATA)}
     return write, {UPKEEP.spelled(key): text for key, text in given.items() if key not in write or key in both}
 
 
@@ -133,6 +141,10 @@ def after_commit(table: Table, config: TableConfig, given: Mapping[str, str]) ->
         notes += afterwards("the table was not cleaned", lambda: table.expire(options=_known(EXPIRE, given)))
     if options[ARCHIVE_AUTOMATIC] and len(timeline.entries) > options[KEEP_MAX]:
         notes += afterwards("the timeline was not archived", lambda: table.archive(options=_known(ARCHIVE, given)))
+        if options[METADATA_ENABLE]:
+            notes += afterwards(
+                "the metadata table's timeline was not archived", lambda: _archive_metadata(table, options, given)
+            )
     return notes
 
 
@@ -156,6 +168,16 @@ def _rewritten(table: Table, config: TableConfig, options: Options, given: Mappi
         more |= {REWRITTEN.key: "clustering", STEP.key: "all" if clusters else "schedule"}
         notes += afterwards("the table was not clustered", lambda: table.rewrite(options=more))
     return notes
+
+
+def _archive_metadata(table: Table, options: Options, given: Mapping[str, str]) -> None:
+    """Archive the timeline of the metadata table. As with Hudi's own, one instant more stays than of the table."""
+    config = load_config(table.store)
+    if not config.properties.get(PARTITIONS):
+        return
+    kept = {KEEP_MIN.key: options[KEEP_MIN] + 1, KEEP_MAX.key: options[KEEP_MAX] + 1}
+    wanted = {**_known(ARCHIVE, given), **kept, MAX_DELTA_COMMITS.key: options[COMPACT_AFTER]}
+    archive(InnerStore(table.store, FOLDER), wanted, LocalEngine(), storage=dict(table.options))
 
 
 def _known(options: OptionSet, given: Mapping[str, str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The property that names the maintained partitions, changed in the commit that would make them stale."""
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakebed.formats.hudi.codec.properties import parse_properties, properties_text
@@ -9,8 +9,10 @@ from lakebed.formats.hudi.config import PROPERTIES, TableConfig, load_config
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.timeline.properties import update_properties
+from lakebed.formats.hudi.write.settings import WRITE
 from lakebed.kernel import clock
 from lakebed.kernel.files import Store, open_store
+from lakebed.kernel.options import Options
 from tests.golden import names, unpack
 
 
@@ -18,6 +20,7 @@ from tests.golden import names, unpack
 class Table:
     store: Store
     config: TableConfig
+    options: Options = field(default_factory=lambda: WRITE.parse({}))
 
 
 def test_properties_are_written_as_java_writes_them() -> None:
@@ -38,7 +41,7 @@ def test_a_partition_that_is_not_maintained_is_named_no_longer(tmp_path: Path) -
     folder = tmp_path / "table"
     shutil.copytree(unpack("hudi", "cow_v8"), folder)
     store = open_store(str(folder))
-    config = update_properties(store, {"hoodie.table.metadata.partitions": "files,expr_index_of_mine"})
+    config = update_properties(store, {"hoodie.table.metadata.partitions": "column_stats,expr_index_of_mine"})
     notes = update(Table(store, config), "20260101000000000", MetadataChange("commit"))
     assert len(notes) == 1 and "expr_index_of_mine" in notes[0]
     assert "expr_index_of_mine" not in load_config(store).properties["hoodie.table.metadata.partitions"]

@@ -139,8 +139,8 @@ def test_services_add_no_rows_to_a_stream(tmp_path: Path, kind: str) -> None:
 
 
 def test_archival_waits_for_a_compaction_that_nobody_runs_and_goes_on_after_it(tmp_path: Path) -> None:
-    keep = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
-    table = orders(tmp_path, **{"hoodie.archive.automatic": "false"})
+    keep = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.metadata.enable": "false"}
+    table = orders(tmp_path, **{"hoodie.archive.automatic": "false", "hoodie.metadata.enable": "false"})
     table.write(batch((0, 0, "base")))
     table.write(batch((0, 1, "log")), mode="upsert")
     scheduled = table.rewrite(options={"lakebed.rewrite.step": "schedule"}).instants[0]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from lakebed.formats.hudi.commit.options import COMMIT
+from lakebed.formats.hudi.metadata_table.options import METADATA_ENABLE as METADATA_ENABLE
 from lakebed.kernel.options import Option, OptionSet, at_least, boolean, duration_ms, memory_size, one_of
 from lakebed.kernel.scratch import SCRATCH_DIR
 
@@ -93,9 +94,6 @@ COMPACTION_TRIGGER: Option[str] = Option(
     one_of("NUM_COMMITS", "NUM_COMMITS_AFTER_LAST_REQUEST", "TIME_ELAPSED", "NUM_AND_TIME", "NUM_OR_TIME"),
     "NUM_COMMITS",
     "What schedules a compaction; where it counts delta commits, archival keeps these",
-)
-METADATA_ENABLE: Option[bool] = Option(
-    "hoodie.metadata.enable", boolean, True, "Whether the table's metadata table, if there is one, holds instants"
 )
 ARCHIVE_LOCK: Option[str] = Option(
     "lakebed.archive.lock",

@@ -163,12 +163,10 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
         store.delete_many(paths)
         blocks: dict[str, int] = {}
         if each.log_blocks_to_be_deleted:
-            blocks = _command(context, instant, info.commit_time, each)
+            blocks, stay = _command(context, instant, info.commit_time, each)
+            added.setdefault(each.partition_path, {}).update(stay)
         for path in paths:
             deleted.setdefault(each.partition_path, {})[path.rpartition("/")[2]] = 0
-        added.setdefault(each.partition_path, {}).update(
-            {location.rpartition("/")[2]: size for location, size in blocks.items()}
-        )
         parts[each.partition_path] = RollbackPartitionMetadata(
             partition_path=each.partition_path,
             success_delete_files=(*before.success_delete_files, *each.files_to_be_deleted),
@@ -182,7 +180,8 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
         partition_metadata=parts,
         instants_rollback=(info,),
     )
-    update(context, instant, MetadataChange("rollback", added=added, deleted=deleted))
+    change = MetadataChange("rollback", added=added, deleted=deleted, undone=(info.commit_time,))
+    update(context, instant, change)
     if entry is not None:
         (remove_instant if entry.done else remove_pending)(store, config, entry)
     completed = new_instant(config, context.timeline(), instant)
@@ -192,8 +191,11 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
         store.delete(heartbeat_file(info.commit_time))
 
 
-def _command(context: WriteContext, instant: str, target: str, each: RollbackRequest) -> dict[str, int]:
+def _command(
+    context: WriteContext, instant: str, target: str, each: RollbackRequest
+) -> tuple[dict[str, int], dict[str, int]]:
     """Write a command block that takes back the blocks of an instant in one file group, where the slice has a log file.
+    The new file by its location, and all log files of the slice by name, with their sizes.
 
     Which log files the plan names is of no account: Hudi 1.0 names the table itself there.
     """
@@ -203,7 +205,7 @@ def _command(context: WriteContext, instant: str, target: str, each: RollbackReq
         if parsed is not None and parsed[0] == each.file_id and parsed[1].instant == each.latest_base_instant:
             logs.append(parsed[1])
     if not logs:
-        return {}
+        return {}, {}
     version = 1 + max(log.version for log in logs)
     name = f".{each.file_id}_{each.latest_base_instant}.log.{version}_{_TOKEN}"
     path = f"{each.partition_path}/{name}" if each.partition_path else name
@@ -214,7 +216,8 @@ def _command(context: WriteContext, instant: str, target: str, each: RollbackReq
     }
     block = write_block(BlockKind.COMMAND, headers, b"")
     context.store.write(path, block)
-    return {context.location_of(path): len(block)}
+    sizes = {log.name: log.size for log in logs}
+    return {context.location_of(path): len(block)}, {**sizes, name: len(block)}
 
 
 def is_failed_write(context: WriteContext, entry: Entry) -> bool:

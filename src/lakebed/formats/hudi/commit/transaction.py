@@ -15,7 +15,7 @@ from lakebed.formats.hudi.commit.options import FailedWrites
 from lakebed.formats.hudi.commit.restore import end_restores
 from lakebed.formats.hudi.commit.rollback import roll_back, roll_back_failed
 from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
-from lakebed.formats.hudi.metadata_table.update import update
+from lakebed.formats.hudi.metadata_table.update import build_from, needs_building, update, walked
 from lakebed.formats.hudi.timeline.writing import (
     complete,
     inflight,
@@ -63,8 +63,9 @@ class Transaction:
         """Request a new instant. `by_key` says that keys are looked up before rows are added.
 
         Restores that were cut off are carried on first. Where failed writes are taken back eagerly, that is done
-        too, and so are rollbacks that were cut off.
+        too, and so are rollbacks that were cut off. A table that has no metadata table gets one.
         """
+        found = walked(context) if needs_building(context) else None
         rules = context.concurrency
         heartbeat = Heartbeat(context.store, rules.beat)
         with heartbeat.stopped_by_failure(), context.locked(chooses=True) as held:
@@ -72,6 +73,9 @@ class Transaction:
             if rules.failed_writes is FailedWrites.EAGER:
                 roll_back_failed(context, held)
             timeline = context.timeline()
+            if found is not None:
+                held()
+                context.config = build_from(context, timeline, *found)
             instant = instant or new_instant(context.config, timeline)
             held()
             heartbeat.start(instant)

@@ -86,6 +86,7 @@ class MetadataChange:
     name to size) are files of which nothing else is known, such as the command blocks of a rollback; `deleted` are
     files that a clean, a rollback or a restore removes. `replaced` are file ids that a commit takes out of use, by
     partition: their keys leave the record index. `dropped_partitions` are partitions that a clean removes as a whole.
+    `undone` are the instants that a rollback or a restore takes back, newest first.
     `schema` is the Avro schema of the table with this change, without meta columns, as JSON text.
     """
 
@@ -95,4 +96,5 @@ class MetadataChange:
     deleted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dropped_partitions: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
     schema: str = ""

@@ -6,7 +6,7 @@ delta commit did and the table's own timeline completed the same instant: the me
 can be ahead of a write that failed.
 
 It is used only where nothing can be missing: the table names the part as maintained, every completed instant of the
-table is in the metadata table, and each block is of a kind that Hudi writes there. Table version 6 is not read here.
+table is in the metadata table, and each block is of a kind that Hudi writes there.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
 from lakebed.formats.hudi.codec.properties import parse_properties
 from lakebed.formats.hudi.config import PROPERTIES, TableConfig, config_from
 from lakebed.formats.hudi.layout import HOODIE, file_path
-from lakebed.formats.hudi.metadata_table.update import INFLIGHT, PARTITIONS, partitions_of
+from lakebed.formats.hudi.metadata_table.named import INFLIGHT, PARTITIONS, partitions_of
 from lakebed.formats.hudi.slices import FileSlice, WrittenFiles, file_groups, slice_of
 from lakebed.formats.hudi.timeline.active import Timeline, timeline_from, view_of
 from lakebed.kernel.files import Listing, Store
 
 FOLDER = f"{HOODIE}/metadata"
 _BOOTSTRAP = "00000000000000"
+_DIGITS = 17
+"""Those of an instant of the table; in table version 6 the instants of the metadata table alone have more."""
 _EMPTY_DELETES = b"\x00\x00\x00\x03\x00\x00\x00\x01\x00"
 """The delete block that begins each file group: no deletes."""
 
@@ -83,7 +85,7 @@ class MetadataTable:
         for _, group in sorted(file_groups(self._listed[part].files).items()):
             file_slice = slice_of(part, group, view, WrittenFiles({}, {}, frozenset()))
             base = file_slice.base.instant if file_slice is not None and file_slice.base is not None else ""
-            if any(log.instant not in self.theirs.by_time and log.instant >= base for log in group.logs):
+            if any(log.instant not in self.theirs.by_time and log.instant > base for log in group.logs):
                 raise UnsupportedError("a log file of the metadata table is of an instant that is not known")
             if file_slice is not None:
                 slices.append(file_slice)
@@ -100,13 +102,25 @@ class MetadataTable:
             yield Image(hfile, hfile.info["schema"])
         logs = self.store.read_many([file_path(folder, log.name) for log in file_slice.logs])
         completed = {entry.time for entry in self.timeline.entries if entry.done}
+        blocks: list[LogBlock] = []
         for data in logs:
             scan = parse_log(data)
             if scan.corrupt:
                 raise CorruptError("a log file of the metadata table is damaged")
             for block in scan.blocks:
-                if _counts(block.instant_time, completed, self.timeline):
-                    yield from _image(block)
+                if block.is_rollback:
+                    blocks = [other for other in blocks if other.instant_time != block.target_instant_time]
+                elif self._counts(block.instant_time, completed):
+                    blocks.append(block)
+        for block in blocks:
+            yield from _image(block)
+
+    def _counts(self, instant: str, completed: Collection[str]) -> bool:
+        """Whether the table completed an instant, or it is older than the table's timeline. The instants that build a
+        part are of the metadata table alone."""
+        if instant.startswith(_BOOTSTRAP) or len(instant) > _DIGITS:
+            return True
+        return instant in completed or instant < self.timeline.start
 
     def _base(self, path: str, size: int) -> HFile:
         if size <= _AT_ONCE:
@@ -122,7 +136,7 @@ _AT_ONCE = 4 << 20
 def maintains(config: TableConfig, part: str) -> bool:
     """Whether a table says that its metadata table has a part, in a form that is read here."""
     maintained = part in partitions_of(config, PARTITIONS) and part not in partitions_of(config, INFLIGHT)
-    return maintained and config.completion_times
+    return maintained and (config.completion_times or part == "files")
 
 
 def _folder(part: str) -> str:
@@ -131,10 +145,11 @@ def _folder(part: str) -> str:
 
 def _is_complete(timeline: Timeline, theirs: Timeline) -> bool:
     """Whether each completed instant of the table that changed files is in the metadata table, or is older than what
-    its timeline shows."""
+    its timeline shows. From table version 8 on a rollback only takes away what was never listed."""
     known = {entry.time for entry in theirs.entries if entry.done}
-    oldest = min((time for time in known if not time.startswith(_BOOTSTRAP)), default="")
-    changing = ("clean", "rollback", "restore")
+    shown = (entry.time for entry in theirs.commits if entry.action == "deltacommit")
+    oldest = min((time for time in shown if not time.startswith(_BOOTSTRAP)), default="")
+    changing = ("clean", "restore") if timeline.completion_times else ("clean", "rollback", "restore")
     instants = [entry.time for entry in timeline.entries if entry.done and (entry.writes or entry.action in changing)]
     return bool(known) and all(time in known or (oldest and time < oldest) for time in instants)
 
@@ -147,8 +162,3 @@ def _image(block: LogBlock) -> Iterator[Image]:
         yield Image(open_hfile(lambda start, length: content[start : start + length], len(content)), block.schema)
     elif content != _EMPTY_DELETES:
         yield Image(None, "", content)
-
-
-def _counts(instant: str, completed: set[str], timeline: Timeline) -> bool:
-    """Whether the table completed an instant, or it is older than the table's timeline."""
-    return instant in completed or instant.startswith(_BOOTSTRAP) or instant < timeline.start

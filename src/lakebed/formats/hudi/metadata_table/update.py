@@ -1,21 +1,33 @@
 """Keep a table's metadata table right in the commit that changes the table's files.
 
-Rules: Hudi's `HoodieBackedTableMetadataWriter.update`. Readers and writers use those partitions of the metadata table
-that the property `hoodie.table.metadata.partitions` names. One that is not maintained is taken out of that property
-before the commit completes, so no engine trusts what it says of a table that moved on.
+Rules: Hudi's `HoodieBackedTableMetadataWriter.update`. Readers and writers use those parts of the metadata table that
+the property `hoodie.table.metadata.partitions` names. Each part that lakebed keeps gets the change as a delta commit of
+the same instant, which is completed before the table's own: readers take from it only what the table completed. A part
+that is not kept is taken out of that property before the commit completes, so no engine trusts what it says of a table
+that moved on.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.config import TableConfig, load_config
+from lakebed.formats.hudi.metadata_table.bootstrap import build, can_build, walked_files
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
+from lakebed.formats.hudi.metadata_table.compact import look_after
+from lakebed.formats.hudi.metadata_table.named import INFLIGHT, PARTITIONS, partitions_of
+from lakebed.formats.hudi.metadata_table.opened import UNUSABLE
+from lakebed.formats.hudi.metadata_table.options import COMPACT_AFTER, METADATA_ENABLE
+from lakebed.formats.hudi.metadata_table.parts import PARTS
+from lakebed.formats.hudi.metadata_table.records import FILES, Sizes
+from lakebed.formats.hudi.metadata_table.target import Target
+from lakebed.formats.hudi.metadata_table.undo import settle, take_back
+from lakebed.formats.hudi.metadata_table.write import delta_commit
+from lakebed.formats.hudi.timeline.active import Timeline
 from lakebed.formats.hudi.timeline.properties import update_properties
+from lakebed.formats.hudi.timeline.writing import list_timeline
 from lakebed.kernel.files import Store
-
-PARTITIONS = "hoodie.table.metadata.partitions"
-INFLIGHT = "hoodie.table.metadata.partitions.inflight"
+from lakebed.kernel.options import Options
 
 
 class Indexed(Protocol):
@@ -29,6 +41,10 @@ class Indexed(Protocol):
     def config(self) -> TableConfig:
         """The table's settings."""
 
+    @property
+    def options(self) -> Options:
+        """The options of the write, with those of the metadata table among them."""
+
 
 def update(table: Indexed, instant: str, change: MetadataChange) -> tuple[str, ...]:
     """Bring the metadata table to the state after an instant. Notes about what is no longer maintained.
@@ -36,18 +52,82 @@ def update(table: Indexed, instant: str, change: MetadataChange) -> tuple[str, .
     Call it under the table's lock, before the completed file of the instant is put: readers take from the metadata
     table only what the table's own timeline completed.
     """
-    named = partitions_of(table.config, PARTITIONS)
-    if not named and not partitions_of(table.config, INFLIGHT):
+    config = load_config(table.store)
+    named, building = partitions_of(config, PARTITIONS), partitions_of(config, INFLIGHT)
+    if not named and not building:
         return ()
-    update_properties(table.store, {PARTITIONS: "", INFLIGHT: ""})
-    if not named:
+    if change.action == "restore":
+        return _leave(table.store, named, why="a restore takes files away; the next write builds it again")
+    kept = tuple(name for name in named if name in PARTS and name not in building)
+    if not table.options[METADATA_ENABLE] or FILES not in kept:
+        return _leave(table.store, named)
+    notes = _leave(table.store, named, kept) if len(kept) < len(named) or building else ()
+    try:
+        target = Target.open(table.store, config, kept)
+        settle(target, bool(building))
+        _write(target, instant, change, table.options[COMPACT_AFTER])
+    except UNUSABLE as error:
+        return (*notes, *_leave(table.store, kept, why=f"it cannot be used: {error}"))
+    return notes
+
+
+def _write(target: Target, instant: str, change: MetadataChange, compact_after: int) -> None:
+    before = target.timeline.by_time.get(instant)
+    if before is not None:  # an attempt at the same instant that did not complete
+        take_back(target, before)
+    if change.undone and _undo(target, instant, change) and not change.added and target.config.completion_times:
+        return
+    look_after(target, compact_after)
+    records = [each for part in target.listed for each in PARTS[part].records(target, instant, change)]
+    delta_commit(target, instant, records)
+
+
+def _undo(target: Target, instant: str, change: MetadataChange) -> bool:
+    """Take back the delta commits of the instants that the change takes back. Whether nothing is left of them: what
+    a compaction has put into base files stays, and needs records of what is gone."""
+    whole = True
+    for time in change.undone:
+        last = max((e.time for e in target.timeline.commits if e.action == "commit"), default="")
+        entry = target.timeline.by_time.get(time)
+        if entry is None:
+            continue
+        if target.completed(time) > last:
+            alone = len(change.undone) == 1 and not change.added
+            take_back(target, entry, instant if alone or not target.config.completion_times else "")
+        else:
+            whole = False
+    return whole
+
+
+def _leave(store: Store, named: tuple[str, ...], kept: tuple[str, ...] = (), why: str = "") -> tuple[str, ...]:
+    """Let the table's properties name only the parts that are `kept`."""
+    update_properties(store, {PARTITIONS: ",".join(sorted(kept)), INFLIGHT: ""})
+    gone = [name for name in named if name not in kept]
+    if not gone:
         return ()
+    if why:
+        return (f"the metadata table is no longer used ({', '.join(gone)}): {why}",)
     return (
-        f"the metadata table is no longer used ({', '.join(named)}): lakebed does not maintain it; Hudi's own writers "
+        f"the metadata table is no longer used ({', '.join(gone)}): lakebed does not maintain it; Hudi's own writers "
         "build it again with hoodie.metadata.enable=true",
     )
 
 
-def partitions_of(config: TableConfig, key: str) -> tuple[str, ...]:
-    """The partitions of the metadata table that a property names."""
-    return tuple(name.strip() for name in config.properties.get(key, "").split(",") if name.strip())
+def needs_building(table: Indexed) -> bool:
+    """Whether a write is to build the metadata table of a table, which has none."""
+    return table.options[METADATA_ENABLE] and FILES not in partitions_of(table.config, PARTITIONS)
+
+
+def walked(table: Indexed) -> tuple[Timeline, dict[str, Sizes]]:
+    """The table's files as one walk finds them, with the timeline before it."""
+    timeline = list_timeline(table.store, table.config)
+    return timeline, walked_files(table.store) if timeline.entries else {}
+
+
+def build_from(table: Indexed, timeline: Timeline, before: Timeline, files: dict[str, Sizes]) -> TableConfig:
+    """Build the metadata table, unless the table changed since `before`, or an instant is pending: then a later write
+    does. Call it under the table's lock. The table's settings after that."""
+    config = load_config(table.store)
+    if FILES in partitions_of(config, PARTITIONS) or not can_build(timeline) or timeline.entries != before.entries:
+        return config
+    return build(table.store, config, timeline, files)

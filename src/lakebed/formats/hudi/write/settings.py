@@ -15,6 +15,7 @@ from lakebed.formats.hudi.codec.bloom import FilterSettings, FilterType
 from lakebed.formats.hudi.commit.options import COMMIT, check_concurrency
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.index.options import INDEXES, IndexSettings, check_index
+from lakebed.formats.hudi.metadata_table.options import METADATA_OPTIONS
 from lakebed.formats.hudi.table_options import ORDERING, PARTITION_FIELDS, RECORD_KEYS, TABLE, TABLE_TYPE
 from lakebed.formats.hudi.tuning import TUNING
 from lakebed.formats.hudi.unserved import UNSERVED, refuse_unserved
@@ -198,6 +199,7 @@ SIZING = (
             ),
             *(Option(key, str, "", f"Refused unless it is empty or false: {what}") for key, what in UNSERVED.items()),
             *INDEXES.options,
+            *METADATA_OPTIONS,
             OPERATION,
             SORT_MODE,
             SMALL_FILE,

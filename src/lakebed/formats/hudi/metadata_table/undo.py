@@ -1,0 +1,126 @@
+"""Take delta commits of the metadata table back, and bring what was cut off there to its end.
+
+In table version 6 a command block takes back the blocks of a delta commit; later versions delete its log files. Either
+way the metadata table's timeline has a rollback of its own.
+
+Rules: Hudi's `HoodieBackedTableMetadataWriter.update` of a rollback, `HoodieTableMetadataUtil.createRollbackTimestamp`.
+"""
+
+from __future__ import annotations
+
+from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
+from lakebed.formats.hudi.codec.log_write import write_block
+from lakebed.formats.hudi.codec.plans import (
+    InstantInfo,
+    RollbackMetadata,
+    RollbackPartitionMetadata,
+    RollbackPlan,
+    RollbackRequest,
+    decode,
+    encode,
+)
+from lakebed.formats.hudi.layout import file_path
+from lakebed.formats.hudi.metadata_table.target import BOOTSTRAP, Target
+from lakebed.formats.hudi.timeline.active import Entry
+from lakebed.formats.hudi.timeline.writing import complete, inflight, remove_pending, request
+
+_TOKEN = "1-0-1"
+_SUFFIX = "006"
+"""What follows the instant of a rollback in table version 6 and older."""
+
+
+def settle(target: Target, building: bool) -> None:
+    """End rollbacks that were cut off, and take back delta commits that did not complete. Those that build a part stay
+    where another writer is `building` one."""
+    changed = False
+    for entry in target.timeline.entries:
+        if entry.action == "rollback" and not entry.done and entry.requested:
+            _run(target, entry.time, decode(RollbackPlan, target.store.read(entry.requested)))
+            changed = True
+    if changed:
+        target.list_again()
+    for entry in target.timeline.pending:
+        if entry.action == "deltacommit" and not (building and entry.time.startswith(BOOTSTRAP)):
+            take_back(target, entry)
+
+
+def take_back(target: Target, entry: Entry, instant: str = "") -> None:
+    """Take back a delta commit, completed or not. `instant` is that of the rollback of the table, "" for a new one."""
+    if instant and not target.config.completion_times:
+        instant += _SUFFIX
+    used = {each.time for each in target.timeline.entries}
+    if not instant or instant in used:
+        instant = target.new_instant()
+    plan = _plan(target, entry)
+    request(target.store, target.config, instant, "rollback", encode(plan))
+    _run(target, instant, plan)
+    target.list_again()
+
+
+def _plan(target: Target, entry: Entry) -> RollbackPlan:
+    by_name = target.config.completion_times
+    requests = []
+    for part in target.listed:
+        for file_id, group in target.groups(part).items():
+            logs = [log for log in group.logs if log.instant == entry.time] if by_name else group.logs
+            gone = tuple(f"{target.store.location}/{part}/{log.name}" for log in logs) if by_name else ()
+            if logs:
+                newest = max(log.instant for log in logs)
+                requests.append(
+                    RollbackRequest(
+                        partition_path=part,
+                        file_id=file_id,
+                        latest_base_instant=newest,
+                        files_to_be_deleted=gone,
+                        log_blocks_to_be_deleted={} if by_name else {f"{target.store.location}/{part}": 1},
+                    )
+                )
+    info = InstantInfo(commit_time=entry.time, action=entry.action)
+    return RollbackPlan(instant_to_rollback=info, requests=tuple(requests))
+
+
+def _run(target: Target, instant: str, plan: RollbackPlan) -> None:
+    store, config, info = target.store, target.config, plan.instant_to_rollback
+    assert info is not None
+    inflight(store, config, instant, "rollback")
+    parts: dict[str, RollbackPartitionMetadata] = {}
+    for each in plan.requests or ():
+        before = parts.get(each.partition_path, RollbackPartitionMetadata(partition_path=each.partition_path))
+        paths = [file_path(each.partition_path, f.rpartition("/")[2]) for f in each.files_to_be_deleted]
+        store.delete_many(paths)
+        blocks = {} if config.completion_times else _command(target, instant, info.commit_time, each)
+        parts[each.partition_path] = RollbackPartitionMetadata(
+            partition_path=each.partition_path,
+            success_delete_files=(*before.success_delete_files, *each.files_to_be_deleted),
+            rollback_log_files={**(before.rollback_log_files or {}), **blocks},
+        )
+    entry = target.timeline.by_time.get(info.commit_time)
+    if entry is not None:
+        remove_pending(store, config, entry)
+    metadata = RollbackMetadata(
+        start_rollback_time=instant,
+        time_taken_in_millis=0,
+        total_files_deleted=sum(len(part.success_delete_files) for part in parts.values()),
+        commits_rollback=(info.commit_time,),
+        partition_metadata=parts,
+        instants_rollback=(info,),
+    )
+    complete(store, config, instant, target.new_instant(instant), "rollback", encode(metadata))
+
+
+def _command(target: Target, instant: str, undone: str, each: RollbackRequest) -> dict[str, int]:
+    """Write a command block into the next log file of the slice."""
+    group = target.groups(each.partition_path).get(each.file_id or "")
+    logs = [log for log in group.logs if log.instant == each.latest_base_instant] if group else []
+    if not logs:
+        return {}
+    version = 1 + max(log.version for log in logs)
+    path = f"{each.partition_path}/.{each.file_id}_{each.latest_base_instant}.log.{version}_{_TOKEN}"
+    headers = {
+        HeaderKey.INSTANT_TIME: instant,
+        HeaderKey.TARGET_INSTANT_TIME: undone,
+        HeaderKey.COMMAND_BLOCK_TYPE: "0",
+    }
+    block = write_block(BlockKind.COMMAND, headers, b"")
+    target.store.write(path, block)
+    return {f"{target.store.location}/{path}": len(block)}
