@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lakebed.formats.hudi.unserved import UNSERVED_READS, refused_options
 from lakebed.kernel.options import Option, OptionSet, at_least, boolean, memory_size, one_of
 from lakebed.kernel.scratch import SCRATCH_DIR
 
@@ -40,6 +41,7 @@ QUERY_TYPE: Option[str] = Option(
     "snapshot",
     "snapshot merges base and log files, read_optimized reads base files only, incremental reads a range of commits: "
     "the newest one, where none is named",
+    aliases=("hoodie.datasource.view.type",),
 )
 AS_OF: Option[str] = Option("as.of.instant", str, "", "Read a snapshot as of this instant or timestamp")
 READ_TASKS: Option[int] = Option(
@@ -216,6 +218,11 @@ _ACCEPTED = (
     "hoodie.memory.merge.max.size",
     "hoodie.embed.timeline.server",
     "hoodie.datasource.read.use.new.parquet.file.format",
+    "hoodie.datasource.read.incr.skip_cluster",
+    "hoodie.datasource.read.incr.skip_compact",
+    "hoodie.datasource.read.incr.table.version",
+    "hoodie.datasource.read.streaming.table.version",
+    "hoodie.spark.polaris.catalog.class",
 )
 SPARK = OptionSet(
     (
@@ -234,6 +241,7 @@ SPARK = OptionSet(
         ROLLED_BACK,
         SCRATCH_DIR,
         *(Option(key, str, "", "Accepted without effect: it changes no rows here") for key in _ACCEPTED),
+        *refused_options(UNSERVED_READS),
     ),
     "Hudi's Spark source",
 )

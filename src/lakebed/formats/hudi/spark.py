@@ -35,13 +35,15 @@ from lakebed.verbs.write import Mode, Prepared, Sink, WritePlan
 _LIMITS = frozenset(option.key for option in (COMMITS_LIMIT, SPLITS_LIMIT, BYTES_LIMIT))
 """Keys of `lakebed.open` that bound one batch of a stream. Hudi's source has none of them; a batch ignores them."""
 
+_WRITTEN = WRITE + UPKEEP
+
 
 def _opens_table(key: str) -> bool:
     return key.lower().startswith(READ.prefixes)
 
 
 def _plan(table: HudiTable, request: SourceRequest) -> ReadPlan[Any]:
-    given = {key: value for key, value in request.options.items() if key.lower() not in _LIMITS}
+    given = {key: value for key, value in _of_reads(request).items() if key.lower() not in _LIMITS}
     options = SPARK.parse(given)
     if request.pin is not None and not options.given(AS_OF) and options[QUERY_TYPE] == "snapshot":
         given[AS_OF.key] = request.pin.time
@@ -49,7 +51,12 @@ def _plan(table: HudiTable, request: SourceRequest) -> ReadPlan[Any]:
 
 
 def _stream(table: HudiTable, request: SourceRequest) -> StreamReader:
-    return spark_stream(table.state, request.options, request.columns, request.where)
+    return spark_stream(table.state, _of_reads(request), request.columns, request.where)
+
+
+def _of_reads(request: SourceRequest) -> dict[str, object]:
+    """The options without those of writes only, which jobs give beside: they say nothing of a read."""
+    return {key: value for key, value in request.options.items() if SPARK.knows(key) or not _WRITTEN.knows(key)}
 
 
 def _sink(request: SinkRequest[HudiTable]) -> Sink:
@@ -60,8 +67,13 @@ def _sink(request: SinkRequest[HudiTable]) -> Sink:
     loses nothing, and the table's history stays.
     """
     storage = {key: text for key, text in request.options.items() if _opens_table(key)}
-    given = {key: text for key, text in request.options.items() if key not in storage}
-    options = (WRITE + UPKEEP).parse(given)
+    # Jobs share their options between reads and writes: those of reads say nothing here.
+    given = {
+        key: text
+        for key, text in request.options.items()
+        if key not in storage and (_WRITTEN.knows(key) or not SPARK.knows(key))
+    }
+    options = _WRITTEN.parse(given)
     operation = Operation(options[OPERATION] or Operation.UPSERT)
     if request.overwrite:
         if operation is Operation.DELETE:

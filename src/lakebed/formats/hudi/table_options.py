@@ -25,7 +25,7 @@ TABLE_TYPE: Option[str] = Option(
 )
 TABLE_VERSION: Option[int] = Option(
     "hoodie.write.table.version",
-    lambda text: {"6": 6, "8": 8, "9": 9}[text],
+    lambda text: {"6": 6, "8": 8, "9": 9, "SIX": 6, "EIGHT": 8, "NINE": 9}[text.upper()],
     9,
     "The table version: 6 for releases up to 0.15, 8 for 1.0, 9 for 1.1. The default is that of the newest release",
     "6, 8 or 9",
@@ -53,6 +53,7 @@ ORDERING: Option[str] = Option(
     aliases=(
         "hoodie.datasource.write.precombine.field",
         "hoodie.table.precombine.field",
+        "hoodie.payload.ordering.field",
         "orderingFields",
         "preCombineField",
     ),
@@ -122,7 +123,7 @@ BASE_FORMAT: Option[str] = Option(
     one_of("PARQUET", "ORC", "HFILE"),
     "PARQUET",
     "The format of base files; only PARQUET is served",
-    aliases=("hoodie.table.ro.file.format",),
+    aliases=("hoodie.table.ro.file.format", "hoodie.base.file.format"),
 )
 LOG_FORMAT: Option[str] = Option(
     "hoodie.table.log.file.format",

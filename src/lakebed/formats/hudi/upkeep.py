@@ -22,7 +22,7 @@ from lakebed.formats.hudi.options import READ
 from lakebed.formats.hudi.rewrite.options import REWRITE, STEP
 from lakebed.formats.hudi.rewrite.options import WHAT as REWRITTEN
 from lakebed.formats.hudi.timeline.writing import list_timeline
-from lakebed.formats.hudi.write.settings import WRITE
+from lakebed.formats.hudi.write.settings import LEFT_OUT, WRITE
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.engine import LocalEngine
 from lakebed.kernel.files import InnerStore
@@ -31,7 +31,14 @@ from lakebed.verbs.table import Table
 
 CLEAN_AUTOMATIC: Option[bool] = Option("hoodie.clean.automatic", boolean, True, "Whether a write cleans afterwards")
 CLEAN_EVERY: Option[int] = Option(
-    "hoodie.clean.max.commits", at_least(1), 1, "After how many commits since the last clean a write cleans"
+    "hoodie.clean.max.commits",
+    at_least(1),
+    1,
+    "After how many commits since the last clean a write cleans",
+    aliases=("hoodie.clean.trigger.max.commits",),
+)
+ENABLED: Option[bool] = Option(
+    "hoodie.table.services.enabled", boolean, True, "Whether anything follows a write at all"
 )
 COMPACT_INLINE: Option[bool] = Option(
     "hoodie.compact.inline",
@@ -90,6 +97,7 @@ _ACCEPTED = (
 )
 _OWN = OptionSet(
     (
+        ENABLED,
         CLEAN_AUTOMATIC,
         CLEAN_EVERY,
         COMPACT_INLINE,
@@ -117,7 +125,11 @@ OPEN = READ + WRITE + UPKEEP
 
 def split_options(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """The options of a write apart: those of the write itself, and those of its upkeep. Those of commits are both."""
-    write = {key: text for key, text in given.items() if WRITE.knows(key) or not UPKEEP.knows(key)}
+    write = {
+        key: text
+        for key, text in given.items()
+        if not UPKEEP.knows(key) or (WRITE.knows(key) and not LEFT_OUT.knows(key))
+    }
     both = {*commit_options(given), *(key for key in given if UPKEEP.spelled(key) in _METADATA)}
     return write, {UPKEEP.spelled(key): text for key, text in given.items() if key not in write or key in both}
 
@@ -131,6 +143,8 @@ def after_commit(table: Table, config: TableConfig, given: Mapping[str, str]) ->
     """Run what is due after a commit. The commit stands whatever happens: a failure is a note, and the next commit
     tries again."""
     options = upkeep_options(given, config)
+    if not options[ENABLED]:
+        return ()
     notes = _rewritten(table, config, options, given)
     if options[TTL_INLINE]:
         old = {**_known(EXPIRE, given), WHAT.key: "partitions"}

@@ -9,31 +9,99 @@ import pytest
 
 import lakebed
 from lakebed.errors import OptionError, UnsupportedError
+from lakebed.formats.hudi.options import READ, SPARK
+from lakebed.formats.hudi.spark import SOURCE
+from lakebed.formats.hudi.table import HudiTable
 from lakebed.formats.hudi.tuning import TUNING
-from lakebed.formats.hudi.unserved import UNSERVED, refuse_unserved
-from lakebed.formats.hudi.write.settings import WRITE
+from lakebed.formats.hudi.unserved import UNSERVED, UNSERVED_READS, refuse_unserved
+from lakebed.formats.hudi.upkeep import OPEN, UPKEEP
+from lakebed.formats.hudi.write.settings import LEFT_OUT, WRITE
+from lakebed.verbs.native_source import SourceRequest
+from tests.tables.hudi.option_keys import hudi_options
 
 ROWS = pa.table({"id": ["k1"]})
 
 
-def test_no_option_is_both_accepted_without_effect_and_refused_or_served() -> None:
+HARMFUL = "com.example.Other"
+CHOICES = ("hoodie.write.lock.provider",)
+"""Options whose default a write does not take: ZooKeeper is no lock of lakebed's."""
+
+
+def test_no_option_is_both_accepted_without_effect_and_refused() -> None:
     assert not set(TUNING) & set(UNSERVED)
     assert len(set(TUNING)) == len(TUNING)
-    served = {option.key for option in WRITE.options if not option.doc.startswith("Accepted without effect")}
-    assert not served & set(TUNING)
 
 
 def test_a_write_takes_every_option_that_tunes_hudis_own_engine() -> None:
-    assert all(WRITE.knows(key) for key in TUNING)
-    WRITE.parse(dict.fromkeys(TUNING, "1"))
+    taken = [key for key in TUNING if LEFT_OUT.knows(key)]
+    assert len(taken) > 200
+    refuse_unserved(WRITE.parse(dict.fromkeys(taken, "1")).raw, "t")
 
 
-@pytest.mark.parametrize("key", UNSERVED)
-def test_an_option_that_is_not_served_is_refused_by_name_unless_it_asks_for_nothing(key: str) -> None:
-    for nothing in ("", "false", "False"):
-        refuse_unserved(WRITE.parse({key: nothing}).raw, "t")
-    with pytest.raises(UnsupportedError, match=key):
-        refuse_unserved(WRITE.parse({key.upper(): "true"}).raw, "t")
+def test_an_option_that_is_not_served_is_refused_by_name_unless_it_asks_for_nothing() -> None:
+    left = [key for key in UNSERVED if LEFT_OUT.knows(key)]
+    assert len(left) > 40
+    for key in left:
+        for nothing in ("", *UNSERVED[key].harmless):
+            refuse_unserved(WRITE.parse({key: nothing}).raw, "t")
+        asked = "false" if "true" in UNSERVED[key].harmless else HARMFUL
+        with pytest.raises(UnsupportedError, match=key):
+            refuse_unserved(WRITE.parse({key.upper(): asked}).raw, "t")
+
+
+def test_every_option_of_the_newest_release_is_known_and_takes_the_default_of_hudi() -> None:
+    written = WRITE + UPKEEP
+    options = hudi_options()
+    assert len(options) > 600
+    for option in options:
+        for name in (option.key, *option.older):
+            assert written.knows(name) or SPARK.knows(name), f"{name} of {option.group} is unknown"
+        if not option.default or option.key in CHOICES:
+            continue
+        if written.knows(option.key):
+            given = written.parse({option.key: option.default})
+            refuse_unserved({key: text for key, text in given.raw.items() if LEFT_OUT.knows(key)}, "t")
+        else:
+            refuse_unserved(SPARK.parse({option.key: option.default}).raw, "t", UNSERVED_READS)
+
+
+def test_a_job_may_give_the_defaults_of_all_options(tmp_path: Path) -> None:
+    """As a tool prints all of them. Those that name a table or ask for another writer are left out."""
+    table = lakebed.create(tmp_path, "hudi", {"id": "string", "ts": "int64"}, "id")
+    engines = (
+        "HoodieLockConfig",
+        "StorageBasedLockConfig",
+        "HoodieTableConfig",
+        "KeyGeneratorOptions",
+        "HoodieIndexConfig",
+    )
+    given = {
+        option.key: option.default
+        for option in hudi_options()
+        if option.default.strip()
+        and option.group not in engines
+        and OPEN.knows(option.key)
+        and not READ.knows(option.key)
+    }
+    for key in (
+        "hoodie.datasource.write.operation",
+        "hoodie.write.table.version",
+        "hoodie.datasource.write.recordkey.field",
+    ):
+        given.pop(key, None)
+    assert len(given) > 300
+    table.write(pa.table({"id": ["k1"], "ts": [1]}), mode="upsert", options=given)
+    assert table.read().read_all()["id"].to_pylist() == ["k1"]
+
+
+def test_reads_take_the_options_of_writes_and_refuse_what_chooses_rows(tmp_path: Path) -> None:
+    table = lakebed.create(tmp_path, "hudi", {"id": "string"}, "id")
+    table.write(ROWS)
+    assert isinstance(table, HudiTable)
+    shared = {"hoodie.datasource.write.operation": "upsert", "hoodie.datasource.view.type": "snapshot"}
+    assert SOURCE.plan(table, SourceRequest(shared)).splits
+    with pytest.raises(UnsupportedError, match="read.incr.path.glob"):
+        SOURCE.plan(table, SourceRequest({**shared, "hoodie.datasource.read.incr.path.glob": "a/*"}))
 
 
 def test_a_refused_write_leaves_nothing_behind(tmp_path: Path) -> None:

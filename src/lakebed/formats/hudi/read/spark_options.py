@@ -44,6 +44,7 @@ from lakebed.formats.hudi.read.request import ReadRequest
 from lakebed.formats.hudi.read.split import HudiSplit
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.stream import HudiStream
+from lakebed.formats.hudi.unserved import UNSERVED_READS, refuse_unserved
 from lakebed.kernel.options import Option, Options
 from lakebed.kernel.predicates.where import Where
 from lakebed.verbs.read import ReadPlan
@@ -155,8 +156,9 @@ def plan_cdc_rows(state: TableState, request: ReadRequest, commit_range: CommitR
 
 
 def _check_served(options: Options, state: TableState) -> None:
-    """Raise OptionError for what Hudi's source can do and lakebed cannot."""
+    """Raise OptionError or UnsupportedError for what Hudi's source can do and lakebed cannot."""
     table = state.store.location
+    refuse_unserved(options.raw, table, UNSERVED_READS)
     if options[VALUES_FROM_PATH] and not state.config.drops_partition_columns:
         raise _refused(VALUES_FROM_PATH, table, "lakebed reads partition columns from the files")
     if options[SCHEMA_OF_END]:

@@ -17,8 +17,7 @@ from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.index.options import INDEXES, IndexSettings, check_index
 from lakebed.formats.hudi.metadata_table.options import METADATA_OPTIONS
 from lakebed.formats.hudi.table_options import ORDERING, PARTITION_FIELDS, RECORD_KEYS, TABLE, TABLE_TYPE
-from lakebed.formats.hudi.tuning import TUNING
-from lakebed.formats.hudi.unserved import UNSERVED, refuse_unserved
+from lakebed.formats.hudi.unserved import placeholders, refuse_hfile_blocks, refuse_unserved
 from lakebed.formats.hudi.write.files import FileOptions
 from lakebed.formats.hudi.write.operation import Operation, operation_of
 from lakebed.formats.hudi.write.small_files import FileSizes
@@ -190,14 +189,10 @@ _ACCEPTED = (
     "hoodie.write.auto.upgrade",
 )
 
-SIZING = (
+_SERVED = (
     OptionSet(
         (
-            *(
-                Option(key, str, "", "Accepted without effect: it changes nothing here")
-                for key in (*_ACCEPTED, *TUNING)
-            ),
-            *(Option(key, str, "", f"Refused unless it is empty or false: {what}") for key, what in UNSERVED.items()),
+            *(Option(key, str, "", "Accepted without effect: it changes nothing here") for key in _ACCEPTED),
             *INDEXES.options,
             *METADATA_OPTIONS,
             OPERATION,
@@ -236,6 +231,9 @@ SIZING = (
     )
     + COMMIT
 )
+LEFT_OUT = placeholders(_SERVED + TABLE)
+"""The options of Hudi's writers that have no effect here, or are refused."""
+SIZING = LEFT_OUT + _SERVED
 """The options that say how a write works."""
 WRITE = SIZING + TABLE
 """The options of a write: these, and those that describe the table."""
@@ -249,7 +247,7 @@ def write_options(given: Mapping[str, str], config: TableConfig, location: str) 
     Options that describe the table are accepted where they agree with it, since jobs give them with every write.
     UsageError where they do not, UnsupportedError for an index that lakebed does not have.
     """
-    stored = {key: text for key, text in config.properties.items() if SIZING.knows(key)}
+    stored = {key: text for key, text in config.properties.items() if _SERVED.knows(key)}
     spelled = {WRITE.spelled(key): text for key, text in given.items()}
     options = WRITE.parse({**stored, **spelled})
     check_served(options, location)
@@ -259,7 +257,8 @@ def write_options(given: Mapping[str, str], config: TableConfig, location: str) 
 
 def check_served(options: Options, location: str) -> None:
     """Raise UnsupportedError for what lakebed does not serve of a write's options."""
-    refuse_unserved(options.raw, location)
+    refuse_unserved({key: text for key, text in options.raw.items() if LEFT_OUT.knows(key)}, location)
+    refuse_hfile_blocks(options.raw, location)
     check_concurrency(options, location)
     check_index(options, location)
 
