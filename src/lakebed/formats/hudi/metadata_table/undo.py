@@ -30,8 +30,11 @@ _SUFFIX = "006"
 
 
 def settle(target: Target, building: bool) -> None:
-    """End rollbacks that were cut off, and take back delta commits that did not complete. Those that build a part stay
-    where another writer is `building` one."""
+    """End rollbacks that were cut off, and take back delta commits that did not complete.
+
+    Those of pending instants of the table stay: release 1.1 begins them with the write, and they go with it. So do
+    those that build a part where another writer is `building` one.
+    """
     changed = False
     for entry in target.timeline.entries:
         if entry.action == "rollback" and not entry.done and entry.requested:
@@ -39,8 +42,10 @@ def settle(target: Target, building: bool) -> None:
             changed = True
     if changed:
         target.list_again()
+    under_way = {entry.time for entry in target.data.entries if not entry.done}
     for entry in target.timeline.pending:
-        if entry.action == "deltacommit" and not (building and entry.time.startswith(BOOTSTRAP)):
+        builds = building and entry.time.startswith(BOOTSTRAP)
+        if entry.action == "deltacommit" and entry.time not in under_way and not builds:
             take_back(target, entry)
 
 

@@ -91,7 +91,7 @@ def _undo(target: Target, instant: str, change: MetadataChange) -> bool:
         entry = target.timeline.by_time.get(time)
         if entry is None:
             continue
-        if target.completed(time) > last:
+        if not entry.done or target.completed(time) > last:
             alone = len(change.undone) == 1 and not change.added
             take_back(target, entry, instant if alone or not target.config.completion_times else "")
         else:
