@@ -297,11 +297,13 @@ class Lakebed:
 
     def restore(self, instant: str) -> None:
         """Back to a savepoint."""
-        self.table.rollback(f"tag:{instant}")  # type: ignore[attr-defined]
+        self.table.rollback(f"tag:{instant}")
+        self.changed["restore"] += 1
 
     def rollback(self, instant: Instant, before: Instant) -> None:
         """Take the newest commit back."""
-        self.table.rollback(before)  # type: ignore[attr-defined]
+        self.table.rollback(before)
+        self.changed["rollback"] += 1
 
     @property
     def _writer_options(self) -> dict[str, str]:

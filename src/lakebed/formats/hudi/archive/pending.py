@@ -37,7 +37,7 @@ def how_to_end(pending: ActiveInstant) -> str:
     if pending.kind == "compaction":
         return _run_or_withdraw(pending, "compaction")
     if pending.kind == "logcompaction":
-        return f"Run {pending.kind} {pending.time} (Hudi: call run_compaction) or unschedule it (hudi-cli)"
+        return _run_or_withdraw(pending, "log-compaction")
     if pending.kind == "clustering":
         return _run_or_withdraw(pending, "clustering")
     if pending.action == "replacecommit":
