@@ -82,7 +82,7 @@ def inspect_table(
     if splits is not None:
         figures["files"] = _files(splits)
     findings = [
-        *_broken_files(broken),
+        *_broken_files(broken, instants),
         *unknown,
         *unreadable,
         *_pending({*heartbeats.names}, config, instants),
@@ -166,10 +166,12 @@ def _files(splits: Iterable[HudiSplit]) -> Mapping[str, Figure]:
 # ---- findings --------------------------------------------------------------------------------------------------------
 
 
-def _broken_files(unreadable: Iterable[UnreadableFile]) -> Iterator[Finding]:
+def _broken_files(unreadable: Iterable[UnreadableFile], instants: Iterable[ActiveInstant]) -> Iterator[Finding]:
+    first = {instant.last.path: instant._replace(files=instant.files[:1]) for instant in instants}
     for file in unreadable:
-        back = _FAILED if file.is_empty else "Hudi: call rollback_to_instant"
-        remedy = f"Restore the file from a copy, or roll the instant back ({back})"
+        remedy = "Restore the file from a copy, or roll the instant back (Hudi: call rollback_to_instant)"
+        if file.is_empty:
+            remedy = f"Restore the file from a copy, or end the instant. {how_to_end(first[file.path])}"
         what = f"the completed file {file.path} is empty" if file.is_empty else f"{file.path} cannot be read"
         yield Finding(Health.BROKEN, what, "a crash leaves such files" if file.is_empty else file.why, remedy)
 

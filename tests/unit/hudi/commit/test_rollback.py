@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lakebed
@@ -16,6 +17,7 @@ from lakebed.kernel.files import open_store
 from lakebed.kernel.options import Options
 from lakebed.kernel.scratch import Scratch
 from tests.golden import unpack
+from tests.tables.hudi.fresh import fresh_table
 
 
 def context_of(table: Path) -> WriteContext:
@@ -93,3 +95,38 @@ def test_without_markers_a_plan_takes_back_blocks_of_all_groups_that_were_to_be_
     assert roll_back_failed(context) == (failed,)
     assert holding and {p.parent.name for p in set(table.glob("*/.*.log.*")) - logs} >= holding
     assert rows(table) == before
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_an_empty_completed_file_is_ended_by_what_the_report_names(tmp_path: Path, version: int) -> None:
+    """A crash left a compaction's completed file empty, then that of a write."""
+    schema = pa.schema([("dt", pa.string()), ("id", pa.int64()), ("v", pa.int64())])
+    table = fresh_table(tmp_path, schema, version=version, kind="MERGE_ON_READ")
+    folder = tmp_path / ".hoodie" / ("timeline" if version == 9 else "")
+
+    def write(value: int) -> str:
+        return table.write(pa.table([["a"], [1], [value]], schema=schema), "upsert").instant
+
+    def emptied(instant: str) -> str:
+        done = [*folder.glob(f"{instant}.*commit"), *folder.glob(f"{instant}_*commit")]
+        done[0].write_bytes(b"")
+        remedies = [finding.remedy for finding in table.inspect().findings if "is empty" in finding.what]
+        return remedies[0]
+
+    def values() -> list[int]:
+        found: list[int] = lakebed.open(tmp_path).read(["v"]).read_all()["v"].to_pylist()
+        return found
+
+    write(1)
+    write(2)
+    (instant,) = table.rewrite().instants
+    assert f"lakebed.rewrite.instant={instant}" in emptied(instant)
+    assert values() == [2]
+    table.rewrite(options={"lakebed.rewrite.instant": instant, "lakebed.rewrite.step": "run"})
+    assert values() == [2] and all(i.state == "completed" for i in table.history())
+    assert "failed-writes" in emptied(write(3))
+    assert values() == [2]
+    table.expire(options={"lakebed.expire.what": "failed-writes", "lakebed.expire.failed.after": "0 s"})
+    assert values() == [2] and all(i.state == "completed" for i in table.history())
+    write(4)
+    assert values() == [4]

@@ -21,7 +21,7 @@ from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.commit.rollback import carry_on, cut_off_rollbacks, entry_of, planned_rollback, roll_back
 from lakebed.formats.hudi.commit.undo import plan_undo
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.layout import clock_time
+from lakebed.formats.hudi.layout import HASHING_METADATA, clock_time
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
@@ -110,10 +110,18 @@ def _step(context: WriteContext) -> bool:
             return True
         entry = entry_of(timeline.entries, info)
         if entry is not None:
+            if entry.action in ("replacecommit", "clustering"):
+                _forget_buckets(context, entry.time)
             roll_back(context, entry, plan_undo(context, timeline, entry, going))
             return True
     _complete(context, timeline, restore, plan)
     return True
+
+
+def _forget_buckets(context: WriteContext, clustering: str) -> None:
+    """Remove the buckets of consistent hashing that a clustering made: readers of them may not ask the timeline."""
+    named = (info.path for info in context.store.walk(HASHING_METADATA) if info.name.startswith(f"{clustering}."))
+    context.store.delete_many([*named])
 
 
 def _plan(context: WriteContext, restore: Entry) -> RestorePlan:

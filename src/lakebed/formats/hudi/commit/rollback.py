@@ -40,9 +40,9 @@ from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.writing import (
     complete,
     inflight,
+    inflight_file,
     new_instant,
     remove_instant,
-    remove_pending,
     request,
 )
 from lakebed.kernel import clock
@@ -183,7 +183,7 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
     change = MetadataChange("rollback", added=added, deleted=deleted, undone=(info.commit_time,))
     update(context, instant, change)
     if entry is not None:
-        (remove_instant if entry.done else remove_pending)(store, config, entry)
+        remove_instant(store, config, entry)
     completed = new_instant(config, context.timeline(), instant)
     complete(store, config, instant, completed, "rollback", encode(metadata))
     remove_markers(store, info.commit_time)
@@ -244,7 +244,10 @@ def _listed(context: WriteContext, entry: Entry) -> set[str]:
     In table version 6 and older a log file does not tell whose blocks it holds. There the newest log file of each file
     group that was to be updated stands for its slice.
     """
-    data = context.store.read(entry.file) if entry.state == "inflight" and entry.file else b""
+    data = b""
+    if entry.state == "inflight":
+        with suppress(FileNotFoundError):
+            data = context.store.read(inflight_file(context.config, entry.time, entry.action))
     if not data:
         return set()
     paths = set()

@@ -20,6 +20,7 @@ from lakebed.formats.hudi.timeline.writing import (
     complete,
     inflight,
     new_instant,
+    remove_strays,
     request,
 )
 
@@ -101,6 +102,7 @@ class Transaction:
             if not stopped(context.store, instant, rules.patience):
                 raise transaction._conflict("another process is running this plan")
             heartbeat.start(instant)
+            remove_strays(context.store, context.timeline(), instant)
             inflight(context.store, context.config, instant, action)
         return transaction
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from lakebed.formats.hudi.codec.metadata import (
@@ -112,16 +112,18 @@ class Timeline:
 def timeline_from(listing: Listing, config: TableConfig) -> Timeline:
     """The active timeline, from the listing of its folder."""
     newest: dict[tuple[str, str], Entry] = {}
-    stray = []
+    stray: list[str] = []
+    alone: dict[tuple[str, str], Entry] = {}
     for info, name in zip(listing.files, listing.names, strict=True):
         state_file = parse_state_name(name)
         if state_file is None:
             continue
         state = state_file.state
+        key = (state_file.time, COMPLETES_AS.get(state_file.action, state_file.action))
         if state == "completed" and info.size == 0:
             stray.append(info.path)
-            state = "inflight"
-        key = (state_file.time, COMPLETES_AS.get(state_file.action, state_file.action))
+            alone.setdefault(key, Entry(state_file.time, "", state_file.action, "inflight", info.path))
+            continue
         before = newest.get(key)
         completed = (state_file.completed or state_file.time) if state == "completed" else ""
         requested = info.path if state == "requested" else before.requested if before else ""
@@ -129,6 +131,10 @@ def timeline_from(listing: Listing, config: TableConfig) -> Timeline:
             newest[key] = Entry(state_file.time, completed, state_file.action, state, info.path, requested)
         elif requested != before.requested:
             newest[key] = Entry(before.time, before.completed, before.action, before.state, before.file, requested)
+    for key, entry in alone.items():
+        known = newest.get(key, entry)  # its other states tell which service it is
+        if known.state != "completed":
+            newest[key] = replace(known, state="inflight", file=entry.file)
     entries = tuple(sorted(newest.values(), key=lambda entry: (entry.time, entry.action)))
     return Timeline(entries, config.timeline_folder, config.completion_times, tuple(stray))
 

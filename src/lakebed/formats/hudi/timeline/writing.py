@@ -102,6 +102,11 @@ def remove_pending(store: Store, config: TableConfig, entry: Entry) -> None:
     store.delete_in_order(dict.fromkeys(path for path in files if path))
 
 
+def remove_strays(store: Store, timeline: Timeline, time: str) -> None:
+    """Delete the completed file of an instant that a crash left empty: another run completes the instant."""
+    store.delete_many([path for path in timeline.stray if path.rpartition("/")[2].startswith((f"{time}.", f"{time}_"))])
+
+
 def remove_instant(store: Store, config: TableConfig, entry: Entry) -> None:
     """Delete the state files of a writing instant in any state: the completed one first, the requested one last."""
     names = [name for path in store.list(config.timeline_folder).files if (name := parse_state_name(path.name))]
