@@ -69,6 +69,8 @@ class BloomFilter:
     hashes: int
     bits: int
     parts: tuple[UInt8s, ...]
+    fill: tuple[int, int] = (0, 0)
+    """Of a dynamic filter: the keys that a part has room for, and those in the newest part."""
 
     def may_have(self, keys: pa.StringArray) -> Bools:
         """Which keys may be in the filter; false is certain."""
@@ -87,6 +89,31 @@ class FilterBuilder:
         self._bytes = (settings.bits + 7) // 8
         self._parts = [np.zeros(self._bytes * 8, np.bool_)]
         self._held = 0
+
+    @classmethod
+    def resumed(cls, settings: FilterSettings, text: bytes, kind: str) -> FilterBuilder | None:
+        """A builder that holds what a filter has, None for a filter that was made another way."""
+        found = parse_filter(text, kind)
+        if kind != settings.kind or (found.hashes, found.bits) != (settings.hashes, settings.bits):
+            return None
+        entries, held = found.fill
+        if settings.kind is FilterType.DYNAMIC and entries != settings.entries:
+            return None
+        builder = cls(settings)
+        builder._parts = [np.unpackbits(part, bitorder="little").view(np.bool_) for part in found.parts]
+        builder._held = held
+        return builder
+
+    def add_missing(self, keys: pa.StringArray) -> None:
+        """Add those keys that the filter may not have yet."""
+        settings = self._settings
+        missing = np.zeros(len(keys), bool)
+        for rows, places in _places(keys, settings.hashes, settings.bits):
+            known = np.zeros(len(rows), bool)
+            for part in self._parts:
+                known |= part[places].all(axis=0)
+            missing[rows] = ~known
+        self.add(keys.filter(pa.array(missing)))
 
     def add(self, keys: pa.StringArray) -> None:
         """Add keys."""
@@ -125,9 +152,9 @@ def parse_filter(text: bytes, kind: str) -> BloomFilter:
     _, hashes, murmur, bits = _HEAD.unpack_from(data, 0)
     if murmur != _MURMUR or hashes <= 0 or bits <= 0:
         raise CorruptError("a bloom filter has an unknown hash or no bits")
-    at, count = 0, 1
+    at, count, entries, held = 0, 1, 0, 0
     if kind == FilterType.DYNAMIC:
-        _, _, count = _COUNTS.unpack_from(data, _HEAD.size)
+        entries, held, count = _COUNTS.unpack_from(data, _HEAD.size)
         at = _HEAD.size + _COUNTS.size
     size = (bits + 7) // 8
     parts = []
@@ -135,7 +162,7 @@ def parse_filter(text: bytes, kind: str) -> BloomFilter:
         part = np.frombuffer(data, np.uint8, size, at + _HEAD.size)
         parts.append(part)
         at += _HEAD.size + size
-    return BloomFilter(hashes, bits, tuple(parts))
+    return BloomFilter(hashes, bits, tuple(parts), (entries, held))
 
 
 def _places(keys: pa.StringArray, hashes: int, bits: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -7,7 +7,7 @@ used. The base file streams through batch by batch. The log of the slice is held
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -225,6 +225,13 @@ class MergedSlice:
         counts = (~met & ~deleted, met & ~deleted, met & deleted)
         inserts, updates, deletes = (int(np.count_nonzero(mask)) for mask in counts)
         return inserts, updates, deletes, self.merged.count
+
+    def base_footer(self) -> tuple[int, Mapping[bytes, bytes]]:
+        """How many rows the base file has, and the key-value pairs of its footer; 0 and none without a base file."""
+        if not self.paths.base:
+            return 0, {}
+        with self._file().opened() as file:
+            return int(file.file.metadata.num_rows), file.file.metadata.metadata or {}
 
     def _row_groups(self, file: OpenBaseFile) -> tuple[list[int] | None, list[int]]:
         """The row groups to read (None: all), and those of which only keys and ordering values are needed."""

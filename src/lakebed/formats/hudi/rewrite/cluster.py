@@ -174,7 +174,7 @@ class Clusterer:
         return written
 
     def _rows(self, task: ClusterTask) -> Iterator[pa.RecordBatch]:
-        names = self.target.file_schema.names
+        names = self.target.kept_schema.names
         for part in task.slices:
             prefix = f"{part.partition}/" if part.partition else ""
             logs = tuple(prefix + name for name in part.logs)

@@ -14,7 +14,7 @@ from lakebed.formats.hudi.codec.service_plans import PlannedSlice
 from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, WrittenFile
 from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.task import SliceReader
-from lakebed.formats.hudi.write.base_file import BaseFileWriter
+from lakebed.formats.hudi.write.base_file import BaseFileWriter, known_keys
 from lakebed.formats.hudi.write.change_log import ChangeLog, watched
 from lakebed.formats.hudi.write.files import FileTarget, new_token
 from lakebed.formats.hudi.write.served import is_bucket
@@ -46,14 +46,15 @@ class Compactor:
             prefix + part.base if part.base else "",
             tuple(prefix + name for name in part.logs),
         )
-        columns = tuple(self.target.file_schema.names)
+        columns = tuple(self.target.kept_schema.names)
         merged = self.reader.open(paths, columns)
         token = new_token(task.number)
         log = None
         if self.target.config.cdc and is_bucket(part.file_id):
             merged = watched(merged)
             log = ChangeLog(self.target, part.partition, part.file_id, token, merged)
-        writer = BaseFileWriter(self.target, part.partition, part.file_id, token, "MERGE")
+        known = known_keys(self.target, merged, merged.base_footer()[1])
+        writer = BaseFileWriter(self.target, part.partition, part.file_id, token, "MERGE", known)
         try:
             for batch in merged.rows():
                 writer.write(batch)

@@ -6,6 +6,7 @@ Rules: Hudi's `HoodieRowParquetWriteSupport`, `HoodieBloomFilterWriteSupport` (k
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 
 import numpy as np
@@ -14,24 +15,44 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.formats.hudi.codec.avro_schema import with_meta_fields
-from lakebed.formats.hudi.codec.bloom import FilterBuilder
 from lakebed.formats.hudi.layout import COMMIT_TIME, META_COLUMNS, RECORD_KEY, file_path
 from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, ColumnRange, WrittenFile
+from lakebed.formats.hudi.read.task import MergedSlice
 from lakebed.formats.hudi.write.files import FileTarget, base_name
+from lakebed.formats.hudi.write.key_summary import BLOOM, KeySummary
 from lakebed.formats.hudi.write.statistics import column_ranges
 from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.parquet.dictionaries import repeating_columns
 from lakebed.kernel.parquet.gzip_pages import parquet_writer
 
 _SEQNO, _FILE_NAME = META_COLUMNS[1], META_COLUMNS[4]
-_BLOOM, _LEAST, _GREATEST = "org.apache.hudi.bloomfilter", "hoodie_min_record_key", "hoodie_max_record_key"
-_BLOOM_KIND = "hoodie_bloom_filter_type_code"
+
+
+def known_keys(target: FileTarget, rows: MergedSlice, footer: Mapping[bytes, bytes]) -> KeySummary | None:
+    """What the footer of a slice's base file and the log tell of the keys of a file with the slice's rows. None where
+    rows may go, so that only the rows themselves tell."""
+    log = rows.merged
+    if rows.reader.rules.marker_column or (log is not None and log.deleted.any()):
+        return None
+    more = log.keys if log is not None else pa.array([], pa.string())
+    return KeySummary.continued(target.options.bloom, footer, more)
 
 
 class BaseFileWriter:
-    """Writes one base file, batch by batch. `abort` removes it; without `close` it does not exist."""
+    """Writes one base file, batch by batch. `abort` removes it; without `close` it does not exist.
 
-    def __init__(self, target: FileTarget, partition: str, file_id: str, token: str, marker: str = "CREATE") -> None:
+    `keys` is what is known of all of its keys, None where rows tell it as they come.
+    """
+
+    def __init__(
+        self,
+        target: FileTarget,
+        partition: str,
+        file_id: str,
+        token: str,
+        marker: str = "CREATE",
+        keys: KeySummary | None = None,
+    ) -> None:
         self._target, self._partition, self._file_id, self._token = target, partition, file_id, token
         self.name = base_name(file_id, token, target.instant)
         self.path = file_path(partition, self.name)
@@ -39,9 +60,8 @@ class BaseFileWriter:
         target.markers(self.path, marker)
         options = target.options
         self._schema = target.file_schema
-        self._bloom = FilterBuilder(options.bloom) if options.bloom is not None else None
-        self._least: str | None = None
-        self._greatest: str | None = None
+        self._held_schema = target.kept_schema
+        self._summary = keys or KeySummary(options.bloom)
         self.rows = 0
         self.new_rows = 0
         self._keys: list[pa.Array] = []
@@ -71,12 +91,14 @@ class BaseFileWriter:
             columns[COMMIT_TIME] = instant if times is None else times.fill_null(self._target.instant)
             columns[_SEQNO] = made if times is None else pc.coalesce(columns[_SEQNO], made)
             self.new_rows += count
-        columns[_FILE_NAME] = pa.repeat(self.name, count)
-        self._note_keys(columns[RECORD_KEY])
+        self._summary.add(columns[RECORD_KEY])
+        if self._target.wanted.keys:
+            self._keys.append(columns[RECORD_KEY])
         arrays = [
-            columns[f.name] if columns[f.name].type == f.type else columns[f.name].cast(f.type) for f in self._schema
+            columns[f.name] if columns[f.name].type == f.type else columns[f.name].cast(f.type)
+            for f in self._held_schema
         ]
-        rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self._held_schema)
         self.rows += count
         self._held.append(rows)
         self._held_bytes += rows.nbytes
@@ -88,20 +110,13 @@ class BaseFileWriter:
         """The bytes of the file so far, without the row group that is still in memory."""
         return int(self._sink.tell())
 
-    def _note_keys(self, keys: pa.Array) -> None:
-        if self._bloom is not None:
-            self._bloom.add(keys)
-        if self._target.wanted.keys:
-            self._keys.append(keys)
-        bounds = pc.min_max(keys).as_py()
-        self._least = bounds["min"] if self._least is None else min(self._least, bounds["min"])
-        self._greatest = bounds["max"] if self._greatest is None else max(self._greatest, bounds["max"])
-
     def _flush(self) -> None:
         if self._held:
-            table = pa.Table.from_batches(self._held, self._schema)
-            self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
+            held = pa.Table.from_batches(self._held, self._held_schema)
             self._held, self._held_bytes = [], 0
+            name = pa.repeat(self.name, len(held))
+            table = held.add_column(self._schema.get_field_index(_FILE_NAME), self._schema.field(_FILE_NAME), name)
+            self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
 
     def _opened(self, rows: pa.Table) -> pq.ParquetWriter:
         """The writer of the file. Columns that repeat in its first rows get a dictionary."""
@@ -113,11 +128,7 @@ class BaseFileWriter:
         """Finish the file. `counts` are further fields of what is reported of it."""
         self._flush()
         footer = {"writer.model.name": "avro", "parquet.avro.schema": with_meta_fields(self._target.avro)}
-        if self._least is not None and self._greatest is not None:
-            footer |= {_LEAST: self._least, _GREATEST: self._greatest}
-        bloom = self._bloom.finish() if self._bloom is not None else b""
-        if bloom and self._target.options.bloom is not None:
-            footer |= {_BLOOM: bloom.decode(), _BLOOM_KIND: str(self._target.options.bloom.kind)}
+        footer |= self._summary.footer()
         writer = self._opened(self._schema.empty_table())
         writer.add_key_value_metadata(footer)
         self._parquet.close()
@@ -134,7 +145,7 @@ class BaseFileWriter:
             size,
             previous,
             ranges=ranges,
-            bloom=bloom if self._target.wanted.bloom else b"",
+            bloom=footer.get(BLOOM, "").encode() if self._target.wanted.bloom else b"",
             added=pa.concat_arrays(self._keys) if self._keys else None,
             **values,  # type: ignore[arg-type]
         )

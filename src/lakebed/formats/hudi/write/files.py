@@ -81,6 +81,11 @@ class FileTarget:
         """The columns of base files: the meta columns, then the user's."""
         return pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *self.schema])
 
+    @property
+    def kept_schema(self) -> pa.Schema:
+        """The columns that a new file takes from older ones: all but the name of the file."""
+        return pa.schema([field for field in self.file_schema if field.name != META_COLUMNS[4]])
+
     def prepare(self, partition: str) -> None:
         """Say in a partition's folder that it is one, before its first file."""
         path = file_path(partition, PARTITION_METADATA)

@@ -22,7 +22,7 @@ from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, WrittenFile
 from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.task import MergedSlice, SliceReader
 from lakebed.formats.hudi.slices import FileSlice
-from lakebed.formats.hudi.write.base_file import BaseFileWriter
+from lakebed.formats.hudi.write.base_file import BaseFileWriter, known_keys
 from lakebed.formats.hudi.write.change_log import ChangeLog, watched
 from lakebed.formats.hudi.write.files import FileTarget
 from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
@@ -81,12 +81,14 @@ def merge_group(
     """
     paths = SlicePaths.of(file_slice)
     merged = _merged(target, reader, incoming)
-    slice_rows = MergedSlice(reader, paths.without_logs(), target.file_schema, merged, None)
+    slice_rows = MergedSlice(reader, paths.without_logs(), target.kept_schema, merged, None)
     log = None
     if target.config.cdc and paths.base:
         slice_rows = watched(slice_rows)
         log = ChangeLog(target, file_slice.partition, file_slice.file_id, token, slice_rows)
-    writer = BaseFileWriter(target, file_slice.partition, file_slice.file_id, token, "MERGE")
+    before, footer = slice_rows.base_footer()
+    keys = known_keys(target, slice_rows, footer)
+    writer = BaseFileWriter(target, file_slice.partition, file_slice.file_id, token, "MERGE", keys)
     try:
         kept = 0
         for batch in slice_rows.rows():
@@ -95,7 +97,6 @@ def merge_group(
             writer.write(batch)
             if log is not None:
                 log.add(batch)
-        before = _base_rows(reader, file_slice)
         inserts, *_ = slice_rows.counts()
         deletes = max(0, before + inserts - writer.rows)
         updates = max(0, before - kept - deletes)
@@ -114,18 +115,10 @@ def merge_group(
         raise
 
 
-def _base_rows(reader: SliceReader, file_slice: FileSlice) -> int:
-    paths = SlicePaths.of(file_slice)
-    if not paths.base:
-        return 0
-    with MergedSlice(reader, paths, pa.schema([]), None, None)._file().opened() as file:
-        return int(file.file.metadata.num_rows)
-
-
 def _stored(reader: SliceReader, file_slice: FileSlice, target: FileTarget) -> Iterator[pa.RecordBatch]:
     """The rows of a slice's base file as they are stored, in the columns of new files."""
     paths = SlicePaths.of(file_slice).without_logs()
-    yield from MergedSlice(reader, paths, target.file_schema, None, None).rows()
+    yield from MergedSlice(reader, paths, target.kept_schema, None, None).rows()
 
 
 def _live(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:

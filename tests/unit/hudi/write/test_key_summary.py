@@ -1,0 +1,50 @@
+"""What footers say of record keys, where a file takes over the keys of an older one."""
+
+import pyarrow as pa
+import pytest
+
+from lakebed.formats.hudi.codec.bloom import FilterSettings, FilterType, parse_filter
+from lakebed.formats.hudi.write.key_summary import BLOOM, BLOOM_KIND, GREATEST, LEAST, KeySummary
+
+
+def texts(first: int, end: int) -> pa.Array:
+    return pa.array([f"k{n:05}" for n in range(first, end)])
+
+
+def footer_of(settings: FilterSettings | None, keys: pa.Array) -> dict[bytes, bytes]:
+    summary = KeySummary(settings)
+    summary.add(keys)
+    return {name.encode(): value.encode() for name, value in summary.footer().items()}
+
+
+@pytest.mark.parametrize("kind", [FilterType.SIMPLE, FilterType.DYNAMIC])
+def test_a_continued_summary_has_the_old_keys_and_the_new_ones(kind: FilterType) -> None:
+    settings = FilterSettings(kind, 100, 1e-6, 300)
+    old, new = texts(50, 200), texts(0, 260)
+    summary = KeySummary.continued(settings, footer_of(settings, old), new)
+    assert summary is not None
+    summary.add(texts(900, 950))  # rows that are written add nothing more
+    footer = summary.footer()
+    assert (footer[LEAST], footer[GREATEST]) == ("k00000", "k00259")
+    found = parse_filter(footer[BLOOM].encode(), footer[BLOOM_KIND])
+    assert found.may_have(new).all()
+    assert found.may_have(texts(900, 950)).mean() < 0.2
+    assert len(found.parts) == (3 if kind is FilterType.DYNAMIC else 1)
+
+
+def test_keys_that_are_there_take_no_room() -> None:
+    settings = FilterSettings(FilterType.DYNAMIC, 100, 1e-6, 300)
+    first = footer_of(settings, texts(0, 90))
+    again = KeySummary.continued(settings, first, texts(0, 90))
+    assert again is not None
+    assert again.footer()[BLOOM].encode() == first[BLOOM.encode()]
+
+
+def test_other_filters_are_built_anew() -> None:
+    settings = FilterSettings(FilterType.DYNAMIC, 100, 1e-6, 300)
+    footer = footer_of(settings, texts(0, 9))
+    others = [FilterSettings(FilterType.SIMPLE, 100, 1e-6), FilterSettings(entries=90), FilterSettings(wrong=1e-3)]
+    assert all(KeySummary.continued(other, footer, texts(0, 1)) is None for other in others)
+    assert KeySummary.continued(settings, {**footer, BLOOM.encode(): b"AAAA"}, texts(0, 1)) is None
+    assert KeySummary.continued(settings, footer_of(None, texts(0, 9)), texts(0, 1)) is None
+    assert KeySummary.continued(settings, {}, texts(0, 1)) is None
