@@ -19,6 +19,12 @@ from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.tagging import Tagged
 from lakebed.kernel.arrays import Int64s, one_chunk
 from lakebed.kernel.files import Store
+from lakebed.kernel.predicates.row_groups import leaf_of, row_group_facts
+
+_FILTERED_SHARE = 4
+"""Keys are tested by a bloom filter where they are at most this part of the file's rows: to test a key takes longer
+than to read one."""
+_KEYS_READ = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +69,35 @@ class BaseFileIndex:
                 )
                 candidates = np.flatnonzero(inside.to_numpy(zero_copy_only=False))
             text = footer.get(b"org.apache.hudi.bloomfilter")
-            if self.bloom and text and len(candidates):
+            if self.bloom and text and 0 < len(candidates) * _FILTERED_SHARE <= file.metadata.num_rows:
                 kind = footer.get(b"hoodie_bloom_filter_type_code", b"SIMPLE").decode()
                 candidates = candidates[parse_filter(text, kind).may_have(keys.take(pa.array(candidates)))]
             if not len(candidates):
                 return candidates
             subset = keys.take(pa.array(candidates))
             found = np.zeros(len(subset), bool)
-            for batch in file.iter_batches(1 << 17, columns=[RECORD_KEY], use_threads=False):
+            groups = _groups_with(file, subset)
+            for batch in file.iter_batches(_KEYS_READ, row_groups=groups, columns=[RECORD_KEY], use_threads=False):
                 places = pc.index_in(batch.column(0), value_set=subset).drop_null().to_numpy()
                 found[places] = True
             return candidates[found]
+
+
+def _groups_with(file: pq.ParquetFile, keys: pa.Array) -> list[int]:
+    """The row groups that can have some of the keys, by the least and the greatest key of each."""
+    metadata = file.metadata
+    groups = range(metadata.num_row_groups)
+    place = file.schema_arrow.get_field_index(RECORD_KEY)
+    leaf = leaf_of(file.schema_arrow, place) if place >= 0 else None
+    facts = None
+    if leaf is not None and len(groups) > 1:
+        facts = row_group_facts(metadata, leaf, groups, pa.string(), lambda bounds: bounds)
+    if facts is None:
+        return [*groups]
+    kept = []
+    for group, least, greatest in zip(groups, facts.lower, facts.upper, strict=True):
+        known = least.is_valid and greatest.is_valid
+        inside = pc.and_(pc.greater_equal(keys, least), pc.less_equal(keys, greatest)) if known else None
+        if inside is None or pc.any(inside).as_py():
+            kept.append(group)
+    return kept

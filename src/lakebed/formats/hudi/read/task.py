@@ -38,6 +38,8 @@ from lakebed.kernel.predicates.where import both
 from lakebed.kernel.scratch import Scratch
 
 _MEMORY = Scratch()
+_STREAMED_ROWS = 1 << 14
+"""Rows that no log is held against come in small batches: several wait for whoever reads them."""
 _LEAST_BATCH_ROWS = 1 << 17
 _MOST_BATCH_ROWS = 1 << 20
 
@@ -194,7 +196,7 @@ class MergedSlice:
         """The live rows of the base file, merged with the log's row of their key."""
         groups, others = self._row_groups(file)
         if self.merged is None:
-            yield from self._live(self._base(file, self.target, groups, _LEAST_BATCH_ROWS))
+            yield from self._live(self._base(file, self.target, groups, _STREAMED_ROWS))
             return
         size = min(max(self.merged.count, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
         for batch in self._live(self._base(file, self.target, groups, size)):
