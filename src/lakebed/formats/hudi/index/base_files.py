@@ -21,7 +21,7 @@ from lakebed.kernel.arrays import Int64s, one_chunk
 from lakebed.kernel.files import Store
 from lakebed.kernel.predicates.row_groups import leaf_of, row_group_facts
 
-_FILTERED_SHARE = 4
+_FILTERED_SHARE = 16
 """Keys are tested by a bloom filter where they are at most this part of the file's rows: to test a key takes longer
 than to read one."""
 _KEYS_READ = 1 << 19
