@@ -207,7 +207,7 @@ def test_a_clean_that_began_holds_its_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["mor_v6", "mor_v8", "mor_v9", "mor_h015", "cow_v6", "cow_v9"])
 def test_what_hudi_wrote(name: str, tmp_path: Path) -> None:
     """Back at each commit of a golden table that is still whole, the rows are those that a read as of it gave."""
-    folder = unpack("hudi", name)
+    folder = unpack("hudi", name, tmp_path)
     commits = [i for i in lakebed.open(folder).history() if i.action.endswith("commit") and i.state == "completed"]
     for commit in commits[-2:0:-1][:4]:
         table = lakebed.open(folder)
