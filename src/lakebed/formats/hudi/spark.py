@@ -26,6 +26,7 @@ from lakebed.formats.hudi.write.settings import COMBINE_INSERT, COMBINE_UPSERT, 
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store, open_store
 from lakebed.model.commit import CommitMessage, CommitResult
+from lakebed.kernel.predicates.where import find_column
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.verbs.native_source import NativeSource, SinkRequest, SourceRequest
 from lakebed.verbs.read import ReadPlan
@@ -95,7 +96,10 @@ def _sink(request: SinkRequest[HudiTable]) -> Sink:
         table = HudiTable.create(open_store(request.location, storage), columns, options={**described, **storage})
         with _or_no_table(table.store):
             return _NewTable(table.sink(Mode.APPEND, options={**given, OPERATION.key: operation.value}), table.store)
-    return table.sink(Mode.APPEND, options={**given, OPERATION.key: operation.value})
+    own = {**given, OPERATION.key: operation.value}
+    names = [find_column(name, table.schema.names) or name for name in request.schema.names]
+    rows = pa.schema([field.with_name(name) for field, name in zip(request.schema, names, strict=True)])
+    return table.sink(Mode.APPEND, options=own, rows=rows, evolution="evolve")
 
 
 @dataclass(frozen=True, slots=True)

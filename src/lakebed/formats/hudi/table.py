@@ -40,6 +40,7 @@ from lakebed.formats.hudi.savepoints import make_savepoint, remove_savepoint
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.upkeep import OPEN, UPKEEP, after_commit, split_options, upkeep_options
+from lakebed.formats.hudi.write.evolution import Evolution
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.settings import (
     DELETE_PARTITIONS,
@@ -60,6 +61,7 @@ from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
+from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult, RollbackResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
@@ -193,9 +195,12 @@ class HudiTable(Table):
         callbacks: Sequence[Any] = (),
         options: Mapping[str, object] = {},
         ends_here: bool = False,
+        rows: pa.Schema | None = None,
+        evolution: str = "table",
     ) -> HudiSink:
         """The table as the target of a write by many tasks (docs/hudi-write.md). `options` come before those that the
-        table was opened with.
+        table was opened with. Where the columns of the rows are known (`rows`), the table takes new ones as the options
+        say, or, where they say nothing, as `evolution` does (table or evolve).
 
         Raises OptionError, UsageError for an operation that the mode cannot run, UnsupportedError for a table or a
         setting that lakebed does not write. `ends_here` says that rows which this process stages need not outlive it.
@@ -205,10 +210,19 @@ class HudiTable(Table):
         upkeep_options(services, state.config)  # refused before anything is written
         context = self._context(state.config, given)
         settings = WriteSettings.of(mode, context.options, state.config, self.location)
-        columns = [field for field in state.schema() if field.name not in META_COLUMNS]
-        avro = state.avro_schema(state.view())
+        columns, avro = (
+            pa.schema([f for f in state.schema() if f.name not in META_COLUMNS]),
+            state.avro_schema(state.view()),
+        )
         after = partial(after_commit, self, state.config, services)
-        return HudiSink(context, settings, pa.schema(columns), avro, commit_user, callbacks, ends_here, after)
+        evolved = (columns, avro)
+        if rows is not None and avro and settings.operation.adds:
+            needed = (*state.config.record_keys, *state.config.partition_fields, *state.config.ordering)
+            own = pa.schema([f for f in rows if f.name not in (*META_COLUMNS, ROW_KIND_COLUMN)])
+            evolves = Evolution.of(context.options, needed, self.location, evolution)
+            ids = state.schema_history(state.view()).wanted is not None
+            evolved = evolves.evolved(columns, avro, own, ids)
+        return HudiSink(context, settings, *evolved, commit_user, callbacks, ends_here, after, columns)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
         """Write rows as one commit: insert, overwrite of the partitions touched, upsert or delete by key, or what the
@@ -217,7 +231,10 @@ class HudiTable(Table):
         Raises SchemaError when rows do not fit, CommitConflictError when another writer changed the same file groups.
         Nothing is visible after an error.
         """
-        sink = self.sink(Mode.parse(mode), options=options, ends_here=True)
+        if not isinstance(getattr(data, "schema", None), pa.Schema) and hasattr(data, "__arrow_c_stream__"):
+            data = pa.RecordBatchReader.from_stream(data)
+        rows = getattr(data, "schema", None)
+        sink = self.sink(Mode.parse(mode), options=options, ends_here=True, rows=rows)
         with TableWriter(sink) as writer, swept(sink):
             writer.write(data)
             return writer.commit(BATCH_IDENTIFIER, writer.prepare_commit())

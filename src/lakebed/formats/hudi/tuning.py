@@ -381,7 +381,6 @@ TUNING: tuple[str, ...] = (
     "hoodie.write.lock.zookeeper.url",
     "hoodie.write.merge.handle.fallback",
     "hoodie.write.record.positions",
-    "hoodie.write.set.null.for.missing.columns",
     "hoodie.write.status.storage.level",
     "hoodie.write.tagged.record.storage.level",
     "hoodie.write.track.event.time.watermark",

@@ -77,9 +77,6 @@ UNSERVED: Mapping[str, Unserved] = {
         "a manager of table services", "Call table.rewrite and table.expire from a job"
     ),
     "hoodie.allow.operation.metadata.field": Unserved("the column _hoodie_operation"),
-    "hoodie.datasource.write.reconcile.schema": Unserved(
-        "columns that a write leaves out, by the rules of Hudi's own engine"
-    ),
     "hoodie.datasource.write.secondarykey.column": Unserved("secondary indexes", "Make them with Hudi's own engine"),
     "hoodie.metadata.index.secondary.column": Unserved("secondary indexes", "Make them with Hudi's own engine"),
     "hoodie.metadata.index.expression.enable": Unserved("expression indexes", "Make them with Hudi's own engine"),
@@ -124,9 +121,6 @@ UNSERVED: Mapping[str, Unserved] = {
     "hoodie.bulkinsert.schema.ddl": Unserved(_BUILT_IN, "Give the rows these columns"),
     "hoodie.avro.schema.external.transformation": Unserved("schemas from elsewhere"),
     "hoodie.avro.schema.externaltransformation": Unserved("schemas from elsewhere"),
-    "hoodie.datasource.write.schema.allow.auto.evolution.column.drop": Unserved(
-        "columns that go when a write lacks them"
-    ),
     "hoodie.bulkinsert.overwrite.operation.type": Unserved(
         "overwrites as bulk inserts", "Name the overwrite in hoodie.datasource.write.operation"
     ),

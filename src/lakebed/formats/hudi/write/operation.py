@@ -39,6 +39,11 @@ class Operation(StrEnum):
         """Whether it takes file groups out of use."""
         return self in (Operation.INSERT_OVERWRITE, Operation.INSERT_OVERWRITE_TABLE, Operation.DELETE_PARTITION)
 
+    @property
+    def adds(self) -> bool:
+        """Whether its rows come into the table, with their columns."""
+        return self not in (Operation.DELETE, Operation.DELETE_PARTITION)
+
     def action(self, config: TableConfig, bucketed: bool = False) -> str:
         """The action of its instant. Where keys have buckets, a bulk insert writes log files too."""
         if self.replaces:

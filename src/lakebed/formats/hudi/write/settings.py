@@ -18,6 +18,7 @@ from lakebed.formats.hudi.index.options import INDEXES, IndexSettings, check_ind
 from lakebed.formats.hudi.metadata_table.options import METADATA_OPTIONS
 from lakebed.formats.hudi.table_options import ORDERING, PARTITION_FIELDS, RECORD_KEYS, TABLE, TABLE_TYPE
 from lakebed.formats.hudi.unserved import placeholders, refuse_hfile_blocks, refuse_unserved
+from lakebed.formats.hudi.write.evolution import EVOLUTION
 from lakebed.formats.hudi.write.files import FileOptions
 from lakebed.formats.hudi.write.operation import Operation, operation_of
 from lakebed.formats.hudi.write.small_files import FileSizes
@@ -230,6 +231,7 @@ _SERVED = (
         "writes to Hudi tables",
     )
     + COMMIT
+    + EVOLUTION
 )
 LEFT_OUT = placeholders(_SERVED + TABLE)
 """The options of Hudi's writers that have no effect here, or are refused."""

@@ -29,6 +29,7 @@ from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemo
 from lakebed.formats.hudi.timeline.pending_services import pending_services
 from lakebed.formats.hudi.write.combine import Combiner
 from lakebed.formats.hudi.write.conform import WriteSchema
+from lakebed.formats.hudi.write.evolution import check_same
 from lakebed.formats.hudi.write.files import FileTarget
 from lakebed.formats.hudi.write.keys import RowKeys
 from lakebed.formats.hudi.write.operation import Operation
@@ -58,7 +59,8 @@ class HudiSink:
     """Implements `lakebed.verbs.write.TwoPhaseSink` for one table, commit user and mode. Picklable, without its
     callbacks.
 
-    `schema` are the user's columns, `avro` their Avro schema as the table's newest commit has it. With `ends_here` rows
+    `schema` are the user's columns after the write, `avro` their Avro schema; `before` are those that the table has
+    before it, where they differ. With `ends_here` rows
     that this process stages need not outlive it. `after` runs after each commit and gives notes; it never raises.
     """
 
@@ -72,6 +74,7 @@ class HudiSink:
         callbacks: Sequence[CommitCallback] = (),
         ends_here: bool = False,
         after: Callable[[], Sequence[str]] = tuple,
+        before: pa.Schema | None = None,
     ) -> None:
         self.context, self.settings, self.schema, self.avro = context, settings, schema, avro
         self.commit_user = commit_user or str(uuid.uuid4())
@@ -80,6 +83,7 @@ class HudiSink:
         self._staging = StagingPlace(
             context.store, LocalStore(os.path.abspath(tempfile.gettempdir())), f"lakebed-{uuid.uuid4()}"
         )
+        self._before = schema if before is None else before
         self._engine: Engine | None = None
         self._archive = ArchiveMemory()
         self._keys = self._checked_keys()
@@ -171,6 +175,7 @@ class HudiSink:
         if operation is not settings.operation:  # an insert of changes
             settings = replace(settings, operation=operation, combines=True)
         state = self._state()
+        self._check_columns(state)
         files = TableFiles(state)
         partitions = [path for message in messages for path in message.partitions]
         lookup = lookup_of(settings.index, files, partitions, operation, settings.duplicates)
@@ -195,6 +200,18 @@ class HudiSink:
             lookup.tag,
             lookup.logs_indexed,
         )
+
+    def _check_columns(self, state: TableState) -> None:
+        """Raise CommitConflictError where another writer changed the table's columns since this write began: its rows
+        would take them away again."""
+        now = pa.schema([field for field in state.schema() if field.name not in META_COLUMNS])
+        if not check_same(self._before, now) and not check_same(self.schema, now):
+            raise CommitConflictError(
+                "another writer changed the table's columns",
+                table=self.context.store.location,
+                why=f"they were {', '.join(self._before.names)}, and are {', '.join(now.names)}",
+                todo="Open the table again, and write again",
+            )
 
     def _state(self) -> TableState:
         context = self.context

@@ -1,0 +1,146 @@
+"""The columns of a table after a write whose rows have other ones: some added, some of a wider type, some missing.
+
+Rules: Hudi's `HoodieSchemaUtils.deduceWriterSchema`, `AvroSchemaEvolutionUtils.reconcileSchema` and
+`SchemaChangeUtils` (which type may become which). New columns come last and may be null. A narrower type is widened to
+that of the table. Files that are there keep their columns: readers, merges and compactions give their rows the new
+ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.errors import SchemaError, UnsupportedError
+from lakebed.formats.hudi.codec.avro_schema import avro_field
+from lakebed.kernel.options import Option, Options, OptionSet, boolean, one_of
+
+WRITE_SCHEMA: Option[str] = Option(
+    "lakebed.write.schema",
+    one_of("table", "evolve"),
+    "",
+    "What becomes of rows with other columns than the table: table refuses them, evolve gives the table new columns "
+    "and wider types. By default evolve for df.write.format('hudi') and where an option of Hudi's asks for it, else "
+    "table",
+)
+FILL: Option[bool] = Option(
+    "hoodie.write.set.null.for.missing.columns",
+    boolean,
+    True,
+    "Whether columns that the rows lack are null; false refuses such rows (Hudi's default)",
+)
+DROP: Option[bool] = Option(
+    "hoodie.datasource.write.schema.allow.auto.evolution.column.drop",
+    boolean,
+    False,
+    "Whether the table loses columns that the rows lack",
+)
+RECONCILE: Option[bool] = Option(
+    "hoodie.datasource.write.reconcile.schema",
+    boolean,
+    False,
+    "Whether the table has its columns and those of the rows afterwards, and missing ones are null",
+)
+EVOLUTION = OptionSet((WRITE_SCHEMA, FILL, DROP, RECONCILE), "writes to Hudi tables")
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """What a write may do to a table's columns. `needed` are columns that every row has: of keys, partitions and
+    ordering."""
+
+    evolves: bool
+    fills: bool
+    drops: bool
+    needed: tuple[str, ...]
+    table: str
+
+    @classmethod
+    def of(cls, options: Options, needed: Sequence[str], table: str, default: str = "table") -> Evolution:
+        """From a write's options."""
+        asked = options[DROP] or options[RECONCILE]
+        evolves = (options[WRITE_SCHEMA] or ("evolve" if asked else default)) == "evolve"
+        drops = options[DROP] and not options[RECONCILE]
+        return cls(evolves, options[FILL] or options[RECONCILE], drops and evolves, tuple(needed), table)
+
+    def evolved(self, columns: pa.Schema, avro: str, given: pa.Schema, ids: bool) -> tuple[pa.Schema, str]:
+        """The table's columns and Avro schema for rows with the columns `given`. `ids` says that it keeps a history of
+        column ids (schema on read).
+
+        SchemaError where rows lack columns that they must have, or have a type that no type of the table can become.
+        """
+        missing = [name for name in columns.names if name not in given.names]
+        lacking = [name for name in self.needed if name in missing]
+        if missing and (not self.fills or self.drops) and (lacking or not self.drops):
+            raise SchemaError(
+                f"columns missing: {', '.join(lacking or missing)}",
+                table=self.table,
+                why=f"the option {(DROP if self.drops else FILL).key} is {str(self.drops).lower()}",
+                todo="Give the rows these columns",
+            )
+        if not self.evolves:
+            return columns, avro
+        record = json.loads(avro)
+        fields = {field["name"]: field for field in record["fields"]}
+        after = {field.name: field for field in columns if field.name in given.names or not self.drops}
+        for field in given:
+            before = after.get(field.name)
+            kind = field.type if before is None else _wider(before.type, field.type)
+            if before is None or kind != before.type:
+                nullable = before is None or before.nullable
+                after[field.name] = pa.field(field.name, kind, nullable)
+                fields[field.name] = avro_field(after[field.name], record["name"], record.get("namespace", ""))
+                after[field.name] = after[field.name].with_type(_stored(kind))
+        found = pa.schema(after.values())
+        if found.equals(columns):
+            return columns, avro
+        if ids:
+            raise UnsupportedError(
+                "lakebed does not change the columns of a table that keeps a history of its columns (schema on read)",
+                table=self.table,
+                todo="Change them with Hudi's own engine (ALTER TABLE), and write again",
+            )
+        text = json.dumps({**record, "fields": [fields[name] for name in found.names]}, ensure_ascii=False)
+        return found, text
+
+
+def check_same(before: pa.Schema, now: pa.Schema) -> bool:
+    """Whether a table has the same columns, whatever Avro says of nulls."""
+    return [(f.name, f.type) for f in before] == [(f.name, f.type) for f in now]
+
+
+def _wider(table: pa.DataType, given: pa.DataType) -> pa.DataType:
+    """The type that a table's column has after a write: the given one where it is wider, else that of the table."""
+    types = pa.types
+    if types.is_dictionary(given):
+        given = given.value_type
+    if types.is_integer(table):
+        wider = types.is_integer(given) and given.bit_width > max(32, table.bit_width)
+        text = types.is_string(given) or types.is_large_string(given)
+        return _stored(given) if wider or types.is_floating(given) or text else table
+    if types.is_float32(table):
+        return given if types.is_float64(given) else table
+    if types.is_decimal(table) and types.is_decimal(given):
+        whole = given.precision - given.scale >= table.precision - table.scale
+        return given if whole and given.scale >= table.scale else table
+    if types.is_date32(table):
+        return pa.string() if types.is_string(given) or types.is_large_string(given) else table
+    return table
+
+
+_STORED = {
+    pa.int8(): pa.int32(), pa.int16(): pa.int32(), pa.uint8(): pa.int32(), pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(), pa.uint64(): pa.int64(), pa.float16(): pa.float32(), pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(), pa.large_binary(): pa.binary(), pa.binary_view(): pa.binary(),
+}  # fmt: skip
+
+
+def _stored(kind: Any) -> pa.DataType:
+    """The type as the table's readers give it."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", "UTC" if kind.tz else None)
+    return _STORED.get(kind, kind)

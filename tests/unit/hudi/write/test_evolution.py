@@ -1,0 +1,115 @@
+"""Writes whose rows have other columns than the table: added, widened, missing, dropped."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed.errors import CommitConflictError, SchemaError
+from lakebed.formats.hudi.spark import SOURCE
+from lakebed.formats.hudi.table import HudiTable
+from lakebed.verbs.native_source import SinkRequest
+from tests.tables.hudi.fresh import KINDS
+
+COLUMNS = {"id": "string", "dt": "string", "n": "int32", "f": "float32"}
+EVOLVE = {"lakebed.write.schema": "evolve"}
+DROP = {"hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true"}
+
+
+def first(n: int = 1) -> pa.Table:
+    return pa.table(
+        {"id": ["a", "b"], "dt": ["x", "x"], "n": pa.array([n, n], pa.int32()), "f": pa.array([0.1, 0.5], pa.float32())}
+    )
+
+
+def table_of(folder: Path, version: int = 9, kind: str = "COPY_ON_WRITE") -> Any:
+    options = {"hoodie.write.table.version": version, "hoodie.datasource.write.table.type": kind}
+    table = lakebed.create(folder, "hudi", COLUMNS, "id", "dt", options)
+    table.write(first())
+    return table
+
+
+def rows_of(folder: Path, *columns: str) -> dict[str, Any]:
+    found = lakebed.open(folder).read(["id", *columns]).read_all().sort_by("id")
+    return {row["id"]: tuple(row[name] for name in columns) for row in found.to_pylist()}
+
+
+@pytest.mark.parametrize(("version", "kind"), KINDS)
+def test_columns_are_added_and_types_widened_beside_files_that_keep_theirs(
+    tmp_path: Path, version: int, kind: str
+) -> None:
+    table = table_of(tmp_path, version, kind)
+    wider = pa.table({"id": ["b", "c"], "dt": ["x", "x"], "n": [1 << 40, 3], "f": [0.25, 0.75], "s": ["s", None]})
+    table.write(wider, mode="upsert", options=EVOLVE)
+    schema = lakebed.open(tmp_path).schema
+    assert [schema.field(name).type for name in ("n", "f", "s")] == [pa.int64(), pa.float64(), pa.string()]
+    rows = {"a": (1, 0.1, None), "b": (1 << 40, 0.25, "s"), "c": (3, 0.75, None)}
+    assert rows_of(tmp_path, "n", "f", "s") == rows
+    lakebed.open(tmp_path).write(first(7).slice(0, 1).append_column("s", pa.array(["new"])), mode="upsert")
+    lakebed.open(tmp_path).rewrite(options={"lakebed.rewrite.what": "compaction"}) if kind.startswith("M") else None
+    assert rows_of(tmp_path, "n", "f", "s") == {**rows, "a": (7, pytest.approx(0.1), "new")}
+
+
+def test_lakebeds_own_write_changes_no_columns_unless_told_so(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    with pytest.raises(SchemaError, match="does not have: s"):
+        table.write(first().append_column("s", pa.array(["x", "y"])))
+    table.write(first().set_column(2, "n", pa.array([5, 6])), mode="upsert")
+    assert lakebed.open(tmp_path).schema.field("n").type == pa.int32()
+
+
+def test_missing_columns_are_null_refused_or_dropped(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    short = pa.table({"id": ["c"], "dt": ["x"], "n": pa.array([1], pa.int32())})
+    table.write(short, mode="upsert")
+    assert rows_of(tmp_path, "f")["c"] == (None,)
+    with pytest.raises(SchemaError, match="columns missing: f"):
+        table.write(short, options={"hoodie.write.set.null.for.missing.columns": "false"})
+    with pytest.raises(SchemaError, match="columns missing: id"):
+        table.write(short.drop_columns(["id"]), options=DROP)
+    table.write(short, mode="upsert", options=DROP)
+    assert [name for name in lakebed.open(tmp_path).schema.names if not name.startswith("_")] == ["id", "dt", "n"]
+    assert rows_of(tmp_path, "n") == {"a": (1,), "b": (1,), "c": (1,)}
+
+
+def test_reconciled_rows_add_columns_and_lack_others(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    rows = pa.table({"id": ["a"], "dt": ["x"], "z": [True]})
+    table.write(rows, mode="upsert", options={"hoodie.datasource.write.reconcile.schema": "true", **DROP})
+    assert rows_of(tmp_path, "n", "z") == {"a": (None, True), "b": (1, None)}
+
+
+def test_types_that_nothing_can_become_are_refused(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    with pytest.raises(SchemaError, match="column 'f' is string"):
+        table.write(first().set_column(3, "f", pa.array(["x", "y"])), options=EVOLVE)
+    with pytest.raises(SchemaError, match="Avro does not allow"):
+        table.write(first().append_column("a-b", pa.array([1, 2])), options=EVOLVE)
+
+
+def test_numbers_become_texts_where_rows_bring_texts(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    table.write(first().slice(0, 1).set_column(2, "n", pa.array(["one"])), mode="upsert", options=EVOLVE)
+    assert rows_of(tmp_path, "n") == {"a": ("one",), "b": ("1",)}
+
+
+def test_a_write_that_began_before_columns_changed_loses(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    writer = lakebed.open(tmp_path).writer()
+    writer.write(first(2))
+    messages = writer.prepare_commit()
+    table.write(first().append_column("s", pa.array(["x", "y"])), mode="upsert", options=EVOLVE)
+    with pytest.raises(CommitConflictError, match="changed the table's columns"):
+        writer.commit(1, messages)
+    assert rows_of(tmp_path, "s") == {"a": ("x",), "b": ("y",)}
+
+
+def test_hudis_own_sink_evolves_by_default(tmp_path: Path) -> None:
+    table = table_of(tmp_path)
+    assert isinstance(table, HudiTable)
+    given = pa.schema([*(field.with_name(field.name.upper()) for field in first().schema), pa.field("s", pa.string())])
+    assert SOURCE.sink is not None
+    sink = SOURCE.sink(SinkRequest(table, str(tmp_path), given, {}, False))
+    assert sink.input_schema.names == [*COLUMNS, "s"]
