@@ -25,8 +25,8 @@ from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.settings import COMBINE_INSERT, COMBINE_UPSERT, OPERATION, SIZING, WRITE
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store, open_store
-from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.kernel.predicates.where import find_column
+from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.verbs.native_source import NativeSource, SinkRequest, SourceRequest
 from lakebed.verbs.read import ReadPlan

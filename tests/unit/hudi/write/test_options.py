@@ -17,6 +17,7 @@ from lakebed.formats.hudi.unserved import UNSERVED, UNSERVED_READS, refuse_unser
 from lakebed.formats.hudi.upkeep import OPEN, UPKEEP
 from lakebed.formats.hudi.write.settings import LEFT_OUT, WRITE
 from lakebed.verbs.native_source import SourceRequest
+from tests.conformance.hudi_migration import PAGE, complaints
 from tests.tables.hudi.option_keys import hudi_options
 
 ROWS = pa.table({"id": ["k1"]})
@@ -116,3 +117,8 @@ def test_a_refused_write_leaves_nothing_behind(tmp_path: Path) -> None:
         ROWS, mode="upsert", options={"hoodie.datasource.hive_sync.enable": "false", "hoodie.metrics.on": "true"}
     )
     assert table.read().read_all()["id"].to_pylist() == ["k1"]
+
+
+def test_the_page_of_the_migration_claims_what_is_so() -> None:
+    assert complaints(PAGE.read_text(encoding="utf-8")) == []
+    assert complaints("") and complaints(PAGE.read_text(encoding="utf-8").replace("refused: ", ""))
