@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from tests.interop.hudi_actors import Bundle, Lakebed, Release
+from tests.interop.hudi_actors import Release
 from tests.interop.hudi_life import Life
 from tests.interop.hudi_shape import Shape
 
@@ -82,34 +81,3 @@ def test_every_engine_reads_what_any_of_them_wrote(
         assert did == {"write": 4 + theirs, "run": 1, "clean": 1, "cluster": 1, "archive": 1, **undone}, life.told
     turns = {line.split()[1] for line in life.told if line[0].isdigit()}
     assert release in turns
-
-
-@pytest.mark.parametrize(("release", "version"), [("0.15.0", 6), ("1.1.1", 9)])
-def test_releases_go_on_with_the_columns_that_a_write_of_lakebed_added(
-    release: str, version: int, releases: dict[str, Release], tmp_path: Path
-) -> None:
-    if release not in releases:
-        for other in [*releases]:
-            releases.pop(other).close()
-        releases[release] = Release(release, tmp_path)
-    fixed = {"version": version, "index": "SIMPLE", "partitioning": "simple", "metadata": "off", "change_log": ""}
-    shape = Shape.drawn(
-        release, random.Random(1), {**fixed, "merge_on_read": True, "keys": ("id",), "event_time": True}
-    )
-    bundle, ours = Bundle(releases[release], shape, tmp_path / "t"), Lakebed(shape, tmp_path / "t")
-    chance = random.Random(5)
-    rows = pa.Table.from_pylist([shape.row(chance, key, 1) for key in range(6)], schema=shape.schema)
-    bundle.write("insert", rows, first=True)
-    place = rows.schema.get_field_index("n")
-    wider = rows.slice(0, 3).set_column(place, "n", pa.array([1 << 40, None, 3]))
-    wider = wider.append_column("extra", pa.array(["é", None, "x"]))
-    ours.write("upsert", wider, {"lakebed.write.schema": "evolve"})
-    columns = ["id", "n", "extra"]
-    assert sorted(ours.read(columns), key=str) == sorted(bundle.read(columns), key=str)
-    bundle.write("upsert", wider.slice(1, 2))
-    ours.write("upsert", wider.slice(0, 1))
-    bundle.schedule_compaction()
-    bundle.run_compaction()
-    found = sorted(ours.read(columns), key=str)
-    assert found == sorted(bundle.read(columns), key=str)
-    assert [row for row in found if row[0] == "k00"] == [["k00", str(1 << 40), "é"]]
