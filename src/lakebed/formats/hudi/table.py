@@ -217,9 +217,9 @@ class HudiTable(Table):
         after = partial(after_commit, self, state.config, services)
         evolved = (columns, avro)
         if rows is not None and avro and settings.operation.adds:
-            needed = (*state.config.record_keys, *state.config.partition_fields, *state.config.ordering)
+            texts = (*state.config.record_keys, *state.config.partition_fields)
             own = pa.schema([f for f in rows if f.name not in (*META_COLUMNS, ROW_KIND_COLUMN)])
-            evolves = Evolution.of(context.options, needed, self.location, evolution)
+            evolves = Evolution.of(context.options, texts, state.config.ordering, self.location, evolution)
             ids = state.schema_history(state.view()).wanted is not None
             evolved = evolves.evolved(columns, avro, own, ids)
         return HudiSink(context, settings, *evolved, commit_user, callbacks, ends_here, after, columns)

@@ -95,6 +95,30 @@ def test_numbers_become_texts_where_rows_bring_texts(tmp_path: Path) -> None:
     assert rows_of(tmp_path, "n") == {"a": ("one",), "b": ("1",)}
 
 
+def test_the_texts_of_keys_and_paths_stay(tmp_path: Path) -> None:
+    table = lakebed.create(tmp_path, "hudi", {"id": "int32", "n": "int32"}, "id")
+    table.write(pa.table({"id": [1], "n": [1]}))
+    table.write(pa.table({"id": [1], "n": [2]}), mode="upsert", options=EVOLVE)
+    assert lakebed.open(tmp_path).schema.field("id").type == pa.int64()
+    with pytest.raises(SchemaError, match="column 'id' is double"):
+        lakebed.open(tmp_path).write(pa.table({"id": [1.0], "n": [2]}), mode="upsert", options=EVOLVE)
+    assert rows_of(tmp_path, "n") == {1: (2,)}
+
+
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_statistics_of_files_of_another_type_leave_no_row_out(tmp_path: Path, kind: str) -> None:
+    options = {"hoodie.metadata.enable": True, "hoodie.metadata.index.column.stats.enable": True,
+               "hoodie.datasource.write.table.type": kind}  # fmt: skip
+    table = lakebed.create(tmp_path, "hudi", COLUMNS, "id", "dt", options)
+    table.write(first(9))
+    table.write(first().slice(0, 1).set_column(2, "n", pa.array(["10"])), mode="upsert", options=EVOLVE)
+    table.write(pa.table({"id": ["d"], "dt": ["y"], "n": ["11"]}), options={"hoodie.metadata.enable": True})
+    found = {
+        n: lakebed.open(tmp_path).read(["id"], where=f"n = '{n}'").read_all()["id"].to_pylist() for n in (9, 10, 11)
+    }
+    assert found == {9: ["b"], 10: ["a"], 11: ["d"]}
+
+
 def test_a_write_that_began_before_columns_changed_loses(tmp_path: Path) -> None:
     table = table_of(tmp_path)
     writer = lakebed.open(tmp_path).writer()

@@ -51,21 +51,26 @@ EVOLUTION = OptionSet((WRITE_SCHEMA, FILL, DROP, RECONCILE), "writes to Hudi tab
 @dataclass(frozen=True, slots=True)
 class Evolution:
     """What a write may do to a table's columns. `needed` are columns that every row has: of keys, partitions and
-    ordering."""
+    ordering. `texts` are those whose text is in keys or paths: a type that changes it would make other ones."""
 
     evolves: bool
     fills: bool
     drops: bool
     needed: tuple[str, ...]
+    texts: tuple[str, ...]
     table: str
 
     @classmethod
-    def of(cls, options: Options, needed: Sequence[str], table: str, default: str = "table") -> Evolution:
-        """From a write's options."""
+    def of(
+        cls, options: Options, texts: Sequence[str], ordering: Sequence[str], table: str, default: str = "table"
+    ) -> Evolution:
+        """From a write's options. `texts` are the columns of keys and partitions."""
         asked = options[DROP] or options[RECONCILE]
         evolves = (options[WRITE_SCHEMA] or ("evolve" if asked else default)) == "evolve"
         drops = options[DROP] and not options[RECONCILE]
-        return cls(evolves, options[FILL] or options[RECONCILE], drops and evolves, tuple(needed), table)
+        return cls(
+            evolves, options[FILL] or options[RECONCILE], drops and evolves, (*texts, *ordering), tuple(texts), table
+        )
 
     def evolved(self, columns: pa.Schema, avro: str, given: pa.Schema, ids: bool) -> tuple[pa.Schema, str]:
         """The table's columns and Avro schema for rows with the columns `given`. `ids` says that it keeps a history of
@@ -90,6 +95,8 @@ class Evolution:
         for field in given:
             before = after.get(field.name)
             kind = field.type if before is None else _wider(before.type, field.type)
+            if before is not None and field.name in self.texts and not _same_text(before.type, kind):
+                kind = before.type
             if before is None or kind != before.type:
                 nullable = before is None or before.nullable
                 after[field.name] = pa.field(field.name, kind, nullable)
@@ -130,6 +137,10 @@ def _wider(table: pa.DataType, given: pa.DataType) -> pa.DataType:
     if types.is_date32(table):
         return pa.string() if types.is_string(given) or types.is_large_string(given) else table
     return table
+
+
+def _same_text(before: pa.DataType, after: pa.DataType) -> bool:
+    return bool(before == after or pa.types.is_integer(after) or pa.types.is_string(after))
 
 
 _STORED = {
