@@ -193,6 +193,10 @@ class Bundle:
         rows = [(op, json.loads(before or "null"), json.loads(after or "null")) for op, before, after in found]
         return [(op or "", before and image(before), after and image(after)) for op, before, after in rows]
 
+    def listed(self) -> list[tuple[str, str, int]]:
+        """The files that the metadata table lists: partition, name, size."""
+        return [(part, name, int(size)) for part, name, size in self._release.order(do="listed", path=self._path)]
+
     def archived(self) -> list[list[str]]:
         """[instant, action] of the archived timeline."""
         return self._release.order(do="archived", path=self._path)  # type: ignore[no-any-return]

@@ -25,6 +25,7 @@ from lakebed.errors import UnsupportedError
 from lakebed.model.instant import Instant
 from tests.interop.hudi_actors import UPKEEP, Actor, Bundle, EngineError, Lakebed, Release, environment, hudi_rs, image
 from tests.interop.hudi_shape import METADATA, Row, Shape, as_text
+from tests.tables.hudi.listing import listed, walked
 
 WRITES = ("commit", "deltacommit", "replacecommit")
 SERVICES = ("schedule", "run", "compact", "cluster", "clean", "archive")
@@ -434,6 +435,17 @@ class Life:
         ours = {(i.time) for i in lakebed.open(self.path).history(archived=True) if i.archived}
         theirs = {time for time, _ in self.bundle.archived()}
         assert ours == theirs, (sorted(ours - theirs), sorted(theirs - ours))
+        self._check_listing()
+
+    def _check_listing(self) -> None:
+        """The release plans by the metadata table that both have kept: it lists what is there."""
+        table = lakebed.open(self.path)
+        if not (listed(table) if self.shape.metadata != "off" else None):
+            return
+        there = {(part, name, size) for part, files in walked(table).items() for name, size in files.items()}
+        theirs = set(self.bundle.listed())
+        assert theirs == there, (self.told, sorted(theirs - there), sorted(there - theirs))
+        self.lakebed.changed["listing"] += 1
 
     def _compare(self, who: str, found: Any, wanted: Any, rs: bool = False) -> None:
         if rs:  # it spells some values its own way

@@ -6,7 +6,8 @@ ORDERS is one JSON object a line, whose `do` is
 - `write`: the rows of a Parquet file (`rows`) into `path` with `options` and `mode`;
 - `read`: the rows of `path` with `options`, those that meet `where` if that is given, each as the texts of `columns`;
 - `call`: an SQL procedure, in which `$T` stands for the table at `path` and `$P` for the path, under `settings`;
-- `archived`: the instants of the archived timeline.
+- `archived`: the instants of the archived timeline;
+- `listed`: the files that the metadata table of `path` lists, each as partition, name and size.
 
 The answer to each is one JSON object behind the mark `ANSWER `: `rows`, or `error`.
 """
@@ -77,7 +78,23 @@ def archived(order):
     return [[i.requestedTime() if newer else i.getTimestamp(), i.getAction()] for i in timeline.getInstants()]
 
 
-ORDERS = {"write": write, "read": read, "call": call, "archived": archived}
+def listed(order):
+    hudi, path = spark._jvm.org.apache.hudi, order["path"]
+    conf = hudi.hadoop.fs.HadoopFSUtils.getStorageConf(spark._jsc.hadoopConfiguration())
+    storage = hudi.storage.HoodieStorageUtils.getStorage(path, conf)
+    context = hudi.client.common.HoodieSparkEngineContext(spark._jsc)
+    config = hudi.common.config.HoodieMetadataConfig.newBuilder().enable(True).build()
+    metadata = hudi.metadata.HoodieBackedTableMetadata(context, storage, config, path)
+    found = []
+    for partition in metadata.getAllPartitionPaths():
+        folder = hudi.storage.StoragePath(f"{path}/{partition}" if partition else path)
+        for info in metadata.getAllFilesInPartition(folder):
+            found.append([partition, info.getPath().getName(), info.getLength()])
+    metadata.close()
+    return found
+
+
+ORDERS = {"write": write, "read": read, "call": call, "archived": archived, "listed": listed}
 
 for line in sys.stdin:
     order = json.loads(line)
