@@ -445,7 +445,7 @@ class Life:
         there = {(part, name, size) for part, files in walked(table).items() for name, size in files.items()}
         theirs = set(self.bundle.listed())
         assert theirs == there, (self.told, sorted(theirs - there), sorted(there - theirs))
-        self.lakebed.changed["listing"] += 1
+        self._note(f"{self.bundle.name} lists all {len(there)} files")
 
     def _compare(self, who: str, found: Any, wanted: Any, rs: bool = False) -> None:
         if rs:  # it spells some values its own way

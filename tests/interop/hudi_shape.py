@@ -174,6 +174,8 @@ class Shape:
             "hoodie.metadata.index.bloom.filter.enable": str("bloom.filter" in on).lower(),
             "hoodie.metadata.record.index.enable": str(self.index == "RECORD_INDEX").lower(),
         }
+        if on:  # so that each engine compacts it after the other
+            found["hoodie.metadata.compact.max.delta.commits"] = "3"
         if self.release != "0.15.0":
             found["hoodie.metadata.index.partition.stats.enable"] = str("column.stats" in on).lower()
         return found
