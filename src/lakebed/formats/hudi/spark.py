@@ -89,14 +89,14 @@ def _sink(request: SinkRequest[HudiTable]) -> Sink:
             given[COMBINE_INSERT.key] = str(combines).lower()
             operation = Operation.INSERT_OVERWRITE_TABLE
     given = {key: text for key, text in given.items() if SIZING.spelled(key) != OPERATION.key}
+    own = {**given, OPERATION.key: operation.value}
     table = request.table
     if table is None:
         columns = pa.schema([field for field in request.schema if field.name != ROW_KIND_COLUMN])
         described = {key: text for key, text in given.items() if TABLE.knows(key) or INDEXES.knows(key)}
         table = HudiTable.create(open_store(request.location, storage), columns, options={**described, **storage})
         with _or_no_table(table.store):
-            return _NewTable(table.sink(Mode.APPEND, options={**given, OPERATION.key: operation.value}), table.store)
-    own = {**given, OPERATION.key: operation.value}
+            return _NewTable(table.sink(Mode.APPEND, options=own, rows=request.schema), table.store)
     names = [find_column(name, table.schema.names) or name for name in request.schema.names]
     rows = pa.schema([field.with_name(name) for field, name in zip(request.schema, names, strict=True)])
     return table.sink(Mode.APPEND, options=own, rows=rows, evolution="evolve")

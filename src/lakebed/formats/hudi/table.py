@@ -40,7 +40,7 @@ from lakebed.formats.hudi.savepoints import make_savepoint, remove_savepoint
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.upkeep import OPEN, UPKEEP, after_commit, split_options, upkeep_options
-from lakebed.formats.hudi.write.evolution import Evolution
+from lakebed.formats.hudi.write.evolution import Evolution, refuse_evolution
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.settings import (
     DELETE_PARTITIONS,
@@ -216,6 +216,8 @@ class HudiTable(Table):
         )
         after = partial(after_commit, self, state.config, services)
         evolved = (columns, avro)
+        if rows is None and settings.operation.adds:
+            refuse_evolution(context.options, self.location)
         if rows is not None and avro and settings.operation.adds:
             texts = (*state.config.record_keys, *state.config.partition_fields)
             own = pa.schema([f for f in rows if f.name not in (*META_COLUMNS, ROW_KIND_COLUMN)])

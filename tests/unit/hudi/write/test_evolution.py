@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed.errors import CommitConflictError, SchemaError
+from lakebed.errors import CommitConflictError, SchemaError, UnsupportedError
 from lakebed.formats.hudi.spark import SOURCE
 from lakebed.formats.hudi.table import HudiTable
 from lakebed.verbs.native_source import SinkRequest
@@ -128,6 +128,15 @@ def test_a_write_that_began_before_columns_changed_loses(tmp_path: Path) -> None
     with pytest.raises(CommitConflictError, match="changed the table's columns"):
         writer.commit(1, messages)
     assert rows_of(tmp_path, "s") == {"a": ("x",), "b": ("y",)}
+
+
+def test_a_write_that_does_not_know_its_rows_refuses_to_change_columns(tmp_path: Path) -> None:
+    table_of(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    for option in (EVOLVE, DROP, {"hoodie.write.set.null.for.missing.columns": "false"}):
+        with pytest.raises(UnsupportedError, match=next(iter(option)).replace(".", r"\.")):
+            lakebed.open(tmp_path, option).writer()
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_hudis_own_sink_evolves_by_default(tmp_path: Path) -> None:

@@ -115,6 +115,19 @@ class Evolution:
         return found, text
 
 
+def refuse_evolution(options: Options, table: str) -> None:
+    """Raise UnsupportedError where the options ask for something that needs the columns of the rows beforehand."""
+    asked: dict[Option[Any], object] = {WRITE_SCHEMA: "evolve", DROP: True, RECONCILE: True, FILL: False}
+    option = next((option for option, value in asked.items() if options[option] == value), None)
+    if option is not None:
+        raise UnsupportedError(
+            f"lakebed does not serve {option.key}={str(options[option]).lower()} in such a write",
+            table=table,
+            why="the columns of its rows are not known when it begins",
+            todo="Use table.write or df.write.format('hudi'), or leave the option out",
+        )
+
+
 def check_same(before: pa.Schema, now: pa.Schema) -> bool:
     """Whether a table has the same columns, whatever Avro says of nulls."""
     return [(f.name, f.type) for f in before] == [(f.name, f.type) for f in now]
