@@ -103,3 +103,18 @@ def test_a_compaction_of_buckets_logs_the_changes_of_their_logs(tmp_path: Path) 
         key = (row["after"] or row["before"])["id"]
         assert (row["after"] is None) == (key not in held) and (row["before"] is None) == (key not in before)
         assert row["after"] is None or row["after"].items() <= held[key].items()
+
+
+def test_changes_of_buckets_come_with_the_compaction_where_they_are_asked_for_so(tmp_path: Path) -> None:
+    buckets = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "1"}
+    kind = {"hoodie.datasource.write.table.type": "MERGE_ON_READ"}
+    table = lakebed.open(logged(tmp_path, "DATA_BEFORE_AFTER", **kind, **buckets).location, buckets)
+    table.write(rows(("a", 1, "1"), ("b", 1, "2")), mode="upsert")
+    table.write(rows(("a", 2, "new"), ("c", 1, "3")), mode="upsert")
+    table.write(rows(("b", 0, None)), mode="delete")
+    table.rewrite()
+    waiting = lakebed.open(table.location, {"cdc.enabled": "true", "read.cdc.from.changelog": "true"})
+    found = [(r["_row_kind"], r["id"], r["v"]) for r in waiting.changes(["id", "v"]).read_all().to_pylist()]
+    assert sorted(found) == sorted(
+        [("+I", "a", "1"), ("+I", "b", "2"), ("-D", "b", "2"), ("-U", "a", "1"), ("+U", "a", "new"), ("+I", "c", "3")]
+    )

@@ -46,6 +46,8 @@ from lakebed.kernel.predicates.where import unread_parts
 from lakebed.verbs.read import ReadPlan
 
 _FULL_MODE = "data_before_after"
+_PLAIN_GENERATORS = (".SimpleKeyGenerator", ".NonpartitionedKeyGenerator")
+"""The key generators whose record key of one column is that column's value."""
 _TEXT_KEYS = ("string", "int", "long", "short", "int32", "int64")
 
 
@@ -109,7 +111,8 @@ def _has_text_keys(state: TableState) -> bool:
     generator = state.config.properties.get("hoodie.table.keygenerator.type") or state.config.properties.get(
         "hoodie.table.keygenerator.class", ""
     )
-    ambiguous = len(kinds) == 1 and not (generator.upper() == "SIMPLE" or generator.endswith(".SimpleKeyGenerator"))
+    plain = generator.upper() in ("SIMPLE", "NON_PARTITION") or generator.endswith(_PLAIN_GENERATORS)
+    ambiguous = len(kinds) == 1 and not plain
     has_text = len(kinds) == len(state.config.record_keys) and all(kind in _TEXT_KEYS for kind in kinds)
     return bool(kinds) and has_text and not ambiguous
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import DataCleanedError
+from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.codec.avro import decode_blocks
 from lakebed.formats.hudi.codec.cdc import CdcMode, cdc_mode
 from lakebed.formats.hudi.codec.log import BlockKind, LogBlock, parse_log
@@ -123,6 +123,14 @@ class RowChanges:
                 instant=change.instant,
                 why="the change log of the commit does not hold whole rows" if change.logs else "",
                 todo="Start from a later instant",
+            )
+        if change.logs and change.before is None and change.after is None:
+            raise UnsupportedError(
+                "the change log of a compaction cannot be read",
+                table=self.reader.store.location,
+                instant=change.instant,
+                why="it is damaged, or its rows do not tell their record keys",
+                todo="Set read.cdc.from.changelog = false: changes then come with the commits that made them",
             )
         return []
 
