@@ -40,7 +40,7 @@ from lakebed.kernel.scratch import Scratch
 _MEMORY = Scratch()
 _STREAMED_ROWS = 1 << 14
 """Rows that no log is held against come in small batches: several wait for whoever reads them."""
-_LEAST_BATCH_ROWS = 1 << 17
+_LEAST_BATCH_ROWS = 1 << 15
 _MOST_BATCH_ROWS = 1 << 20
 
 
@@ -198,7 +198,7 @@ class MergedSlice:
         if self.merged is None:
             yield from self._live(self._base(file, self.target, groups, _STREAMED_ROWS))
             return
-        size = min(max(self.merged.count, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
+        size = min(max(self.merged.count // 4, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
         for batch in self._live(self._base(file, self.target, groups, size)):
             if self.reader.merge:
                 yield from self._merge(batch, self.merged)
