@@ -43,6 +43,16 @@ def encode_framed(batch: pa.RecordBatch) -> bytes:
     return _joined([_fixed(records.lengths.astype(">i4"), 4), records], batch.num_rows).data.tobytes()
 
 
+def encode_datums(batch: pa.RecordBatch) -> pa.Array:
+    """The rows of a batch as Avro records, one binary value each."""
+    parts = [part for column, field in zip(batch.columns, batch.schema, strict=True) for part in _parts(column, field)]
+    records = _joined(parts, batch.num_rows)
+    offsets = np.append(0, np.cumsum(records.lengths)).astype(np.int32)
+    return pa.Array.from_buffers(
+        pa.binary(), batch.num_rows, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(records.data))]
+    )
+
+
 def _parts(column: pa.Array, field: pa.Field) -> list[Part]:
     if not field.nullable:
         if column.null_count:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lakebed.errors import CommitConflictError
 from lakebed.formats.hudi.codec.commit_metadata import FileStat, encode_commit
+from lakebed.formats.hudi.codec.metadata import SERVICE_OPERATIONS
 from lakebed.formats.hudi.commit.conflicts import Began, Changed, conflict_at_commit, conflict_early, rollback_of
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.heartbeat import Heartbeat, stopped
@@ -179,7 +180,14 @@ class Transaction:
             notes = update(
                 context,
                 self.instant,
-                change or MetadataChange(self.action, tuple(written), replaced=replaced, schema=schema),
+                change
+                or MetadataChange(
+                    self.action,
+                    tuple(written),
+                    replaced=replaced,
+                    schema=schema,
+                    service=self.operation if self.operation in SERVICE_OPERATIONS else "",
+                ),
             )
             completed = new_instant(config, context.timeline(), self.instant)
             held()

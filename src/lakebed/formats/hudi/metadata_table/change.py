@@ -87,6 +87,7 @@ class MetadataChange:
     files that a clean, a rollback or a restore removes. `replaced` are file ids that a commit takes out of use, by
     partition: their keys leave the record index. `dropped_partitions` are partitions that a clean removes as a whole.
     `undone` are the instants that a rollback or a restore takes back, newest first.
+    `service` is COMPACT, LOG_COMPACT or CLUSTER where the commit only moves rows.
     `schema` is the Avro schema of the table with this change, without meta columns, as JSON text.
     """
 
@@ -98,3 +99,4 @@ class MetadataChange:
     dropped_partitions: tuple[str, ...] = ()
     undone: tuple[str, ...] = ()
     schema: str = ""
+    service: str = ""

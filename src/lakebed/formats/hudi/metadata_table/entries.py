@@ -72,6 +72,14 @@ def keyed_entries(table: MetadataTable, file_slice: FileSlice, keys: Sequence[by
             yield Entries(one_chunk(found["key"]), one_chunk(found["value"]), image.schema)
 
 
+def entries_of_image(image: Image) -> Entries:
+    """All records of an image."""
+    if image.hfile is None:
+        return Entries(_deleted(image), None)
+    found = image.hfile.scan()
+    return Entries(one_chunk(found["key"]), one_chunk(found["value"]), image.schema)
+
+
 def _deleted(image: Image) -> pa.Array:
     keys = one_chunk(decode_deletes(image.deletes, _MEMORY)["record_key"]).drop_null()
     return keys.cast(pa.string()).cast(pa.binary())

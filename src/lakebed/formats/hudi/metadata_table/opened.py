@@ -136,7 +136,7 @@ _AT_ONCE = 4 << 20
 def maintains(config: TableConfig, part: str) -> bool:
     """Whether a table says that its metadata table has a part, in a form that is read here."""
     maintained = part in partitions_of(config, PARTITIONS) and part not in partitions_of(config, INFLIGHT)
-    return maintained and (config.completion_times or part == "files")
+    return maintained
 
 
 def _folder(part: str) -> str:

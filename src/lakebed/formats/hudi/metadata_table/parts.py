@@ -5,12 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
+from lakebed.formats.hudi.metadata_table.grouped import merge_newest
+from lakebed.formats.hudi.metadata_table.keys_written import BLOOM_FILTERS, bloom_filters_of, record_index_of
 from lakebed.formats.hudi.metadata_table.opened import Image
+from lakebed.formats.hudi.metadata_table.record_index import RECORD_INDEX
 from lakebed.formats.hudi.metadata_table.records import FILES, GroupRecords, change_records, merge_files
+from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS
+from lakebed.formats.hudi.metadata_table.statistics_written import column_stats_of
 from lakebed.formats.hudi.metadata_table.target import Target
 
 
@@ -29,5 +35,11 @@ def _files(target: Target, instant: str, change: MetadataChange) -> Sequence[Gro
     return [records]
 
 
-PARTS: Mapping[str, Part] = {part.name: part for part in (Part(FILES, _files, merge_files),)}
+_PARTS = (
+    Part(FILES, _files, merge_files),
+    Part(COLUMN_STATS, column_stats_of, partial(merge_newest, "ColumnStatsMetadata")),
+    Part(BLOOM_FILTERS, bloom_filters_of, partial(merge_newest, "BloomFilterMetadata")),
+    Part(RECORD_INDEX, record_index_of, partial(merge_newest, "recordIndexMetadata")),
+)
+PARTS: Mapping[str, Part] = {part.name: part for part in _PARTS}
 """The parts that are kept, by name. Others are named in the table's properties no longer once the table changes."""

@@ -9,17 +9,19 @@ that moved on.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.metadata_table.bootstrap import build, can_build, walked_files
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.compact import look_after
+from lakebed.formats.hudi.metadata_table.grouped import NotKeptError
 from lakebed.formats.hudi.metadata_table.named import INFLIGHT, PARTITIONS, partitions_of
 from lakebed.formats.hudi.metadata_table.opened import UNUSABLE
 from lakebed.formats.hudi.metadata_table.options import COMPACT_AFTER, METADATA_ENABLE
 from lakebed.formats.hudi.metadata_table.parts import PARTS
-from lakebed.formats.hudi.metadata_table.records import FILES, Sizes
+from lakebed.formats.hudi.metadata_table.records import FILES, GroupRecords, Sizes
 from lakebed.formats.hudi.metadata_table.target import Target
 from lakebed.formats.hudi.metadata_table.undo import settle, take_back
 from lakebed.formats.hudi.metadata_table.write import delta_commit
@@ -65,21 +67,33 @@ def update(table: Indexed, instant: str, change: MetadataChange) -> tuple[str, .
     try:
         target = Target.open(table.store, config, kept)
         settle(target, bool(building))
-        _write(target, instant, change, table.options[COMPACT_AFTER])
+        notes += _write(target, instant, change, table.options[COMPACT_AFTER])
     except UNUSABLE as error:
         return (*notes, *_leave(table.store, kept, why=f"it cannot be used: {error}"))
     return notes
 
 
-def _write(target: Target, instant: str, change: MetadataChange, compact_after: int) -> None:
+def _write(target: Target, instant: str, change: MetadataChange, compact_after: int) -> tuple[str, ...]:
     before = target.timeline.by_time.get(instant)
     if before is not None:  # an attempt at the same instant that did not complete
         take_back(target, before)
-    if change.undone and _undo(target, instant, change) and not change.added and target.config.completion_times:
-        return
+    if change.undone and _undo(target, instant, change):
+        if not change.added and target.config.completion_times:
+            return ()
+        change = replace(change, undone=())
     look_after(target, compact_after)
-    records = [each for part in target.listed for each in PARTS[part].records(target, instant, change)]
+    records: list[GroupRecords] = []
+    unkept: dict[str, str] = {}
+    for part in target.listed:
+        try:
+            records += PARTS[part].records(target, instant, change)
+        except NotKeptError as error:
+            unkept[part] = error.what
     delta_commit(target, instant, records)
+    if not unkept:
+        return ()
+    left = tuple(part for part in target.listed if part not in unkept)
+    return _leave(target.outer, tuple(target.listed), left, "; ".join(dict.fromkeys(unkept.values())))
 
 
 def _undo(target: Target, instant: str, change: MetadataChange) -> bool:

@@ -46,6 +46,7 @@ from lakebed.formats.hudi.timeline.pending_services import pending_services
 from lakebed.formats.hudi.timeline.writing import remove_pending
 from lakebed.formats.hudi.write.files import FileOptions, FileTarget
 from lakebed.formats.hudi.write.served import check_groups, check_table
+from lakebed.formats.hudi.write.wanted import wanted_of
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.where import Where, parse_where
@@ -267,6 +268,7 @@ class Rewrite:
             avro,
             self.files,
             transaction.markers,
+            wanted_of(self.context.store, self.context.config, self.context.options),
         )
         reader = self._reader
         replaced: dict[str, tuple[str, ...]] = {}

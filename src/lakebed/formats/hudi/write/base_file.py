@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,13 @@ def known_keys(target: FileTarget, rows: MergedSlice, footer: Mapping[bytes, byt
     return KeySummary.continued(target.options.bloom, footer, more)
 
 
+class KeyChange(NamedTuple):
+    """The keys that come to a file group and those that leave it."""
+
+    added: pa.Array
+    removed: pa.Array | None = None
+
+
 class BaseFileWriter:
     """Writes one base file, batch by batch. `abort` removes it; without `close` it does not exist.
 
@@ -64,6 +72,7 @@ class BaseFileWriter:
         self._summary = keys or KeySummary(options.bloom)
         self.rows = 0
         self.new_rows = 0
+        self._notes_keys = target.wanted.keys and marker == "CREATE"
         self._keys: list[pa.Array] = []
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
@@ -92,7 +101,7 @@ class BaseFileWriter:
             columns[_SEQNO] = made if times is None else pc.coalesce(columns[_SEQNO], made)
             self.new_rows += count
         self._summary.add(columns[RECORD_KEY])
-        if self._target.wanted.keys:
+        if self._notes_keys:
             self._keys.append(columns[RECORD_KEY])
         arrays = [
             columns[f.name] if columns[f.name].type == f.type else columns[f.name].cast(f.type)
@@ -124,8 +133,9 @@ class BaseFileWriter:
             self._writer = self._parquet.enter_context(base_file_writer(self._sink, self._target, rows))
         return self._writer
 
-    def close(self, previous: str = NEW_GROUP, **counts: int | str) -> WrittenFile:
-        """Finish the file. `counts` are further fields of what is reported of it."""
+    def close(self, previous: str = NEW_GROUP, keys: KeyChange | None = None, **counts: int | str) -> WrittenFile:
+        """Finish the file. `keys` are those that come to the file group and leave it, where that is known and not all
+        keys are new; `counts` are further fields of what is reported of it."""
         self._flush()
         footer = {"writer.model.name": "avro", "parquet.avro.schema": with_meta_fields(self._target.avro)}
         footer |= self._summary.footer()
@@ -146,9 +156,15 @@ class BaseFileWriter:
             previous,
             ranges=ranges,
             bloom=footer.get(BLOOM, "").encode() if self._target.wanted.bloom else b"",
-            added=pa.concat_arrays(self._keys) if self._keys else None,
+            added=self._added(keys),
+            removed=keys.removed if keys is not None else None,
             **values,  # type: ignore[arg-type]
         )
+
+    def _added(self, keys: KeyChange | None) -> pa.Array | None:
+        if keys is not None:
+            return keys.added
+        return pa.concat_arrays([*self._keys, pa.array([], pa.string())]) if self._notes_keys else None
 
     def abort(self) -> None:
         """Remove the file."""

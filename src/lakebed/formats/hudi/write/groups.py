@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.formats.hudi.layout import META_COLUMNS, RECORD_KEY
 from lakebed.formats.hudi.merge.log import MergedLog, merge_log
@@ -22,7 +23,7 @@ from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, WrittenFile
 from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.task import MergedSlice, SliceReader
 from lakebed.formats.hudi.slices import FileSlice
-from lakebed.formats.hudi.write.base_file import BaseFileWriter, known_keys
+from lakebed.formats.hudi.write.base_file import BaseFileWriter, KeyChange, known_keys
 from lakebed.formats.hudi.write.change_log import ChangeLog, watched
 from lakebed.formats.hudi.write.files import FileTarget
 from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
@@ -58,15 +59,19 @@ def concat_group(
         for batch in _stored(reader, file_slice, target):
             writer.write(batch)
         kept = writer.rows
+        added = []
         for batch in batches:
             live = _live(batch)
             writer.write(live)
+            added += [one_chunk(live.column(RECORD_KEY))] if target.wanted.keys else []
             if log is not None:
                 log.add_new(live)
         inserts = writer.rows - kept
         changes = log.write() if log is not None else {}
         previous = file_slice.base
-        return replace(writer.close(previous.instant, inserts=inserts, previous_base=previous.name), changes=changes)
+        keys = KeyChange(pa.concat_arrays([*added, pa.array([], pa.string())])) if target.wanted.keys else None
+        written = writer.close(previous.instant, keys, inserts=inserts, previous_base=previous.name)
+        return replace(written, changes=changes)
     except BaseException:
         writer.abort()
         raise
@@ -91,10 +96,13 @@ def merge_group(
     writer = BaseFileWriter(target, file_slice.partition, file_slice.file_id, token, "MERGE", keys)
     try:
         kept = 0
+        followed = _Followed(incoming) if target.wanted.keys else None
         for batch in slice_rows.rows():
             new = batch.column(META_COLUMNS[0]).null_count
             kept += batch.num_rows - new
             writer.write(batch)
+            if followed is not None:
+                followed.see(batch)
             if log is not None:
                 log.add(batch)
         inserts, *_ = slice_rows.counts()
@@ -104,6 +112,7 @@ def merge_group(
         changes = log.write() if log is not None else {}
         written = writer.close(
             base.instant if base is not None else NEW_GROUP,
+            followed.change() if followed is not None else None,
             inserts=inserts,
             updates=updates,
             deletes=deletes,
@@ -113,6 +122,21 @@ def merge_group(
     except BaseException:
         writer.abort()
         raise
+
+
+class _Followed:
+    """Which keys of incoming rows the merged rows have."""
+
+    def __init__(self, incoming: pa.Table) -> None:
+        self._keys = one_chunk(incoming.column(RECORD_KEY)).unique()
+        self._seen = np.zeros(len(self._keys), bool)
+
+    def see(self, batch: pa.RecordBatch) -> None:
+        self._seen[pc.index_in(batch.column(RECORD_KEY), value_set=self._keys).drop_null().to_numpy()] = True
+
+    def change(self) -> KeyChange:
+        seen = pa.array(self._seen)
+        return KeyChange(self._keys.filter(seen), self._keys.filter(pc.invert(seen)))
 
 
 def _stored(reader: SliceReader, file_slice: FileSlice, target: FileTarget) -> Iterator[pa.RecordBatch]:

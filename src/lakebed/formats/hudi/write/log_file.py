@@ -81,7 +81,9 @@ def append_group(
                 base=file_slice.base.name if file_slice.base is not None else "",
                 log_version=version,
                 logs=tuple(names),
-                ranges=ranges_of_rows(part, wanted.columns) if wanted.columns is not None and part is not None else (),
+                ranges=ranges_of_rows(part, wanted.columns) if wanted.columns is not None else (),
+                added=one_chunk(part.column(RECORD_KEY)) if wanted.keys else None,
+                removed=_certainly_removed(target, deletes) if wanted.keys and gone else None,
             )
         )
         version += 1
@@ -90,7 +92,7 @@ def append_group(
 
 def _files(
     target: FileTarget, file_slice: FileSlice, rows: pa.Table, deletes: pa.Table, token: str
-) -> Iterator[tuple[list[bytes], int, int, pa.Table | None]]:
+) -> Iterator[tuple[list[bytes], int, int, pa.Table]]:
     """The blocks of each log file, with its numbers of rows and of deletes, and its rows."""
     blocks: list[bytes] = []
     parts: list[pa.Table] = []
@@ -108,7 +110,15 @@ def _files(
         blocks.append(_delete_block(target, deletes, position_headers(file_slice, deletes)))
         gone = len(deletes)
     if blocks:
-        yield blocks, count, gone, pa.concat_tables(parts) if parts else None
+        yield blocks, count, gone, pa.concat_tables(parts or [target.file_schema.empty_table()])
+
+
+def _certainly_removed(target: FileTarget, deletes: pa.Table) -> pa.Array:
+    """The keys of deletes that win against every row of the table."""
+    keys = one_chunk(deletes.column(RECORD_KEY))
+    if not rules_of(target.config).ordering:
+        return keys
+    return keys.filter(pa.array(one_chunk(deletes.column(KIND)).to_numpy() == DELETE_ALWAYS))
 
 
 def pieces(rows: pa.Table, size: int) -> Iterator[pa.Table]:

@@ -21,6 +21,7 @@ from lakebed.errors import CommitConflictError, UsageError
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.message import HudiMessage
 from lakebed.formats.hudi.commit.transaction import Committed, Transaction
+from lakebed.formats.hudi.index.build import build_indexes
 from lakebed.formats.hudi.index.lookups import lookup_of
 from lakebed.formats.hudi.layout import META_COLUMNS
 from lakebed.formats.hudi.merge.rules import rules_of
@@ -40,6 +41,7 @@ from lakebed.formats.hudi.write.served import check_table
 from lakebed.formats.hudi.write.settings import WriteSettings
 from lakebed.formats.hudi.write.table_files import TableFiles
 from lakebed.formats.hudi.write.task import TaskTarget
+from lakebed.formats.hudi.write.wanted import wanted_of
 from lakebed.kernel.commit import callbacks as commit_callbacks
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
@@ -141,6 +143,7 @@ class HudiSink:
                 left -= 1
         notes = afterwards("rows that were staged for it are left", lambda: self._drop(ours))
         notes += self._call(committed.instant, identifier, files)
+        notes += build_indexes(self.context, self._state)
         return CommitResult(committed.instant, Outcome.COMMITTED, (*committed.notes, *notes, *self._after()))
 
     def _call(self, instant: str, identifier: int, files: tuple[str, ...]) -> tuple[str, ...]:
@@ -187,6 +190,7 @@ class HudiSink:
             self.avro,
             settings.files,
             transaction.markers,
+            wanted_of(context.store, context.config, context.options),
         )
         return WriteRun(
             settings,

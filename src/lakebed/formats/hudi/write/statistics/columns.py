@@ -17,15 +17,19 @@ from lakebed.kernel.arrays import one_chunk
 
 
 def column_ranges(footer: pq.FileMetaData, schema: pa.Schema, columns: Sequence[str]) -> tuple[ColumnRange, ...]:
-    """The ranges of some columns of a base file (none named: all), by its footer. Columns of nested types have none."""
+    """The ranges of some columns of a base file (none named: all), by its footer.
+
+    Columns of nested types have none, and those of which a row group says nothing: footers leave long texts out.
+    """
     wanted = [
         field for field in schema if (not columns or field.name in columns) and not pa.types.is_nested(field.type)
     ]
     leaves = {footer.schema.column(leaf).path: leaf for leaf in range(footer.num_columns)}
-    return tuple(_of_footer(footer, leaves[field.name], field) for field in wanted if field.name in leaves)
+    ranges = (_of_footer(footer, leaves[field.name], field) for field in wanted if field.name in leaves)
+    return tuple(each for each in ranges if each is not None)
 
 
-def _of_footer(footer: pq.FileMetaData, leaf: int, field: pa.Field) -> ColumnRange:
+def _of_footer(footer: pq.FileMetaData, leaf: int, field: pa.Field) -> ColumnRange | None:
     least: list[Any] = []
     greatest: list[Any] = []
     nulls = values = size = uncompressed = 0
@@ -33,11 +37,14 @@ def _of_footer(footer: pq.FileMetaData, leaf: int, field: pa.Field) -> ColumnRan
         chunk = footer.row_group(group).column(leaf)
         size += chunk.total_compressed_size
         uncompressed += chunk.total_uncompressed_size
-        values += footer.row_group(group).num_rows
+        rows = footer.row_group(group).num_rows
+        values += rows
         statistics = chunk.statistics
-        if statistics is None:
-            continue
-        nulls += statistics.null_count or 0
+        if statistics is None or not statistics.has_null_count:
+            return None
+        nulls += statistics.null_count
+        if not statistics.has_min_max and statistics.null_count < rows:
+            return None
         if statistics.has_min_max:
             least.append(_value(statistics.min, field))
             greatest.append(_value(statistics.max, field))

@@ -1,0 +1,219 @@
+"""Build parts of a metadata table that a table does not have yet, from the files that it has.
+
+It happens after a write, under the table's lock, while no instant is pending: so the parts are of one state of the
+table. Where that is not so, a later write builds them. The table's property names a part last: one that was cut off is
+built anew.
+
+Rules: Hudi's `HoodieBackedTableMetadataWriter.initializeFromFilesystem`, `HoodieIndexMetadata` (index definitions).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.config import TableConfig, load_config
+from lakebed.formats.hudi.layout import RECORD_KEY, file_path
+from lakebed.formats.hudi.metadata_table.bootstrap import build_instant, build_part, can_build
+from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
+from lakebed.formats.hudi.metadata_table.grouped import NotKeptError, group_ids, spread
+from lakebed.formats.hudi.metadata_table.keys_written import BLOOM_FILTERS, bloom_records, located
+from lakebed.formats.hudi.metadata_table.named import INFLIGHT, PARTITIONS, partitions_of
+from lakebed.formats.hudi.metadata_table.opened import FOLDER
+from lakebed.formats.hudi.metadata_table.options import (
+    BLOOM_ENABLE,
+    BLOOM_GROUPS,
+    COLUMN_STATS_ENABLE,
+    COLUMN_STATS_GROUPS,
+    METADATA_ENABLE,
+    RECORD_INDEX_ENABLE,
+    RECORD_INDEX_GROUPS,
+)
+from lakebed.formats.hudi.metadata_table.record_index import RECORD_INDEX
+from lakebed.formats.hudi.metadata_table.records import FILES, GroupRecords
+from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS
+from lakebed.formats.hudi.metadata_table.statistics_written import (
+    DEFINITIONS,
+    INDEXED_META,
+    column_stats_records,
+    has_statistics,
+)
+from lakebed.formats.hudi.metadata_table.target import Target
+from lakebed.formats.hudi.options import READ
+from lakebed.formats.hudi.read.plan import reader_of
+from lakebed.formats.hudi.read.split import SlicePaths
+from lakebed.formats.hudi.read.state import TableState
+from lakebed.formats.hudi.slices import FileSlice, live_slices
+from lakebed.formats.hudi.timeline.properties import update_properties
+from lakebed.formats.hudi.write.statistics import column_ranges
+from lakebed.formats.hudi.write.wanted import named_columns
+
+_MOST_COLUMNS = 32
+_ENABLING = {COLUMN_STATS: COLUMN_STATS_ENABLE, BLOOM_FILTERS: BLOOM_ENABLE, RECORD_INDEX: RECORD_INDEX_ENABLE}
+_GROUPS = {COLUMN_STATS: COLUMN_STATS_GROUPS, BLOOM_FILTERS: BLOOM_GROUPS, RECORD_INDEX: RECORD_INDEX_GROUPS}
+
+
+def build_indexes(context: WriteContext, state_of: Callable[[], TableState]) -> tuple[str, ...]:
+    """Build the parts that the options ask for and the table lacks. Notes about those that cannot be built."""
+    if not _missing(context, context.config):
+        return ()
+    with context.locked(chooses=True) as held:
+        config = context.config = load_config(context.store)
+        state = state_of()
+        missing = _missing(context, config)
+        if not missing or FILES not in partitions_of(config, PARTITIONS) or not can_build(state.timeline):
+            return ()
+        builder = _Builder(context, state, held)
+        notes = []
+        for part in missing:
+            try:
+                builder.build(part)
+            except NotKeptError as error:
+                notes.append(f"the part {part} of the metadata table was not built: {error.what}")
+        context.config = load_config(context.store)
+    return tuple(notes)
+
+
+def _missing(context: WriteContext, config: TableConfig) -> list[str]:
+    options, named = context.options, partitions_of(config, PARTITIONS)
+    if not options[METADATA_ENABLE]:
+        return []
+    return [part for part, option in _ENABLING.items() if options[option] and part not in named]
+
+
+class _Builder:
+    """Builds parts from one state of a table. `held` is told between files that the lock is still needed."""
+
+    def __init__(self, context: WriteContext, state: TableState, held: Callable[[], None]) -> None:
+        self._context, self._state, self._held = context, state, held
+        self._view = state.view()
+        self._schema = state.schema()
+        files, written = state.list_partitions(()), state.written(self._view)
+        self._slices = [
+            each
+            for path, listed in sorted(files.items())
+            for each in live_slices(path, listed, self._view, written, state.was_replaced)
+        ]
+
+    def build(self, part: str) -> None:
+        """Build a part, then name it in the table's properties. NotKeptError where the files do not tell enough."""
+        context, config = self._context, load_config(self._context.store)
+        ids = group_ids(part, context.options[_GROUPS[part]])
+        columns = self._columns()
+        records = {
+            COLUMN_STATS: lambda: self._statistics(config, columns, ids),
+            BLOOM_FILTERS: lambda: self._filters(config, ids),
+            RECORD_INDEX: lambda: self._keys(config, ids),
+        }[part]()
+        by_id = {each.file_id: each for each in records}
+        nothing = pa.array([], pa.binary())
+        groups = [by_id.get(file_id) or GroupRecords(part, file_id, nothing, nothing) for file_id in ids]
+        target = Target.open(context.store, config, ())
+        self._held()
+        context.store.delete_folder(f"{FOLDER}/{part}")  # what is there is of a time when the part was kept before
+        build_part(target, build_instant(target), groups)
+        named = {*partitions_of(config, PARTITIONS), part}
+        changes: dict[str, str | None] = {PARTITIONS: ",".join(sorted(named)), INFLIGHT: ""}
+        if config.completion_times:
+            changes |= self._define(config, part, columns)
+        update_properties(context.store, changes)
+
+    def _columns(self) -> tuple[str, ...]:
+        named = named_columns(self._context.options)
+        fields = [field for field in self._schema if not field.name.startswith("_hoodie_") and has_statistics(field)]
+        every = tuple(field.name for field in fields[:_MOST_COLUMNS])
+        return (*INDEXED_META, *(named or every))
+
+    def _files(self) -> Iterator[tuple[FileSlice, pq.FileMetaData]]:
+        """The base files with their footers."""
+        store = self._context.store
+        for each in self._slices:
+            if each.base is not None:
+                self._held()
+                with store.open_input(file_path(each.partition, each.base.name), each.base.size) as source:
+                    yield each, pq.ParquetFile(source).metadata
+
+    def _statistics(self, config: TableConfig, columns: Sequence[str], ids: Sequence[str]) -> list[GroupRecords]:
+        written = tuple(
+            WrittenFile(
+                each.partition,
+                each.file_id,
+                file_path(each.partition, each.base.name if each.base else ""),
+                0,
+                ranges=column_ranges(footer, self._schema, columns),
+            )
+            for each, footer in self._files()
+        )
+        change = MetadataChange("commit", written, schema=self._state.avro_schema(self._view))
+        return column_stats_records(config.version, change, ids, (), typed=config.version >= 9)
+
+    def _filters(self, config: TableConfig, ids: Sequence[str]) -> list[GroupRecords]:
+        written = tuple(
+            WrittenFile(
+                each.partition,
+                each.file_id,
+                file_path(each.partition, each.base.name if each.base else ""),
+                0,
+                bloom=(footer.metadata or {}).get(b"org.apache.hudi.bloomfilter", b""),
+            )
+            for each, footer in self._files()
+        )
+        return bloom_records(config.version, self._newest, MetadataChange("commit", written), ids)
+
+    def _keys(self, config: TableConfig, ids: Sequence[str]) -> list[GroupRecords]:
+        reader = reader_of(self._state, READ.parse({}), self._schema, self._view)
+        keys, values = [], []
+        for each in self._slices:
+            self._held()
+            merged = reader.open(SlicePaths.of(each), (RECORD_KEY,))
+            for batch in merged.rows():
+                file = WrittenFile(each.partition, each.file_id, "", 0)
+                keys.append(batch.column(RECORD_KEY).cast(pa.binary()))
+                values.append(located(config.version, batch.num_rows, file, self._newest, config.timezone))
+        nothing = pa.array([], pa.binary())
+        every = pa.concat_arrays([*keys, nothing])
+        if len(every.unique()) < len(every):
+            raise NotKeptError("several rows have the same key")
+        return spread(RECORD_INDEX, ids, every, pa.concat_arrays([*values, nothing]))
+
+    @property
+    def _newest(self) -> str:
+        return max((entry.time for entry in self._state.timeline.commits), default="")
+
+    def _define(self, config: TableConfig, part: str, columns: Sequence[str]) -> dict[str, str | None]:
+        """Write the definition of a part beside those that are there, as the release of the table's version does. The
+        property that says where."""
+        store, path = self._context.store, config.properties.get("hoodie.table.index.defs.path") or DEFINITIONS
+        try:
+            whole: dict[str, Any] = json.loads(store.read(path))
+        except (FileNotFoundError, ValueError):
+            whole = {}
+        typed = config.version >= 9
+        definition: dict[str, Any] | None = None
+        if part == COLUMN_STATS:
+            definition = _definition(part, part, columns, {}, "V2" if typed else "")
+        elif part == RECORD_INDEX and typed:
+            definition = _definition(part, "", (), {"isPartitioned": "false"}, "V1")
+        if definition is not None:
+            whole["indexDefinitions"] = {**(whole.get("indexDefinitions") or {}), part: definition}
+        if definition is not None or "indexDefinitions" not in whole:
+            store.write(path, json.dumps({"indexDefinitions": {}, **whole}, indent=2).encode())
+        return {"hoodie.table.index.defs.path": path}
+
+
+def _definition(
+    name: str, function: str, columns: Sequence[str], options: dict[str, str], version: str
+) -> dict[str, Any]:
+    known = {
+        "indexName": name,
+        "indexType": name,
+        "indexFunction": function,
+        "sourceFields": list(columns),
+        "indexOptions": options,
+    }
+    return known | ({"version": version} if version else {})

@@ -1,0 +1,180 @@
+"""The records of the part `column_stats`: the range of each indexed column in each file.
+
+A column has no record where its range is not certain: floats, of which nobody knows whether NaN is among them, binary
+and nested columns, and texts too long for a footer. Readers keep files without a record.
+
+Rules: Hudi's `HoodieMetadataPayload.createColumnStatsRecords`, `HoodieAvroWrapperUtils` (version V1), `ValueType`
+(version V2, of release 1.1).
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Context, Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from lakebed.formats.hudi.codec.metadata_keys import file_hash, hash_of, partition_hash
+from lakebed.formats.hudi.codec.metadata_records import RecordType, encode_records
+from lakebed.formats.hudi.codec.schema import arrow_schema
+from lakebed.formats.hudi.codec.wrapped_values import ValueType
+from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.layout import HOODIE
+from lakebed.formats.hudi.metadata_table.change import ColumnRange, MetadataChange
+from lakebed.formats.hudi.metadata_table.grouped import groups_of, spread
+from lakebed.formats.hudi.metadata_table.records import GroupRecords
+from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS
+from lakebed.formats.hudi.metadata_table.target import Target
+from lakebed.kernel.files import Store
+
+_NAMESPACE = "org.apache.hudi.avro.model."
+_EPOCH = datetime.date(1970, 1, 1)
+_V1_SCALE = 15
+_V1_DIGITS = 30
+DEFINITIONS = f"{HOODIE}/.index_defs/index.json"
+INDEXED_META = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key")
+"""Meta columns that are always indexed from table version 8 on."""
+
+
+def column_stats_of(target: Target, instant: str, change: MetadataChange) -> list[GroupRecords]:
+    """The records of a change."""
+    definition = definition_of(target.outer, target.described, COLUMN_STATS)
+    typed = str(definition.get("version", "V1")) == "V2"
+    ids, columns = groups_of(target, COLUMN_STATS), tuple(definition.get("sourceFields") or ())
+    return column_stats_records(target.described.version, change, ids, columns, typed=typed)
+
+
+def column_stats_records(
+    version: int, change: MetadataChange, ids: Sequence[str], columns: Sequence[str], *, typed: bool
+) -> list[GroupRecords]:
+    """The records of a change in file groups of these ids: ranges of new files, and the end of those of `columns` in
+    files that go."""
+    encoder = RangeEncoder(version, typed, change.schema)
+    keys: list[bytes] = []
+    records: list[Mapping[str, Any]] = []
+    for file in change.written:
+        for each in file.ranges:
+            record = encoder.record(file.name, each)
+            if record is not None:
+                keys.append(hash_of(each.column) + partition_hash(file.partition) + file_hash(file.name))
+                records.append(record)
+    for partition, names in change.deleted.items():
+        for name in names:
+            for column in columns:
+                keys.append(hash_of(column) + partition_hash(partition) + file_hash(name))
+                records.append(_gone(name, column))
+    values = encode_records(version, ((RecordType.COLUMN_STATS, {"ColumnStatsMetadata": each}) for each in records))
+    return spread(COLUMN_STATS, ids, pa.array(keys, pa.binary()), values)
+
+
+def has_statistics(field: pa.Field) -> bool:
+    """Whether a column can have statistics."""
+    return _value_type(field.type) is not None
+
+
+def definition_of(store: Store, config: TableConfig, index: str) -> Mapping[str, Any]:
+    """What the table's index definitions say of an index, {} where they say nothing."""
+    path = config.properties.get("hoodie.table.index.defs.path") or DEFINITIONS
+    try:
+        whole = json.loads(store.read(path))
+    except (FileNotFoundError, ValueError):
+        return {}
+    found: Mapping[str, Any] = (whole.get("indexDefinitions") or {}).get(index) or {}
+    return found
+
+
+class RangeEncoder:
+    """Makes records of ranges, for a table version; `typed` says that the type stands beside the bounds. `schema` is
+    the Avro schema of the table."""
+
+    def __init__(self, version: int, typed: bool, schema: str) -> None:
+        self._typed = typed and version >= 9
+        self._schema = arrow_schema(schema) if schema else pa.schema([])
+
+    def record(self, name: str, each: ColumnRange) -> Mapping[str, Any] | None:
+        """The record of a column in a file, None where its range cannot be told."""
+        kind = self._schema.field(each.column).type if each.column in self._schema.names else pa.string()
+        typed = _value_type(kind)
+        if typed is None:
+            return None
+        ends = [self._wrapped(value, kind) for value in (each.least, each.greatest)]
+        if each.least is not None and None in ends:
+            return None
+        record: dict[str, Any] = {
+            "fileName": name,
+            "columnName": each.column,
+            "minValue": ends[0],
+            "maxValue": ends[1],
+            "valueCount": each.values,
+            "nullCount": each.nulls,
+            "totalSize": each.size,
+            "totalUncompressedSize": each.uncompressed,
+            "isDeleted": False,
+        }
+        if self._typed:
+            info = f"{kind.precision},{kind.scale}" if typed is ValueType.DECIMAL else None
+            record["valueType"] = {"typeOrdinal": int(typed), "additionalInfo": info}
+        return record
+
+    def _wrapped(self, value: Any, kind: pa.DataType) -> tuple[str, dict[str, Any]] | None:
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return _wrapper("Boolean", value)
+        if isinstance(value, int):
+            return _wrapper("Int" if kind.bit_width == 32 else "Long", value)
+        if isinstance(value, datetime.datetime):
+            micros = pa.scalar(value, pa.timestamp("us", "UTC" if value.tzinfo else None)).cast(pa.int64()).as_py()
+            return _wrapper("Long", micros)
+        if isinstance(value, datetime.date):
+            return _wrapper("Int" if self._typed else "Date", (value - _EPOCH).days)
+        if isinstance(value, Decimal):
+            return self._decimal(value, kind)
+        return _wrapper("String", str(value))
+
+    def _decimal(self, value: Decimal, kind: pa.DataType) -> tuple[str, dict[str, Any]] | None:
+        if self._typed:
+            number = int(value.scaleb(kind.scale, context=Context(prec=60)))
+            return _wrapper("Bytes", number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True))
+        if kind.scale > _V1_SCALE or kind.precision - kind.scale > _V1_DIGITS - _V1_SCALE:
+            return None
+        return _wrapper("Decimal", value.quantize(Decimal(1).scaleb(-_V1_SCALE), context=Context(prec=60)))
+
+
+def _wrapper(name: str, value: Any) -> tuple[str, dict[str, Any]]:
+    return f"{_NAMESPACE}{name}Wrapper", {"value": value}
+
+
+def _value_type(kind: pa.DataType) -> ValueType | None:
+    """The type that stands beside bounds, None for a type whose bounds are not recorded."""
+    for is_kind, found in _TYPES:
+        if is_kind(kind):
+            return found
+    if pa.types.is_timestamp(kind) and kind.unit == "us":
+        return ValueType.TIMESTAMP_MICROS if kind.tz else ValueType.LOCAL_MICROS
+    return None
+
+
+_TYPES = (
+    (pa.types.is_boolean, ValueType.BOOLEAN),
+    (pa.types.is_int32, ValueType.INT),
+    (pa.types.is_int64, ValueType.LONG),
+    (pa.types.is_string, ValueType.STRING),
+    (pa.types.is_date32, ValueType.DATE),
+    (pa.types.is_decimal128, ValueType.DECIMAL),
+)
+
+
+def _gone(name: str, column: str) -> Mapping[str, Any]:
+    nothing = {"minValue": None, "maxValue": None, "valueCount": -1, "nullCount": -1}
+    return {
+        "fileName": name,
+        "columnName": column,
+        **nothing,
+        "totalSize": -1,
+        "totalUncompressedSize": -1,
+        "isDeleted": True,
+    }

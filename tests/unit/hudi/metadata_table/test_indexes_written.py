@@ -1,0 +1,130 @@
+"""Statistics, bloom filters and the record index are built, kept in each commit, and taken out where they cannot be."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakebed
+from lakebed.formats.hudi.metadata_table.named import PARTITIONS
+from lakebed.formats.hudi.metadata_table.opened import MetadataTable
+from lakebed.formats.hudi.metadata_table.record_index import RecordIndex
+from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS, read_statistics
+from lakebed.formats.hudi.read.pruning import Pruning
+from lakebed.formats.hudi.slices import live_slices
+from lakebed.formats.hudi.table import HudiTable
+from lakebed.kernel.files import open_store
+from lakebed.kernel.predicates.where import parse_where
+from tests.golden import unpack
+
+INDEXES = {
+    "hoodie.metadata.index.column.stats.enable": "true",
+    "hoodie.metadata.index.bloom.filter.enable": "true",
+    "hoodie.metadata.record.index.enable": "true",
+    "hoodie.metadata.record.index.min.filegroup.count": "2",
+    "hoodie.metadata.compact.max.delta.commits": "3",
+}
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64()), ("part", pa.string()), ("price", pa.decimal128(8, 2))])
+
+
+def rows(numbers: range, add: int = 0) -> pa.Table:
+    values = [{"id": f"k{n:02d}", "n": n + add, "part": "ab"[n % 2], "price": n} for n in numbers]
+    return pa.Table.from_pylist(values, SCHEMA)
+
+
+def parts(location: str) -> set[str]:
+    return set(HudiTable(open_store(location), {}).state().config.properties[PARTITIONS].split(","))
+
+
+def check(location: str) -> MetadataTable:
+    """The record index has each key where its row is, and statistics leave every row to be found."""
+    table = HudiTable(open_store(location), {})
+    state = table.state()
+    opened = state.metadata_table
+    assert opened is not None and state.indexed_files is not None
+    found = table.read().read_all()
+    if "record_index" in parts(location):
+        places = RecordIndex(opened).locate(found["_hoodie_record_key"].combine_chunks()).to_pylist()
+        for row, place in zip(found.to_pylist(), places, strict=True):
+            assert place["partition"] == row["part"] and row["_hoodie_file_name"].startswith(place["file_id"])
+    view, schema = state.view(), state.schema()
+    slices = [
+        each
+        for path, files in state.indexed_files.items()
+        for each in live_slices(path, files, view, state.written(view), state.was_replaced)
+    ]
+    for where in ("n < 3", "n > 100", "id = 'k05'", "price = 7"):
+        kept = Pruning(state, view, parse_where(where, schema), schema, few=0).slices(slices)
+        assert (found["part"].to_pylist() and kept) or not table.read(where=where).read_all().num_rows
+        names = {each.file_id for each in kept}
+        for name in table.read(where=where).read_all()["_hoodie_file_name"].to_pylist():
+            assert any(name.startswith(each) for each in names)
+    return opened
+
+
+@pytest.mark.parametrize(("kind", "version"), [("MERGE_ON_READ", 9), ("COPY_ON_WRITE", 6)])
+def test_a_life_with_all_indexes(kind: str, version: int, tmp_path: Path) -> None:
+    location = str(tmp_path / "table")
+    options = {"hoodie.datasource.write.table.type": kind, "hoodie.write.table.version": version}
+    table = lakebed.create(location, "hudi", SCHEMA, ["id"], ["part"], options=options)
+    table.write(rows(range(12)), options=INDEXES)
+    every = {"files", "column_stats", "bloom_filters", "record_index"}
+    assert parts(location) == every
+    check(location)
+    table.write(rows(range(4, 16), 200), mode="upsert", options=INDEXES)
+    check(location)
+    assert not table.write(rows(range(2)), mode="delete").notes
+    gone = RecordIndex(check(location)).locate(pa.array(["k00", "k01", "k02"]))
+    assert [place is None for place in gone["file_id"].to_pylist()] == [True, True, False]
+    for add in range(2):  # the metadata table is compacted meanwhile
+        table.write(rows(range(20 + add, 22 + add), add), mode="upsert", options=INDEXES)
+        check(location)
+    if kind == "MERGE_ON_READ":
+        table.rewrite()
+        check(location)
+    assert parts(location) == every
+    (note,) = table.write(rows(range(5)), mode="overwrite").notes
+    assert "record_index" in note
+    assert parts(location) == every - {"record_index"}
+    check(location)
+    table.write(rows(range(30, 32)), options=INDEXES)
+    assert parts(location) == every
+    check(location)
+
+
+def test_statistics_are_those_of_the_footers(tmp_path: Path) -> None:
+    location = str(tmp_path / "table")
+    table = lakebed.create(location, "hudi", SCHEMA, ["id"], ["part"])
+    options = {**INDEXES, "hoodie.metadata.index.column.stats.column.list": "n,price"}
+    table.write(rows(range(6)), options=options)
+    table.write(rows(range(6, 10)), mode="upsert", options=options)
+    opened = check(location)
+    for name in ("n", "price"):
+        found = read_statistics(opened, COLUMN_STATS, SCHEMA.field(name), ["a", "b"])
+        assert found is not None
+        bounds = {(low.as_py(), high.as_py()) for low, high in zip(found.lower, found.upper, strict=True)}
+        files = [pq.read_table(path)[name].to_pylist() for path in Path(location).glob("?/*.parquet")]
+        assert bounds == {(min(values), max(values)) for values in files}
+    assert read_statistics(opened, COLUMN_STATS, SCHEMA.field("part"), ["a", "b"]) is None
+
+
+def test_indexes_of_hudi_are_kept(tmp_path: Path) -> None:
+    location = str(shutil.copytree(unpack("hudi", "mor_mdt_v9"), tmp_path / "mor_mdt_v9"))
+    table = lakebed.open(location)
+    changed = table.read(where="i > 20").read_all()
+    names = [name for name in changed.column_names if not name.startswith("_hoodie")]
+    result = table.write(changed.select(names), mode="upsert")
+    assert "partition_stats" in result.notes[0]
+    assert parts(location) == {"files", "column_stats", "record_index"}
+    check_keys = RecordIndex(HudiTable(open_store(location), {}).state().metadata_table).locate(pa.array(["k0002"]))
+    assert check_keys["partition"].to_pylist() == ["c"]
+
+
+def test_a_key_twice_makes_no_record_index(tmp_path: Path) -> None:
+    table = lakebed.create(str(tmp_path / "table"), "hudi", SCHEMA, ["id"], ["part"])
+    table.write(rows(range(3)))
+    result = table.write(rows(range(3)), options={"hoodie.metadata.record.index.enable": "true"})
+    assert any("several rows have the same key" in note for note in result.notes)
+    assert parts(str(tmp_path / "table")) == {"files"}
