@@ -75,6 +75,8 @@ def record_index_of(target: Target, instant: str, change: MetadataChange) -> lis
         return []
     if any(change.replaced.values()) and change.service != "CLUSTER":
         raise NotKeptError("file groups are replaced, and nothing says which keys they have")
+    if change.service == "CLUSTER" and target.described.merge_on_read and target.described.ordering:
+        raise NotKeptError("keys of rows that logs deleted may be in it, in file groups that a clustering replaces")
     if change.undone:
         raise NotKeptError("commits are taken back whose keys it has")
     if any(file.added is None and file.writes > file.deletes for file in change.written):
