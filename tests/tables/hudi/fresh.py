@@ -44,7 +44,7 @@ def fresh_table(
             "hoodie.table.checksum": str(zlib.crc32(b".fresh")),
             "hoodie.table.timeline.timezone": "UTC",
             "hoodie.archivelog.folder": "archived" if version < 8 else "history",
-            **({} if metadata else {"hoodie.metadata.enable": "false"}),
+            "hoodie.metadata.enable": str(metadata).lower(),
             **({"hoodie.record.merge.mode": mode} if version >= 8 else {}),
             **({"hoodie.compaction.payload.class": f"org.apache.hudi.common.model.{payload}"} if version < 9 else {}),
             **(

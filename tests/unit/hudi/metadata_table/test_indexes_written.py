@@ -87,8 +87,11 @@ def test_a_life_with_all_indexes(kind: str, version: int, tmp_path: Path) -> Non
     assert parts(location) == every
     (note,) = table.write(rows(range(5)), mode="overwrite").notes
     assert "record_index" in note
-    assert parts(location) == every - {"record_index"}
-    check(location)
+    if version == 6:  # there all parts go together
+        assert parts(location) == {""}
+    else:
+        assert parts(location) == every - {"record_index"}
+        check(location)
     table.write(rows(range(30, 32)), options=INDEXES)
     assert parts(location) == every
     check(location)

@@ -14,6 +14,7 @@ import lakebed
 from lakebed import Table
 from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.metadata_table.opened import FOLDER
+from lakebed.formats.hudi.timeline.properties import update_properties
 from lakebed.kernel.files import FileInfo, Listing
 from lakebed.kernel.files.local import LocalStore
 from lakebed.kernel.files.store import PutOutcome
@@ -132,6 +133,20 @@ def test_a_damaged_one_is_left(tmp_path: Path) -> None:
     assert "cannot be used" in note and named(table) == ""
     table.write(rows(2), mode="upsert")
     assert listed(table) == walked(table)
+
+
+def test_all_of_version_6_is_left_with_a_part_that_is_not_kept(tmp_path: Path) -> None:
+    table = orders(tmp_path, 6)
+    table.write(rows(0))
+    update_properties(table.store, {PARTITIONS: "files,secondary_index_v"})
+    (note,) = table.write(rows(1), mode="upsert").notes
+    assert "secondary_index_v" in note and named(table) == ""
+    table.rewrite(options={"lakebed.rewrite.step": "schedule"})
+    table.write(rows(2, 1), mode="upsert")
+    assert named(table) == ""  # it is not built while a compaction is pending
+    table.rewrite(options={"lakebed.rewrite.step": "run"})
+    table.write(rows(3), mode="upsert")
+    assert named(table) == "files" and listed(table) == walked(table)
 
 
 class Counting(LocalStore):

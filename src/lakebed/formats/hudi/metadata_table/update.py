@@ -4,7 +4,9 @@ Rules: Hudi's `HoodieBackedTableMetadataWriter.update`. Readers and writers use 
 the property `hoodie.table.metadata.partitions` names. Each part that lakebed keeps gets the change as a delta commit of
 the same instant, which is completed before the table's own: readers take from it only what the table completed. A part
 that is not kept is taken out of that property before the commit completes, so no engine trusts what it says of a table
-that moved on.
+that moved on. In table version 6 all others go with it: while an instant is pending, Hudi's own writers add nothing to
+a metadata table that lacks a part which they are told to have, and their readers go on with it
+(`HoodieBackedTableMetadataWriterTableVersionSix.initializeIfNeeded`).
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ def update(table: Indexed, instant: str, change: MetadataChange) -> tuple[str, .
     if change.action == "restore":
         return _leave(table.store, named, why="a restore takes files away; the next write builds it again")
     kept = tuple(name for name in named if name in PARTS and name not in building)
-    if not table.options[METADATA_ENABLE] or FILES not in kept:
+    partly = not config.completion_times and len(kept) < len(named)
+    if not table.options[METADATA_ENABLE] or FILES not in kept or partly:
         return _leave(table.store, named)
     notes = _leave(table.store, named, kept) if len(kept) < len(named) or building else ()
     try:
@@ -92,7 +95,7 @@ def _write(target: Target, instant: str, change: MetadataChange, compact_after: 
     delta_commit(target, instant, records)
     if not unkept:
         return ()
-    left = tuple(part for part in target.listed if part not in unkept)
+    left = tuple(part for part in target.listed if part not in unkept) if target.config.completion_times else ()
     return _leave(target.outer, tuple(target.listed), left, "; ".join(dict.fromkeys(unkept.values())))
 
 
@@ -143,5 +146,7 @@ def build_from(table: Indexed, timeline: Timeline, before: Timeline, files: dict
     does. Call it under the table's lock. The table's settings after that."""
     config = load_config(table.store)
     if FILES in partitions_of(config, PARTITIONS) or not can_build(timeline) or timeline.entries != before.entries:
+        return config
+    if not config.completion_times and any(not entry.done for entry in timeline.entries):
         return config
     return build(table.store, config, timeline, files)
