@@ -67,16 +67,15 @@ def check_given(given: Mapping[str, object]) -> Options:
 
 
 def with_properties(given: Options, config: TableConfig) -> Options:
-    """The caller's options over the table's properties; OptionError where the two together make no sense."""
-    properties = {key: value for key, value in config.properties.items() if ARCHIVE.knows(key) and value.strip()}
+    """The caller's options over Hudi's own among the table's properties; OptionError where the two together make no
+    sense."""
     try:
-        own = ARCHIVE.parse(properties)
+        ARCHIVE.over(config.properties, {}, "hoodie.")
     except OptionError as error:
         raise OptionError(
             error.what, key=error.key, file=PROPERTIES, why=error.why, todo="Correct the table's property"
         ) from error
-    raw = {key: value for key, value in own.raw.items() if key not in given.raw} | given.raw
-    merged = ARCHIVE.parse(raw)
+    merged = ARCHIVE.over(config.properties, given.raw, "hoodie.")
     _check_bounds(merged)
     return merged
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from lakebed.errors import CommitConflictError, UsageError
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.message import HudiMessage
+from lakebed.formats.hudi.commit.once import COMMIT_USER, IDENTIFIER, was_committed
 from lakebed.formats.hudi.commit.transaction import Committed, Transaction
 from lakebed.formats.hudi.index.build import build_indexes
 from lakebed.formats.hudi.index.lookups import lookup_of
@@ -53,8 +54,6 @@ from lakebed.verbs.write import Prepared
 _CHECKPOINT = "_hudi_streaming_sink_checkpoint"
 """Extra metadata of the commits of Hudi's own streaming sink: the newest batch of a stream, by the stream's name, as
 JSON. Rule: `HoodieStreamingSink`, `CommitUtils.getCheckpointValueAsString`."""
-COMMIT_USER, IDENTIFIER = "lakebed.commit.user", "lakebed.commit.identifier"
-"""Extra metadata of a commit: whose it is, so that a user's identifier is committed once."""
 
 
 class HudiSink:
@@ -79,7 +78,7 @@ class HudiSink:
         before: pa.Schema | None = None,
     ) -> None:
         self.context, self.settings, self.schema, self.avro = context, settings, schema, avro
-        self.commit_user = commit_user or str(uuid.uuid4())
+        self.commit_user, self._named = commit_user or str(uuid.uuid4()), bool(commit_user)
         self.callbacks = checked_callbacks(callbacks)
         self._ends_here, self._after = ends_here, after
         self._staging = StagingPlace(
@@ -235,16 +234,16 @@ class HudiSink:
         return any(message.staged for message in messages)
 
     def _was_committed(self, identifier: int) -> bool:
-        """Whether the timeline has a commit of this user and identifier. A batch write has no identifier to repeat."""
+        """Whether the history has a commit of this user and identifier. A batch write has no identifier to repeat."""
         if identifier == BATCH_IDENTIFIER:
             return False
-        timeline = self.context.timeline()
-        commits = self.context.files.commits(timeline.commits)
-        wanted = {COMMIT_USER: self.commit_user, IDENTIFIER: str(identifier)}
-        if any(wanted.items() <= dict(commit.extra).items() for commit in commits.values()):
+        context = self.context
+        archived = ArchivedTimeline(context.store, context.config, context.scratch, self._archive)
+        if was_committed(context, archived if self._named else None, self.commit_user, identifier):
             return True
         if not self._counts(identifier):
             return False
+        commits = context.files.commits(context.timeline().commits)
         batches = (json.loads(commit.extra.get(_CHECKPOINT) or "{}") for commit in commits.values())
         return any(int(each.get(self.settings.checkpoint, -1)) >= identifier for each in batches)
 

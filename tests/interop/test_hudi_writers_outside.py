@@ -1,0 +1,146 @@
+"""A release of Hudi and lakebed write one table at the same time, under Hudi's lock file: each row that a writer was told
+is committed is there once, and neither takes the other's work back."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakebed
+from lakebed.errors import CommitConflictError
+from tests.interop.hudi_actors import EngineError, Release
+
+pytestmark = pytest.mark.timeout(600)  # a release starts a JVM
+
+SHARED = {
+    "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",
+    "hoodie.write.lock.client.wait_time_ms_between_retry": "200",
+    "hoodie.write.lock.client.num_retries": "200",
+    "hoodie.write.num.retries.on.conflict.failures": "20",
+    "hoodie.cleaner.policy.failed.writes": "LAZY",
+    "hoodie.clean.commits.retained": "30",
+    "hoodie.cleaner.commits.retained": "30",
+    "hoodie.keep.min.commits": "40",
+    "hoodie.keep.max.commits": "50",
+    "hoodie.metadata.enable": "false",
+}
+SINK = {
+    **SHARED,
+    "hoodie.table.name": "t",
+    "hoodie.datasource.write.operation": "upsert",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.partitionpath.field": "dt",
+    "hoodie.datasource.write.precombine.field": "ts",
+    "hoodie.embed.timeline.server": "false",
+    "hoodie.write.auto.upgrade": "false",
+    "hoodie.index.type": "SIMPLE",
+}
+KEYS = range(8)
+ROUNDS = 6
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("writers")
+
+
+@pytest.fixture
+def release(folder: Path, request: pytest.FixtureRequest) -> Iterator[Release]:
+    running = Release(request.param, folder)
+    yield running
+    running.close()
+
+
+def batch(writer: str, number: int) -> pa.Table:
+    """A change of two of the keys that all writers change, and a row of the writer's own in its own partition."""
+    shared = [number % len(KEYS), (number + 3) % len(KEYS)]
+    return pa.table(
+        {
+            "id": [*(f"k{key}" for key in shared), f"{writer}{number}"],
+            "dt": ["a", "a", writer],
+            "ts": pa.array([number] * 3, pa.int64()),
+            "v": [f"{writer}{number}"] * 3,
+        }
+    )
+
+
+def work(path: str, writer: str) -> list[int]:
+    """What a process of lakebed does: its batches, one commit each; the numbers of those that were committed."""
+    done = []
+    for number in range(ROUNDS):
+        try:
+            lakebed.open(path).write(batch(writer, number), "upsert", SHARED)
+            done.append(number)
+        except CommitConflictError:
+            time.sleep(0.2)
+    return done
+
+
+@pytest.mark.parametrize(
+    ("release", "version", "kind"),
+    [("1.1.1", 9, "COPY_ON_WRITE"), ("1.1.1", 8, "MERGE_ON_READ"), ("0.15.0", 6, "COPY_ON_WRITE")],
+    indirect=["release"],
+)
+def test_rows_of_both_writers_are_there_once(release: Release, version: int, kind: str, tmp_path: Path) -> None:
+    first = pa.table(
+        {"id": [f"k{key}" for key in KEYS], "dt": ["a"] * 8, "ts": pa.array([-1] * 8, pa.int64()), "v": ["first"] * 8}
+    )
+    path = tmp_path / "t"
+    described = {
+        "hoodie.write.table.version": version,
+        "hoodie.datasource.write.table.type": kind,
+        "hoodie.table.ordering.fields": "ts",
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.table.name": "t",
+    }
+    table = lakebed.create(path, "hudi", first.schema, primary_key=["id"], partition_by=["dt"], options=described)
+    table.write(first, options=SHARED)
+
+    def jvm(number: int) -> bool:
+        rows = release.folder / "rows.parquet"
+        pq.write_table(batch("jvm", number), rows)
+        options = {**SINK, "hoodie.write.table.version": str(version), "hoodie.datasource.write.table.type": kind}
+        try:
+            release.order(do="write", path=str(path), rows=str(rows), options=options, mode="append")
+        except EngineError as error:
+            assert "Conflict" in str(error) or "ConcurrentModification" in str(error), error
+            return False
+        return True
+
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        ours = {writer: pool.submit(work, str(path), writer) for writer in ("one", "two")}
+        theirs = [number for number in range(ROUNDS) if jvm(number)]
+        acknowledged = {"jvm": theirs, **{writer: future.result() for writer, future in ours.items()}}
+    assert all(acknowledged.values()), acknowledged
+    wanted = sorted(
+        [f"k{key}" for key in KEYS] + [f"{writer}{n}" for writer, numbers in acknowledged.items() for n in numbers]
+    )
+    for rows in (
+        sorted(str(row[0]) for row in release.order(do="read", path=str(path), columns=["id"], options={})),
+        sorted(row["id"] for row in lakebed.open(path).read(["id"]).read_all().to_pylist()),
+    ):
+        assert rows == wanted
+    values = {row["id"]: row for row in lakebed.open(path).read(["id", "v", "ts"]).read_all().to_pylist()}
+    newest = {
+        f"k{key}": max(
+            (number for numbers in acknowledged.values() for number in numbers if key in _shared(number)), default=-1
+        )
+        for key in KEYS
+    }
+    assert {key: values[key]["ts"] for key in newest} == newest
+    assert jvm(ROUNDS)
+    lakebed.open(path).write(batch("one", ROUNDS), "upsert", SHARED)
+    taken_back = [i for i in lakebed.open(path).history() if i.action == "rollback" and i.state == "completed"]
+    print(acknowledged, f"{len(taken_back)} rollbacks")
+
+
+def _shared(number: int) -> list[int]:
+    return [number % len(KEYS), (number + 3) % len(KEYS)]
