@@ -1,5 +1,5 @@
-"""A release of Hudi and lakebed write one table at the same time, under Hudi's lock file: each row that a writer was told
-is committed is there once, and neither takes the other's work back."""
+"""A release of Hudi and lakebed write one table at the same time, under Hudi's lock file: each row whose commit a writer
+was told of is there once."""
 
 from __future__ import annotations
 

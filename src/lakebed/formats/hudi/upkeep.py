@@ -149,10 +149,8 @@ def after_commit(table: Table, config: TableConfig, given: Mapping[str, str]) ->
     if options[TTL_INLINE]:
         old = {**_known(EXPIRE, given), WHAT.key: "partitions"}
         notes += afterwards("no partition was deleted for its age", lambda: table.expire(options=old))
+    notes += cleaned(table, config, given)
     timeline = list_timeline(table.store, config)
-    last = max((entry.time for entry in timeline.entries if entry.action == "clean"), default="")
-    if options[CLEAN_AUTOMATIC] and sum(entry.time > last for entry in timeline.commits) >= options[CLEAN_EVERY]:
-        notes += afterwards("the table was not cleaned", lambda: table.expire(options=_known(EXPIRE, given)))
     if options[ARCHIVE_AUTOMATIC] and len(timeline.entries) > options[KEEP_MAX]:
         notes += afterwards("the timeline was not archived", lambda: table.archive(options=_known(ARCHIVE, given)))
         if options[METADATA_ENABLE]:
@@ -160,6 +158,16 @@ def after_commit(table: Table, config: TableConfig, given: Mapping[str, str]) ->
                 "the metadata table's timeline was not archived", lambda: _archive_metadata(table, options, given)
             )
     return notes
+
+
+def cleaned(table: Table, config: TableConfig, given: Mapping[str, str]) -> tuple[str, ...]:
+    """Clean where that is due after a commit. A failure is a note."""
+    options = upkeep_options(given, config)
+    timeline = list_timeline(table.store, config)
+    last = max((entry.time for entry in timeline.entries if entry.action == "clean"), default="")
+    if not options[CLEAN_AUTOMATIC] or sum(entry.time > last for entry in timeline.commits) < options[CLEAN_EVERY]:
+        return ()
+    return afterwards("the table was not cleaned", lambda: table.expire(options=_known(EXPIRE, given)))
 
 
 def _rewritten(table: Table, config: TableConfig, options: Options, given: Mapping[str, str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import lakebed
+import lakebed.hudi
 from lakebed import Table
 from lakebed.errors import CommitConflictError, UnsupportedError
 from lakebed.formats.hudi.commit import heartbeat as heartbeats
@@ -289,3 +290,67 @@ def test_the_heartbeat_goes_on_while_a_writer_is_at_work(tmp_path: Path, monkeyp
 
 def _short(wait: Callable[..., bool]) -> Callable[..., bool]:
     return lambda self, timeout=None: wait(self, min(timeout or 0.05, 0.05) if timeout else timeout)
+
+
+@pytest.mark.parametrize("index", ["BUCKET", "GLOBAL_SIMPLE"])
+def test_a_key_that_two_writers_add_is_there_once_with_each_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: str
+) -> None:
+    """Of a new bucket each writer makes a file group; a global index looks for a key in other partitions too."""
+    options = {"hoodie.index.type": index}
+    if index == "BUCKET":
+        options["hoodie.bucket.index.num.buckets"] = "1"
+    table = lakebed.create(tmp_path / "t", "hudi", SCHEMA, ["id"], ["dt"], options)
+    other = "a" if index == "BUCKET" else "b"
+    both = {**options, **(OCC if index == "BUCKET" else {})}
+    beside(monkeypatch, Transaction, "commit", lambda: table.write(rows(1, dt=other, v="theirs"), "upsert", both))
+    with pytest.raises(CommitConflictError):
+        table.write(rows(1, v="ours"), "upsert", both)
+    assert held(table) == [(1, "theirs")]
+
+
+def test_a_commit_is_found_again_after_its_archival(tmp_path: Path) -> None:
+    table = orders(tmp_path)
+    upkeep = {
+        "hoodie.keep.min.commits": "2",
+        "hoodie.keep.max.commits": "3",
+        "hoodie.clean.commits.retained": "1",
+        "hoodie.metadata.enable": "false",
+    }
+
+    def commit(user: str, identifier: int, key: int) -> str:
+        writer = lakebed.open(table.location, upkeep).writer(user)
+        with writer:
+            writer.write(rows(key))
+            return str(writer.commit(identifier, writer.prepare_commit()).outcome)
+
+    assert [commit("job", number, number) for number in (1, 3)] == ["committed"] * 2
+    for key in range(10, 17):
+        assert commit("other", key, key) == "committed"
+    history = {instant.time for instant in table.history()}
+    assert {instant.time for instant in table.history(archived=True)} - history
+    assert [commit("job", number, number) for number in (1, 3)] == ["skipped"] * 2
+    assert commit("job", 4, 4) == "committed"
+    assert [id for id, _ in held(table)].count(1) == 1
+
+
+def test_post_commit_cleans_archives_and_ends_the_heartbeat(tmp_path: Path) -> None:
+    table = orders(tmp_path)
+    quiet = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
+    for number in range(6):
+        table.write(rows(1, v=str(number)), "upsert", quiet)
+    newest = table.history()[-1].time
+    beat = Path(table.location) / ".hoodie" / ".heartbeat" / newest
+    beat.write_bytes(b"")
+    options = {
+        "hoodie.clean.commits.retained": 1,
+        "hoodie.keep.min.commits": 2,
+        "hoodie.keep.max.commits": 3,
+        "hoodie.metadata.enable": False,
+    }
+    assert lakebed.hudi.post_commit(table, newest, {**options, **quiet}).archived == ()
+    assert [action for action, _ in actions(table)] == ["commit"] * 6
+    beat.write_bytes(b"")
+    assert lakebed.hudi.post_commit(table, newest, options).archived
+    assert [action for action, _ in actions(table)].count("clean") == 1 and not beat.exists()
+    assert held(table) == [(1, "5")]

@@ -1,5 +1,4 @@
-"""What a Hudi writer runs after each commit: remove its markers, archive the timeline if that is due, stop its
-heartbeat.
+"""What a Hudi writer runs after each commit: remove its markers, clean and archive if that is due, stop its heartbeat.
 
 The steps are those of Hudi's `BaseHoodieWriteClient.postCommit`; there, too, the heartbeat stops whatever happens
 before. A job that writes with another engine can call it as well.
@@ -7,7 +6,7 @@ before. A job that writes with another engine can call it as well.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from lakebed.errors import UsageError
@@ -28,9 +27,15 @@ _LOG = redacting_logger("lakebed.hudi")
 
 
 def post_commit(
-    store: Store, instant: str, given: Mapping[str, object], engine: Engine, storage: Mapping[str, str]
+    store: Store,
+    instant: str,
+    given: Mapping[str, object],
+    engine: Engine,
+    storage: Mapping[str, str],
+    clean: Callable[[], Sequence[str]] = tuple,
 ) -> ArchiveResult:
-    """Run the steps that follow the commit of `instant`; the result says what archival did and did not do.
+    """Run the steps that follow the commit of `instant`; the result says what archival did and did not do. `clean`
+    cleans where that is due, and gives notes.
 
     Raises UsageError, before anything is touched, while the instant is pending: its markers and its heartbeat belong to
     a writer at work. With `hoodie.archive.automatic=false` nothing is archived. The commit stands whatever fails here,
@@ -55,7 +60,7 @@ def post_commit(
         nonlocal result
         result = archive(store, given, engine, storage=storage, config=config)
 
-    notes = list(afterwards("its markers stay", lambda: delete_markers(store, instant)))
+    notes = [*afterwards("its markers stay", lambda: delete_markers(store, instant)), *clean()]
     if options[ARCHIVE_AUTOMATIC]:
         notes += afterwards("the timeline was not archived", archived)
     else:

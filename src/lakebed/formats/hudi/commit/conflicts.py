@@ -65,11 +65,10 @@ def changed_groups(context: WriteContext, entries: Iterable[Entry]) -> Mapping[s
 
 def conflict_at_commit(context: WriteContext, timeline: Timeline, began: Began, mine: Changed) -> str:
     """What a write is in conflict with when it commits, "" for nothing."""
-    strategy = context.concurrency.strategy
     time = _since(context, timeline, began, mine)
     if time:
         return f"the commit {time} changed the same file groups"
-    if strategy is Strategy.PREFER_WRITER:
+    if context.concurrency.strategy is Strategy.PREFER_WRITER:
         return ""
     services = pending_services(context.store, timeline)
     # Logs that complete after a compaction was planned are of the next slice, where completion times decide that.

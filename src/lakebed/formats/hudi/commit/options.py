@@ -33,7 +33,7 @@ class Strategy(StrEnum):
     SIMPLE = "SimpleConcurrentFileWritesConflictResolutionStrategy"
     """A commit since this one began, and a service that was planned since."""
     BUCKETS = "BucketIndexConcurrentFileWritesConflictResolutionStrategy"
-    """The same, where file groups are buckets: those of one number are one."""
+    """The same, where file groups are buckets: those of one number are one. It holds for every bucket index."""
     PREFER_WRITER = "PreferWriterConflictResolutionStrategy"
     """A commit since this one began. A service gives way to pending writes."""
 
@@ -161,6 +161,7 @@ IN_PROCESS = ("InProcessLockProvider", "LocalProcessLockProvider", "NoopLockProv
 """Lock providers that hold within one process, which lakebed's own lock does too."""
 ELSEWHERE = "Put it below the table: lakebed takes a lock file in the table only"
 _SKEW_MS = 200
+_INDEX = "hoodie.index.type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +169,15 @@ class Concurrency:
     """What the options of a commit ask for.
 
     `beat` and `patience` are seconds: between heartbeats, and after which a silent writer counts as dead. `skew` is for
-    how long a lock is held after an instant was chosen under it. `alone` says that the caller knows of no other writer:
+    how long a lock is held after an instant was chosen under it. `by_bucket` says that file groups of one bucket are
+    one. `alone` says that the caller knows of no other writer:
     writes that meet one nevertheless are as if they came one after the other. `notes` say which options were not taken
     as given.
     """
 
     failed_writes: FailedWrites
     strategy: Strategy
+    by_bucket: bool
     file_lock: bool
     beat: float
     patience: float
@@ -196,9 +199,11 @@ class Concurrency:
         file_lock = _simple(options[LOCK_PROVIDER]) == FILE_LOCK
         skew = options[SKEW]
         beat = options[BEAT] / 1000
+        strategy = _STRATEGIES.get(_simple(options[STRATEGY]).lower(), Strategy.SIMPLE)
         return cls(
             policy,
-            _STRATEGIES.get(_simple(options[STRATEGY]).lower(), Strategy.SIMPLE),
+            strategy,
+            strategy is Strategy.BUCKETS or options.raw.get(_INDEX, "").upper() == "BUCKET",
             file_lock,
             beat,
             beat * (options[MISSES] + 1),
@@ -218,7 +223,7 @@ def check_concurrency(options: Options, table: str) -> None:
         raise UnsupportedError(
             f"lakebed does not serve {CONCURRENCY.key}={mode}",
             table=table,
-            why="it is for merge-on-read tables with a bucket index, which lakebed does not write",
+            why="two of its writers may begin one bucket, and lakebed does not name such file groups alike",
             todo="Use OPTIMISTIC_CONCURRENCY_CONTROL",
         )
     if provider and provider != FILE_LOCK and provider not in IN_PROCESS:

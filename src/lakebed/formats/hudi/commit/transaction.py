@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from lakebed.errors import CommitConflictError
 from lakebed.formats.hudi.codec.commit_metadata import FileStat, encode_commit
@@ -34,6 +35,14 @@ class Committed:
     notes: tuple[str, ...] = ()
 
 
+class Keys(Enum):
+    """Where a key that a write adds was looked for: nowhere, in its partition, or in the whole table."""
+
+    ANY = "any"
+    IN_PARTITION = "in its partition"
+    IN_TABLE = "in the table"
+
+
 class Transaction:
     """One instant, from its request on. One that `begin` requested has a heartbeat until it is committed or aborted."""
 
@@ -45,9 +54,9 @@ class Transaction:
         instant: str,
         began: Began | None = None,
         heartbeat: Heartbeat | None = None,
-        by_key: bool = False,
+        keys: Keys = Keys.ANY,
     ) -> None:
-        self._began, self._heartbeat, self._by_key = began, heartbeat, by_key
+        self._began, self._heartbeat, self._keys = began, heartbeat, keys
         self.context, self.action, self.operation, self.instant = context, action, operation, instant
         self.markers = DirectMarkers(context.store, instant)
 
@@ -60,9 +69,9 @@ class Transaction:
         *,
         plan: bytes = b"",
         instant: str | None = None,
-        by_key: bool = False,
+        keys: Keys = Keys.ANY,
     ) -> Transaction:
-        """Request a new instant. `by_key` says that keys are looked up before rows are added.
+        """Request a new instant. `keys` says where no other writer may have added a key that this one adds.
 
         Restores that were cut off are carried on first. Where failed writes are taken back eagerly, that is done
         too, and so are rollbacks that were cut off. A table that has no metadata table gets one.
@@ -84,7 +93,7 @@ class Transaction:
             request(context.store, context.config, instant, action, plan)
         seen = frozenset(entry.time for entry in timeline.commits)
         began = Began(instant, seen, frozenset(entry.time for entry in timeline.pending))
-        return cls(context, action, operation, instant, began, heartbeat, by_key)
+        return cls(context, action, operation, instant, began, heartbeat, keys)
 
     @classmethod
     def take(cls, context: WriteContext, action: str, operation: str, instant: str) -> Transaction:
@@ -245,7 +254,10 @@ class Transaction:
             return None
         if self.action == "replacecommit":
             return frozenset(replaced) | frozenset(file.partition for file in written)
-        return frozenset(file.partition for file in written if file.inserts) if self._by_key else frozenset()
+        added = frozenset(file.partition for file in written if file.inserts)
+        if self._keys is Keys.IN_TABLE and added:
+            return None
+        return added if self._keys is Keys.IN_PARTITION else frozenset()
 
     def _refuse(self, conflict: str) -> None:
         if conflict:

@@ -21,7 +21,7 @@ from lakebed.errors import CommitConflictError, UsageError
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.message import HudiMessage
 from lakebed.formats.hudi.commit.once import COMMIT_USER, IDENTIFIER, was_committed
-from lakebed.formats.hudi.commit.transaction import Committed, Transaction
+from lakebed.formats.hudi.commit.transaction import Committed, Keys, Transaction
 from lakebed.formats.hudi.index.build import build_indexes
 from lakebed.formats.hudi.index.lookups import lookup_of
 from lakebed.formats.hudi.layout import META_COLUMNS
@@ -157,9 +157,10 @@ class HudiSink:
         context = self.context
         operation = self._operation(messages)
         bucketed = bool(self.settings.index.buckets)
-        by_key = not bucketed and (self.settings.looks_up or operation.tags)
+        looks_up = not bucketed and (self.settings.looks_up or operation.tags)
+        found = Keys.IN_TABLE if self.settings.index.is_global else Keys.IN_PARTITION
         action = operation.action(context.config, bucketed)
-        transaction = Transaction.begin(context, action, operation.recorded, by_key=by_key)
+        transaction = Transaction.begin(context, action, operation.recorded, keys=found if looks_up else Keys.ANY)
         try:
             run = self._run(transaction, operation, messages)
             outcome = run.run(_staged(messages, self.settings.by_key))
