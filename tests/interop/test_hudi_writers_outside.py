@@ -1,5 +1,5 @@
-"""A release of Hudi and lakebed write one table at the same time, under Hudi's lock file: each row whose commit a writer
-was told of is there once."""
+"""A release of Hudi and lakebed write one table at the same time, under Hudi's lock file: each row whose commit a
+writer was told of is there once."""
 
 from __future__ import annotations
 

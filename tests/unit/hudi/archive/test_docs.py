@@ -140,7 +140,7 @@ def test_from_version_8_on_one_row_holds_the_completed_file_and_the_plan(tmp_pat
 
 def test_archival_needs_no_commit_and_happens_after_one(tmp_path: Path) -> None:
     says("A call of `table.archive` or `lakebed archive`, at any time: archival needs no commit.")
-    says("it removes the markers of the instant, archives if that is due (unless `hoodie.archive.automatic=false`)")
+    says("archives if that is due (unless `hoodie.archive.automatic=false`)")
     options = {**FREE, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
     lake = Lake(tmp_path)
     lake.commit(*range(1, 6))
