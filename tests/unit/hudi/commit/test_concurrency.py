@@ -292,18 +292,14 @@ def _short(wait: Callable[..., bool]) -> Callable[..., bool]:
     return lambda self, timeout=None: wait(self, min(timeout or 0.05, 0.05) if timeout else timeout)
 
 
-@pytest.mark.parametrize("index", ["BUCKET", "GLOBAL_SIMPLE"])
-def test_a_key_that_two_writers_add_is_there_once_with_each_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: str
+def test_a_key_that_two_writers_add_to_a_new_bucket_is_there_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a new bucket each writer makes a file group; a global index looks for a key in other partitions too."""
-    options = {"hoodie.index.type": index}
-    if index == "BUCKET":
-        options["hoodie.bucket.index.num.buckets"] = "1"
+    """Each of them makes a file group of that bucket."""
+    options = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "1"}
     table = lakebed.create(tmp_path / "t", "hudi", SCHEMA, ["id"], ["dt"], options)
-    other = "a" if index == "BUCKET" else "b"
-    both = {**options, **(OCC if index == "BUCKET" else {})}
-    beside(monkeypatch, Transaction, "commit", lambda: table.write(rows(1, dt=other, v="theirs"), "upsert", both))
+    both = {**options, **OCC}
+    beside(monkeypatch, Transaction, "commit", lambda: table.write(rows(1, dt="a", v="theirs"), "upsert", both))
     with pytest.raises(CommitConflictError):
         table.write(rows(1, v="ours"), "upsert", both)
     assert held(table) == [(1, "theirs")]

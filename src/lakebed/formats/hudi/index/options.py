@@ -13,9 +13,11 @@ from lakebed.formats.hudi.config import TableConfig
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of
 
 BASE_FILES, GLOBAL = ("SIMPLE", "BLOOM"), ("GLOBAL_SIMPLE", "GLOBAL_BLOOM")
+_ELSEWHERE = "it looks keys up in all partitions, and lakebed only in those of the rows"
 BUCKET = "BUCKET"
 CONSISTENT = "CONSISTENT_HASHING"
 _REFUSED = {
+    **dict.fromkeys(GLOBAL, _ELSEWHERE),
     "INMEMORY": "it keeps keys in the memory of one Java process: another writer would add rows of known keys again",
     "FLINK_STATE": "it keeps keys in the state of a Flink job",
     "HBASE": "it keeps keys in HBase",
@@ -27,23 +29,23 @@ _REFUSED = {
 
 INDEX: Option[str] = Option(
     "hoodie.index.type",
-    lambda text: one_of("", *BASE_FILES, *GLOBAL, BUCKET, *_REFUSED)(text.upper()),
+    lambda text: one_of("", *BASE_FILES, BUCKET, *_REFUSED)(text.upper()),
     "",
-    "How keys are looked up: SIMPLE or BLOOM (the default; the same here), GLOBAL_SIMPLE, GLOBAL_BLOOM, or BUCKET",
-    "SIMPLE, BLOOM, GLOBAL_SIMPLE, GLOBAL_BLOOM or BUCKET",
+    "How keys are looked up: SIMPLE or BLOOM (the default; the same here), or BUCKET",
+    "SIMPLE, BLOOM or BUCKET",
 )
 ENGINE: Option[str] = Option(
     "hoodie.index.bucket.engine",
     lambda text: one_of("SIMPLE", CONSISTENT)(text.upper()),
     "SIMPLE",
-    "How keys get their bucket: SIMPLE, by a fixed number of buckets, or CONSISTENT_HASHING",
-    "SIMPLE or CONSISTENT_HASHING",
+    "How keys get their bucket: SIMPLE, by a fixed number of buckets; CONSISTENT_HASHING is refused",
+    "SIMPLE",
 )
 BUCKETS: Option[int] = Option(
     "hoodie.bucket.index.num.buckets",
     at_least(1),
     256,
-    "How many buckets a partition has, which never changes; with consistent hashing, how many it begins with",
+    "How many buckets a partition has, which never changes",
 )
 HASH_FIELDS: Option[str] = Option(
     "hoodie.bucket.index.hash.field",
@@ -61,13 +63,13 @@ MOVES_BLOOM: Option[bool] = Option(
     "hoodie.bloom.index.update.partition.path",
     boolean,
     True,
-    "GLOBAL_BLOOM: whether a row moves to the partition that its new version names, or stays in its old one",
+    "Without effect: the index GLOBAL_BLOOM, which it belongs to, is refused",
 )
 MOVES_SIMPLE: Option[bool] = Option(
     "hoodie.simple.index.update.partition.path",
     boolean,
     True,
-    "GLOBAL_SIMPLE: whether a row moves to the partition that its new version names, or stays in its old one",
+    "Without effect: the index GLOBAL_SIMPLE, which it belongs to, is refused",
 )
 _IDLE = (
     "hoodie.bucket.index.partition.rule.type",
@@ -144,7 +146,14 @@ def check_index(options: Options, table: str) -> None:
             f"lakebed does not write with the index {options[INDEX]}",
             table=table,
             why=why,
-            todo=f"Give {INDEX.key} one of {', '.join((*BASE_FILES, *GLOBAL, BUCKET))}, or leave it out",
+            todo=f"Give {INDEX.key} one of {', '.join((*BASE_FILES, BUCKET))}, or leave it out",
+        )
+    if options[INDEX] == BUCKET and options[ENGINE] == CONSISTENT:
+        raise UnsupportedError(
+            "lakebed does not write with consistent hashing",
+            table=table,
+            why=f"the option {ENGINE.key} is {CONSISTENT}",
+            todo=f"Give {ENGINE.key} SIMPLE, or write the table with Hudi's own engine",
         )
     if options[INDEX] == BUCKET and options[PARTITION_RULES].strip():
         raise UnsupportedError(
