@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from isal import isal_zlib
 
-from lakebed.kernel.parquet.thrift import I32, I64, LIST, Struct, read_struct, write_struct
+from lakebed.errors import CorruptError
+from lakebed.kernel.parquet.thrift import I32, I64, LIST, Shape, Struct, decode, encode
 
 _MAGIC = b"PAR1"
 _GZIP, _LEVEL, _GZIP_WINDOW = 2, 1, 31
@@ -27,6 +28,11 @@ _ROW_GROUPS = 4  # of a FileMetaData
 _COLUMNS, _GROUP_OFFSET, _GROUP_COMPRESSED = 1, 5, 6  # of a RowGroup
 _CHUNK_OFFSET, _CHUNK_METADATA = 2, 3  # of a ColumnChunk
 _CODEC, _COMPRESSED, _DATA_PAGE, _DICTIONARY_PAGE = 4, 7, 9, 11  # of a ColumnMetaData
+_PAGE_SHAPE: Shape = {_PAGE_SIZE: None, _PAGE_CRC: None}
+_METADATA_SHAPE: Shape = {_CODEC: None, _COMPRESSED: None, _DATA_PAGE: None, _DICTIONARY_PAGE: None}
+_CHUNK_SHAPE: Shape = {_CHUNK_OFFSET: None, _CHUNK_METADATA: _METADATA_SHAPE}
+_GROUP_SHAPE: Shape = {_COLUMNS: _CHUNK_SHAPE, _GROUP_OFFSET: None, _GROUP_COMPRESSED: None}
+_FOOTER_SHAPE: Shape = {_ROW_GROUPS: _GROUP_SHAPE}
 
 
 @contextmanager
@@ -70,7 +76,7 @@ class GzipPages:
         """Where each page begins, by where it would without compression."""
         self._page_ends: list[tuple[int, int]] = []
         """Where each page ends, without compression and with it."""
-        self._last: Struct = {}
+        self._footer: Struct = {}
         self.closed = False
 
     def write(self, data: Any) -> int:
@@ -104,8 +110,8 @@ class GzipPages:
         if self.closed:
             return
         self.closed = True
-        if _is_footer(self._last):
-            footer = self._footer()
+        if self._footer:
+            footer = self._moved_footer()
             self._put(footer + struct.pack("<i", len(footer)) + _MAGIC)
 
     def _step(self) -> bool:
@@ -116,16 +122,18 @@ class GzipPages:
             self._put(_MAGIC)
             self._take(len(_MAGIC))
             return True
-        if _is_footer(self._last):
+        if self._footer:
             return False
         try:
-            fields, end = read_struct(self._waiting)
-        except IndexError:
+            kinds, end = decode(self._waiting, 0, {})
+        except CorruptError:  # its end has not come yet
             return False
-        if not _is_page(fields):
-            self._last = fields
+        if not _is_page(kinds):
+            if _is_footer(kinds):
+                self._footer, _ = decode(self._waiting, 0, _FOOTER_SHAPE)
             self._take(end)
             return True
+        fields, _ = decode(self._waiting, 0, _PAGE_SHAPE)
         size = fields[_PAGE_SIZE][1]
         if len(self._waiting) < end + size:
             return False
@@ -134,7 +142,7 @@ class GzipPages:
         if _PAGE_CRC in fields:
             fields[_PAGE_CRC] = (I32, _signed(isal_zlib.crc32(page)))
         self._places[self._given] = self._written
-        self._put(write_struct(fields))
+        self._put(encode(fields))
         self._put(page)
         self._take(end + size)
         self._page_ends.append((self._given, self._written))
@@ -148,12 +156,12 @@ class GzipPages:
         self._output.write(data)
         self._written += len(data)
 
-    def _footer(self) -> bytes:
+    def _moved_footer(self) -> bytes:
         """The footer with the places and sizes that the chunks now have."""
         ends = dict(self._page_ends)
-        for group in self._last[_ROW_GROUPS][1][1]:
+        for group in self._footer[_ROW_GROUPS][1]:
             compressed = 0
-            for chunk in group[_COLUMNS][1][1]:
+            for chunk in group[_COLUMNS][1]:
                 metadata = chunk[_CHUNK_METADATA][1]
                 start = min(metadata[each][1] for each in (_DICTIONARY_PAGE, _DATA_PAGE) if each in metadata)
                 size = ends[start + metadata[_COMPRESSED][1]] - self._places[start]
@@ -168,7 +176,7 @@ class GzipPages:
                 group[_GROUP_OFFSET] = (I64, self._places[group[_GROUP_OFFSET][1]])
             if _GROUP_COMPRESSED in group:
                 group[_GROUP_COMPRESSED] = (I64, compressed)
-        return write_struct(self._last)
+        return encode(self._footer)
 
 
 def _signed(checksum: int) -> int:

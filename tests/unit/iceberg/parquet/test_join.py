@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.parquet.join import NotJoinable, ParquetJoin
-from lakebed.formats.iceberg.parquet.thrift import (
+from lakebed.kernel.parquet.thrift import (
     I64,
     LIST,
     STRUCT,

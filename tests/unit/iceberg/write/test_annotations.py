@@ -27,8 +27,8 @@ from lakebed.formats.iceberg.codec.schema import LAST_UPDATED, ROW_ID, VariantTy
 from lakebed.formats.iceberg.data_files import DataFile, Metrics
 from lakebed.formats.iceberg.definition import new_metadata
 from lakebed.formats.iceberg.parquet.annotate import AnnotatedFile, variant
-from lakebed.formats.iceberg.parquet.thrift import decode, of_binary
 from lakebed.kernel.files import open_store
+from lakebed.kernel.parquet.thrift import decode, of_binary
 from tests.tables.iceberg import commits
 from tests.tables.iceberg.lake import Lake
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from lakebed.errors import CorruptError
-from lakebed.formats.iceberg.parquet.thrift import BINARY, BYTE, I32, STRUCT, Struct, decode, encode, of_binary
+from lakebed.kernel.parquet.thrift import BINARY, BYTE, I32, STRUCT, Struct, decode, encode, of_binary
 
 _SCHEMA = 2
 _FIELD_ID, _LOGICAL_TYPE = 9, 10

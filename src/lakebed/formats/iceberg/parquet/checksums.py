@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lakebed.errors import CorruptError
-from lakebed.formats.iceberg.parquet.thrift import I32, decode
+from lakebed.kernel.parquet.thrift import I32, decode
 
 _STORED_BYTES, _CRC = 3, 4
 _SHAPE = {_STORED_BYTES: None, _CRC: None}

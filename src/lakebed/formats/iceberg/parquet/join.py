@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakebed.errors import CorruptError
 from lakebed.formats.iceberg.parquet.checksums import PageChecksums
-from lakebed.formats.iceberg.parquet.thrift import I16, I32, I64, LIST, Struct, decode, encode
+from lakebed.kernel.parquet.thrift import I16, I32, I64, LIST, Struct, decode, encode
 
 _MAGIC = b"PAR1"
 _TAIL = 64 << 10

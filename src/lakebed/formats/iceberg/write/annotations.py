@@ -15,9 +15,9 @@ from pyiceberg.types import GeographyType, GeometryType, PrimitiveType
 
 from lakebed.formats.iceberg.codec.schema import FIELD_ID, VariantType
 from lakebed.formats.iceberg.parquet.annotate import geography, geometry, variant
-from lakebed.formats.iceberg.parquet.thrift import Struct
 from lakebed.formats.iceberg.write.statistics.leaves import Leaf
 from lakebed.kernel.parquet.dictionaries import leaf_paths
+from lakebed.kernel.parquet.thrift import Struct
 
 
 @dataclass(frozen=True, slots=True)
