@@ -332,7 +332,7 @@ class HudiTable(Table):
         The options are those of `formats/hudi/archive/options.py`; those of Hudi may stand in the table's properties
         too. With `dry_run` the decisions are the same, and nothing is changed.
         """
-        options = {**commit_options(self._writes), **options}
+        options = {**commit_options(self._writes), **option_texts(options)}
         return archive(self.store, options, engine or LocalEngine(), dry_run=dry_run, storage=self.options)
 
     @looks_again
