@@ -168,6 +168,7 @@ TUNING: tuple[str, ...] = (
     "hoodie.layout.optimize.data.skipping.enable",
     "hoodie.layout.optimize.enable",
     "hoodie.log.compaction.blocks.threshold",
+    "hoodie.logfile.to.parquet.compression.ratio",
     "hoodie.markers.delete.parallelism",
     "hoodie.markers.timeline_server_based.batch.interval_ms",
     "hoodie.markers.timeline_server_based.batch.num_threads",

@@ -21,6 +21,7 @@ from lakebed.formats.hudi.metadata_table.options import COMPACT_AFTER, METADATA_
 from lakebed.formats.hudi.options import READ
 from lakebed.formats.hudi.rewrite.options import REWRITE, STEP
 from lakebed.formats.hudi.rewrite.options import WHAT as REWRITTEN
+from lakebed.formats.hudi.timeline.active import Timeline
 from lakebed.formats.hudi.timeline.writing import list_timeline
 from lakebed.formats.hudi.write.settings import LEFT_OUT, WRITE
 from lakebed.kernel.commit.afterwards import afterwards
@@ -149,8 +150,8 @@ def after_commit(table: Table, config: TableConfig, given: Mapping[str, str]) ->
     if options[TTL_INLINE]:
         old = {**_known(EXPIRE, given), WHAT.key: "partitions"}
         notes += afterwards("no partition was deleted for its age", lambda: table.expire(options=old))
-    notes += cleaned(table, config, given)
     timeline = list_timeline(table.store, config)
+    notes += _cleaned(table, timeline, options, given)
     if options[ARCHIVE_AUTOMATIC] and len(timeline.entries) > options[KEEP_MAX]:
         notes += afterwards("the timeline was not archived", lambda: table.archive(options=_known(ARCHIVE, given)))
         if options[METADATA_ENABLE]:
@@ -162,8 +163,10 @@ def after_commit(table: Table, config: TableConfig, given: Mapping[str, str]) ->
 
 def cleaned(table: Table, config: TableConfig, given: Mapping[str, str]) -> tuple[str, ...]:
     """Clean where that is due after a commit. A failure is a note."""
-    options = upkeep_options(given, config)
-    timeline = list_timeline(table.store, config)
+    return _cleaned(table, list_timeline(table.store, config), upkeep_options(given, config), given)
+
+
+def _cleaned(table: Table, timeline: Timeline, options: Options, given: Mapping[str, str]) -> tuple[str, ...]:
     last = max((entry.time for entry in timeline.entries if entry.action == "clean"), default="")
     if not options[CLEAN_AUTOMATIC] or sum(entry.time > last for entry in timeline.commits) < options[CLEAN_EVERY]:
         return ()
@@ -172,7 +175,8 @@ def cleaned(table: Table, config: TableConfig, given: Mapping[str, str]) -> tupl
 
 def _rewritten(table: Table, config: TableConfig, options: Options, given: Mapping[str, str]) -> tuple[str, ...]:
     """Compact and cluster, or plan it where nothing is planned yet."""
-    pending = {entry.action for entry in list_timeline(table.store, config).pending}
+    plans = options[COMPACT_SCHEDULE] or options[CLUSTER_SCHEDULE]
+    pending = {entry.action for entry in list_timeline(table.store, config).pending} if plans else set()
     notes: tuple[str, ...] = ()
     compacts, clusters = options[COMPACT_INLINE] or options[COMPACT_ASYNC], options[CLUSTER_INLINE]
     if config.merge_on_read and (compacts or (options[COMPACT_SCHEDULE] and "compaction" not in pending)):

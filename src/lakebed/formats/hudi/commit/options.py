@@ -170,9 +170,8 @@ class Concurrency:
 
     `beat` and `patience` are seconds: between heartbeats, and after which a silent writer counts as dead. `skew` is for
     how long a lock is held after an instant was chosen under it. `by_bucket` says that file groups of one bucket are
-    one. `alone` says that the caller knows of no other writer:
-    writes that meet one nevertheless are as if they came one after the other. `notes` say which options were not taken
-    as given.
+    one. `alone` says that the caller knows of no other writer: writes that meet one nevertheless are as if they came
+    one after the other. `notes` say which options were not taken as given.
     """
 
     failed_writes: FailedWrites

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,19 +27,15 @@ _PARTITION_RULES = f"{HOODIE}/.hashing_meta"
 """The folder in which a table keeps numbers of buckets by partition (Hudi's `PartitionBucketIndexHashingConfig`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """What finds the file groups of keys: None where a write only adds rows. With `logs_indexed` rows with new keys go
-    to log files too."""
-
-    tag: Callable[[pa.Table], Tagged] | None = None
-    logs_indexed: bool = False
+Lookup = Callable[[pa.Table], Tagged]
+"""Finds the file groups of keys."""
 
 
 def lookup_of(
     index: IndexSettings, files: TableFiles, partitions: Sequence[str], operation: Operation, duplicates: str
-) -> Lookup:
-    """The lookup of a write to some partitions. `duplicates` says what an insert does with keys that the table has.
+) -> Lookup | None:
+    """The lookup of a write to some partitions, None where it only adds rows. `duplicates` says what an insert does
+    with keys that the table has.
 
     UsageError for a table that was written with another index.
     """
@@ -50,10 +45,10 @@ def lookup_of(
     check_groups((each for some in slices.values() for each in some), files.state.store.location)
     lookup = BaseFileIndex(files.state.store, slices)
     if operation.tags:
-        return Lookup(lookup)
+        return lookup
     if operation is Operation.INSERT and duplicates != "none":
-        return Lookup(NewOnly(lookup, duplicates == "fail", files.state.store.location))
-    return Lookup()
+        return NewOnly(lookup, duplicates == "fail", files.state.store.location)
+    return None
 
 
 def _by_bucket(
@@ -71,7 +66,7 @@ def _by_bucket(
     slices = by_bucket(files.slices(partitions), index.buckets, store.location)
     _check_number(slices, files, hashed, index.buckets)
     known = {} if operation.replaces else slices
-    return Lookup(BucketIndex(hashed, index.buckets, known, uuid.uuid4()))
+    return BucketIndex(hashed, index.buckets, known, uuid.uuid4())
 
 
 def _check_number(

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakebed.errors import OptionError, UnsupportedError, UsageError
+from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, one_of
 
 BASE_FILES, GLOBAL = ("SIMPLE", "BLOOM"), ("GLOBAL_SIMPLE", "GLOBAL_BLOOM")
 _ELSEWHERE = "it looks keys up in all partitions, and lakebed only in those of the rows"
@@ -59,19 +59,9 @@ PARTITION_RULES: Option[str] = Option(
     "",
     "Refused unless it is empty: numbers of buckets by partition",
 )
-MOVES_BLOOM: Option[bool] = Option(
-    "hoodie.bloom.index.update.partition.path",
-    boolean,
-    True,
-    "Without effect: the index GLOBAL_BLOOM, which it belongs to, is refused",
-)
-MOVES_SIMPLE: Option[bool] = Option(
-    "hoodie.simple.index.update.partition.path",
-    boolean,
-    True,
-    "Without effect: the index GLOBAL_SIMPLE, which it belongs to, is refused",
-)
 _IDLE = (
+    "hoodie.bloom.index.update.partition.path",
+    "hoodie.simple.index.update.partition.path",
     "hoodie.bucket.index.partition.rule.type",
     "hoodie.bucket.index.remote.partitioner.enable",
     "hoodie.bucket.index.query.pruning",
@@ -89,8 +79,6 @@ INDEXES = OptionSet(
         BUCKETS,
         HASH_FIELDS,
         PARTITION_RULES,
-        MOVES_BLOOM,
-        MOVES_SIMPLE,
         *(Option(key, str, "", "Accepted without effect: it changes nothing here") for key in _IDLE),
     ),
     "indexes of Hudi tables",
@@ -100,24 +88,17 @@ INDEXES = OptionSet(
 
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
-    """The index of one write. `buckets` is 0 where keys have no buckets; `moves` says that rows move between partitions
-    where the index is a global one."""
+    """The index of one write. `buckets` is 0 where keys have no buckets."""
 
-    is_global: bool = False
     buckets: int = 0
-    consistent: bool = False
     hash_fields: tuple[str, ...] = ()
-    moves: bool = True
 
     @classmethod
     def of(cls, options: Options, config: TableConfig, table: str) -> IndexSettings:
         """From parsed options. Raises UnsupportedError for an index that lakebed does not have, OptionError for hash
-        fields that are not in the record key, UsageError for consistent hashing of a copy-on-write table."""
+        fields that are not in the record key."""
         check_index(options, table)
-        kind = options[INDEX]
-        if kind in GLOBAL:
-            return cls(is_global=True, moves=options[MOVES_BLOOM if kind == "GLOBAL_BLOOM" else MOVES_SIMPLE])
-        if kind != BUCKET:
+        if options[INDEX] != BUCKET:
             return cls()
         fields = tuple(filter(None, (name.strip() for name in options[HASH_FIELDS].split(","))))
         strange = [name for name in fields if name not in config.record_keys]
@@ -128,14 +109,7 @@ class IndexSettings:
                 table=table,
                 todo="Name columns of the record key, or leave the option out",
             )
-        consistent = options[ENGINE] == CONSISTENT
-        if consistent and not config.merge_on_read:
-            raise UsageError(
-                "consistent hashing needs a merge-on-read table",
-                table=table,
-                todo=f"Give {ENGINE.key} SIMPLE",
-            )
-        return cls(buckets=options[BUCKETS], consistent=consistent, hash_fields=fields or config.record_keys)
+        return cls(options[BUCKETS], fields or config.record_keys)
 
 
 def check_index(options: Options, table: str) -> None:

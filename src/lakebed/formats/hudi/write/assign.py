@@ -70,7 +70,6 @@ class Assigner:
 
     sizes: FileSizes
     merge_on_read: bool
-    logs_indexed: bool
     fills_small_files: bool
     concat: bool
     row_bytes: Callable[[], float]
@@ -100,7 +99,7 @@ class Assigner:
         if not self.fills_small_files:
             return 0
         free = [s for s in slices if (s.partition, s.file_id) not in self.held]
-        small = small_files(free, self.sizes, merge_on_read=self.merge_on_read, logs_indexed=self.logs_indexed)
+        small = small_files(free, self.sizes, merge_on_read=self.merge_on_read)
         if not small:
             return 0
         start = 0
@@ -129,8 +128,6 @@ class Assigner:
         self._jobs[key] = job
 
     def _way(self, file_slice: FileSlice, filled: bool) -> Way:
-        if self.merge_on_read and self.logs_indexed:
-            return Way.APPEND
         if _is_new(file_slice):
             return Way.CREATE
         if filled:

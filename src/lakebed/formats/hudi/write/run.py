@@ -60,7 +60,7 @@ class WriteRun:
     """One attempt at a write. `inflight` is told the planned counts before the first file is made.
 
     `combine` reduces rows to one per key, and `tag` makes the lookup for the slices of the table; None where the write
-    does not need them. With `logs_indexed` the index finds rows in log files.
+    does not need them.
     """
 
     settings: WriteSettings
@@ -72,7 +72,6 @@ class WriteRun:
     inflight: Callable[[Sequence[FileStat]], None]
     combine: Callable[[pa.Table], pa.Table] | None = None
     tag: Callable[[pa.Table], Tagged] | None = None
-    logs_indexed: bool = False
     _restaged: list[str] = field(default_factory=list)
 
     def run(self, rows: StagedInput | None) -> Outcome:
@@ -99,7 +98,6 @@ class WriteRun:
         assigner = Assigner(
             self.settings.sizes,
             config.merge_on_read,
-            self.logs_indexed,
             fills,
             operation in (Operation.INSERT, Operation.BULK_INSERT) and self.settings.concat,
             lambda: self._row_bytes(buckets),
@@ -131,18 +129,9 @@ class WriteRun:
         return 64 << 20
 
     def _new_groups(self, buckets: StagedBuckets, assigned: Assigned, schema: pa.Schema) -> list[WrittenFile]:
-        """New file groups for rows that no group takes: base files of the right size, or one log each where the index
-        finds rows in logs."""
+        """New file groups for rows that no group takes: base files of the right size."""
         if not assigned.fresh:
             return []
-        if self.logs_indexed:
-            jobs = [
-                GroupJob(
-                    number, Way.APPEND, partition, new_file_id(), None, (buckets.run(at, start, end),), end - start
-                )
-                for number, (partition, (at, start, end)) in enumerate(assigned.fresh.items(), len(assigned.jobs))
-            ]
-            return self._write(jobs, schema)
         sort = self.settings.sort if self.settings.operation is Operation.BULK_INSERT else SortMode.NONE
         order = None if sort in (SortMode.NONE, SortMode.PARTITION_PATH_REPARTITION) else KeyOrder()
         maker = HudiFileMaker(self.target, self.staging, order)

@@ -95,9 +95,6 @@ CANDIDATES: Option[int] = Option(
     1,
     "How many small files of a partition a write of a merge-on-read table fills up",
 )
-LOG_RATIO: Option[float] = Option(
-    "hoodie.logfile.to.parquet.compression.ratio", float, 0.35, "The bytes of a base file per byte of a log"
-)
 LOG_SIZE: Option[int] = Option(
     "hoodie.logfile.max.size", at_least(1), 1 << 30, "The size at which a write begins another log file"
 )
@@ -208,7 +205,6 @@ _SERVED = (
             ROW_SIZE,
             ROW_SIZE_THRESHOLD,
             CANDIDATES,
-            LOG_RATIO,
             LOG_SIZE,
             LOG_BLOCK,
             LOG_FORMAT,
@@ -334,7 +330,6 @@ class WriteSettings:
                 options[SMALL_FILE],
                 options[MAX_FILE],
                 options[CANDIDATES],
-                options[LOG_RATIO],
                 0 if options[AUTO_SPLIT] else options[SPLIT],
                 options[ROW_SIZE_THRESHOLD],
             ),

@@ -61,8 +61,8 @@ class HudiSink:
     callbacks.
 
     `schema` are the user's columns after the write, `avro` their Avro schema; `before` are those that the table has
-    before it, where they differ. With `ends_here` rows
-    that this process stages need not outlive it. `after` runs after each commit and gives notes; it never raises.
+    before it, where they differ. With `ends_here` rows that this process stages need not outlive it. `after` runs after
+    each commit and gives notes; it never raises.
     """
 
     def __init__(
@@ -158,9 +158,10 @@ class HudiSink:
         operation = self._operation(messages)
         bucketed = bool(self.settings.index.buckets)
         looks_up = not bucketed and (self.settings.looks_up or operation.tags)
-        found = Keys.IN_TABLE if self.settings.index.is_global else Keys.IN_PARTITION
         action = operation.action(context.config, bucketed)
-        transaction = Transaction.begin(context, action, operation.recorded, keys=found if looks_up else Keys.ANY)
+        transaction = Transaction.begin(
+            context, action, operation.recorded, keys=Keys.IN_PARTITION if looks_up else Keys.ANY
+        )
         try:
             run = self._run(transaction, operation, messages)
             outcome = run.run(_staged(messages, self.settings.by_key))
@@ -200,9 +201,8 @@ class HudiSink:
             self._engine or LocalEngine(),
             pending_services(context.store, state.timeline),
             transaction.inflight,
-            Combiner(rules_of(context.config), settings.index.is_global) if settings.combines else None,
-            lookup.tag,
-            lookup.logs_indexed,
+            Combiner(rules_of(context.config)) if settings.combines else None,
+            lookup,
         )
 
     def _check_columns(self, state: TableState) -> None:

@@ -22,14 +22,13 @@ COMMITS_LOOKED_AT = 32
 class FileSizes:
     """The sizes that the options ask for, in bytes: base files under `small` are filled up to `greatest`.
 
-    `candidates` is how many small files of a partition a write of a merge-on-read table fills. `log_ratio` turns bytes
-    of a log into bytes of a base file. `split` is the number of rows in a new file, 0 where its bytes decide.
+    `candidates` is how many small files of a partition a write of a merge-on-read table fills. `split` is the
+    number of rows in a new file, 0 where its bytes decide.
     """
 
     small: int = 100 << 20
     greatest: int = 120 << 20
     candidates: int = 1
-    log_ratio: float = 0.35
     split: int = 0
     threshold: float = 1.0
 
@@ -46,13 +45,8 @@ class Fill(NamedTuple):
     rows: int
 
 
-def small_files(
-    slices: Sequence[FileSlice], sizes: FileSizes, *, merge_on_read: bool, logs_indexed: bool
-) -> list[tuple[FileSlice, int]]:
+def small_files(slices: Sequence[FileSlice], sizes: FileSizes, *, merge_on_read: bool) -> list[tuple[FileSlice, int]]:
     """The file slices of one partition that take more rows, with their sizes in bytes of base files."""
-    if merge_on_read and logs_indexed:
-        sized = [(each, _expected_size(each, sizes)) for each in slices]
-        return [(each, size) for each, size in sized if size < sizes.greatest]
     if sizes.small <= 0:
         return []
     if not merge_on_read:
@@ -84,8 +78,3 @@ def row_bytes(commits: Iterable[CommitMetadata], sizes: FileSizes) -> float:
         if written > least and rows > 0:
             return written / rows
     return 0.0
-
-
-def _expected_size(file_slice: FileSlice, sizes: FileSizes) -> int:
-    logs = sum(log.size for log in file_slice.logs)
-    return (file_slice.base.size if file_slice.base is not None else 0) + int(logs * sizes.log_ratio)
