@@ -20,6 +20,7 @@ from lakebed.formats.hudi.commit import heartbeat as heartbeats
 from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.write.run import WriteRun
 from lakebed.kernel.files import open_store
+from lakebed.kernel.machine import this_machine
 from lakebed.testing.faults import FaultyStore
 
 SCHEMA = {"id": "int64", "dt": "string", "v": "string"}
@@ -69,7 +70,7 @@ def killed(table: Table, monkeypatch: pytest.MonkeyPatch, batch: pa.Table, optio
             raise KeyboardInterrupt
 
         patch.setattr(Transaction, "commit", end)
-        patch.setattr(Transaction, "abort", lambda self: heartbeats._ours.discard(self._heartbeat._token))
+        patch.setattr(Transaction, "abort", lambda self: self._heartbeat._held.close())
         with pytest.raises(KeyboardInterrupt):
             table.write(batch, "upsert", options)
     return [instant.time for instant in table.history() if instant.state != "completed"][-1]
@@ -122,7 +123,7 @@ def test_a_lock_that_another_engine_holds_is_waited_for_and_one_of_a_dead_proces
     assert table.history() == [] and lock.exists()
     os.utime(lock, (time.time() - 90, time.time() - 90))
     table.write(rows(1), options={**short, "hoodie.write.lock.filesystem.expire": "1"})
-    owner = {"machine": heartbeats.this_machine(), "process": 1 << 22, "lockThreadName": "lakebed x"}
+    owner = {"machine": this_machine(), "process": 1 << 22, "token": "x"}
     lock.write_text(json.dumps(owner))
     table.write(rows(2), options=short)
     assert not lock.exists() and held(table) == [(1, "x"), (2, "x")]

@@ -34,14 +34,14 @@ def test_whoever_came_next_keeps_the_lock(tmp_path: Path, monkeypatch: pytest.Mo
     """The dead holder's lock goes and another writer takes the free one, while somebody still judges the old one."""
     store = open_store(str(tmp_path))
     store.write(LOCK, mark(DEAD))
-    judge = module._is_dead
+    judge = module.is_gone
 
     def slow(content: bytes) -> bool:
         dead = judge(content)
         store.write(LOCK, mark(1, "next"))  # process 1 is alive
         return dead
 
-    monkeypatch.setattr(module, "_is_dead", slow)
+    monkeypatch.setattr(module, "is_gone", slow)
     monkeypatch.setattr(module, "_WAIT", 0.2)
     with pytest.raises(CommitConflictError, match="another writer"), exclusive(store):
         pass

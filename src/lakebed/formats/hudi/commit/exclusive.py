@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +22,7 @@ from lakebed.errors import CommitConflictError, LakebedError
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
-from lakebed.kernel.machine import is_running, this_machine
+from lakebed.kernel.machine import Holder, is_gone
 
 _FILE = f"{HOODIE}/.lakebed/writer.lock"
 _LIFE = 60.0
@@ -34,8 +32,6 @@ _SPARE = 10.0
 _WAIT = 150.0
 """How many seconds a writer waits for others."""
 _POLL = 0.02
-_ours: set[str] = set()
-"""The tokens of locks that this process holds or wants."""
 
 StillHeld = Callable[[], None]
 """Raises CommitConflictError when the lock was held for too long, or is lost."""
@@ -44,10 +40,8 @@ StillHeld = Callable[[], None]
 @contextmanager
 def exclusive(store: Store) -> Iterator[StillHeld]:
     """Hold the lock in the block. CommitConflictError when others hold it for too long."""
-    token = secrets.token_hex(8)
-    mark = json.dumps({"machine": this_machine(), "process": os.getpid(), "token": token}).encode()
-    _ours.add(token)
-    try:
+    with Holder() as holder:
+        mark = holder.mark()
         began = _acquire(store, mark)
 
         def held() -> None:
@@ -62,8 +56,6 @@ def exclusive(store: Store) -> Iterator[StillHeld]:
                     store.delete(_FILE)
                 else:
                     _remove(store, mark, mark)
-    finally:
-        _ours.discard(token)
 
 
 def _acquire(store: Store, mark: bytes) -> float:
@@ -79,7 +71,7 @@ def _acquire(store: Store, mark: bytes) -> float:
             return began
         if other and other != watched:
             watched, since = other, clock.steady()
-        if other and (clock.steady() - since > _LIFE or _is_dead(other)):
+        if other and (clock.steady() - since > _LIFE or is_gone(other)):
             _remove(store, other, mark)
             continue
         if clock.steady() > ends:
@@ -102,7 +94,7 @@ def _remove(store: Store, mark: bytes, own: bytes) -> None:
         while claimer := _read(store, path):
             if _read(store) != mark:
                 return
-            if claimer == own or clock.steady() > ends or _is_dead(claimer):
+            if claimer == own or clock.steady() > ends or is_gone(claimer):
                 break
             time.sleep(_POLL)
         else:
@@ -128,20 +120,6 @@ def _token(mark: bytes) -> str:
     except (ValueError, KeyError, TypeError):
         token = ""
     return token if isinstance(token, str) and token.isalnum() else "unknown"
-
-
-def _is_dead(mark: bytes) -> bool:
-    """Whether the holder was a process of this machine that no longer runs, or a thread of this one that ended."""
-    try:
-        owner = json.loads(mark)
-        if owner["machine"] != this_machine():
-            return False
-        process, token = int(owner["process"]), owner["token"]
-    except (ValueError, KeyError, TypeError):
-        return False
-    if process == os.getpid():
-        return token not in _ours
-    return not is_running(process)
 
 
 def _conflict(store: Store, what: str) -> CommitConflictError:

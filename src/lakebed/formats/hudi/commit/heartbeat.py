@@ -11,21 +11,16 @@ Rules: Hudi's `HoodieHeartbeatClient`, `HoodieHeartbeatUtils`.
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from lakebed.errors import LakebedError
 from lakebed.formats.hudi.layout import HEARTBEATS, HOODIE
 from lakebed.kernel.files import Store
 from lakebed.kernel.files.age import certain_now
-from lakebed.kernel.machine import is_running, this_machine
+from lakebed.kernel.machine import Holder, is_gone
 
-_ours: set[str] = set()
-"""The tokens of heartbeats that this process keeps up."""
 _AGAIN = 1.0
 """After how many seconds a heartbeat that could not be written is tried again."""
 
@@ -40,7 +35,7 @@ class Heartbeat:
 
     def __init__(self, store: Store, seconds: float) -> None:
         self._store, self._path, self._seconds = store, "", seconds
-        self._token = secrets.token_hex(8)
+        self._holder, self._held = Holder(), ExitStack()
         self._stopped = threading.Event()
         self._writing = threading.Lock()
 
@@ -48,7 +43,7 @@ class Heartbeat:
         """Write the file, and go on doing so in a thread that does not keep the process alive. Who starts it stops it,
         also where this raises."""
         self._path = heartbeat_file(instant)
-        _ours.add(self._token)
+        self._held.enter_context(self._holder)
         self._beat()
         threading.Thread(target=self._run, name=f"lakebed {self._path}", daemon=True).start()
 
@@ -70,7 +65,7 @@ class Heartbeat:
             with self._writing, suppress(LakebedError, OSError):
                 self._store.delete(self._path)
         finally:
-            _ours.discard(self._token)
+            self._held.close()
 
     def _run(self) -> None:
         wait = self._seconds
@@ -85,8 +80,7 @@ class Heartbeat:
                     wait = min(_AGAIN, self._seconds)
 
     def _beat(self) -> None:
-        owner = {"machine": this_machine(), "process": os.getpid(), "token": self._token}
-        self._store.write(self._path, json.dumps(owner).encode())
+        self._store.write(self._path, self._holder.mark())
 
 
 def stopped(store: Store, instant: str, patience: float, now: float | None = None) -> str:
@@ -97,7 +91,7 @@ def stopped(store: Store, instant: str, patience: float, now: float | None = Non
     """
     path = heartbeat_file(instant)
     try:
-        if _is_dead(store.read(path)):
+        if is_gone(store.read(path)):
             return "its process has ended"
         age = (certain_now(store, f"{HOODIE}/.lakebed") if now is None else now) - store.modified(path)
     except FileNotFoundError:
@@ -108,17 +102,6 @@ def stopped(store: Store, instant: str, patience: float, now: float | None = Non
 def has_ended(store: Store, instant: str) -> bool:
     """Whether the heartbeat of an instant names a process of this machine that has ended."""
     try:
-        return _is_dead(store.read(heartbeat_file(instant)))
+        return is_gone(store.read(heartbeat_file(instant)))
     except FileNotFoundError:
         return False
-
-
-def _is_dead(content: bytes) -> bool:
-    try:
-        owner = json.loads(content)
-        if owner["machine"] != this_machine():
-            return False
-        process, token = int(owner["process"]), owner["token"]
-    except (ValueError, KeyError, TypeError):
-        return False
-    return token not in _ours if process == os.getpid() else not is_running(process)

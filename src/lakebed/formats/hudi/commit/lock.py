@@ -9,10 +9,7 @@ under their own lock (`exclusive.py`), so that they do not remove each other's.
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +22,7 @@ from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.files.age import certain_now
-from lakebed.kernel.machine import is_running, this_machine
+from lakebed.kernel.machine import Holder, is_gone
 from lakebed.kernel.options import Options
 from lakebed.redaction import redacting_logger
 
@@ -34,8 +31,6 @@ _POLL = 0.25
 _LOOKS = 8
 """How often a waiting process asks for the lock before it looks whether it was abandoned."""
 _LOG = redacting_logger("lakebed.hudi")
-_ours: set[str] = set()
-"""The names of the locks that this process holds or wants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +58,9 @@ def lock_file(store: Store, lock: LockFile, lost: str) -> Iterator[StillHeld]:
 
     CommitConflictError when another process holds it for longer than may be waited.
     """
-    path, name = lock.path, f"lakebed {secrets.token_hex(8)}"
+    path, holder = lock.path, Holder()
     created = clock.moment().strftime("%Y-%m-%d %H:%M:%S")
-    owner = {"machine": this_machine(), "process": os.getpid()}
-    mark = json.dumps({"lockCreateTime": created, "lockThreadName": name, **owner}).encode()
+    mark = holder.mark({"lockCreateTime": created, "lockThreadName": f"lakebed {holder.token}"})
 
     def is_ours() -> bool:
         return _read(store, path) == mark
@@ -75,8 +69,7 @@ def lock_file(store: Store, lock: LockFile, lost: str) -> Iterator[StillHeld]:
         if not is_ours():  # Hudi's engine breaks a lock that is older than its own setting allows
             raise held_elsewhere(store, path, "the table's lock was taken away", lost)
 
-    _ours.add(name)
-    try:
+    with holder:
         _acquire(store, lock, mark)
         try:
             yield held
@@ -86,8 +79,6 @@ def lock_file(store: Store, lock: LockFile, lost: str) -> Iterator[StillHeld]:
                     store.delete(path)
             except Exception as error:  # noqa: BLE001 - what was done under the lock stands, whatever becomes of it
                 _LOG.warning("%s: cannot release the lock %s, remove it by hand: %s", store.location, path, error)
-    finally:
-        _ours.discard(name)
 
 
 def _acquire(store: Store, lock: LockFile, mark: bytes) -> None:
@@ -112,15 +103,8 @@ def _acquire(store: Store, lock: LockFile, mark: bytes) -> None:
 
 def _abandoned(store: Store, lock: LockFile, mark: bytes) -> bool:
     """Whether the process that made a lock file is gone, or the file is older than an option allows."""
-    try:
-        owner = json.loads(mark)
-        if owner["machine"] == this_machine():
-            process = int(owner["process"])
-            dead = owner["lockThreadName"] not in _ours if process == os.getpid() else not is_running(process)
-            if dead:
-                return True
-    except (ValueError, KeyError, TypeError):  # another engine's: it names no process
-        pass
+    if is_gone(mark):
+        return True
     if not lock.minutes:
         return False
     try:
