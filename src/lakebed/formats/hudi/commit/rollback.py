@@ -16,18 +16,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from lakebed.errors import LakebedError
-from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
-from lakebed.formats.hudi.codec.log_write import write_block
 from lakebed.formats.hudi.codec.metadata import planned_partitions, planned_updates
-from lakebed.formats.hudi.codec.plans import (
-    InstantInfo,
-    RollbackMetadata,
-    RollbackPartitionMetadata,
-    RollbackPlan,
-    RollbackRequest,
-    decode,
-    encode,
-)
+from lakebed.formats.hudi.codec.plans import InstantInfo, RollbackPlan, RollbackRequest, decode, encode
+from lakebed.formats.hudi.codec.rollback_record import RollbackRecord, command_block, command_file
 from lakebed.formats.hudi.codec.service_plans import parse_clustering_plan
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import StillHeld
@@ -46,9 +37,6 @@ from lakebed.formats.hudi.timeline.writing import (
     request,
 )
 from lakebed.kernel import clock
-
-_TOKEN = "1-0-1"
-"""The write token of log files that rollbacks make."""
 
 
 def roll_back_failed(context: WriteContext, held: StillHeld = lambda: None) -> tuple[str, ...]:
@@ -150,7 +138,7 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
     store, config = context.store, context.config
     inflight(store, config, instant, "rollback")
     began = clock.steady()
-    parts: dict[str, RollbackPartitionMetadata] = {}
+    record = RollbackRecord()
     deleted: dict[str, dict[str, int]] = {}
     added: dict[str, dict[str, int]] = {}
     info = plan.instant_to_rollback
@@ -158,7 +146,6 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
     if entry is not None and entry.done:
         store.delete(entry.file)
     for each in plan.requests or ():
-        before = parts.get(each.partition_path, RollbackPartitionMetadata(partition_path=each.partition_path))
         paths = deleted_paths(each)
         store.delete_many(paths)
         blocks: dict[str, int] = {}
@@ -167,19 +154,8 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
             added.setdefault(each.partition_path, {}).update(stay)
         for path in paths:
             deleted.setdefault(each.partition_path, {})[path.rpartition("/")[2]] = 0
-        parts[each.partition_path] = RollbackPartitionMetadata(
-            partition_path=each.partition_path,
-            success_delete_files=(*before.success_delete_files, *each.files_to_be_deleted),
-            rollback_log_files={**(before.rollback_log_files or {}), **blocks},
-        )
-    metadata = RollbackMetadata(
-        start_rollback_time=instant,
-        time_taken_in_millis=int((clock.steady() - began) * 1000),
-        total_files_deleted=sum(len(part.success_delete_files) for part in parts.values()),
-        commits_rollback=(info.commit_time,),
-        partition_metadata=parts,
-        instants_rollback=(info,),
-    )
+        record.add(each, blocks)
+    metadata = record.metadata(instant, info, int((clock.steady() - began) * 1000))
     change = MetadataChange("rollback", added=added, deleted=deleted, undone=(info.commit_time,))
     update(context, instant, change)
     if entry is not None:
@@ -207,14 +183,9 @@ def _command(
     if not logs:
         return {}, {}
     version = 1 + max(log.version for log in logs)
-    name = f".{each.file_id}_{each.latest_base_instant}.log.{version}_{_TOKEN}"
-    path = f"{each.partition_path}/{name}" if each.partition_path else name
-    headers = {
-        HeaderKey.INSTANT_TIME: instant,
-        HeaderKey.TARGET_INSTANT_TIME: target,
-        HeaderKey.COMMAND_BLOCK_TYPE: "0",
-    }
-    block = write_block(BlockKind.COMMAND, headers, b"")
+    name = command_file(each, version)
+    path = file_path(each.partition_path, name)
+    block = command_block(instant, target)
     context.store.write(path, block)
     sizes = {log.name: log.size for log in logs}
     return {context.location_of(path): len(block)}, {**sizes, name: len(block)}

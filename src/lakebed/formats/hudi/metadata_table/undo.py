@@ -8,23 +8,13 @@ Rules: Hudi's `HoodieBackedTableMetadataWriter.update` of a rollback, `HoodieTab
 
 from __future__ import annotations
 
-from lakebed.formats.hudi.codec.log import BlockKind, HeaderKey
-from lakebed.formats.hudi.codec.log_write import write_block
-from lakebed.formats.hudi.codec.plans import (
-    InstantInfo,
-    RollbackMetadata,
-    RollbackPartitionMetadata,
-    RollbackPlan,
-    RollbackRequest,
-    decode,
-    encode,
-)
+from lakebed.formats.hudi.codec.plans import InstantInfo, RollbackPlan, RollbackRequest, decode, encode
+from lakebed.formats.hudi.codec.rollback_record import RollbackRecord, command_block, command_file
 from lakebed.formats.hudi.layout import file_path
 from lakebed.formats.hudi.metadata_table.target import BOOTSTRAP, Target
 from lakebed.formats.hudi.timeline.active import Entry
 from lakebed.formats.hudi.timeline.writing import complete, inflight, remove_pending, request
 
-_TOKEN = "1-0-1"
 _SUFFIX = "006"
 """What follows the instant of a rollback in table version 6 and older."""
 
@@ -88,29 +78,14 @@ def _run(target: Target, instant: str, plan: RollbackPlan) -> None:
     store, config, info = target.store, target.config, plan.instant_to_rollback
     assert info is not None
     inflight(store, config, instant, "rollback")
-    parts: dict[str, RollbackPartitionMetadata] = {}
+    record = RollbackRecord()
     for each in plan.requests or ():
-        before = parts.get(each.partition_path, RollbackPartitionMetadata(partition_path=each.partition_path))
-        paths = [file_path(each.partition_path, f.rpartition("/")[2]) for f in each.files_to_be_deleted]
-        store.delete_many(paths)
-        blocks = {} if config.completion_times else _command(target, instant, info.commit_time, each)
-        parts[each.partition_path] = RollbackPartitionMetadata(
-            partition_path=each.partition_path,
-            success_delete_files=(*before.success_delete_files, *each.files_to_be_deleted),
-            rollback_log_files={**(before.rollback_log_files or {}), **blocks},
-        )
+        store.delete_many([file_path(each.partition_path, f.rpartition("/")[2]) for f in each.files_to_be_deleted])
+        record.add(each, {} if config.completion_times else _command(target, instant, info.commit_time, each))
     entry = target.timeline.by_time.get(info.commit_time)
     if entry is not None:
         remove_pending(store, config, entry)
-    metadata = RollbackMetadata(
-        start_rollback_time=instant,
-        time_taken_in_millis=0,
-        total_files_deleted=sum(len(part.success_delete_files) for part in parts.values()),
-        commits_rollback=(info.commit_time,),
-        partition_metadata=parts,
-        instants_rollback=(info,),
-    )
-    complete(store, config, instant, target.new_instant(instant), "rollback", encode(metadata))
+    complete(store, config, instant, target.new_instant(instant), "rollback", encode(record.metadata(instant, info)))
 
 
 def _command(target: Target, instant: str, undone: str, each: RollbackRequest) -> dict[str, int]:
@@ -120,12 +95,7 @@ def _command(target: Target, instant: str, undone: str, each: RollbackRequest) -
     if not logs:
         return {}
     version = 1 + max(log.version for log in logs)
-    path = f"{each.partition_path}/.{each.file_id}_{each.latest_base_instant}.log.{version}_{_TOKEN}"
-    headers = {
-        HeaderKey.INSTANT_TIME: instant,
-        HeaderKey.TARGET_INSTANT_TIME: undone,
-        HeaderKey.COMMAND_BLOCK_TYPE: "0",
-    }
-    block = write_block(BlockKind.COMMAND, headers, b"")
+    path = file_path(each.partition_path, command_file(each, version))
+    block = command_block(instant, undone)
     target.store.write(path, block)
     return {f"{target.store.location}/{path}": len(block)}
