@@ -135,18 +135,25 @@ def needs_building(table: Indexed) -> bool:
     return table.options[METADATA_ENABLE] and FILES not in partitions_of(table.config, PARTITIONS)
 
 
-def walked(table: Indexed) -> tuple[Timeline, dict[str, Sizes]]:
-    """The table's files as one walk finds them, with the timeline before it."""
+def walked(table: Indexed) -> tuple[Timeline, dict[str, Sizes]] | None:
+    """The table's files as one walk finds them, with the timeline before it. None where instants are pending, so that
+    nothing can be built now."""
     timeline = list_timeline(table.store, table.config)
+    if not _can_build(table.config, timeline):
+        return None
     return timeline, walked_files(table.store) if timeline.entries else {}
+
+
+def _can_build(config: TableConfig, timeline: Timeline) -> bool:
+    """In table version 6 nothing at all may be pending."""
+    return can_build(timeline) and (config.completion_times or all(entry.done for entry in timeline.entries))
 
 
 def build_from(table: Indexed, timeline: Timeline, before: Timeline, files: dict[str, Sizes]) -> TableConfig:
     """Build the metadata table, unless the table changed since `before`, or an instant is pending: then a later write
     does. Call it under the table's lock. The table's settings after that."""
     config = load_config(table.store)
-    if FILES in partitions_of(config, PARTITIONS) or not can_build(timeline) or timeline.entries != before.entries:
-        return config
-    if not config.completion_times and any(not entry.done for entry in timeline.entries):
+    built = FILES in partitions_of(config, PARTITIONS)
+    if built or not _can_build(config, timeline) or timeline.entries != before.entries:
         return config
     return build(table.store, config, timeline, files)
