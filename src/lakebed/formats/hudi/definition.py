@@ -95,25 +95,13 @@ def new_properties(
     _check_columns(schema, {"primary_key": keys, "partition_by": partitions, opt.ORDERING.key: ordering}, location)
     if not keys:
         raise UsageError("a Hudi table needs a record key", table=location, todo="Name the columns in primary_key")
-    for option, value in _REFUSED.items():
-        if options[option] is value:
-            raise UnsupportedError(
-                f"lakebed does not write tables with {option.key}={str(value).lower()}", table=location
-            )
-    if options[opt.BASE_FORMAT] != "PARQUET":
-        raise UnsupportedError(f"lakebed does not write {options[opt.BASE_FORMAT]} base files", table=location)
+    _check_served(options, location)
     version, name = options[opt.TABLE_VERSION], options[opt.TABLE_NAME] or location.rstrip("/").rpartition("/")[2]
     database = options[opt.DATABASE]
     generator = _generator(keys, partitions, bool(kinds), options, location)
     times = _time_properties(schema, generator, kinds or dict.fromkeys(partitions, "TIMESTAMP"), options, location)
-    named = options.given(opt.COMPLEX_ENCODING) and not options[opt.COMPLEX_ENCODING]
-    if named and generator == "COMPLEX" and len(keys) == 1 and version < 9:
-        raise UnsupportedError(
-            f"lakebed does not write keys with the column's name in table version {version}",
-            table=location,
-            why=f"the option {opt.COMPLEX_ENCODING.key} is false",
-            todo="Leave the option out: keys are then those of releases 0.15 and 1.0. Or use table version 9",
-        )
+    if generator == "COMPLEX" and len(keys) == 1 and version < 9:
+        _check_bare_keys(version, options, location)
     text = avro_schema(pa.schema([field for field in schema if field.name not in META_COLUMNS]), name)
     properties = {
         "hoodie.table.name": name,
@@ -149,6 +137,28 @@ def new_properties(
     if version >= 9:
         properties["hoodie.table.format"] = "native"
     return properties
+
+
+def _check_served(options: Options, location: str) -> None:
+    """Raise UnsupportedError for what no table of lakebed's has."""
+    for option, value in _REFUSED.items():
+        if options[option] is value:
+            raise UnsupportedError(
+                f"lakebed does not write tables with {option.key}={str(value).lower()}", table=location
+            )
+    if options[opt.BASE_FORMAT] != "PARQUET":
+        raise UnsupportedError(f"lakebed does not write {options[opt.BASE_FORMAT]} base files", table=location)
+
+
+def _check_bare_keys(version: int, options: Options, location: str) -> None:
+    """Raise UnsupportedError where complex keys of one column are to have its name."""
+    if options.given(opt.COMPLEX_ENCODING) and not options[opt.COMPLEX_ENCODING]:
+        raise UnsupportedError(
+            f"lakebed does not write keys with the column's name in table version {version}",
+            table=location,
+            why=f"the option {opt.COMPLEX_ENCODING.key} is false",
+            todo="Leave the option out: keys are then those of releases 0.15 and 1.0. Or use table version 9",
+        )
 
 
 def _fields(named: Sequence[str], text: str, argument: str, key: str, location: str) -> list[str]:
