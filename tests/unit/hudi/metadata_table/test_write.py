@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,6 +134,20 @@ def test_a_damaged_one_is_left(tmp_path: Path) -> None:
     assert "cannot be used" in note and named(table) == ""
     table.write(rows(2), mode="upsert")
     assert listed(table) == walked(table)
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_its_properties_have_the_checksum_that_releases_expect(tmp_path: Path, version: int) -> None:
+    """They hold a table for damaged whose properties have another one. Rule: `HoodieTableConfig.validateChecksum`."""
+    schema = {"id": "int64", "dt": "string", "v": "int64"}
+    described = {"hoodie.write.table.version": version, "hoodie.database.name": "sales", "hoodie.table.name": "orders"}
+    table = lakebed.create(tmp_path / "t", "hudi", schema, ["id"], ["dt"], described)
+    table.write(rows(0))
+    for folder in (".hoodie", f"{FOLDER}/.hoodie"):
+        text = (tmp_path / "t" / folder / "hoodie.properties").read_text()
+        properties = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+        named = f"{properties.get('hoodie.database.name', '')}.{properties['hoodie.table.name']}"
+        assert properties["hoodie.table.checksum"] == str(zlib.crc32(named.encode()))
 
 
 def test_all_of_version_6_is_left_with_a_part_that_is_not_kept(tmp_path: Path) -> None:

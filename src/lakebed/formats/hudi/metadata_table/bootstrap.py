@@ -131,7 +131,7 @@ def build_part(target: Target, instant: str, groups: list[GroupRecords]) -> None
 def new_properties(described: TableConfig) -> dict[str, str]:
     """The properties of the metadata table of a table."""
     version, given = described.version, described.properties
-    name, database = f"{described.name}_metadata", given.get("hoodie.database.name", "")
+    name = f"{described.name}_metadata"
     properties = {
         "hoodie.table.name": name,
         "hoodie.table.type": "MERGE_ON_READ",
@@ -143,7 +143,7 @@ def new_properties(described: TableConfig) -> dict[str, str]:
         "hoodie.populate.meta.fields": "false",
         "hoodie.datasource.write.drop.partition.columns": "false",
         "hoodie.archivelog.folder": given.get("hoodie.archivelog.folder") or ("archived" if version < 8 else "history"),
-        "hoodie.table.checksum": str(zlib.crc32(f"{database}.{name}".encode())),
+        "hoodie.table.checksum": str(zlib.crc32(f".{name}".encode())),  # of the database too, of which it names none
     }
     if version < 8:
         return properties | {
