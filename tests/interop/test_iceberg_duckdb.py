@@ -4,6 +4,7 @@ when it made the tables, and what upserts left."""
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,11 +24,12 @@ NOT_READ = {
     ("codecs", "before"): 'codec "LZ4"',
     ("eq_deletes", "before"): "'AVRO' not supported",
     ("eq_deletes", "first"): "'AVRO' not supported",
-    ("mixed_formats", "before"): "'AVRO' not supported",
-    ("mixed_formats", "first"): "'AVRO' not supported",
+    ("mixed_formats", "before"): "'(AVRO|ORC)' not supported",
+    ("mixed_formats", "first"): "'(AVRO|ORC)' not supported",
     ("uuid_time_fixed", "before"): "'AVRO' not supported",
 }
-"""What DuckDB says of a table as it was, or while delete files that nothing needs are kept."""
+"""What DuckDB says of a table as it was, or while delete files that nothing needs are kept. Of two formats that it does
+not read it names the one that it comes upon first."""
 READ_WRONGLY = {("eq_deletes_part", "before")}
 """DuckDB lets equality deletes of one partition delete in all of them."""
 
@@ -71,7 +73,7 @@ def test_the_same_rows_after_each_rewrite(told: Told, name: str) -> None:
     wanted = load(expected(told.tables[name].folder) / "rows.jsonl")
     for step in LIKE_BEFORE:
         if reason := NOT_READ.get((name, step)):
-            assert reason in told.errors[f"{name} {step}"]
+            assert re.search(reason, told.errors[f"{name} {step}"])
             continue
         difference = diff("iceberg", told.read(f"{name} {step}"), wanted)
         assert (difference is None) != ((name, step) in READ_WRONGLY), f"{step}: {difference}"
