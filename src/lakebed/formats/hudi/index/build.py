@@ -150,7 +150,7 @@ class _Builder:
             for each, footer in self._files()
         )
         change = MetadataChange("commit", written, schema=self._state.avro_schema(self._view))
-        return column_stats_records(config.version, change, ids, (), typed=config.version >= 9)
+        return column_stats_records(config.version, change, ids, columns, typed=config.version >= 9)
 
     def _filters(self, config: TableConfig, ids: Sequence[str]) -> list[GroupRecords]:
         written = tuple(

@@ -1,7 +1,7 @@
 """The records of the part `column_stats`: the range of each indexed column in each file.
 
-A column has no record where its range is not certain: floats, of which nobody knows whether NaN is among them, binary
-and nested columns, and texts too long for a footer. Readers keep files without a record.
+A file has records of all indexed columns that it has, or none at all. Hudi's readers keep a file without records; of a
+file that has some they take a column without a record for one that is all null, and leave the file out.
 
 Rules: Hudi's `HoodieMetadataPayload.createColumnStatsRecords`, `HoodieAvroWrapperUtils` (version V1), `ValueType`
 (version V2, of release 1.1).
@@ -23,7 +23,7 @@ from lakebed.formats.hudi.codec.schema import arrow_schema
 from lakebed.formats.hudi.codec.wrapped_values import ValueType
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE
-from lakebed.formats.hudi.metadata_table.change import ColumnRange, MetadataChange
+from lakebed.formats.hudi.metadata_table.change import ColumnRange, MetadataChange, WrittenFile
 from lakebed.formats.hudi.metadata_table.grouped import groups_of, spread
 from lakebed.formats.hudi.metadata_table.records import GroupRecords
 from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS
@@ -56,11 +56,9 @@ def column_stats_records(
     keys: list[bytes] = []
     records: list[Mapping[str, Any]] = []
     for file in change.written:
-        for each in file.ranges:
-            record = encoder.record(file.name, each)
-            if record is not None:
-                keys.append(hash_of(each.column) + partition_hash(file.partition) + file_hash(file.name))
-                records.append(record)
+        made = encoder.records(file, columns)
+        keys += (hash_of(name) + partition_hash(file.partition) + file_hash(file.name) for name in made)
+        records += made.values()
     for partition, names in change.deleted.items():
         for name in names:
             for column in columns:
@@ -71,8 +69,8 @@ def column_stats_records(
 
 
 def has_statistics(field: pa.Field) -> bool:
-    """Whether a column can have statistics."""
-    return _value_type(field.type) is not None
+    """Whether a column has statistics where none are named."""
+    return _value_type(field.type) is not None and not pa.types.is_binary(field.type)
 
 
 def definition_of(store: Store, config: TableConfig, index: str) -> Mapping[str, Any]:
@@ -93,6 +91,18 @@ class RangeEncoder:
     def __init__(self, version: int, typed: bool, schema: str) -> None:
         self._typed = typed and version >= 9
         self._schema = arrow_schema(schema) if schema else pa.schema([])
+
+    def records(self, file: WrittenFile, columns: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """The records of a file by column, {} where one of `columns` cannot have one: readers keep such a file."""
+        records = {}
+        for each in file.ranges:
+            record = self.record(file.name, each)
+            if record is None:
+                return {}
+            records[each.column] = record
+        known = {*self._schema.names}
+        lacking = (name for name in columns if name not in records)
+        return {} if any(name.partition(".")[0] in known for name in lacking) else records
 
     def record(self, name: str, each: ColumnRange) -> Mapping[str, Any] | None:
         """The record of a column in a file, None where its range cannot be told."""
@@ -124,6 +134,10 @@ class RangeEncoder:
             return None
         if isinstance(value, bool):
             return _wrapper("Boolean", value)
+        if isinstance(value, float):
+            return _wrapper("Float" if pa.types.is_float32(kind) else "Double", value)
+        if isinstance(value, bytes):
+            return _wrapper("Bytes", value)
         if isinstance(value, int):
             return _wrapper("Int" if kind.bit_width == 32 else "Long", value)
         if isinstance(value, datetime.datetime):
@@ -162,7 +176,10 @@ _TYPES = (
     (pa.types.is_boolean, ValueType.BOOLEAN),
     (pa.types.is_int32, ValueType.INT),
     (pa.types.is_int64, ValueType.LONG),
+    (pa.types.is_float32, ValueType.FLOAT),
+    (pa.types.is_float64, ValueType.DOUBLE),
     (pa.types.is_string, ValueType.STRING),
+    (pa.types.is_binary, ValueType.BYTES),
     (pa.types.is_date32, ValueType.DATE),
     (pa.types.is_decimal128, ValueType.DECIMAL),
 )

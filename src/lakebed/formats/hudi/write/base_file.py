@@ -21,7 +21,7 @@ from lakebed.formats.hudi.metadata_table.change import NEW_GROUP, ColumnRange, W
 from lakebed.formats.hudi.read.task import MergedSlice
 from lakebed.formats.hudi.write.files import FileTarget, base_name
 from lakebed.formats.hudi.write.key_summary import BLOOM, KeySummary
-from lakebed.formats.hudi.write.statistics import column_ranges
+from lakebed.formats.hudi.write.statistics import column_ranges, has_nan
 from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.parquet.dictionaries import repeating_columns
 from lakebed.kernel.parquet.gzip_pages import parquet_writer
@@ -74,6 +74,9 @@ class BaseFileWriter:
         self.new_rows = 0
         self._notes_keys = target.wanted.keys and marker == "CREATE"
         self._keys: list[pa.Array] = []
+        wanted = target.wanted.columns
+        floats = (f.name for f in self._held_schema if wanted is not None and pa.types.is_floating(f.type))
+        self._without_nan = {*floats}
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._open, self._parquet = ExitStack(), ExitStack()
@@ -108,6 +111,7 @@ class BaseFileWriter:
             for f in self._held_schema
         ]
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._held_schema)
+        self._without_nan -= {name for name in self._without_nan if has_nan(rows.column(name))}
         self.rows += count
         self._held.append(rows)
         self._held_bytes += rows.nbytes
@@ -145,7 +149,8 @@ class BaseFileWriter:
         size = self._sink.tell()
         ranges: tuple[ColumnRange, ...] = ()
         if self._target.wanted.columns is not None:
-            ranges = column_ranges(writer.writer.metadata, self._schema, self._target.wanted.columns)
+            made, wanted = writer.writer.metadata, self._target.wanted.columns
+            ranges = column_ranges(made, self._schema, wanted, self._without_nan)
         self._open.close()
         values: dict[str, object] = {"writes": self.rows, "inserts": self.rows, **counts}
         return WrittenFile(

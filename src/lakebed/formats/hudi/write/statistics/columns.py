@@ -1,11 +1,15 @@
 """The range of each column: from the footer of a base file, and from the rows of a log block.
 
+A footer may leave a range out, or leave NaN out of it. Then the range is that of everything that can be there: readers
+take a column without statistics for one that has nothing but nulls.
+
 Rules: Hudi's `ParquetUtils.readColumnStatsFromMetadata` and `HoodieTableMetadataUtil.collectColumnRangeMetadata`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,23 +20,37 @@ from lakebed.formats.hudi.metadata_table.change import ColumnRange
 from lakebed.kernel.arrays import one_chunk
 
 
-def column_ranges(footer: pq.FileMetaData, schema: pa.Schema, columns: Sequence[str]) -> tuple[ColumnRange, ...]:
+_LAST_TEXT = chr(0x10FFFF)
+_LAST_BYTES = b"\xff" * 32
+
+
+def column_ranges(
+    footer: pq.FileMetaData, schema: pa.Schema, columns: Sequence[str], without_nan: Collection[str] = ()
+) -> tuple[ColumnRange, ...]:
     """The ranges of some columns of a base file (none named: all), by its footer.
 
-    Columns of nested types have none, and those of which a row group says nothing: footers leave long texts out.
+    Columns of nested types have none, and those of other types than texts, bytes and floats of which a row group says
+    nothing. `without_nan` are columns of floats that are known to have no NaN.
     """
     wanted = [
         field for field in schema if (not columns or field.name in columns) and not pa.types.is_nested(field.type)
     ]
     leaves = {footer.schema.column(leaf).path: leaf for leaf in range(footer.num_columns)}
-    ranges = (_of_footer(footer, leaves[field.name], field) for field in wanted if field.name in leaves)
+    free = {*without_nan} if not _of_java(footer) else {field.name for field in wanted}
+    ranges = (_of_footer(footer, leaves[f.name], f, f.name in free) for f in wanted if f.name in leaves)
     return tuple(each for each in ranges if each is not None)
 
 
-def _of_footer(footer: pq.FileMetaData, leaf: int, field: pa.Field) -> ColumnRange | None:
+def _of_java(footer: pq.FileMetaData) -> bool:
+    """Whether Java's library wrote a file: it gives columns with NaN no range."""
+    return str(footer.created_by).startswith("parquet-mr")
+
+
+def _of_footer(footer: pq.FileMetaData, leaf: int, field: pa.Field, without_nan: bool) -> ColumnRange | None:
     least: list[Any] = []
     greatest: list[Any] = []
     nulls = values = size = uncompressed = 0
+    anything = _anything(field.type)
     for group in range(footer.num_row_groups):
         chunk = footer.row_group(group).column(leaf)
         size += chunk.total_compressed_size
@@ -40,17 +58,38 @@ def _of_footer(footer: pq.FileMetaData, leaf: int, field: pa.Field) -> ColumnRan
         rows = footer.row_group(group).num_rows
         values += rows
         statistics = chunk.statistics
-        if statistics is None or not statistics.has_null_count:
-            return None
-        nulls += statistics.null_count
-        if not statistics.has_min_max and statistics.null_count < rows:
-            return None
-        if statistics.has_min_max:
+        counted = statistics is not None and statistics.has_null_count
+        nulls += statistics.null_count if counted else 0
+        if counted and not statistics.has_min_max and statistics.null_count == rows:
+            continue
+        if counted and statistics.has_min_max:
             least.append(_value(statistics.min, field))
             greatest.append(_value(statistics.max, field))
+            if pa.types.is_floating(field.type) and not without_nan:
+                greatest.append(math.nan)
+        elif anything is None:
+            return None
+        else:
+            nulls += 0 if counted else 1  # there may be some
+            least.append(anything[0])
+            greatest.append(anything[1])
     return ColumnRange(
-        field.name, min(least, default=None), max(greatest, default=None), nulls, values, size, uncompressed
+        field.name, min(least, default=None), _greatest(greatest), min(nulls, values), values, size, uncompressed
     )
+
+
+def _anything(kind: pa.DataType) -> tuple[Any, Any] | None:
+    """Bounds of all values that a type has, None where they are not needed: footers have those of numbers."""
+    if pa.types.is_floating(kind):
+        return -math.inf, math.nan
+    if pa.types.is_string(kind):
+        return "", _LAST_TEXT
+    return (b"", _LAST_BYTES) if pa.types.is_binary(kind) else None
+
+
+def _greatest(values: Sequence[Any]) -> Any:
+    """The greatest value; NaN is greater than all numbers, as engines order them."""
+    return max(values, default=None, key=lambda value: (value != value, value))
 
 
 def _value(value: Any, field: pa.Field) -> Any:
@@ -67,9 +106,17 @@ def ranges_of_rows(rows: pa.Table, columns: Sequence[str]) -> tuple[ColumnRange,
             continue
         column = one_chunk(rows.column(field.name))
         bounds = pc.min_max(column).as_py() if _is_ordered(field.type) else {"min": None, "max": None}
+        if has_nan(column):
+            numbers = bounds["min"] is not None and not math.isnan(bounds["min"])
+            bounds = {"min": bounds["min"] if numbers else math.nan, "max": math.nan}
         size = column.nbytes
         ranges.append(ColumnRange(field.name, bounds["min"], bounds["max"], column.null_count, len(column), size, size))
     return tuple(ranges)
+
+
+def has_nan(column: pa.Array) -> bool:
+    """Whether a column has NaN."""
+    return pa.types.is_floating(column.type) and bool(pc.any(pc.is_nan(column)).as_py())
 
 
 def _is_ordered(kind: pa.DataType) -> bool:
