@@ -376,6 +376,9 @@ class Life:
         wanted = [row for row in wanted if int(row[self.columns.index("n")] or 0) >= low]
         skipping = {"hoodie.enable.data.skipping": "true", "hoodie.metadata.enable": "true"}
         where = f"n >= {low}"
+        if self.chance.random() < 0.5:  # of two columns, one that a file has no statistics of counts as all null
+            where += " and f >= 0.2"
+            wanted = [row for row in wanted if float(row[self.columns.index("f")] or 0) >= 0.2]
         self._compare(f"lakebed where {where}", self.lakebed.read(self.columns, where), wanted)
         self._compare(f"{self.bundle.name} where {where}", self.bundle.read(self.columns, where, skipping), wanted)
 

@@ -8,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakebed
+from lakebed.formats.hudi.codec.metadata_records import decode_records
+from lakebed.formats.hudi.metadata_table.entries import entries_of
 from lakebed.formats.hudi.metadata_table.named import PARTITIONS
 from lakebed.formats.hudi.metadata_table.opened import MetadataTable
 from lakebed.formats.hudi.metadata_table.record_index import RecordIndex
@@ -131,3 +133,38 @@ def test_a_key_twice_makes_no_record_index(tmp_path: Path) -> None:
     result = table.write(rows(range(3)), options={"hoodie.metadata.record.index.enable": "true"})
     assert any("several rows have the same key" in note for note in result.notes)
     assert parts(str(tmp_path / "table")) == {"files"}
+
+
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_each_file_has_statistics_of_all_columns(kind: str, tmp_path: Path) -> None:
+    """Hudi's readers take a column that a file has no statistics of for one that is all null."""
+    location = str(tmp_path / "table")
+    schema = pa.schema([("id", pa.string()), ("f", pa.float64()), ("x", pa.string()), ("b", pa.binary())])
+    table = lakebed.create(location, "hudi", schema, ["id"], options={"hoodie.datasource.write.table.type": kind})
+    options = {
+        "hoodie.metadata.index.column.stats.enable": "true",
+        "hoodie.metadata.index.column.stats.column.list": "id,f,x,b",
+    }
+    long = "x" * 5000
+    first = pa.table([["a", "b"], [1.5, float("nan")], ["y", long], [b"1", b"2"]], schema=schema)
+    table.write(first, options=options)
+    table.write(pa.table([["a"], [-2.5], ["z"], [None]], schema=schema), mode="upsert", options=options)
+    opened = HudiTable(open_store(location), {}).state().metadata_table
+    assert opened is not None
+    found: dict[str, dict[str, tuple[object, object]]] = {}
+    for entries in entries_of(opened, COLUMN_STATS):
+        for record in decode_records(entries.schema, entries.values) if entries.values is not None else ():
+            each = record["ColumnStatsMetadata"]
+            ends = tuple(end and end["value"] for end in (each["minValue"], each["maxValue"]))
+            found.setdefault(each["fileName"], {})[each["columnName"]] = ends  # type: ignore[assignment]
+    files = {path.name: pq.read_table(path) for path in Path(location).glob("*.parquet")}
+    assert len(found) == 2
+    for name, ranges in found.items():
+        assert {"id", "f", "x", "b"} <= {*ranges}
+        rows = files[name].to_pylist() if name in files else [{"f": -2.5, "x": "z"}]
+        low, high = ranges["f"]
+        numbers = [row["f"] for row in rows]
+        assert low == min(number for number in numbers if number == number)
+        assert high != high if any(number != number for number in numbers) else high == max(numbers)
+        least, greatest = ranges["x"]
+        assert all(str(least) <= row["x"] <= str(greatest) for row in rows)

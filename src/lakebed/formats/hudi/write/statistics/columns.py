@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from lakebed.formats.hudi.metadata_table.change import ColumnRange
 from lakebed.kernel.arrays import one_chunk
 
-
 _LAST_TEXT = chr(0x10FFFF)
 _LAST_BYTES = b"\xff" * 32
 
