@@ -32,7 +32,10 @@ from lakebed.formats.hudi.commit.rollback import (
     is_failed_write,
 )
 from lakebed.formats.hudi.commit.undo import plan_undo
+from lakebed.formats.hudi.config import load_config
+from lakebed.formats.hudi.index.build import build_again
 from lakebed.formats.hudi.layout import WRITES, file_path
+from lakebed.formats.hudi.metadata_table.named import PARTITIONS, partitions_of
 from lakebed.formats.hudi.read.plan import commit_at, needed_files
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.savepoints import check_cleans, check_version, savepoint_names
@@ -81,8 +84,10 @@ def roll_back_to(state: Callable[[], TableState], context: WriteContext, to: Pos
             if timeline != decision.timeline:
                 continue
             held()
-            instant, notes = request_restore(context, timeline, decision.to, decision.going)
+            instant = request_restore(context, timeline, decision.to, decision.going)
+        named = partitions_of(load_config(context.store), PARTITIONS)
         finish_restores(context, context.timeline())
+        notes = build_again(context, state, named)
         return _result(decision, (f"restore {instant} took the later instants back", *notes))
     raise CommitConflictError(
         "the timeline changed each time a restore was planned",

@@ -20,6 +20,7 @@ from lakebed.formats.hudi.table import HudiTable
 from lakebed.kernel.files import open_store
 from lakebed.kernel.predicates.where import parse_where
 from tests.golden import unpack
+from tests.tables.hudi.listing import listed, walked
 
 INDEXES = {
     "hoodie.metadata.index.column.stats.enable": "true",
@@ -168,3 +169,28 @@ def test_each_file_has_statistics_of_all_columns(kind: str, tmp_path: Path) -> N
         assert high != high if any(number != number for number in numbers) else high == max(numbers)
         least, greatest = ranges["x"]
         assert all(str(least) <= row["x"] <= str(greatest) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "compacted"),
+    [("MERGE_ON_READ", 9, False), ("MERGE_ON_READ", 6, False), ("COPY_ON_WRITE", 8, True)],
+)
+def test_a_restore_takes_the_metadata_table_back(kind: str, version: int, compacted: bool, tmp_path: Path) -> None:
+    location = str(tmp_path / "table")
+    options = {"hoodie.datasource.write.table.type": kind, "hoodie.write.table.version": version}
+    table = lakebed.create(location, "hudi", SCHEMA, ["id"], ["part"], options=options)
+    every = {**INDEXES, "hoodie.metadata.compact.max.delta.commits": "2" if compacted else "20"}
+    table.write(rows(range(12)), options=every)
+    to = table.write(rows(range(4), 100), mode="upsert", options=every)
+    before = table.read().read_all().sort_by("id")
+    for add in range(3):
+        table.write(rows(range(2, 15 + add), add), mode="upsert", options=every)
+    result = table.rollback(to.instant)
+    assert not any("no longer" in note for note in result.notes), result.notes
+    assert table.read().read_all().sort_by("id").equals(before)
+    assert parts(location) == {"files", "column_stats", "bloom_filters", "record_index"}
+    check(location)
+    assert listed(lakebed.open(location)) == walked(lakebed.open(location))
+    table.write(rows(range(8, 20), 7), mode="upsert", options=every)
+    check(location)
+    assert listed(lakebed.open(location)) == walked(lakebed.open(location))

@@ -24,15 +24,16 @@ class RollbackRecord:
     def __init__(self) -> None:
         self._parts: dict[str, RollbackPartitionMetadata] = {}
 
-    def add(self, done: RollbackRequest, blocks: Mapping[str, int] = {}) -> None:
+    def add(self, done: RollbackRequest, blocks: Mapping[str, int] = {}, logs: Mapping[str, int] = {}) -> None:
         """The files of a request are gone, and `blocks` are the log files with command blocks: their sizes by their
-        locations."""
+        locations. `logs` are those of log files that such a block takes blocks back in."""
         path = done.partition_path
         before = self._parts.get(path, RollbackPartitionMetadata(partition_path=path))
         self._parts[path] = RollbackPartitionMetadata(
             partition_path=path,
             success_delete_files=(*before.success_delete_files, *done.files_to_be_deleted),
             rollback_log_files={**(before.rollback_log_files or {}), **blocks},
+            log_files_from_failed_commit={**(before.log_files_from_failed_commit or {}), **logs},
         )
 
     def metadata(self, instant: str, undone: InstantInfo, milliseconds: int = 0) -> RollbackMetadata:

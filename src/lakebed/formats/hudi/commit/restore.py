@@ -4,7 +4,8 @@
 
 The plan stands on the timeline before anything goes. A restore that was cut off is carried on by the next lakebed that
 changes the table, and Hudi's own writers refuse to write until the same restore is run again. Each rollback is one
-step, and between steps the table is as it was before the instants that went.
+step, and between steps the table is as it was before the instants that went. The metadata table goes back with each
+step; the restore records once more what went, since the rollbacks do not stay on the timeline.
 
 Rules: Hudi's `RestorePlanActionExecutor` and `BaseRestoreActionExecutor`.
 """
@@ -18,11 +19,17 @@ from lakebed.errors import CommitConflictError, UnsupportedError
 from lakebed.formats.hudi.codec.plans import InstantInfo, RestoreMetadata, RestorePlan, RollbackMetadata, decode, encode
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import StillHeld
-from lakebed.formats.hudi.commit.rollback import carry_on, cut_off_rollbacks, entry_of, planned_rollback, roll_back
+from lakebed.formats.hudi.commit.rollback import (
+    carry_on,
+    change_of,
+    cut_off_rollbacks,
+    entry_of,
+    planned_rollback,
+    roll_back,
+)
 from lakebed.formats.hudi.commit.undo import plan_undo
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HASHING_METADATA, clock_time
-from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.writing import (
@@ -40,22 +47,18 @@ from lakebed.kernel.files import Store
 ACTION = "restore"
 
 
-def request_restore(
-    context: WriteContext, timeline: Timeline, to: Entry, going: Sequence[Entry]
-) -> tuple[str, tuple[str, ...]]:
+def request_restore(context: WriteContext, timeline: Timeline, to: Entry, going: Sequence[Entry]) -> str:
     """Put the plan of a restore on the timeline: `going` are the instants to take back, newest first.
 
-    Returns the restore's instant, and notes. Call it under `exclusive`, with the timeline as it is now. From here on
-    no engine plans by the metadata table, which knows files that go.
+    Returns the restore's instant. Call it under `exclusive`, with the timeline as it is now.
     """
     plan = RestorePlan(
         instants_to_rollback=tuple(InstantInfo(commit_time=entry.time, action=entry.action) for entry in going),
         savepoint_to_restore_timestamp=to.time,
     )
     instant = new_instant(context.config, timeline)
-    notes = update(context, instant, MetadataChange(ACTION))
     request(context.store, context.config, instant, ACTION, encode(plan))
-    return instant, notes
+    return instant
 
 
 def finish_restores(context: WriteContext, timeline: Timeline) -> bool:
@@ -165,7 +168,8 @@ def _complete(context: WriteContext, timeline: Timeline, restore: Entry, plan: R
         rollbacks=rollbacks,
         restore_instant_info=plan.instants_to_rollback,
     )
-    update(context, restore.time, MetadataChange(ACTION))
+    undone = [each for found in rollbacks.values() for each in found if each is not None]
+    update(context, restore.time, change_of(ACTION, undone))
     completed = new_instant(config, context.timeline(), restore.time)
     complete(store, config, restore.time, completed, ACTION, encode(restored))
     for entry in done:

@@ -17,7 +17,14 @@ from contextlib import suppress
 
 from lakebed.errors import LakebedError
 from lakebed.formats.hudi.codec.metadata import planned_partitions, planned_updates
-from lakebed.formats.hudi.codec.plans import InstantInfo, RollbackPlan, RollbackRequest, decode, encode
+from lakebed.formats.hudi.codec.plans import (
+    InstantInfo,
+    RollbackMetadata,
+    RollbackPlan,
+    RollbackRequest,
+    decode,
+    encode,
+)
 from lakebed.formats.hudi.codec.rollback_record import RollbackRecord, command_block, command_file
 from lakebed.formats.hudi.codec.service_plans import parse_clustering_plan
 from lakebed.formats.hudi.commit.context import WriteContext
@@ -139,8 +146,6 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
     inflight(store, config, instant, "rollback")
     began = clock.steady()
     record = RollbackRecord()
-    deleted: dict[str, dict[str, int]] = {}
-    added: dict[str, dict[str, int]] = {}
     info = plan.instant_to_rollback
     assert info is not None
     if entry is not None and entry.done:
@@ -149,15 +154,12 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
         paths = deleted_paths(each)
         store.delete_many(paths)
         blocks: dict[str, int] = {}
+        logs: dict[str, int] = {}
         if each.log_blocks_to_be_deleted:
-            blocks, stay = _command(context, instant, info.commit_time, each)
-            added.setdefault(each.partition_path, {}).update(stay)
-        for path in paths:
-            deleted.setdefault(each.partition_path, {})[path.rpartition("/")[2]] = 0
-        record.add(each, blocks)
+            blocks, logs = _command(context, instant, info.commit_time, each)
+        record.add(each, blocks, logs)
     metadata = record.metadata(instant, info, int((clock.steady() - began) * 1000))
-    change = MetadataChange("rollback", added=added, deleted=deleted, undone=(info.commit_time,))
-    update(context, instant, change)
+    update(context, instant, change_of("rollback", [metadata], (info.commit_time,)))
     if entry is not None:
         remove_instant(store, config, entry)
     completed = new_instant(config, context.timeline(), instant)
@@ -167,11 +169,30 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
         store.delete(heartbeat_file(info.commit_time))
 
 
+def change_of(action: str, rollbacks: Iterable[RollbackMetadata], undone: tuple[str, ...] = ()) -> MetadataChange:
+    """What rollbacks did to a table's files, as the metadata table needs it."""
+    deleted: dict[str, dict[str, int]] = {}
+    added: dict[str, dict[str, int]] = {}
+    for part in (part for metadata in rollbacks for part in metadata.partition_metadata.values()):
+        path = part.partition_path
+        gone = {location.rpartition("/")[2]: 0 for location in part.success_delete_files}
+        logs = {**(part.log_files_from_failed_commit or {}), **(part.rollback_log_files or {})}
+        if gone:
+            deleted.setdefault(path, {}).update(gone)
+        if logs:
+            added.setdefault(path, {}).update({location.rpartition("/")[2]: size for location, size in logs.items()})
+    left = {
+        path: {name: size for name, size in logs.items() if name not in deleted.get(path, ())}
+        for path, logs in added.items()
+    }
+    return MetadataChange(action, added=left, deleted=deleted, undone=undone)
+
+
 def _command(
     context: WriteContext, instant: str, target: str, each: RollbackRequest
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Write a command block that takes back the blocks of an instant in one file group, where the slice has a log file.
-    The new file by its location, and all log files of the slice by name, with their sizes.
+    The new file and the other log files of the slice, by their locations, with their sizes.
 
     Which log files the plan names is of no account: Hudi 1.0 names the table itself there.
     """
@@ -183,12 +204,11 @@ def _command(
     if not logs:
         return {}, {}
     version = 1 + max(log.version for log in logs)
-    name = command_file(each, version)
-    path = file_path(each.partition_path, name)
+    path = file_path(each.partition_path, command_file(each, version))
     block = command_block(instant, target)
     context.store.write(path, block)
-    sizes = {log.name: log.size for log in logs}
-    return {context.location_of(path): len(block)}, {**sizes, name: len(block)}
+    sizes = {context.location_of(file_path(each.partition_path, log.name)): log.size for log in logs}
+    return {context.location_of(path): len(block)}, sizes
 
 
 def is_failed_write(context: WriteContext, entry: Entry) -> bool:

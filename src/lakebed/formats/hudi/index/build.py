@@ -44,6 +44,7 @@ from lakebed.formats.hudi.metadata_table.statistics_written import (
     has_statistics,
 )
 from lakebed.formats.hudi.metadata_table.target import Target
+from lakebed.formats.hudi.metadata_table.update import build_from, needs_building, walked
 from lakebed.formats.hudi.options import READ
 from lakebed.formats.hudi.read.plan import reader_of
 from lakebed.formats.hudi.read.split import SlicePaths
@@ -60,12 +61,34 @@ _GROUPS = {COLUMN_STATS: COLUMN_STATS_GROUPS, BLOOM_FILTERS: BLOOM_GROUPS, RECOR
 
 def build_indexes(context: WriteContext, state_of: Callable[[], TableState]) -> tuple[str, ...]:
     """Build the parts that the options ask for and the table lacks. Notes about those that cannot be built."""
-    if not _missing(context, context.config):
+    return _build(context, state_of, _missing(context, context.config))
+
+
+def build_again(context: WriteContext, state_of: Callable[[], TableState], named: Sequence[str]) -> tuple[str, ...]:
+    """Build the parts of `named` that a restore could not keep. Notes about those that cannot be built."""
+    context.config = load_config(context.store)
+    if FILES not in named or not context.options[METADATA_ENABLE]:
+        return ()
+    found = walked(context) if needs_building(context) else None
+    if found is not None:
+        with context.locked(chooses=True):
+            context.config = build_from(context, context.timeline(), *found)
+    parts = partitions_of(context.config, PARTITIONS)
+    notes = _build(context, state_of, [part for part in named if part in _ENABLING and part not in parts])
+    parts = partitions_of(context.config, PARTITIONS)
+    gone = [part for part in named if part not in parts]
+    if gone and not notes:
+        notes = (f"the metadata table is no longer used ({', '.join(gone)}): a later write builds it again",)
+    return notes
+
+
+def _build(context: WriteContext, state_of: Callable[[], TableState], wanted: Sequence[str]) -> tuple[str, ...]:
+    if not wanted:
         return ()
     with context.locked(chooses=True) as held:
         config = context.config = load_config(context.store)
         state = state_of()
-        missing = _missing(context, config)
+        missing = [part for part in wanted if part not in partitions_of(config, PARTITIONS)]
         if not missing or FILES not in partitions_of(config, PARTITIONS) or not can_build(state.timeline):
             return ()
         builder = _Builder(context, state, held)

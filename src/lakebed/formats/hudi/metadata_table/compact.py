@@ -72,6 +72,8 @@ def _is_due(target: Target, every: int) -> bool:
     last = max((e.time for e in target.timeline.commits if e.action == "commit"), default="")
     deltas = [e for e in target.timeline.commits if e.action == "deltacommit" and e.time > last]
     pending = {entry.time for entry in target.data.entries if not entry.done}
+    if any(entry.action == "restore" and not entry.done for entry in target.data.entries):
+        return False
     return len(deltas) >= every and not any(entry.time in pending for entry in target.timeline.commits)
 
 

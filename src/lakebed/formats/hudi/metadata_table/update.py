@@ -24,7 +24,7 @@ from lakebed.formats.hudi.metadata_table.opened import UNUSABLE
 from lakebed.formats.hudi.metadata_table.options import COMPACT_AFTER, METADATA_ENABLE
 from lakebed.formats.hudi.metadata_table.parts import PARTS
 from lakebed.formats.hudi.metadata_table.records import FILES, GroupRecords, Sizes
-from lakebed.formats.hudi.metadata_table.target import Target
+from lakebed.formats.hudi.metadata_table.target import BOOTSTRAP, Target
 from lakebed.formats.hudi.metadata_table.undo import settle, take_back
 from lakebed.formats.hudi.metadata_table.write import delta_commit
 from lakebed.formats.hudi.timeline.active import Timeline
@@ -60,8 +60,6 @@ def update(table: Indexed, instant: str, change: MetadataChange) -> tuple[str, .
     named, building = partitions_of(config, PARTITIONS), partitions_of(config, INFLIGHT)
     if not named and not building:
         return ()
-    if change.action == "restore":
-        return _leave(table.store, named, why="a restore takes files away; the next write builds it again")
     kept = tuple(name for name in named if name in PARTS and name not in building)
     partly = not config.completion_times and len(kept) < len(named)
     if not table.options[METADATA_ENABLE] or FILES not in kept or partly:
@@ -103,12 +101,13 @@ def _undo(target: Target, instant: str, change: MetadataChange) -> bool:
     """Take back the delta commits of the instants that the change takes back. Whether nothing is left of them: what
     a compaction has put into base files stays, and needs records of what is gone."""
     whole = True
+    oldest = min((e.time for e in target.timeline.commits if not e.time.startswith(BOOTSTRAP)), default="")
     for time in change.undone:
         last = max((e.time for e in target.timeline.commits if e.action == "commit"), default="")
         entry = target.timeline.by_time.get(time)
         if entry is None:
-            continue
-        if not entry.done or target.completed(time) > last:
+            whole = whole and time >= oldest  # what is archived there was compacted before
+        elif not entry.done or target.completed(time) > last:
             alone = len(change.undone) == 1 and not change.added
             take_back(target, entry, instant if alone or not target.config.completion_times else "")
         else:
