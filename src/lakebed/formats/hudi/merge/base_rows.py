@@ -7,7 +7,7 @@ and where values show through, the two become one row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,17 @@ class BaseMerge:
     newer: Bools
     used_keys: Int64s
     met_keys: Int64s
+
+    def part(self, start: int, count: int) -> BaseMerge:
+        """What becomes of `count` of the rows, from row `start` on. The keys used and met stay those of the batch."""
+        low, high = np.searchsorted(self.combined, (start, start + count))
+        return replace(
+            self,
+            keep=self.keep[start : start + count],
+            combined=self.combined[low:high] - start,
+            combined_keys=self.combined_keys[low:high],
+            newer=self.newer[low:high],
+        )
 
 
 def merge_base(merged: MergedLog, base: BaseRows, rules: MergeRules) -> BaseMerge:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import CorruptError, UnsupportedError
 from lakebed.formats.hudi.codec.internal_schema import Renames
 from lakebed.formats.hudi.codec.timestamps import Units, mislabels
 from lakebed.formats.hudi.read.conform import conform_to_table
@@ -24,6 +24,8 @@ from lakebed.kernel.predicates.row_groups import leaf_of, row_group_facts
 from lakebed.kernel.predicates.tree import Node
 
 _BATCH_ROWS = 1 << 17
+_RUN_ROWS = 1 << 19
+"""Rows whose keys are looked up at once: for each lookup Arrow hashes all keys of the log anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +93,61 @@ class OpenBaseFile:
 
         A column that the file lacks takes its value from `constants`, else null.
         """
+        if groups is None or groups:
+            self._fetch(target, groups)
+            yield from self._decoded(target, groups, constants, batch_rows)
+
+    def runs(
+        self,
+        ahead: pa.Schema,
+        target: pa.Schema,
+        groups: Sequence[int] | None = None,
+        constants: Mapping[str, pa.Scalar] = {},
+        batch_rows: int = _BATCH_ROWS,
+    ) -> Iterator[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]]:
+        """The rows as `batches` gives them, in long runs: first the columns `ahead` of the whole run, which are some of
+        `target`, then its batches, to be taken before the next run. No column is decoded twice.
+        """
         if groups is not None and not groups:
             return
-        reader, file = self.reader, self.file
+        self._fetch(target, groups)
+        others = pa.schema([column for column in target if column.name not in ahead.names])
+        left = _Pieces(self._decoded(others, groups, constants, batch_rows)) if len(others) else None
+        for first in self._decoded(ahead, groups, constants, max(_RUN_ROWS, batch_rows)):
+            yield first, self._joined(first, left, target, batch_rows)
+
+    def _joined(
+        self, first: pa.RecordBatch, others: _Pieces | None, target: pa.Schema, batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        at = 0
+        while at < first.num_rows:
+            if others is None:
+                more = first.slice(at, min(batch_rows, first.num_rows - at))
+            else:
+                with self.reader._decoding():
+                    more = others.next(first.num_rows - at)
+            columns = {name: first.column(name).slice(at, more.num_rows) for name in first.schema.names}
+            columns.update(zip(more.schema.names, more.columns, strict=True))
+            at += more.num_rows
+            yield pa.RecordBatch.from_arrays([columns[name] for name in target.names], schema=target)
+
+    def _fetch(self, target: pa.Schema, groups: Sequence[int] | None) -> None:
+        if isinstance(self.source, RemoteInput):
+            with self.reader._decoding():
+                fetch_chunks(self.source, self.file.metadata, groups, _leaves(self.file, self._in_file(target)))
+
+    def _in_file(self, target: pa.Schema) -> list[str]:
+        """The names that the file has for columns of `target`."""
+        present = set(self.file.schema_arrow.names)
+        names = [self.reader.renames.get((name,), name) for name in target.names]
+        return [name for name in names if name in present]
+
+    def _decoded(
+        self, target: pa.Schema, groups: Sequence[int] | None, constants: Mapping[str, pa.Scalar], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        reader, columns = self.reader, self._in_file(target)
         with reader._decoding():
-            in_file = set(file.schema_arrow.names)
-            names = [reader.renames.get((name,), name) for name in target.names]
-            columns = [name for name in names if name in in_file]
-            if isinstance(self.source, RemoteInput):
-                fetch_chunks(self.source, file.metadata, groups, _leaves(file, columns))
-            for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=False):
+            for batch in self.file.iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=False):
                 yield conform_to_table(batch, target, constants, reader.renames, reader.units)
 
     def row_groups(self, predicate: Node, schema: pa.Schema) -> tuple[list[int], list[int]]:
@@ -121,6 +168,24 @@ class OpenBaseFile:
 
             may_match = can_hold(predicate, known, len(all_groups))
         return [group for group in all_groups if may_match[group]], [n for n in all_groups if not may_match[n]]
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """Batches, cut where a run of rows ends."""
+
+    batches: Iterator[pa.RecordBatch]
+    left: pa.RecordBatch | None = None
+
+    def next(self, most: int) -> pa.RecordBatch:
+        """The next batch, or the first `most` rows of it. CorruptError when there is none."""
+        batch = self.left
+        while batch is None or not batch.num_rows:
+            batch = next(self.batches, None)
+            if batch is None:
+                raise CorruptError("the columns of a base file have different numbers of rows")
+        self.left = batch.slice(most)
+        return batch.slice(0, most)
 
 
 def _leaves(file: pq.ParquetFile, columns: Sequence[str]) -> list[int]:

@@ -23,7 +23,7 @@ from lakebed.formats.hudi.merge.base_rows import BaseMerge, BaseRows, combine, m
 from lakebed.formats.hudi.merge.log import MergedLog, merge_log
 from lakebed.formats.hudi.merge.rules import MergeRules, known_rules
 from lakebed.formats.hudi.read.conform import conform_to_table
-from lakebed.formats.hudi.read.delete_markers import marked_deletes
+from lakebed.formats.hudi.read.delete_markers import marked_deletes, marker_columns
 from lakebed.formats.hudi.read.files import BaseFileReader, OpenBaseFile
 from lakebed.formats.hudi.read.log_blocks import read_blocks
 from lakebed.formats.hudi.read.log_reader import LogReader
@@ -39,9 +39,7 @@ from lakebed.kernel.scratch import Scratch
 
 _MEMORY = Scratch()
 _STREAMED_ROWS = 1 << 14
-"""Rows that no log is held against come in small batches: several wait for whoever reads them."""
-_LEAST_BATCH_ROWS = 1 << 15
-_MOST_BATCH_ROWS = 1 << 20
+"""Base rows come in small batches: several wait for whoever reads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +193,32 @@ class MergedSlice:
     def _base_rows(self, file: OpenBaseFile) -> Iterator[pa.RecordBatch]:
         """The live rows of the base file, merged with the log's row of their key."""
         groups, others = self._row_groups(file)
-        if self.merged is None:
+        if self.merged is None or not self.reader.merge:
             yield from self._live(self._base(file, self.target, groups, _STREAMED_ROWS))
             return
-        size = min(max(self.merged.count // 4, _LEAST_BATCH_ROWS), _MOST_BATCH_ROWS)
-        for batch in self._live(self._base(file, self.target, groups, size)):
-            if self.reader.merge:
-                yield from self._merge(batch, self.merged)
-            else:
-                yield batch
-        if self.reader.merge and self.reader.rules.ordering:
-            for batch in self._live(self._base(file, self.reader.target((), True), others, size)):
-                self._merge_keys(batch, self.merged)
+        deciding = self._deciding()
+        for first, batches in self._runs(file, deciding, self.target, groups):
+            merge, start = self._merge_keys(first, self.merged), 0
+            for batch in self._live(batches):
+                part = merge.part(start, batch.num_rows)
+                start += batch.num_rows
+                yield from self._merge(batch, part, self.merged)
+        if self.reader.rules.ordering:
+            for first, _ in self._runs(file, deciding, deciding, others):
+                self._merge_keys(first, self.merged)
+
+    def _deciding(self) -> pa.Schema:
+        """The columns that say what becomes of a base row."""
+        rules = self.reader.rules
+        names = {*self.reader.keys, *rules.ordering, *marker_columns(rules)}
+        return pa.schema([column for column in self.target if column.name in names])
+
+    def _runs(
+        self, file: OpenBaseFile, first: pa.Schema, target: pa.Schema, groups: list[int] | None
+    ) -> Iterator[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]]:
+        constants = self.reader.partitions.constants(self.paths.partition, target)
+        for ahead, batches in file.runs(first, target, groups, constants, _STREAMED_ROWS):
+            yield next(self._live(iter((ahead,)))), batches
 
     def deleted(self) -> tuple[pa.Array, pa.Array, tuple[pa.Array, ...]]:
         """Keys whose newest version is a delete that the log holds, the instants of those deletes, and their ordering
@@ -291,9 +303,8 @@ class MergedSlice:
         self._met[merge.met_keys] = True
         return merge
 
-    def _merge(self, batch: pa.RecordBatch, merged: MergedLog) -> Iterator[pa.RecordBatch]:
+    def _merge(self, batch: pa.RecordBatch, merge: BaseMerge, merged: MergedLog) -> Iterator[pa.RecordBatch]:
         """The rows of a base batch that stay, then those that are combined with the log."""
-        merge = self._merge_keys(batch, merged)
         kept = batch if merge.keep.all() else batch.filter(pa.array(merge.keep))
         if kept.num_rows:
             yield kept

@@ -9,7 +9,7 @@ Rules: Hudi's `HoodieCDCLogger`, `HoodieCDCUtils` (the schemas), `HoodieMergeHan
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -42,12 +42,15 @@ class WatchedSlice(MergedSlice):
 
     def _merge_keys(self, batch: pa.RecordBatch, merged: MergedLog) -> BaseMerge:
         merge = super()._merge_keys(batch, merged)
-        if not merge.keep.all():
-            self.hidden.append(batch.filter(pa.array(~merge.keep)))
         lost = np.setdiff1d(merge.used_keys, merge.combined_keys)
         if len(lost):
             self.lost.append(merged.keys.take(pa.array(lost)))
         return merge
+
+    def _merge(self, batch: pa.RecordBatch, merge: BaseMerge, merged: MergedLog) -> Iterator[pa.RecordBatch]:
+        if not merge.keep.all():
+            self.hidden.append(batch.filter(pa.array(~merge.keep)))
+        return super()._merge(batch, merge, merged)
 
     def written(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Those of the slice's rows that the log brings."""

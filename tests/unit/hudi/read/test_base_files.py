@@ -1,0 +1,81 @@
+"""Base files read in runs: the columns that decide first, and no key of a log hashed again for each batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import lakebed
+from lakebed.errors import CorruptError
+from lakebed.formats.hudi.merge import base_rows
+from lakebed.formats.hudi.read import files
+from lakebed.formats.hudi.read.files import BaseFileReader
+from lakebed.kernel.files import open_store
+
+ROWS = 1000
+TARGET = pa.schema([("a", pa.int64()), ("key", pa.string()), ("gone", pa.int32()), ("b", pa.float64())])
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> BaseFileReader:
+    numbers = pa.array(range(ROWS))
+    table = pa.table({"key": numbers.cast(pa.string()), "b": numbers.cast(pa.float64()), "a": pc.negate(numbers)})
+    pq.write_table(table, tmp_path / "f.parquet", row_group_size=90)
+    return BaseFileReader(open_store(str(tmp_path)), "f.parquet")
+
+
+@pytest.mark.parametrize("ahead", [["key"], ["a", "gone"], ["a", "key", "gone", "b"], ["gone"]])
+@pytest.mark.parametrize("groups", [None, [0, 3, 7], []])
+def test_runs_have_the_rows_of_batches(
+    reader: BaseFileReader, ahead: list[str], groups: list[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_RUN_ROWS", 256)
+    first = pa.schema([TARGET.field(name) for name in ahead])
+    constants = {"gone": pa.scalar(5)}
+    with reader.opened() as opened:
+        plain = pa.Table.from_batches(opened.batches(TARGET, groups, constants), TARGET)
+        found = []
+        for columns, batches in opened.runs(first, TARGET, groups, constants, 37):
+            run = pa.Table.from_batches(batches, TARGET)
+            assert run.select(ahead).equals(pa.Table.from_batches([columns]))
+            assert columns.num_rows <= 256
+            found.append(run)
+    assert pa.concat_tables(found or [TARGET.empty_table()]).equals(plain)
+    assert plain.num_rows == (ROWS if groups is None else 90 * len(groups))
+
+
+def test_columns_of_different_lengths_are_an_error(reader: BaseFileReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = files.OpenBaseFile._decoded
+    with reader.opened() as opened:
+        runs = opened.runs(pa.schema([TARGET.field("key")]), TARGET)
+        monkeypatch.setattr(
+            files.OpenBaseFile,
+            "_decoded",
+            lambda self, target, *more: whole(self, target, [0] if "b" in target.names else None, *more[1:]),
+        )
+        with pytest.raises(CorruptError, match="different numbers of rows"):
+            for _, batches in runs:
+                list(batches)
+
+
+def test_the_keys_of_a_log_are_looked_up_once_per_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 100_000
+    rows = pa.table({"id": pa.array(range(count)), "v": pa.array([0] * count)})
+    options = {"hoodie.table.name": "t", "hoodie.datasource.write.table.type": "MERGE_ON_READ"}
+    table = lakebed.create(tmp_path / "t", "hudi", rows.schema, primary_key=["id"], options=options)
+    table.write(rows)
+    table.write(pa.table({"id": [5, 70_000], "v": [1, 1]}), mode="upsert")
+    lookups = []
+    matches = base_rows._matches
+
+    def counted(*args: object) -> object:
+        lookups.append(1)
+        return matches(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(base_rows, "_matches", counted)
+    found = pa.Table.from_batches(table.read(["id", "v"]))
+    assert (found.num_rows, pc.sum(found["v"]).as_py(), len(lookups)) == (count, 2, 1)
