@@ -36,10 +36,11 @@ class Committed:
 
 
 class Keys(Enum):
-    """Where a key that a write adds was looked for: nowhere, or in its partition."""
+    """Where a key that a write adds was looked for: nowhere, in its partition, or in all partitions."""
 
     ANY = "any"
     IN_PARTITION = "in its partition"
+    IN_TABLE = "in the table"
 
 
 class Transaction:
@@ -254,6 +255,8 @@ class Transaction:
         if self.action == "replacecommit":
             return frozenset(replaced) | frozenset(file.partition for file in written)
         added = frozenset(file.partition for file in written if file.inserts)
+        if self._keys is Keys.IN_TABLE:
+            return None if added else frozenset()
         return added if self._keys is Keys.IN_PARTITION else frozenset()
 
     def _refuse(self, conflict: str) -> None:

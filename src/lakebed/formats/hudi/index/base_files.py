@@ -5,7 +5,7 @@ Rules: Hudi's `HoodieBloomIndex` and `HoodieSimpleIndex`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,9 +31,7 @@ _KEYS_READ = 1 << 19
 class BaseFileIndex:
     """Finds keys in the base files of their own partition. Picklable."""
 
-    store: Store
-    slices: Mapping[str, Sequence[FileSlice]]
-    bloom: bool = True
+    files: BaseFileKeys
 
     def __call__(self, rows: pa.Table) -> Tagged:
         """The file group of each row."""
@@ -45,14 +43,31 @@ class BaseFileIndex:
         for number, partition in enumerate(partitions.dictionary.to_pylist()):
             at = np.flatnonzero(of_row == number)
             wanted = keys.take(pa.array(at)) if len(partitions.dictionary) > 1 else keys
-            for file_slice in self.slices.get(partition, ()):
-                if file_slice.base is None:
-                    continue
-                hit = self._found(file_slice, wanted)
-                if len(hit):
-                    codes[at[hit]] = len(groups)
-                    groups.append(file_slice)
+            for file_slice, places in self.files.within(partition, wanted):
+                codes[at[places]] = len(groups)
+                groups.append(file_slice)
         return Tagged(rows, codes, tuple(groups))
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFileKeys:
+    """Finds keys in base files: those of the file slices of each partition. Picklable."""
+
+    store: Store
+    slices: Mapping[str, Sequence[FileSlice]]
+
+    def __call__(self, keys: pa.StringArray) -> Iterator[tuple[FileSlice, Int64s]]:
+        """The slices of all partitions whose base file has some of the keys, and the places of these."""
+        for partition in self.slices:
+            yield from self.within(partition, keys)
+
+    def within(self, partition: str, keys: pa.StringArray) -> Iterator[tuple[FileSlice, Int64s]]:
+        """The slices of one partition whose base file has some of the keys, and the places of these."""
+        for file_slice in self.slices.get(partition, ()):
+            if file_slice.base is not None:
+                places = self._found(file_slice, keys)
+                if len(places):
+                    yield file_slice, places
 
     def _found(self, file_slice: FileSlice, keys: pa.Array) -> Int64s:
         """The places of those keys that a base file has."""
@@ -69,18 +84,20 @@ class BaseFileIndex:
                 )
                 candidates = np.flatnonzero(inside.to_numpy(zero_copy_only=False))
             text = footer.get(b"org.apache.hudi.bloomfilter")
-            if self.bloom and text and 0 < len(candidates) * _FILTERED_SHARE <= file.metadata.num_rows:
+            if text and 0 < len(candidates) * _FILTERED_SHARE <= file.metadata.num_rows:
                 kind = footer.get(b"hoodie_bloom_filter_type_code", b"SIMPLE").decode()
                 candidates = candidates[parse_filter(text, kind).may_have(keys.take(pa.array(candidates)))]
             if not len(candidates):
                 return candidates
-            subset = keys.take(pa.array(candidates))
-            found = np.zeros(len(subset), bool)
-            groups = _groups_with(file, subset)
+            subset = keys.take(pa.array(candidates)).dictionary_encode()  # a write may bring a key more than once
+            distinct = subset.dictionary
+            found = np.zeros(len(distinct), bool)
+            groups = _groups_with(file, distinct)
             for batch in file.iter_batches(_KEYS_READ, row_groups=groups, columns=[RECORD_KEY], use_threads=False):
-                places = pc.index_in(batch.column(0), value_set=subset).drop_null().to_numpy()
+                places = pc.index_in(batch.column(0), value_set=distinct).drop_null().to_numpy()
                 found[places] = True
-            return candidates[found]
+            hits: Int64s = candidates[found[subset.indices.to_numpy()]]
+            return hits
 
 
 def _groups_with(file: pq.ParquetFile, keys: pa.Array) -> list[int]:

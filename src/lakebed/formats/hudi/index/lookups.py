@@ -1,22 +1,28 @@
 """The lookup of one write, for the index that its settings name.
 
-Nothing of the table but its file listing and, for a bucket index, one footer is read here: tasks do the lookup.
+Nothing of the table but its file listing and, for a bucket index, one footer is read here: tasks do the lookup. For a
+global index that listing is of all partitions, and each task has it.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.errors import UnsupportedError
-from lakebed.formats.hudi.index.base_files import BaseFileIndex
+from lakebed.formats.hudi.index.base_files import BaseFileIndex, BaseFileKeys
 from lakebed.formats.hudi.index.buckets import BucketIndex, bucket_numbers, by_bucket, not_its_index
+from lakebed.formats.hudi.index.global_keys import GlobalIndex
 from lakebed.formats.hudi.index.hash_fields import HashFields
-from lakebed.formats.hudi.index.options import IndexSettings
+from lakebed.formats.hudi.index.options import GlobalSettings, IndexSettings
+from lakebed.formats.hudi.index.record_keys import RecordIndexKeys, record_index_of
 from lakebed.formats.hudi.layout import HOODIE, file_path
+from lakebed.formats.hudi.options import READ
+from lakebed.formats.hudi.read.plan import reader_of
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.served import check_groups
@@ -26,34 +32,67 @@ from lakebed.formats.hudi.write.tagging import NewOnly, Tagged
 _PARTITION_RULES = f"{HOODIE}/.hashing_meta"
 """The folder in which a table keeps numbers of buckets by partition (Hudi's `PartitionBucketIndexHashingConfig`)."""
 
+_NO_RECORD_INDEX = (
+    "the table has no record index that is up to date: keys were looked up in its base files, as GLOBAL_SIMPLE does"
+)
 
-Lookup = Callable[[pa.Table], Tagged]
-"""Finds the file groups of keys."""
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """How a write finds the file groups of keys: None where it only adds rows. `notes` are for whoever wrote."""
+
+    find: Callable[[pa.Table], Tagged] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def lookup_of(
-    index: IndexSettings, files: TableFiles, partitions: Sequence[str], operation: Operation, duplicates: str
-) -> Lookup | None:
-    """The lookup of a write to some partitions, None where it only adds rows. `duplicates` says what an insert does
-    with keys that the table has.
+    index: IndexSettings,
+    files: TableFiles,
+    partitions: Sequence[str],
+    operation: Operation,
+    duplicates: str,
+    schema: pa.Schema,
+) -> Lookup:
+    """The lookup of a write to some partitions. `duplicates` says what an insert does with keys that the table has;
+    `schema` are the columns of the table's files.
 
     UsageError for a table that was written with another index.
     """
     if index.buckets:
-        return _by_bucket(index, files, partitions, operation, duplicates)
-    slices = files.slices(partitions)
-    check_groups((each for some in slices.values() for each in some), files.state.store.location)
-    lookup = BaseFileIndex(files.state.store, slices)
-    if operation.tags:
-        return lookup
-    if operation is Operation.INSERT and duplicates != "none":
-        return NewOnly(lookup, duplicates == "fail", files.state.store.location)
-    return None
+        return Lookup(_by_bucket(index, files, partitions, operation, duplicates))
+    only_new = operation is Operation.INSERT and duplicates != "none"
+    looks_up, table = operation.tags or only_new, files.state.store.location
+    slices = files.all_slices() if index.everywhere and looks_up else files.slices(partitions)
+    check_groups((each for some in slices.values() for each in some), table)
+    if not looks_up:
+        return Lookup()
+    lookup = Lookup(BaseFileIndex(BaseFileKeys(files.state.store, slices)))
+    if index.everywhere:
+        wanted = replace(index.everywhere, moves=False, moves_without=False) if only_new else index.everywhere
+        lookup = _everywhere(wanted, files, slices, schema)
+    return (
+        replace(lookup, find=NewOnly(lookup.find, duplicates == "fail", table)) if only_new and lookup.find else lookup
+    )
+
+
+def _everywhere(
+    index: GlobalSettings, files: TableFiles, slices: Mapping[str, Sequence[FileSlice]], schema: pa.Schema
+) -> Lookup:
+    state = files.state
+    reader = reader_of(state, READ.parse({}), schema, files.view)
+    records = record_index_of(state) if index.by_records else None
+    if records is not None:
+        return Lookup(GlobalIndex(RecordIndexKeys(records, slices, state.store.location), True, index.moves, reader))
+    keys, certain = BaseFileKeys(state.store, slices), not state.config.merge_on_read
+    if index.by_records:
+        notes = (_NO_RECORD_INDEX,) if any(slices.values()) else ()
+        return Lookup(GlobalIndex(keys, certain, index.moves_without, reader), notes)
+    return Lookup(GlobalIndex(keys, certain, index.moves, reader))
 
 
 def _by_bucket(
     index: IndexSettings, files: TableFiles, partitions: Sequence[str], operation: Operation, duplicates: str
-) -> Lookup:
+) -> BucketIndex:
     store, config = files.state.store, files.state.config
     if operation is Operation.INSERT and duplicates != "none":
         raise UnsupportedError(

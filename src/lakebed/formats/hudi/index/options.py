@@ -10,29 +10,29 @@ from dataclasses import dataclass
 
 from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, one_of
+from lakebed.formats.hudi.merge.rules import rules_of
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of
 
 BASE_FILES, GLOBAL = ("SIMPLE", "BLOOM"), ("GLOBAL_SIMPLE", "GLOBAL_BLOOM")
-_ELSEWHERE = "it looks keys up in all partitions, and lakebed only in those of the rows"
+RECORDS = ("RECORD_INDEX", "GLOBAL_RECORD_LEVEL_INDEX")
+"""The names of the record index in releases 0.15 and 1.0, and in release 1.1."""
 BUCKET = "BUCKET"
 CONSISTENT = "CONSISTENT_HASHING"
 _REFUSED = {
-    **dict.fromkeys(GLOBAL, _ELSEWHERE),
     "INMEMORY": "it keeps keys in the memory of one Java process: another writer would add rows of known keys again",
     "FLINK_STATE": "it keeps keys in the state of a Flink job",
     "HBASE": "it keeps keys in HBase",
-    "RECORD_INDEX": "it keeps keys in the metadata table, which lakebed does not look up for writes yet",
-    "GLOBAL_RECORD_LEVEL_INDEX": "it keeps keys in the metadata table, which lakebed does not look up for writes yet",
-    "RECORD_LEVEL_INDEX": "it keeps keys in the metadata table, which lakebed does not look up for writes yet",
+    "RECORD_LEVEL_INDEX": "it keeps the keys of each partition apart, and lakebed does not read such an index",
 }
 """Indexes of Hudi that are not served, and why."""
 
 INDEX: Option[str] = Option(
     "hoodie.index.type",
-    lambda text: one_of("", *BASE_FILES, BUCKET, *_REFUSED)(text.upper()),
+    lambda text: one_of("", *BASE_FILES, *GLOBAL, *RECORDS, BUCKET, *_REFUSED)(text.upper()),
     "",
-    "How keys are looked up: SIMPLE or BLOOM (the default; the same here), or BUCKET",
-    "SIMPLE, BLOOM or BUCKET",
+    "How keys are looked up: SIMPLE or BLOOM (the default; the same here), GLOBAL_SIMPLE or GLOBAL_BLOOM (the same "
+    "here), RECORD_INDEX, or BUCKET",
+    "SIMPLE, BLOOM, GLOBAL_SIMPLE, GLOBAL_BLOOM, RECORD_INDEX or BUCKET",
 )
 ENGINE: Option[str] = Option(
     "hoodie.index.bucket.engine",
@@ -59,9 +59,26 @@ PARTITION_RULES: Option[str] = Option(
     "",
     "Refused unless it is empty: numbers of buckets by partition",
 )
-_IDLE = (
+MOVES_BLOOM: Option[bool] = Option(
     "hoodie.bloom.index.update.partition.path",
+    boolean,
+    True,
+    "GLOBAL_BLOOM: whether a row moves to the partition that its new version names, or stays in its old one",
+)
+MOVES_SIMPLE: Option[bool] = Option(
     "hoodie.simple.index.update.partition.path",
+    boolean,
+    True,
+    "GLOBAL_SIMPLE, and RECORD_INDEX where the table has no record index: whether a row moves to the partition that "
+    "its new version names, or stays in its old one",
+)
+MOVES_RECORD: Option[bool] = Option(
+    "hoodie.record.index.update.partition.path",
+    boolean,
+    False,
+    "RECORD_INDEX: whether a row moves to the partition that its new version names, or stays in its old one",
+)
+_IDLE = (
     "hoodie.bucket.index.partition.rule.type",
     "hoodie.bucket.index.remote.partitioner.enable",
     "hoodie.bucket.index.query.pruning",
@@ -79,6 +96,9 @@ INDEXES = OptionSet(
         BUCKETS,
         HASH_FIELDS,
         PARTITION_RULES,
+        MOVES_BLOOM,
+        MOVES_SIMPLE,
+        MOVES_RECORD,
         *(Option(key, str, "", "Accepted without effect: it changes nothing here") for key in _IDLE),
     ),
     "indexes of Hudi tables",
@@ -87,11 +107,34 @@ INDEXES = OptionSet(
 
 
 @dataclass(frozen=True, slots=True)
+class GlobalSettings:
+    """An index that knows a key in all partitions.
+
+    `moves` says that a row goes to the partition that its new version names. With `by_records` the table's record index
+    is asked; where it has none, base files are, and `moves_without` holds.
+    """
+
+    moves: bool
+    by_records: bool = False
+    moves_without: bool = False
+
+    @classmethod
+    def of(cls, options: Options) -> GlobalSettings | None:
+        """From parsed options, None for an index that is not a global one."""
+        kind = options[INDEX]
+        if kind in RECORDS:
+            return cls(options[MOVES_RECORD], True, options[MOVES_SIMPLE])
+        return cls(options[MOVES_BLOOM if kind == "GLOBAL_BLOOM" else MOVES_SIMPLE]) if kind in GLOBAL else None
+
+
+@dataclass(frozen=True, slots=True)
 class IndexSettings:
-    """The index of one write. `buckets` is 0 where keys have no buckets."""
+    """The index of one write. `buckets` is 0 where keys have no buckets, `everywhere` None where a key is looked up in
+    its own partition only."""
 
     buckets: int = 0
     hash_fields: tuple[str, ...] = ()
+    everywhere: GlobalSettings | None = None
 
     @classmethod
     def of(cls, options: Options, config: TableConfig, table: str) -> IndexSettings:
@@ -99,7 +142,7 @@ class IndexSettings:
         fields that are not in the record key."""
         check_index(options, table)
         if options[INDEX] != BUCKET:
-            return cls()
+            return cls(everywhere=_checked(GlobalSettings.of(options), config, table))
         fields = tuple(filter(None, (name.strip() for name in options[HASH_FIELDS].split(","))))
         strange = [name for name in fields if name not in config.record_keys]
         if strange:
@@ -112,6 +155,22 @@ class IndexSettings:
         return cls(options[BUCKETS], fields or config.record_keys)
 
 
+def _checked(index: GlobalSettings | None, config: TableConfig, table: str) -> GlobalSettings | None:
+    """UnsupportedError for rows that would move without the values of their older versions."""
+    rules = rules_of(config)
+    moves = index is not None and (index.moves or (index.by_records and index.moves_without))
+    if moves and config.partition_fields and (rules.fills or rules.marker_column):
+        raise UnsupportedError(
+            "lakebed does not move rows between the partitions of a table with partial updates or a column that marks "
+            "deletes",
+            table=table,
+            why="the index is a global one, and rows go to the partition that their new version names",
+            todo=f"Set {MOVES_BLOOM.key}, {MOVES_SIMPLE.key} and {MOVES_RECORD.key} to false, so that rows stay in the "
+            "partition that they are in",
+        )
+    return index
+
+
 def check_index(options: Options, table: str) -> None:
     """Raise UnsupportedError where the options ask for an index that lakebed does not write with."""
     why = _REFUSED.get(options[INDEX], "")
@@ -120,7 +179,7 @@ def check_index(options: Options, table: str) -> None:
             f"lakebed does not write with the index {options[INDEX]}",
             table=table,
             why=why,
-            todo=f"Give {INDEX.key} one of {', '.join((*BASE_FILES, BUCKET))}, or leave it out",
+            todo=f"Give {INDEX.key} one of {', '.join((*BASE_FILES, *GLOBAL, RECORDS[0], BUCKET))}, or leave it out",
         )
     if options[INDEX] == BUCKET and options[ENGINE] == CONSISTENT:
         raise UnsupportedError(

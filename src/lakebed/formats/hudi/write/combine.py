@@ -16,16 +16,21 @@ from lakebed.kernel.arrays import one_chunk
 
 @dataclass(frozen=True, slots=True)
 class Combiner:
-    """Keeps the row of each key that wins by the table's rules: the greatest ordering value, of equal ones the last."""
+    """Keeps the row of each key that wins by the table's rules: the greatest ordering value, of equal ones the last.
+
+    Keys are those of a partition, with `everywhere` those of the table.
+    """
 
     rules: MergeRules
+    everywhere: bool = False
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        """One row per key and partition, in the order in which the winners came."""
+        """One row per key, in the order in which the winners came."""
         keys = one_chunk(rows.column(RECORD_KEY))
         codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        parts = one_chunk(rows.column(PARTITION_PATH)).dictionary_encode()
-        codes = codes * max(1, len(parts.dictionary)) + parts.indices.to_numpy(zero_copy_only=False)
+        if not self.everywhere:
+            parts = one_chunk(rows.column(PARTITION_PATH)).dictionary_encode()
+            codes = codes * max(1, len(parts.dictionary)) + parts.indices.to_numpy(zero_copy_only=False)
         ordering = [one_chunk(rows.column(name)) for name in self.rules.ordering]
         order = order_codes(self.rules.comparable(ordering), len(rows))
         if self.rules.ordering:

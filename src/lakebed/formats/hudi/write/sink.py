@@ -158,12 +158,11 @@ class HudiSink:
         operation = self._operation(messages)
         bucketed = bool(self.settings.index.buckets)
         looks_up = not bucketed and (self.settings.looks_up or operation.tags)
+        keys = Keys.IN_TABLE if self.settings.index.everywhere else Keys.IN_PARTITION
         action = operation.action(context.config, bucketed)
-        transaction = Transaction.begin(
-            context, action, operation.recorded, keys=Keys.IN_PARTITION if looks_up else Keys.ANY
-        )
+        transaction = Transaction.begin(context, action, operation.recorded, keys=keys if looks_up else Keys.ANY)
         try:
-            run = self._run(transaction, operation, messages)
+            run, notes = self._run(transaction, operation, messages)
             outcome = run.run(_staged(messages, self.settings.by_key))
             extra = {COMMIT_USER: self.commit_user, IDENTIFIER: str(identifier)}
             if self._counts(identifier):
@@ -172,9 +171,12 @@ class HudiSink:
         except BaseException:
             transaction.abort()
             raise
-        return done, tuple(file.path for file in outcome.written)
+        return replace(done, notes=(*notes, *done.notes)), tuple(file.path for file in outcome.written)
 
-    def _run(self, transaction: Transaction, operation: Operation, messages: Sequence[HudiMessage]) -> WriteRun:
+    def _run(
+        self, transaction: Transaction, operation: Operation, messages: Sequence[HudiMessage]
+    ) -> tuple[WriteRun, tuple[str, ...]]:
+        """The write on the table's newest state, and notes about it."""
         context, settings = self.context, self.settings
         if operation is not settings.operation:  # an insert of changes
             settings = replace(settings, operation=operation, combines=True)
@@ -182,7 +184,6 @@ class HudiSink:
         self._check_columns(state)
         files = TableFiles(state)
         partitions = [path for message in messages for path in message.partitions]
-        lookup = lookup_of(settings.index, files, partitions, operation, settings.duplicates)
         target = FileTarget(
             context.store,
             context.config,
@@ -193,7 +194,8 @@ class HudiSink:
             transaction.markers,
             wanted_of(context.store, context.config, context.options),
         )
-        return WriteRun(
+        lookup = lookup_of(settings.index, files, partitions, operation, settings.duplicates, target.file_schema)
+        run = WriteRun(
             settings,
             files,
             target,
@@ -201,9 +203,10 @@ class HudiSink:
             self._engine or LocalEngine(),
             pending_services(context.store, state.timeline),
             transaction.inflight,
-            Combiner(rules_of(context.config)) if settings.combines else None,
-            lookup,
+            Combiner(rules_of(context.config), settings.index.everywhere is not None) if settings.combines else None,
+            lookup.find,
         )
+        return run, lookup.notes
 
     def _check_columns(self, state: TableState) -> None:
         """Raise CommitConflictError where another writer changed the table's columns since this write began: its rows
