@@ -1,0 +1,145 @@
+"""Global indexes and the record index: rows that move between partitions, and rows that stay."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakebed
+from lakebed import Table
+from lakebed.errors import CommitConflictError, UnsupportedError, UsageError
+
+OPERATION = "hoodie.datasource.write.operation"
+KINDS = ("COPY_ON_WRITE", "MERGE_ON_READ")
+BLOOM = {"hoodie.index.type": "GLOBAL_BLOOM"}
+STAYS = {**BLOOM, "hoodie.bloom.index.update.partition.path": "false"}
+RECORDS = {"hoodie.index.type": "RECORD_INDEX"}
+BUILT = {**RECORDS, "hoodie.metadata.record.index.enable": "true"}
+MOVES = {"hoodie.record.index.update.partition.path": "true"}
+
+
+def batch(*rows: tuple[str, str, int], **more: list[Any]) -> pa.Table:
+    keys, parts, times = zip(*rows, strict=True)
+    return pa.table({"id": keys, "part": parts, "ts": pa.array(times, pa.int64()), **more})
+
+
+def orders(path: Path, kind: str, ordering: str = "ts", **more: str) -> Table:
+    described = {"hoodie.datasource.write.table.type": kind, "hoodie.table.ordering.fields": ordering, **more}
+    return lakebed.create(path / "t", "hudi", batch(("", "", 0)).schema, ["id"], ["part"], described)
+
+
+def held(table: Table) -> list[tuple[str, str, str, int]]:
+    """The rows with the partition that they are in, by key."""
+    rows = table.read(["id", "_hoodie_partition_path", "part", "ts"]).read_all().to_pylist()
+    return sorted(tuple(row.values()) for row in rows)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_moves_unless_the_old_one_is_newer(tmp_path: Path, kind: str) -> None:
+    table = orders(tmp_path, kind)
+    table.write(batch(("k1", "a", 5), ("k2", "a", 5), ("k3", "b", 5)), "upsert", BLOOM)
+    table.write(batch(("k1", "b", 6), ("k1", "c", 4), ("k2", "b", 4), ("k4", "b", 1)), "upsert", BLOOM)
+    there = [("k1", "b", "b", 6), ("k2", "a", "a", 5), ("k3", "b", "b", 5), ("k4", "b", "b", 1)]
+    assert held(table) == there
+    table.write(batch(("k1", "a", 7)), "upsert", BLOOM)  # back to where its key is deleted in a log
+    table.write(batch(("k1", "a", 8), ("k4", "z", 0)), "delete", BLOOM)
+    assert held(table) == there[1:3]
+    table.write(batch(("k1", "b", 1)), "upsert", BLOOM)
+    assert held(table) == [("k1", "b", "b", 1), *there[1:3]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_stays_in_its_partition_where_the_option_says_so(tmp_path: Path, kind: str) -> None:
+    table = orders(tmp_path, kind)
+    table.write(batch(("k1", "a", 5), ("k2", "a", 5)), "upsert", STAYS)
+    table.write(batch(("k1", "b", 6), ("k3", "b", 1)), "upsert", BLOOM)  # k1 moves to b: a log of a deletes it
+    table.write(batch(("k1", "c", 7), ("k2", "b", 6)), "upsert", STAYS)
+    assert held(table) == [("k1", "b", "c", 7), ("k2", "a", "b", 6), ("k3", "b", "b", 1)]
+    table.write(batch(("k1", "a", 9), ("k9", "a", 9)), options={**STAYS, "hoodie.datasource.insert.dup.policy": "drop"})
+    assert [row[0] for row in held(table)] == ["k1", "k2", "k3", "k9"]
+    with pytest.raises(UsageError, match="1 rows have keys that the table has, the first 'k2'"):
+        table.write(batch(("k2", "z", 9)), options={**BLOOM, "hoodie.datasource.insert.dup.policy": "fail"})
+
+
+@pytest.mark.parametrize(("version", "kind"), [("6", KINDS[1]), ("8", KINDS[0]), ("9", KINDS[1])])
+def test_the_record_index_tells_where_keys_are(tmp_path: Path, version: str, kind: str) -> None:
+    table = orders(tmp_path, kind, **{"hoodie.write.table.version": version})
+    assert table.write(batch(("k1", "a", 5), ("k2", "a", 5)), "upsert", BUILT).notes == ()
+    for path in Path(table.location).rglob("*.parquet"):
+        assert path.parent.name in ("a", "b")
+    assert table.write(batch(("k1", "b", 6), ("k3", "b", 1)), "upsert", BUILT).notes == ()
+    assert held(table) == [("k1", "a", "b", 6), ("k2", "a", "a", 5), ("k3", "b", "b", 1)]
+    assert table.write(batch(("k1", "b", 7), ("k2", "b", 1)), "upsert", {**BUILT, **MOVES}).notes == ()
+    assert held(table) == [("k1", "b", "b", 7), ("k2", "a", "a", 5), ("k3", "b", "b", 1)]
+    assert table.write(batch(("k1", "a", 0), ("k9", "a", 0)), "delete", BUILT).notes == ()
+    assert table.write(batch(("k1", "c", 0), ("k2", "a", 9)), "upsert", BUILT).notes == ()
+    assert held(table) == [("k1", "c", "c", 0), ("k2", "a", "a", 9), ("k3", "b", "b", 1)]
+
+
+def test_without_a_record_index_keys_are_looked_up_in_base_files(tmp_path: Path) -> None:
+    table = orders(tmp_path, KINDS[0])
+    assert table.write(batch(("k1", "a", 5), ("k2", "a", 5)), "upsert", RECORDS).notes == ()
+    (note,) = table.write(batch(("k1", "b", 6)), "upsert", RECORDS).notes
+    assert "no record index" in note and "GLOBAL_SIMPLE" in note
+    assert held(table) == [("k1", "b", "b", 6), ("k2", "a", "a", 5)]  # moved, by the option of GLOBAL_SIMPLE
+    table.write(batch(("k1", "c", 7)), "upsert", {**RECORDS, "hoodie.simple.index.update.partition.path": "false"})
+    assert held(table) == [("k1", "b", "c", 7), ("k2", "a", "a", 5)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_moved_rows_are_a_delete_and_an_insert_in_change_logs(tmp_path: Path, kind: str) -> None:
+    table = orders(tmp_path, kind, **{"hoodie.table.cdc.enabled": "true"})
+    table.write(batch(("k1", "a", 5), ("k2", "a", 5), ("k3", "b", 5)), "upsert", BLOOM)
+    before = table.history()[-1]
+    table.write(batch(("k1", "b", 6), ("k2", "a", 6)), "upsert", BLOOM)
+    changes = lakebed.open(table.location, {"cdc.enabled": "true"}).changes(["id", "part", "ts"], after=before.time)
+    found = sorted((row["id"], row["_row_kind"], row["part"], row["ts"]) for row in changes.read_all().to_pylist())
+    assert found == [
+        ("k1", "+I", "b", 6), ("k1", "-D", "a", 5), ("k2", "+U", "a", 6), ("k2", "-U", "a", 5),
+    ]  # fmt: skip
+
+
+def test_overwrites_look_no_keys_up_and_deletes_of_partitions_take_their_rows_along(tmp_path: Path) -> None:
+    table = orders(tmp_path, KINDS[0])
+    table.write(batch(("k1", "a", 5), ("k2", "b", 5)), "upsert", BLOOM)
+    table.write(batch(("k1", "b", 6)), "overwrite", BLOOM)
+    assert held(table) == [("k1", "a", "a", 5), ("k1", "b", "b", 6)]  # as with Hudi's own engine
+    table.write(
+        batch(("x", "x", 0)).slice(0, 0), "delete",
+        {**BLOOM, OPERATION: "delete_partition", "hoodie.datasource.write.partitions.to.delete": "a"},
+    )  # fmt: skip
+    table.write(batch(("k1", "a", 7)), "upsert", BLOOM)
+    assert held(table) == [("k1", "a", "a", 7)]
+
+
+def test_a_key_that_two_writers_add_in_two_partitions_is_added_once(tmp_path: Path) -> None:
+    table = orders(tmp_path, KINDS[0])
+    table.write(batch(("k0", "z", 0)), "upsert", BLOOM)
+
+    def write(part: str) -> bool:
+        try:
+            lakebed.open(table.location).write(batch(("k1", part, 1)), "upsert", BLOOM)
+        except CommitConflictError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(3) as pool:
+        assert any(pool.map(write, "abc"))
+    assert [row[0] for row in held(table)] == ["k0", "k1"]
+
+
+def test_rows_with_gaps_do_not_move(tmp_path: Path) -> None:
+    payload = "org.apache.hudi.common.model.PartialUpdateAvroPayload"
+    described = {"hoodie.datasource.write.payload.class": payload, "hoodie.write.table.version": "6"}
+    table = orders(tmp_path, KINDS[1], **described)
+    table.write(batch(("k1", "a", 5)), "upsert", STAYS)
+    before = len(table.history())
+    with pytest.raises(UnsupportedError, match="does not move rows between the partitions"):
+        table.write(batch(("k1", "b", 6)), "upsert", BLOOM)
+    assert len(table.history()) == before
+    table.write(batch(("k1", "b", 6)), "upsert", STAYS)
+    assert held(table) == [("k1", "a", "b", 6)]
