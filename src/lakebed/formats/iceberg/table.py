@@ -290,7 +290,7 @@ class IcebergTable(Table):
         Raises CommitConflictError when others changed the same files meanwhile; no new file stays then.
         """
         given = option_texts(options)
-        callbacks = named_callbacks({**self.options, **given})
+        callbacks = named_callbacks({**self.options, **given}).made
         done = self._rewrite(where, dry_run, engine, excluding_callbacks(given))
         return report_rewrite(done, self.operations.name, () if dry_run else callbacks)
 

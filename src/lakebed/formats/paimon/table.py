@@ -166,8 +166,9 @@ class PaimonTable(Table):
         opt.refuse_stored_callbacks(schema.options, given, opt.COMMIT_CALLBACKS.key, table.location)
         expire = None if parsed[opt.WRITE_ONLY] else SnapshotExpiry(table._history, schema, parsed)
         user = commit_user or f"{parsed[opt.COMMIT_USER_PREFIX]}{uuid.uuid4()}"
-        every = (*checked_callbacks(callbacks), *named_callbacks(parsed))
-        commit_options = CommitOptions(user, callbacks=every, expire=expire)
+        commit_options = CommitOptions(
+            user, callbacks=checked_callbacks(callbacks), named=named_callbacks(parsed), expire=expire
+        )
         return PaimonSink.of(table._history, schema, parsed, mode, commit_options, overwrite)
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:

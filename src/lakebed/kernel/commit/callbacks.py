@@ -12,6 +12,7 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from lakebed.errors import OptionError, UsageError
@@ -74,7 +75,7 @@ def load_callbacks(names: str, parameter: Callable[[str], str | None], key: str)
     created.
     """
     callbacks: list[Any] = []
-    for name in filter(None, (part.strip() for part in names.split(","))):
+    for name in _names(names):
         module, colon, attribute = name.partition(":")
         try:
             kind = getattr(importlib.import_module(module), attribute)
@@ -84,6 +85,36 @@ def load_callbacks(names: str, parameter: Callable[[str], str | None], key: str)
             expected = f"an importable package.module:Class ({error})" if colon else "package.module:Class"
             raise OptionError.ill_typed(key, name, expected) from error
     return callbacks
+
+
+@dataclass(frozen=True)
+class NamedCallbacks:
+    """The callbacks that option `key` names, with the parameters of those that have one, by name. A pickled copy has
+    the names, and makes the callbacks when they are asked for."""
+
+    key: str
+    names: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NamedCallbacks, (self.key, self.names, self.parameters)
+
+    @classmethod
+    def of(cls, key: str, names: str, options: Mapping[str, str], prefix: str) -> NamedCallbacks:
+        """From options, where `prefix` + NAME + `.param` has the parameter of a callback. OptionError for one that
+        cannot be made."""
+        lowered = {name.lower(): value for name, value in options.items()}
+        parameters = {
+            name: value for name in _names(names) if (value := lowered.get(f"{prefix}{name}.param".lower())) is not None
+        }
+        named = cls(key, names, parameters)
+        named.made  # noqa: B018 - fails here rather than after a commit
+        return named
+
+    @cached_property
+    def made(self) -> tuple[CommitCallback, ...]:
+        """The callbacks. OptionError for one that cannot be imported or created."""
+        return tuple(load_callbacks(self.names, self.parameters.get, self.key))
 
 
 def checked_callbacks(callbacks: object) -> tuple[CommitCallback, ...]:
@@ -160,6 +191,10 @@ def ledger_name(callback: object) -> str:
     given = getattr(callback, "name", None)
     kind = type(callback)
     return str(given or f"{kind.__module__}.{kind.__qualname__}").translate(_UNSAFE)
+
+
+def _names(names: str) -> list[str]:
+    return [name for part in names.split(",") if (name := part.strip())]
 
 
 def _seen(store: Store, name: str) -> int | None:

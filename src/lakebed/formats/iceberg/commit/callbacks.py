@@ -10,17 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakebed.formats.iceberg.options import CALLBACK_PARAMETERS, CALLBACKS
-from lakebed.kernel.commit.callbacks import CommitCallback, Committed, call_each, load_callbacks
+from lakebed.kernel.commit.callbacks import CommitCallback, Committed, NamedCallbacks, call_each
 from lakebed.model.upkeep import RewriteResult
 
 
-def named_callbacks(options: Mapping[str, str]) -> tuple[CommitCallback, ...]:
+def named_callbacks(options: Mapping[str, str]) -> NamedCallbacks:
     """The callbacks that options name. OptionError for one that cannot be imported or created."""
-    lowered = {key.lower(): value for key, value in options.items()}
-    names = lowered.get(CALLBACKS.key, "")
-    return tuple(
-        load_callbacks(names, lambda name: lowered.get(f"{CALLBACK_PARAMETERS}{name}.param".lower()), CALLBACKS.key)
-    )
+    names = next((value for key, value in options.items() if key.lower() == CALLBACKS.key), "")
+    return NamedCallbacks.of(CALLBACKS.key, names, options, CALLBACK_PARAMETERS)
 
 
 def excluding_callbacks(options: Mapping[str, object]) -> dict[str, object]:

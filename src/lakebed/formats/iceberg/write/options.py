@@ -16,7 +16,7 @@ from lakebed.formats.iceberg.commit.callbacks import named_callbacks
 from lakebed.formats.iceberg.options import CALLBACK_PARAMETERS, CALLBACKS, known_property
 from lakebed.formats.iceberg.options import OPTIONS as OPENING_OPTIONS
 from lakebed.formats.iceberg.write.file_sizes import DEFAULT_TARGET, FileSizes
-from lakebed.kernel.commit.callbacks import CommitCallback
+from lakebed.kernel.commit.callbacks import NamedCallbacks
 from lakebed.kernel.options import Option, OptionSet, at_least, memory_size, one_of
 from lakebed.kernel.sizing.staging import BUFFER_BYTES
 from lakebed.verbs.write import Mode
@@ -115,7 +115,7 @@ class WriteOptions:
     keys: tuple[str, ...]
     granularity: str
     buffer: int
-    callbacks: tuple[CommitCallback, ...]
+    callbacks: NamedCallbacks
     summary: Mapping[str, str]
     commit_properties: Mapping[str, str]
 

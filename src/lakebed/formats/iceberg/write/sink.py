@@ -51,8 +51,9 @@ a race that is lost costs more than a look."""
 class IcebergSink:
     """Implements `lakebed.verbs.write.TwoPhaseSink` for one table, branch, commit user and mode.
 
-    Picklable, without its callbacks. It writes with the schema, spec and sort order that the table has when the sink is
-    created. `base` is the metadata as it was just loaded: a commit that follows soon does not load it again.
+    Picklable, but a copy has only the callbacks that options name. It writes with the schema, spec and sort order that
+    the table has when the sink is created. `base` is the metadata as it was just loaded: a commit that follows soon
+    does not load it again.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class IcebergSink:
         self._base = base
         self._base_until = clock.steady() + _FRESH_SECONDS
         self.commit_user = commit_user or str(uuid.uuid4())
-        self.callbacks = (*checked_callbacks(callbacks), *options.callbacks)
+        self.callbacks = checked_callbacks(callbacks)
         self.keys = _keys(metadata, options)
         self._staging = staging_folder(metadata.location, metadata.properties)
         self._scratch = f"{os.path.abspath(tempfile.gettempdir())}/{self._staging.rpartition('/')[2]}"
@@ -172,7 +173,8 @@ class IcebergSink:
 
     def _committer(self) -> Committer:
         key_schema = self._target().key_schema
-        return Committer(self.operations, self.options, self.commit_user, key_schema, self.callbacks)
+        callbacks = (*self.callbacks, *self.options.callbacks.made)
+        return Committer(self.operations, self.options, self.commit_user, key_schema, callbacks)
 
     def _target(self) -> TaskTarget:
         metadata, mode = self.metadata, self.options.mode

@@ -13,15 +13,14 @@ from lakebed.formats.paimon.manifests import entries_of, manifest_metas
 from lakebed.formats.paimon.partition_text import cast_text
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.snapshot import History
-from lakebed.kernel.commit.callbacks import CommitCallback, Committed, load_callbacks
+from lakebed.kernel.commit.callbacks import Committed, NamedCallbacks
 from lakebed.kernel.options import Options
 
 
-def named_callbacks(options: Options) -> list[CommitCallback]:
+def named_callbacks(options: Options) -> NamedCallbacks:
     """The callbacks of the option `commit.callbacks`, each with its `commit.callback.NAME.param`."""
-    raw = {key.lower(): value for key, value in options.raw.items()}
     key = opt.COMMIT_CALLBACKS
-    return load_callbacks(options[key], lambda name: raw.get(f"commit.callback.{name}.param".lower()), key.key)
+    return NamedCallbacks.of(key.key, options[key], options.raw, "commit.callback.")
 
 
 def commits_after(history: History, options: Options, after: int) -> Iterator[Committed]:

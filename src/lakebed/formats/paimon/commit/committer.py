@@ -50,7 +50,7 @@ class Committer:
     def __init__(self, history: History, schema: TableSchema, options: Options, commit: CommitOptions) -> None:
         self._history, self._schema, self._options, self._commit = history, schema, options, commit
         self._store = history.store
-        self._callbacks = OwedCallbacks(history.store, commit.callbacks)
+        self._callbacks = OwedCallbacks(history.store, commit.every_callback)
         self._last_safe: int | None = options[opt.LAST_SAFE_SNAPSHOT]
         self._scanned = 0
         self._committed: int | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot
-from lakebed.kernel.commit.callbacks import CommitCallback
+from lakebed.kernel.commit.callbacks import CommitCallback, NamedCallbacks
 
 
 class ExpiryAfterCommit(Protocol):
@@ -31,8 +31,8 @@ class CommitOptions:
     - `check_appends`: look for conflicts before appends too.
     - `rows_since`: fail when a snapshot after this one changed rows that the commit changes, by their row ids; None:
       do not look.
-    - `callbacks`: what to call after each commit.
-    - `expire`: the expiry to run after commits, when it is due; None: none.
+    - `callbacks`: what to call after each commit; `named`: those that options name.
+    - `expire`: the expiry to run after commits, when it is due; None: none. It pickles.
     """
 
     user: str
@@ -41,9 +41,15 @@ class CommitOptions:
     check_appends: bool = False
     rows_since: int | None = None
     callbacks: tuple[CommitCallback, ...] = ()
+    named: NamedCallbacks | None = None
     expire: ExpiryAfterCommit | None = None
 
     @property
     def picklable(self) -> CommitOptions:
-        """The same without callbacks and expiry, which stay in the process that was given them."""
-        return replace(self, callbacks=(), expire=None)
+        """The same without the callbacks that are objects, which stay in the process that was given them."""
+        return replace(self, callbacks=())
+
+    @property
+    def every_callback(self) -> tuple[CommitCallback, ...]:
+        """The callbacks that were given and those that options name."""
+        return (*self.callbacks, *(self.named.made if self.named is not None else ()))

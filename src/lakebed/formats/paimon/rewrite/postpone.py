@@ -122,7 +122,7 @@ class PostponeRewrite:
             )
             messages += [*compacted, removed]
         options = self.target.options.table
-        commit_options = CommitOptions(self.target.commit_user, callbacks=tuple(named_callbacks(options)))
+        commit_options = CommitOptions(self.target.commit_user, named=named_callbacks(options))
         committer = Committer(self.history, self.target.schema, options, commit_options)
         try:
             notes = committer.commit(BATCH_IDENTIFIER, messages).notes

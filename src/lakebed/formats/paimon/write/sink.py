@@ -48,7 +48,7 @@ class PaimonSink:
     """Implements `lakebed.verbs.write.TwoPhaseSink` for one branch, commit user and mode.
 
     `overwrite` has the plain values by partition column of a static overwrite. `write_id` is unique to the write.
-    A pickled copy has no callbacks and expires nothing.
+    A pickled copy has the callbacks that options name, and none of those that are objects.
     """
 
     history: History
