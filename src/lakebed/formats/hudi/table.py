@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakebed.formats.hudi.archive.run import archive
 from lakebed.formats.hudi.archive.state_files import active_from
 from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.gone import conflict_when_gone
 from lakebed.formats.hudi.commit.options import commit_options
 from lakebed.formats.hudi.commit.restore import finish_restores
 from lakebed.formats.hudi.config import TableConfig, load_config
@@ -188,6 +189,7 @@ class HudiTable(Table):
         with no_cycles():
             return plan_change_range(self.state(), ReadRequest(self._options, columns, where), after, until)
 
+    @looks_again
     def sink(
         self,
         mode: Mode = Mode.APPEND,
@@ -245,6 +247,7 @@ class HudiTable(Table):
         """A writer whose caller decides when to commit. It inserts rows; rows with a `_row_kind` are changes by key."""
         return TableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
 
+    @conflict_when_gone
     def rewrite(
         self,
         where: Where = None,
@@ -266,6 +269,7 @@ class HudiTable(Table):
         files = WriteSettings.of(Mode.APPEND, context.options, state.config, self.location).files
         return Rewrite(state, context, parsed, files).rewrite(where, dry_run, engine or LocalEngine())
 
+    @conflict_when_gone
     def expire(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
     ) -> ExpireResult:
@@ -314,6 +318,7 @@ class HudiTable(Table):
         name = checked_name(name, "tag")
         remove_savepoint(self._context(load_config(self.store)), name)
 
+    @conflict_when_gone
     def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
         """Restore the table to a completed commit of its active timeline: that of a savepoint ("tag:NAME"), an instant,
         or the newest one at a time (docs/hudi-services.md).

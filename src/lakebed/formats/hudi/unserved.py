@@ -40,7 +40,7 @@ def _java(what: str, default: str) -> Unserved:
     return Unserved(f"{what} as Java classes", harmless=(f"{_CLASSES}{default}".lower(),))
 
 
-_PLAN, _RUN = "client.clustering.update.strategy.SparkRejectUpdateStrategy", "client.clustering.run.strategy."
+_RUN = "client.clustering.run.strategy."
 _MERGERS = Unserved(
     "mergers as Java classes",
     "Choose a hoodie.write.record.merge.mode",
@@ -99,7 +99,6 @@ UNSERVED: Mapping[str, Unserved] = {
     "hoodie.clustering.execution.strategy.class": _java(
         "runs of clusterings", f"{_RUN}SparkSortAndSizeExecutionStrategy"
     ),
-    "hoodie.clustering.updates.strategy": _java("updates beside a clustering", _PLAN),
     "hoodie.clustering.rollback.pending.replacecommit.on.conflict": Unserved(
         "the withdrawal of clusterings by writes", "Withdraw one by lakebed.rewrite.step"
     ),

@@ -248,6 +248,30 @@ def test_logs_of_the_next_slice_go_well_with_a_compaction(tmp_path: Path, monkey
     assert held(table) == [(1, "logged"), (2, "ours")]
 
 
+def test_a_clustering_gives_way_to_writes_where_they_are_preferred(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = orders(tmp_path)
+    table.write(rows(1, 2))
+    prefer = {**OCC, "hoodie.write.lock.conflict.resolution.strategy": "PreferWriterConflictResolutionStrategy"}
+    allow = {"hoodie.clustering.updates.strategy": "SparkAllowUpdateStrategy"}
+    cluster = {"hoodie.clustering.plan.strategy.sort.columns": "id"}
+    refused: list[str] = []
+
+    def clustering() -> None:
+        with pytest.raises(CommitConflictError, match="is changing the same file groups") as caught:
+            lakebed.open(table.location).rewrite(options={**cluster, **prefer})
+        refused.append(str(caught.value))
+
+    beside(monkeypatch, Transaction, "commit", clustering)
+    table.write(rows(2, v="ours"), "upsert", {**prefer, **allow})
+    assert held(table) == [(1, "x"), (2, "ours")] and refused
+    left = next(instant.time for instant in table.history() if instant.state != "completed")
+    table.rewrite(options={"lakebed.rewrite.step": "withdraw", "lakebed.rewrite.instant": left})
+    table.rewrite(options={**cluster, **prefer})
+    assert held(table) == [(1, "x"), (2, "ours")]
+
+
 def test_a_write_that_another_one_is_taking_back_does_not_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

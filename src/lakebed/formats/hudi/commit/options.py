@@ -46,6 +46,8 @@ _STRATEGIES = {
 """Older releases had names of their own for a choice by completion times, which is what lakebed always does, and for
 the preference of writers."""
 
+_UPDATES = ("SparkRejectUpdateStrategy", "SparkAllowUpdateStrategy")
+
 CONCURRENCY: Option[str] = Option(
     "hoodie.write.concurrency.mode",
     one_of("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL", "NON_BLOCKING_CONCURRENCY_CONTROL"),
@@ -113,6 +115,13 @@ EARLY_COMMITS: Option[bool] = Option(
     False,
     "Whether that looks at commits since the write began too",
 )
+UPDATES: Option[str] = Option(
+    "hoodie.clustering.updates.strategy",
+    str,
+    "SparkRejectUpdateStrategy",
+    "What becomes of rows of file groups that a pending clustering is going to replace: SparkRejectUpdateStrategy "
+    "refuses them, with SparkAllowUpdateStrategy the clustering loses",
+)
 SKEW: Option[int | None] = Option(
     "hoodie.time.generator.max_expected_clock_skew_ms",
     at_least(0),
@@ -148,6 +157,7 @@ COMMIT = OptionSet(
         MISSES,
         EARLY,
         EARLY_COMMITS,
+        UPDATES,
         SKEW,
         *(Option(key, str, "", "Accepted without effect: it tunes Hudi's own engine") for key in _ACCEPTED),
     ),
@@ -171,7 +181,8 @@ class Concurrency:
     `beat` and `patience` are seconds: between heartbeats, and after which a silent writer counts as dead. `skew` is for
     how long a lock is held after an instant was chosen under it. `by_bucket` says that file groups of one bucket are
     one. `alone` says that the caller knows of no other writer: writes that meet one nevertheless are as if they came
-    one after the other. `notes` say which options were not taken as given.
+    one after the other. `beside_clusterings` says that writes change file groups that a pending clustering is going to
+    replace. `notes` say which options were not taken as given.
     """
 
     failed_writes: FailedWrites
@@ -184,6 +195,7 @@ class Concurrency:
     alone: bool
     early: bool
     early_commits: bool
+    beside_clusterings: bool
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -210,6 +222,7 @@ class Concurrency:
             not shared,
             shared and options[EARLY],
             shared and options[EARLY] and options[EARLY_COMMITS],
+            _simple(options[UPDATES]) == _UPDATES[1],
             notes,
         )
 
@@ -240,6 +253,12 @@ def check_concurrency(options: Options, table: str) -> None:
             table=table,
             why="Hudi's default is ZookeeperBasedLockProvider, for which lakebed has no client",
             todo=f"{known}, or InProcessLockProvider where only lakebed writes",
+        )
+    if _simple(options[UPDATES]) not in _UPDATES:
+        raise UnsupportedError(
+            f"lakebed does not know the strategy {_simple(options[UPDATES])} of updates beside a clustering",
+            table=table,
+            todo=f"Leave {UPDATES.key} out, or give one of {', '.join(_UPDATES)}",
         )
     strategy = _simple(options[STRATEGY])
     if strategy and strategy.lower() not in _STRATEGIES:

@@ -17,9 +17,12 @@ from lakebed.formats.hudi.codec.service_plans import (
     encode_clustering_plan,
     encode_compaction_plan,
 )
-from lakebed.formats.hudi.commit.conflicts import changed_groups
+from lakebed.formats.hudi.commit.conflicts import changed_groups, pending_groups
 from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.heartbeat import stopped
+from lakebed.formats.hudi.commit.options import STRATEGY
 from lakebed.formats.hudi.commit.restore import refuse_restored
+from lakebed.formats.hudi.commit.rollback import is_failed_write
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.pending_services import Group, pending_services
@@ -105,6 +108,25 @@ def refuse_changed(context: WriteContext, instant: str, plan: Plan) -> None:
         )
 
 
+def refuse_under_way(context: WriteContext, instant: str, plan: Plan) -> None:
+    """CommitConflictError where a write is changing a file group of a clustering, and its writer lives: the clustering
+    gives way. Rule: Hudi's `PreferWriterConflictResolutionStrategy`."""
+    planned = _groups(plan)
+    for entry in context.timeline().pending:
+        if entry.time == instant or not is_failed_write(context, entry):
+            continue
+        if planned & pending_groups(context, entry) and not stopped(
+            context.store, entry.time, context.concurrency.patience
+        ):
+            raise CommitConflictError(
+                "a write is changing the same file groups",
+                table=context.store.location,
+                instant=entry.time,
+                why=f"{STRATEGY.key} prefers writers",
+                todo=f"Run the plan {instant} again after the write, or withdraw it",
+            )
+
+
 def unchanged(context: WriteContext, instant: str, plan: CompactionPlan) -> CompactionPlan:
     """A plan without the file groups that commits since then wrote to."""
     changed = set[Group]().union(*changed_groups(context, _since(context, instant)).values())
@@ -118,6 +140,10 @@ def _since(context: WriteContext, instant: str) -> list[Entry]:
 
 def _first_change(context: WriteContext, plan: Plan, commits: Iterable[Entry]) -> str:
     """The first of some commits that changed a file group of the plan, "" for none."""
-    parts = plan.operations if isinstance(plan, CompactionPlan) else plan.slices
-    planned = {(part.partition, part.file_id) for part in parts}
+    planned = _groups(plan)
     return next((time for time, changed in changed_groups(context, commits).items() if planned & changed), "")
+
+
+def _groups(plan: Plan) -> set[Group]:
+    parts = plan.operations if isinstance(plan, CompactionPlan) else plan.slices
+    return {(part.partition, part.file_id) for part in parts}

@@ -26,6 +26,7 @@ from lakebed.formats.hudi.codec.service_plans import (
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.heartbeat import has_ended
 from lakebed.formats.hudi.commit.markers import marked_files, marker_folder
+from lakebed.formats.hudi.commit.options import Strategy
 from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.layout import META_COLUMNS, parse_base_name, parse_log_name, write_attempt
 from lakebed.formats.hudi.metadata_table.change import WrittenFile
@@ -39,7 +40,7 @@ from lakebed.formats.hudi.rewrite.cluster import Clusterer, ClusterTask, plan_cl
 from lakebed.formats.hudi.rewrite.due import clustering_too_early, compaction_too_early
 from lakebed.formats.hudi.rewrite.log_compact import LogCompactor, drop, plan_log_compaction
 from lakebed.formats.hudi.rewrite.plan import Planned, plan_compaction
-from lakebed.formats.hudi.rewrite.request import Plan, Requests, refuse_changed, unchanged
+from lakebed.formats.hudi.rewrite.request import Plan, Requests, refuse_changed, refuse_under_way, unchanged
 from lakebed.formats.hudi.rewrite.task import CompactionTask, Compactor
 from lakebed.formats.hudi.slices import live_slices
 from lakebed.formats.hudi.timeline.pending_services import pending_services
@@ -294,6 +295,8 @@ class Rewrite:
                 self._requests.refuse_writes(self.context.timeline())
             if self._logs_only or isinstance(plan, ClusteringPlan):
                 refuse_changed(self.context, instant, plan)
+            if isinstance(plan, ClusteringPlan) and self.context.concurrency.strategy is Strategy.PREFER_WRITER:
+                refuse_under_way(self.context, instant, plan)
 
         committed = transaction.commit(written, schema=avro, replaced=replaced, check=check)
         self.context.store.delete_folder(marker_folder(instant))

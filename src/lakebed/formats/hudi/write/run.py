@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 import pyarrow as pa
 
-from lakebed.errors import UsageError
+from lakebed.errors import CommitConflictError
 from lakebed.formats.hudi.codec.commit_metadata import FileStat, planned
 from lakebed.formats.hudi.commit.message import WrittenFile
 from lakebed.formats.hudi.options import READ
@@ -60,7 +60,7 @@ class WriteRun:
     """One attempt at a write. `inflight` is told the planned counts before the first file is made.
 
     `combine` reduces rows to one per key, and `tag` makes the lookup for the slices of the table; None where the write
-    does not need them.
+    does not need them. `beside_clusterings` says that rows of file groups under a pending clustering are written.
     """
 
     settings: WriteSettings
@@ -72,6 +72,7 @@ class WriteRun:
     inflight: Callable[[Sequence[FileStat]], None]
     combine: Callable[[pa.Table], pa.Table] | None = None
     tag: Callable[[pa.Table], Tagged] | None = None
+    beside_clusterings: bool = False
     _restaged: list[str] = field(default_factory=list)
 
     def run(self, rows: StagedInput | None) -> Outcome:
@@ -202,7 +203,7 @@ class WriteRun:
         taken = {group: instant for group, instant in self._taken().items() if group[0] in slices}
         if taken:
             (partition, _), instant = next(iter(taken.items()))
-            raise UsageError(
+            raise CommitConflictError(
                 f"partition {partition!r} cannot be replaced",
                 table=self.target.store.location,
                 instant=instant,
@@ -211,17 +212,19 @@ class WriteRun:
             )
 
     def _refuse_clustered(self, assigned: Assigned) -> None:
-        """Raise for rows of file groups that a pending clustering is going to replace: they would go with them
-        (`hoodie.clustering.updates.strategy`, whose default rejects them too)."""
+        """Raise for rows of file groups that a pending clustering is going to replace: one of the two would lose."""
+        if self.beside_clusterings:
+            return
         for job in assigned.jobs:
             instant = self.pending.clustering.get((job.partition, job.file_id))
             if instant:
-                raise UsageError(
+                raise CommitConflictError(
                     f"rows of file group {job.file_id} cannot be changed",
                     table=self.target.store.location,
                     instant=instant,
                     why="a clustering that has not run is going to replace it",
-                    todo="Run that clustering, or take it back (lakebed.rewrite.step), and write again",
+                    todo="Run that clustering, or take it back (lakebed.rewrite.step), and write again. With "
+                    "hoodie.clustering.updates.strategy=SparkAllowUpdateStrategy the clustering loses",
                 )
 
     def _taken(self) -> dict[tuple[str, str], str]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from lakebed.errors import CommitConflictError, UsageError
 from lakebed.formats.hudi.commit.context import WriteContext
+from lakebed.formats.hudi.commit.gone import changed_meanwhile, conflict_when_gone
 from lakebed.formats.hudi.commit.message import HudiMessage
 from lakebed.formats.hudi.commit.once import COMMIT_USER, IDENTIFIER, was_committed
 from lakebed.formats.hudi.commit.transaction import Committed, Keys, Transaction
@@ -43,6 +44,7 @@ from lakebed.formats.hudi.write.settings import WriteSettings
 from lakebed.formats.hudi.write.table_files import TableFiles
 from lakebed.formats.hudi.write.task import TaskTarget
 from lakebed.formats.hudi.write.wanted import wanted_of
+from lakebed.kernel.again import is_gone, looks_again
 from lakebed.kernel.commit import callbacks as commit_callbacks
 from lakebed.kernel.commit.afterwards import afterwards
 from lakebed.kernel.commit.callbacks import CommitCallback, checked_callbacks
@@ -152,6 +154,7 @@ class HudiSink:
         commit = commit_callbacks.Committed(location, int(instant), user, identifier, kind, added_files=files)
         return commit_callbacks.call_each(self.callbacks, lambda callback: callback.call(commit))
 
+    @conflict_when_gone
     def _attempt(self, identifier: int, messages: Sequence[HudiMessage]) -> tuple[Committed, tuple[str, ...]]:
         """Write the rows and commit them. Returns the paths of the files too."""
         context = self.context
@@ -168,8 +171,10 @@ class HudiSink:
             if self._counts(identifier):
                 extra[_CHECKPOINT] = json.dumps({self.settings.checkpoint: str(identifier)}, separators=(",", ":"))
             done = transaction.commit(outcome.written, schema=self.avro, replaced=outcome.replaced, extra=extra)
-        except BaseException:
+        except BaseException as error:
             transaction.abort()
+            if is_gone(error):
+                raise changed_meanwhile(error) from error
             raise
         return replace(done, notes=(*notes, *done.notes)), tuple(file.path for file in outcome.written)
 
@@ -205,6 +210,7 @@ class HudiSink:
             transaction.inflight,
             Combiner(rules_of(context.config), settings.index.everywhere is not None) if settings.combines else None,
             lookup.find,
+            context.concurrency.beside_clusterings,
         )
         return run, lookup.notes
 
@@ -237,6 +243,7 @@ class HudiSink:
             return bool(messages or self.settings.partitions)
         return any(message.staged for message in messages)
 
+    @looks_again
     def _was_committed(self, identifier: int) -> bool:
         """Whether the history has a commit of this user and identifier. A batch write has no identifier to repeat."""
         if identifier == BATCH_IDENTIFIER:
