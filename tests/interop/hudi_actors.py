@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 import lakebed
 from lakebed.errors import OptionError, UnsupportedError
+from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
 from tests.interop.conftest import HERE, Peer, named
 from tests.interop.hudi_shape import JVM_ONLY, Shape, as_text
@@ -207,15 +208,15 @@ class Lakebed:
 
     name = "lakebed"
 
-    def __init__(self, shape: Shape, path: Path) -> None:
-        self._shape, self._path = shape, path
+    def __init__(self, shape: Shape, path: Path, store: Store | None = None) -> None:
+        self._shape, self._path, self._place = shape, path, path if store is None else store
         self.unknown: set[str] = set()
         self.changed: Counter[str] = Counter()
 
     @property
     def table(self) -> lakebed.Table:
         """The table as it is now."""
-        return lakebed.open(self._path)
+        return lakebed.open(self._place)
 
     def write(self, operation: str, rows: pa.Table, more: Mapping[str, str] = {}, first: bool = False) -> None:
         """One commit of rows; the first one makes the table."""

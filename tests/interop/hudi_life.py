@@ -24,8 +24,9 @@ import lakebed
 from lakebed.errors import UnsupportedError
 from lakebed.model.instant import Instant
 from tests.interop.hudi_actors import UPKEEP, Actor, Bundle, EngineError, Lakebed, Release, environment, hudi_rs, image
+from tests.interop.hudi_deaths import die
 from tests.interop.hudi_shape import METADATA, Row, Shape, as_text
-from tests.tables.hudi.listing import listed, walked
+from tests.tables.hudi.listing import listed, serving, walked
 
 WRITES = ("commit", "deltacommit", "replacecommit")
 SERVICES = ("schedule", "run", "compact", "cluster", "clean", "archive")
@@ -41,7 +42,9 @@ class _OverError(Exception):
 class Life:
     """A table, the engines, and the rows that must be in it."""
 
-    def __init__(self, release: Release, shape: Shape, path: Path, seed: int, ours: str = "", log: Any = None) -> None:
+    def __init__(
+        self, release: Release, shape: Shape, path: Path, seed: int, ours: str = "", log: Any = None, deaths: float = 0
+    ) -> None:
         self.shape, self.path = shape, path
         self.chance = random.Random(seed)
         self.bundle, self.lakebed = Bundle(release, shape, path), Lakebed(shape, path)
@@ -49,11 +52,12 @@ class Life:
         self.number = 0
         self.told: list[str] = []
         self.refused: Counter[str] = Counter()
-        self._ours, self._log = ours, log
+        self._ours, self._log, self._deaths = ours, log, deaths
         self._savepoints: dict[str, Rows] = {}
         self._before: Rows | None = None
         self._touched: set[tuple[Any, ...]] | None = None
-        self._planned = self._hard = self._dead = False
+        self._planned = self._hard = self._dead = self._unsure = self._unclustered = False
+        self._dies: str | float | None = None
         self._wrote = ("", "")
         self._fresh_key = KEYS
 
@@ -70,11 +74,14 @@ class Life:
             self._note(f"the end: {error}")
 
     def play(self, script: str) -> None:
-        """The steps that a script names, each by the engine named before it: `lakebed clean, release upsert`."""
+        """The steps that a script names, each by the engine named before it: `lakebed clean, release upsert`. A moment
+        after a step of lakebed is where its process dies: `lakebed upsert inflight`."""
         for line in script.split(","):
-            actor, name = line.split()
+            actor, name, *more = line.split()
             self._ours = "yes" if actor == "lakebed" else "no"
+            self._dies = more[0] if more else None
             self._step(getattr(self, f"_{name}"))
+            self._dies = None
             self.number += 1
             self.check()
         self.check_at_the_end()
@@ -98,6 +105,10 @@ class Life:
             choices += [(0.8, self._restore), (0.4, self._delete_savepoint)]
         if self._dead:  # services do not take back what a dead writer left, and then nobody can
             choices = [(1, self._insert), (1, self._upsert), (1, self._delete)]
+        if self._unsure:
+            choices = [(1, self._restore)]
+        if self._unclustered:
+            choices = [(1, self._cluster)]
         if not self.number:
             choices = [(1, self._insert), (1, self._upsert), (1, self._bulk_insert)]
         if self._ours == "services":
@@ -105,7 +116,10 @@ class Life:
             choices = [(0.8, self._archive), *choices]
             choices = [(weight * 3 if step in services else weight, step) for weight, step in choices]
         weights, steps = zip(*choices, strict=True)
+        ordinary = self.number and not (self._dead or self._unsure or self._unclustered)
+        self._dies = self.chance.random() if ordinary and self.chance.random() < self._deaths else None
         self._step(self.chance.choices(steps, weights)[0])
+        self._dies = None
         self.number += 1
 
     def _step(self, step: Callable[[], None]) -> None:
@@ -116,6 +130,8 @@ class Life:
 
     def _by(self, what: str, do: Callable[[Actor], None]) -> bool:
         """Whether an engine did it: ours where it does that, else the release; False where neither can."""
+        if self._dies is not None:
+            return self._killed(what, do)
         kind = "services" if what.split()[0] in SERVICES else "writes"
         lucky = self.chance.random() < 0.6
         ours = self._ours in ("yes", kind) if self._ours else lucky
@@ -138,8 +154,33 @@ class Life:
                 raise
             self._note(f"{self.number} {actor.name} {what} {time.monotonic() - began:.1f}s")
             self._wrote, self._dead = (actor.name, what.split()[0]), False
+            self._unsure = self._unclustered = False
             return True
         return False
+
+    def _killed(self, what: str, do: Callable[[Actor], None]) -> bool:
+        """lakebed begins it and dies. Whether it was done nevertheless."""
+        before = self._done()
+        try:
+            death = die(self.shape, self.path, do, self._dies or 0.0)
+        except UnsupportedError as error:
+            self.refused[f"{what}: {error}"] += 1
+            return False
+        if death is None:
+            return False
+        self._note(f"{self.number} lakebed {what} {death}")
+        (self.path / ".hoodie" / "lock").unlink(missing_ok=True)  # who holds it is dead; people take it away then
+        done = {action for _, action in self._done() - before}
+        pending = {i.action for i in self.lakebed.table.history() if i.state != "completed"}
+        self._planned, self._hard = "compaction" in pending, True
+        self._dead = bool(pending & {*WRITES}) and what != "cluster"
+        self._unsure = "restore" in pending
+        self._unclustered = bool(pending & {"replacecommit", "clustering"}) and what == "cluster"
+        self._wrote = ("lakebed", what.split()[0])
+        return bool(done & ({"restore"} if what.startswith("restore") else {*WRITES, "clean", "savepoint"}))
+
+    def _done(self) -> set[tuple[str, str]]:
+        return {(i.time, i.action) for i in self.lakebed.table.history() if i.state == "completed"}
 
     def _excused(self, what: str, error: str) -> bool:
         """What a release cannot do at all, whoever wrote the table."""
@@ -321,6 +362,7 @@ class Life:
         if known is None or len(writes) < 2 or writes[-1].time in self._savepoints or self._planned:
             return
         *_, before, newest = sorted(writes, key=lambda instant: instant.time)
+        self._dies = None  # how one goes on is told for restores
         if self._by(f"rollback {newest.time}", lambda actor: actor.rollback(newest, before)):
             self.rows, self._hard = known, True
 
@@ -355,6 +397,8 @@ class Life:
 
     def check(self) -> None:
         """Every engine reads the rows of the dictionary."""
+        if self._unsure:  # a restore has gone half of its way
+            return
         self._compare("lakebed", self.lakebed.read(self.columns), self._wanted())
         self._compare(self.bundle.name, self.bundle.read(self.columns), self._wanted())
         paths = Counter(
@@ -384,8 +428,8 @@ class Life:
 
     def _check_last_commit(self, touched: set[tuple[Any, ...]]) -> None:
         """The release's incremental query of the newest commit gives what that commit wrote."""
-        services = ("COMPACT", "LOG_COMPACT", "CLUSTER")
-        writes = [i for i in self._newest() if (i.summary or {}).get("operationType") not in services]
+        services = serving(self.lakebed.table)
+        writes = [i for i in self._newest() if i.time not in services]
         moments = sorted((i.completed or i.time) if self.shape.version >= 8 else i.time for i in writes)
         if len(moments) < 2:
             return
@@ -472,6 +516,7 @@ def main() -> None:
     parser.add_argument("--folder", default="")
     parser.add_argument("--wish", action="append", default=[])
     parser.add_argument("--ours", choices=["yes", "no", "services", "writes"], default="")
+    parser.add_argument("--deaths", type=float, default=0.0, help="the share of steps in which lakebed's process dies")
     parser.add_argument("--quiet", action="store_true")
     given = parser.parse_args()
     environment()
@@ -485,7 +530,8 @@ def main() -> None:
         wanted = {name: _value(text) for name, text in (wish.split("=") for wish in given.wish)}
         shape = Shape.drawn(given.release, random.Random(seed), wanted)
         print(f"=== {seed}: {shape}", flush=True)
-        life = Life(release, shape, folder / f"life_{seed}", seed, given.ours, None if given.quiet else sys.stdout)
+        log = None if given.quiet else sys.stdout
+        life = Life(release, shape, folder / f"life_{seed}", seed, given.ours, log, given.deaths)
         try:
             life.live(given.steps)
         except Exception:

@@ -27,6 +27,15 @@ PLAIN = {
     "hoodie.archive.async": "false",
     "hoodie.compact.inline": "false",
 }
+SHARED = {
+    "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",
+    "hoodie.write.lock.client.wait_time_ms_between_retry": "200",
+    "hoodie.write.lock.client.num_retries": "100",
+    "hoodie.cleaner.policy.failed.writes": "LAZY",
+    "hoodie.client.heartbeat.interval_in_ms": "1000",
+}
+"""With these writers share a table under a lock file, and a clean takes failed writes back."""
 JVM_ONLY = {
     "hoodie.embed.timeline.server": "false",
     "hoodie.write.markers.type": "DIRECT",
@@ -50,6 +59,7 @@ class Shape:
     event_time: bool
     log_format: str = "avro"
     change_log: str = ""
+    locks: bool = False
     name: str = "life"
     options: dict[str, str] = field(default_factory=dict)
 
@@ -57,7 +67,9 @@ class Shape:
         kind = "mor" if self.merge_on_read else "cow"
         order = "event" if self.event_time else "commit"
         parts = (self.release, f"v{self.version}", kind, self.index, self.partitioning, "+".join(self.keys))
-        return " ".join((*parts, f"mdt={self.metadata}", order, self.log_format, f"cdc={self.change_log or 'off'}"))
+        locks = ("locks",) if self.locks else ()
+        told = (f"mdt={self.metadata}", order, self.log_format, f"cdc={self.change_log or 'off'}")
+        return " ".join((*parts, *told, *locks))
 
     @classmethod
     def drawn(cls, release: str, chance: random.Random, wanted: dict[str, Any]) -> Shape:
@@ -92,6 +104,8 @@ class Shape:
         del version, keys, metadata, log_format
         found = cls(**given)
         found.options = {**PLAIN, **found._table(), **found._index(), **found._metadata()}
+        if found.locks:
+            found.options |= SHARED
         return found
 
     @property
