@@ -17,6 +17,7 @@ from lakebed.formats.hudi.savepoints import make_savepoint
 from lakebed.formats.hudi.table import HudiTable
 from tests.golden import unpack
 from tests.tables.hudi.fresh import KINDS, fresh_table
+from tests.tables.hudi.timelines import NO_COMPACTION
 
 SCHEMA = pa.schema([("dt", pa.string()), ("id", pa.int64()), ("v", pa.int64())])
 CLEAN = {"hoodie.clean.commits.retained": 1}
@@ -130,3 +131,20 @@ def test_the_files_are_those_that_hudi_names(name: str) -> None:
         wanted = {p: set(names) for p, names in parse_savepoint(table.store.read(entry.file)).items()}
         ours = needed_files(state, commit_at(state, entry.time))
         assert {partition: set(names) for partition, names in ours.items()} == wanted
+
+
+@pytest.mark.parametrize("version", [6, 8])
+def test_a_commit_is_tagged_after_the_clustering_before_it_is_archived(tmp_path: Path, version: int) -> None:
+    """A clean has deleted the file groups that the clustering replaced, so nothing is left of them but its record."""
+    table = written(tmp_path, version, "MERGE_ON_READ")
+    sorting = {"lakebed.rewrite.what": "clustering", "hoodie.clustering.plan.strategy.sort.columns": "id"}
+    (clustering,) = table.rewrite(options=sorting).instants
+    quiet = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False}
+    rows = pa.Table.from_pylist([{"dt": "a", "id": 0, "v": 9}], SCHEMA)
+    last = [table.write(rows, mode="upsert", options=quiet).instant for _ in range(4)][-1]
+    assert table.expire(options=CLEAN).deleted_files
+    least = {**CLEAN, **NO_COMPACTION, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
+    done = table.archive(options=least)
+    assert clustering in done.archived
+    table.tag("now", last)
+    assert values(table, "tag:now") == {1, 9}

@@ -142,7 +142,7 @@ class TableState:
         start = self.timeline.start
         if any(base.instant >= start for base in group.bases) or any(log.instant >= start for log in group.logs):
             return False
-        if not group.bases and self._is_left_over(partition, group):
+        if group.logs and not group.bases and self._is_left_over(partition, group):
             return True
         if view.bound not in self._replaced:
             self._replaced[view.bound] = self.archived.replaced(view.bound)
