@@ -36,7 +36,7 @@ UPKEEP = {
 ARCHIVAL = {"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3"}
 CLUSTERING = {
     "hoodie.clustering.plan.strategy.small.file.limit": "104857600",
-    "hoodie.clustering.plan.strategy.sort.columns": "id",
+    "hoodie.clustering.plan.strategy.sort.columns": "id,ts",
 }
 
 
@@ -135,8 +135,10 @@ class Bundle:
 
     def cluster(self) -> None:
         """Plan a clustering of all file groups and run it."""
-        options = ",".join(f"{key}={value}" for key, value in (CLUSTERING | self._settings).items())
-        self._call(f"call run_clustering(table => '$T', order => 'id', options => '{options}')")
+        settings = CLUSTERING | self._settings | {"hoodie.layout.optimize.strategy": self._shape.layout}
+        sorting = settings.pop("hoodie.clustering.plan.strategy.sort.columns")
+        options = ",".join(f"{key}={value}" for key, value in settings.items())
+        self._call(f"call run_clustering(table => '$T', order => '{sorting}', options => '{options}')")
 
     def clean(self) -> None:
         """Remove file slices that the newest commit does not need."""
@@ -270,7 +272,8 @@ class Lakebed:
 
     def cluster(self) -> None:
         """Plan a clustering of all file groups and run it."""
-        self._rewrite("cluster", {**CLUSTERING, "lakebed.rewrite.what": "clustering"})
+        more = {"lakebed.rewrite.what": "clustering", "hoodie.layout.optimize.strategy": self._shape.layout}
+        self._rewrite("cluster", {**CLUSTERING, **more})
 
     def _rewrite(self, what: str, options: Mapping[str, str]) -> None:
         self.changed[what] += self.table.rewrite(options=options).groups > 0

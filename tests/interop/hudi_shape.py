@@ -60,6 +60,8 @@ class Shape:
     log_format: str = "avro"
     change_log: str = ""
     locks: bool = False
+    positions: bool = False
+    layout: str = "linear"
     name: str = "life"
     options: dict[str, str] = field(default_factory=dict)
 
@@ -67,9 +69,9 @@ class Shape:
         kind = "mor" if self.merge_on_read else "cow"
         order = "event" if self.event_time else "commit"
         parts = (self.release, f"v{self.version}", kind, self.index, self.partitioning, "+".join(self.keys))
-        locks = ("locks",) if self.locks else ()
-        told = (f"mdt={self.metadata}", order, self.log_format, f"cdc={self.change_log or 'off'}")
-        return " ".join((*parts, *told, *locks))
+        more = [name for name in ("locks", "positions") if getattr(self, name)]
+        told = (f"mdt={self.metadata}", order, self.log_format, f"cdc={self.change_log or 'off'}", self.layout)
+        return " ".join((*parts, *told, *more))
 
     @classmethod
     def drawn(cls, release: str, chance: random.Random, wanted: dict[str, Any]) -> Shape:
@@ -101,11 +103,16 @@ class Shape:
         pick("change_log", ("", "", "op_key_only", "data_before", "data_before_after"))
         if merge_on_read and "change_log" not in wanted:
             given["change_log"] = ""
+        pick("locks", (False, False, False, True))
+        pick("positions", (False, True) if merge_on_read and release != "0.15.0" else (False,))
+        pick("layout", ("linear", "z-order", "hilbert"))
         del version, keys, metadata, log_format
         found = cls(**given)
         found.options = {**PLAIN, **found._table(), **found._index(), **found._metadata()}
         if found.locks:
             found.options |= SHARED
+        if found.positions:
+            found.options["hoodie.write.record.positions"] = "true"
         return found
 
     @property

@@ -19,7 +19,6 @@ from lakebed.kernel.files import Store
 PROPERTIES = f"{HOODIE}/hoodie.properties"
 _URL_ENCODED = "hoodie.datasource.write.partitionpath.urlencode"
 _SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
-"""Dates as 2026/01/06 in partition paths, from release 1.2 on."""
 VERSIONS = (5, 6, 8, 9)
 """Table versions that lakebed reads. 7 was a step on the way to 8, and no release writes it."""
 
@@ -55,6 +54,11 @@ class TableConfig:
     def completion_times(self) -> bool:
         """Whether file slices and ranges are ordered by completion times (table version 8 and later)."""
         return self.version >= 8
+
+    @property
+    def slashed_dates(self) -> bool:
+        """Whether partition paths spell dates as 2026/01/06, as release 1.2 does where it is asked to."""
+        return _true(self.properties, _SLASHED_DATES, False)
 
     @property
     def key_form(self) -> KeyForm:

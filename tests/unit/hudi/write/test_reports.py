@@ -152,3 +152,19 @@ def test_archival_waits_for_a_compaction_that_nobody_runs_and_goes_on_after_it(t
     archived = table.archive(options=keep)
     assert len(archived.archived) > len(held_back.archived)
     assert len(held(table)) == 6
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("hoodie.datasource.write.slash.separated.date.partitioning=true", "dates with slashes"),
+        ("hoodie.table.base.file.format=ORC", "base files are ORC"),
+    ],
+)
+def test_a_table_whose_settings_ask_for_other_files_is_not_written(tmp_path: Path, setting: str, why: str) -> None:
+    table = orders(tmp_path)
+    with (tmp_path / "t" / ".hoodie" / "hoodie.properties").open("a") as file:
+        file.write(f"{setting}\n")
+    with pytest.raises(UnsupportedError, match=why):
+        lakebed.open(table.location).write(batch((1, 1, "x")))
+    assert table.history() == []

@@ -23,6 +23,7 @@ def check_table(store: Store, config: TableConfig, avro: str) -> None:
         "it has table version 5": config.version < 6,
         "its rows have no meta columns (hoodie.populate.meta.fields is false)": not config.meta_fields,
         "its files leave out the partition columns": config.drops_partition_columns,
+        "its partition paths spell dates with slashes": config.slashed_dates,
         f"its base files are {config.base_format}": config.base_format != "PARQUET",
         "nothing says which columns it has": not avro,
         "it has a consistent hashing index": config.merge_on_read and _has_files(store, HASHING_METADATA),
