@@ -6,6 +6,7 @@ source its keys in lower case.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -152,6 +153,19 @@ def at_least(least: int) -> Callable[[str], int]:
         return number
 
     _EXPECTED[parse] = f"a whole number of at least {least}"
+    return parse
+
+
+def between(low: float, high: float) -> Callable[[str], float]:
+    """A parser of numbers above `low` and below `high`."""
+
+    def parse(text: str) -> float:
+        number = float(text)
+        if not low < number < high:  # what is not a number is neither
+            raise ValueError(text)
+        return number
+
+    _EXPECTED[parse] = f"a number above {low:g}" + ("" if high == math.inf else f" and below {high:g}")
     return parse
 
 

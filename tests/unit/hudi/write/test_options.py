@@ -105,6 +105,13 @@ def test_reads_take_the_options_of_writes_and_refuse_what_chooses_rows(tmp_path:
         SOURCE.plan(table, SourceRequest({**shared, "hoodie.datasource.read.incr.path.glob": "a/*"}))
 
 
+@pytest.mark.parametrize("key", ["hoodie.index.bloom.fpp", "hoodie.record.size.estimation.threshold"])
+@pytest.mark.parametrize("text", ["nan", "0", "-1", "few"])
+def test_a_number_out_of_bounds_is_refused_by_its_option(key: str, text: str) -> None:
+    with pytest.raises(OptionError, match=key):
+        WRITE.parse({key: text})
+
+
 def test_a_refused_write_leaves_nothing_behind(tmp_path: Path) -> None:
     table = lakebed.create(tmp_path, "hudi", {"id": "string"}, "id")
     before = sorted(tmp_path.rglob("*"))

@@ -6,6 +6,7 @@ their defaults.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +23,7 @@ from lakebed.formats.hudi.write.evolution import EVOLUTION
 from lakebed.formats.hudi.write.files import FileOptions
 from lakebed.formats.hudi.write.operation import Operation, operation_of
 from lakebed.formats.hudi.write.small_files import FileSizes
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, between, boolean, one_of
 from lakebed.verbs.write import Mode
 
 
@@ -85,7 +86,7 @@ ROW_SIZE: Option[int | None] = Option(
 )
 ROW_SIZE_THRESHOLD: Option[float] = Option(
     "hoodie.record.size.estimation.threshold",
-    float,
+    between(0, math.inf),
     1.0,
     "A commit tells the size of a row if it wrote so many times the small file limit",
 )
@@ -158,7 +159,9 @@ CHECKPOINT: Option[str] = Option(
 BLOOM_ENTRIES: Option[int] = Option(
     "hoodie.index.bloom.num_entries", at_least(1), 60000, "The keys that a bloom filter has room for"
 )
-BLOOM_FPP: Option[float] = Option("hoodie.index.bloom.fpp", float, 0.000000001, "How often a bloom filter may be wrong")
+BLOOM_FPP: Option[float] = Option(
+    "hoodie.index.bloom.fpp", between(0, 1), 0.000000001, "How often a bloom filter may be wrong"
+)
 BLOOM_TYPE: Option[str] = Option(
     "hoodie.bloom.index.filter.type", one_of("SIMPLE", "DYNAMIC_V0"), "DYNAMIC_V0", "The kind of bloom filters"
 )
