@@ -22,6 +22,7 @@ import pyarrow as pa
 
 import lakebed
 from lakebed.errors import UnsupportedError
+from lakebed.formats.hudi.layout import META_COLUMNS
 from lakebed.model.instant import Instant
 from tests.interop.hudi_actors import UPKEEP, Actor, Bundle, EngineError, Lakebed, Release, environment, hudi_rs, image
 from tests.interop.hudi_deaths import die
@@ -218,8 +219,14 @@ class Life:
         ts = self.number * 10 + self.chance.randrange(3) - (25 if late else 0)
         return self.shape.row(self.chance, key, ts)
 
-    def _write(self, operation: str, rows: list[Row], more: dict[str, str] | None = None) -> bool:
+    def _write(self, operation: str, rows: list[Row], more: dict[str, str] | None = None, read: bool = False) -> bool:
+        """One commit. With `read` rows come with the meta columns of those that are in the table."""
         table = pa.Table.from_pylist(rows, schema=self.shape.schema)
+        if read:
+            held = self.lakebed.table.read([*META_COLUMNS, "id"]).read_all()
+            place = {name: at for at, name in enumerate(held["id"].to_pylist())}
+            meta = held.take([place[row["id"]] for row in rows]).select(META_COLUMNS)
+            table = pa.table([*meta.columns, *table.columns], names=[*META_COLUMNS, *table.schema.names])
         first = not self.number
         return self._by(
             f"{operation} of {len(rows)}" + (" with upkeep" if more else ""),
@@ -239,6 +246,8 @@ class Life:
             self._applied(rows)
 
     def _upsert(self, more: dict[str, str] | None = None) -> None:
+        if not self.shape.keys:
+            return self._change_read(more) if self.number and self.rows else self._add("insert")
         late = self.shape.event_time and self.number > 2 and self.chance.random() < 0.3
         keys = self._some(2, 9)
         rows = [self._row(key, late and self.chance.random() < 0.5) for key in keys]
@@ -254,6 +263,17 @@ class Life:
     def _upkeep(self) -> None:
         self._upsert(UPKEEP)
 
+    def _change_read(self, more: dict[str, str] | None = None) -> None:
+        """Change rows of a table without record keys: they come with the meta columns that they were read with."""
+        chosen = [self.rows[key] for key in self._chosen()]
+        rows = [{**self._row(int(row["id"][1:])), "id": row["id"]} for row in chosen]
+        if self._write("upsert", rows, more, read=True):
+            self._applied(rows)
+
+    def _chosen(self) -> list[tuple[Any, ...]]:
+        """Some rows of the table."""
+        return self.chance.sample(sorted(self.rows, key=str), min(len(self.rows), self.chance.randrange(1, 5)))
+
     def _applied(self, rows: list[Row]) -> None:
         self._before, touched = dict(self.rows), set()
         for row in rows:
@@ -268,9 +288,9 @@ class Life:
     def _delete(self) -> None:
         if not self.rows:
             return
-        keys = self.chance.sample(sorted(self.rows, key=str), min(len(self.rows), self.chance.randrange(1, 5)))
+        keys = self._chosen()
         rows = [self.rows[key] for key in keys]
-        if self._write("delete", rows):
+        if self._write("delete", rows, read=not self.shape.keys):
             self._before = dict(self.rows)
             for key in keys:
                 del self.rows[key]
@@ -304,9 +324,9 @@ class Life:
     def _delete_partition(self) -> None:
         if not self.rows or self._planned:
             return
-        paths = {text[1]: text[0] for text in self.lakebed.read([META[0], META[1]])}
+        paths = {text[1]: text[0] for text in self.lakebed.read([self.columns[0], META[1]])}
         chosen = self.chance.choice(sorted(str(path) for path in paths))
-        some = next(row for row in self.rows.values() if self.shape.record_key(row) == paths[chosen])
+        some = next(row for row in self.rows.values() if self._named(row) == paths[chosen])
         table = pa.Table.from_pylist([some], schema=self.shape.schema)
         if self._by(f"delete_partition {chosen}", lambda actor: actor.delete_partition(chosen, table)):
             self._before = dict(self.rows)
@@ -387,13 +407,18 @@ class Life:
 
     @property
     def columns(self) -> list[str]:
-        """The columns that are compared."""
-        return [META[0], *(name for name in self.shape.schema.names if name not in self.shape.unread)]
+        """The columns that are compared. Record keys that nobody chose are not."""
+        first = META[0] if self.shape.keys else "id"
+        return [first, *(name for name in self.shape.schema.names if name not in self.shape.unread)]
 
     def _wanted(self, keys: set[tuple[Any, ...]] | None = None) -> list[list[str | None]]:
         rows = [row for key, row in self.rows.items() if keys is None or key in keys]
         names = self.columns[1:]
-        return [[self.shape.record_key(row), *(as_text(row[name]) for name in names)] for row in rows]
+        return [[self._named(row), *(as_text(row[name]) for name in names)] for row in rows]
+
+    def _named(self, row: Row) -> str:
+        """What names a row in both engines."""
+        return self.shape.record_key(row) if self.shape.keys else str(row["id"])
 
     def check(self) -> None:
         """Every engine reads the rows of the dictionary."""
@@ -450,9 +475,7 @@ class Life:
     def _check_changes(self, begin: str, end: str) -> None:
         """Both engines say the same of each row before and after the newest commit. A late row may count as an update
         that changes nothing."""
-        before, after = (
-            {self.shape.record_key(row): row for row in rows.values()} for rows in (self._before, self.rows)
-        )
+        before, after = ({self._named(row): row for row in rows.values()} for rows in (self._before, self.rows))
         replaced = self._wrote[1].startswith(("insert_overwrite", "delete_partition"))
         wanted: Counter[Any] = Counter()
         for key in {*before, *after}:

@@ -47,7 +47,8 @@ Row = dict[str, Any]
 
 @dataclass
 class Shape:
-    """One table: what it is, and the options with which each engine writes it."""
+    """One table: what it is, and the options with which each engine writes it. Without `keys` each row gets a record
+    key of its own (the wish `keys=auto`)."""
 
     release: str
     version: int
@@ -68,7 +69,8 @@ class Shape:
     def __str__(self) -> str:
         kind = "mor" if self.merge_on_read else "cow"
         order = "event" if self.event_time else "commit"
-        parts = (self.release, f"v{self.version}", kind, self.index, self.partitioning, "+".join(self.keys))
+        keys = "+".join(self.keys) or "auto"
+        parts = (self.release, f"v{self.version}", kind, self.index, self.partitioning, keys)
         more = [name for name in ("locks", "positions") if getattr(self, name)]
         told = (f"mdt={self.metadata}", order, self.log_format, f"cdc={self.change_log or 'off'}", self.layout)
         return " ".join((*parts, *told, *more))
@@ -89,9 +91,12 @@ class Shape:
             index = given["index"] = "BUCKET"
         partitioning = pick("partitioning", PARTITIONINGS)
         keys = pick("keys", (("id",), ("id",), ("id", "k2")))
-        if partitioning == "timestamp":
+        if keys == "auto":
+            keys, given["keys"], given["index"] = "auto", (), "SIMPLE"
+            wanted = {**wanted, "change_log": given.setdefault("change_log", "")}
+        elif partitioning == "timestamp":
             keys = given["keys"] = ("id",)
-        if partitioning == "complex":
+        elif partitioning == "complex":
             keys = given["keys"] = ("id", "k2")
         metadata = pick("metadata", METADATA)
         if index == "RECORD_INDEX":
@@ -137,13 +142,14 @@ class Shape:
     def _table(self) -> dict[str, str]:
         generator = {"none": "Nonpartitioned", "complex": "Complex", "timestamp": "TimestampBased", "custom": "Custom"}
         named = generator.get(self.partitioning, "Complex" if len(self.keys) > 1 else "Simple")
+        keys = {"hoodie.datasource.write.recordkey.field": ",".join(self.keys)} if self.keys else {}
         fields = ",".join(self.partition_by)
         if self.partitioning == "custom":
             fields = "part:SIMPLE,at:TIMESTAMP"
         found = {
             "hoodie.table.name": self.name,
             "hoodie.datasource.write.table.type": "MERGE_ON_READ" if self.merge_on_read else "COPY_ON_WRITE",
-            "hoodie.datasource.write.recordkey.field": ",".join(self.keys),
+            **keys,
             "hoodie.datasource.write.precombine.field": "ts",
             "hoodie.datasource.write.partitionpath.field": fields,
             "hoodie.datasource.write.keygenerator.class": f"{KEYGEN}{named}KeyGenerator",
@@ -242,7 +248,7 @@ class Shape:
 
     def key(self, row: Row) -> tuple[Any, ...]:
         """What identifies a row in the table."""
-        found = tuple(row[name] for name in self.keys)
+        found = tuple(row[name] for name in self.keys or ("id",))
         return found if self.is_global else (*found, *(row[name] for name in self.partition_by))
 
     def record_key(self, row: Row) -> str:

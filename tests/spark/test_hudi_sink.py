@@ -104,8 +104,9 @@ def test_a_first_write_that_fails_leaves_no_table(spark: SparkSession, tmp_path:
 def test_hudis_sink_refuses_what_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "t")
     frame = orders(spark, 0, 3)
-    with pytest.raises(UsageError, match="needs a record key"):
-        frame.write.format("hudi").mode("append").save(place)
+    bad = {"hoodie.datasource.write.keygenerator.type": "GLOBAL_DELETE"}
+    with pytest.raises(OptionError, match="does not fit 0 key"):
+        frame.write.format("hudi").options(**bad).mode("append").save(place)
     assert not Path(place, ".hoodie").exists()
     frame.write.format("hudi").options(**HUDI).mode("append").save(place)
     other = {**HUDI, "hoodie.datasource.write.table.type": "COPY_ON_WRITE"}

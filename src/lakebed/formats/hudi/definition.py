@@ -93,8 +93,6 @@ def new_properties(
     partitions = [name.partition(":")[0] for name in partitions] if kinds else partitions
     _check_plain(keys, partitions, location)
     _check_columns(schema, {"primary_key": keys, "partition_by": partitions, opt.ORDERING.key: ordering}, location)
-    if not keys:
-        raise UsageError("a Hudi table needs a record key", table=location, todo="Name the columns in primary_key")
     _check_served(options, location)
     version, name = options[opt.TABLE_VERSION], options[opt.TABLE_NAME] or location.rstrip("/").rpartition("/")[2]
     database = options[opt.DATABASE]
@@ -109,7 +107,7 @@ def new_properties(
         "hoodie.table.type": options[opt.TABLE_TYPE],
         "hoodie.table.version": str(version),
         "hoodie.timeline.layout.version": "1" if version < 8 else "2",
-        "hoodie.table.recordkey.fields": ",".join(keys),
+        **({"hoodie.table.recordkey.fields": ",".join(keys)} if keys else {}),
         **_partition_properties(version, partitions, kinds),
         **times,
         **_merge_properties(version, ordering, options),
@@ -221,7 +219,7 @@ def _check_columns(schema: pa.Schema, wanted: Mapping[str, Sequence[str]], locat
 
 def _generator(keys: Sequence[str], partitions: Sequence[str], typed: bool, options: Options, location: str) -> str:
     given = options[opt.KEY_GENERATOR_TYPE] or options[opt.KEY_GENERATOR_CLASS].rpartition(".")[2]
-    one = len(keys) == len(partitions) == 1
+    one = len(keys) <= 1 and len(partitions) == 1
     fits = "CUSTOM" if typed else "NON_PARTITION" if not partitions else "SIMPLE" if one else "COMPLEX"
     kinds = {name: kind for kind, name in _GENERATORS.items()}
     kind = kinds.get(given, given) or fits
@@ -235,7 +233,7 @@ def _generator(keys: Sequence[str], partitions: Sequence[str], typed: bool, opti
         "COMPLEX": bool(partitions) and not typed and len(keys) > 1,
         "TIMESTAMP": one and not typed,
         "CUSTOM": not partitions,
-        "GLOBAL_DELETE": not partitions,
+        "GLOBAL_DELETE": bool(keys) and not partitions,
     }
     if kind != fits and not also.get(kind, False):
         raise OptionError(

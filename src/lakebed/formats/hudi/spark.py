@@ -16,15 +16,17 @@ import pyarrow as pa
 from lakebed.errors import CommitUnknownError, LakebedError, UnsupportedError
 from lakebed.formats.hudi.definition import remove_without_commits
 from lakebed.formats.hudi.index.options import INDEXES
+from lakebed.formats.hudi.layout import RECORD_KEY
 from lakebed.formats.hudi.options import AS_OF, BYTES_LIMIT, COMMITS_LIMIT, QUERY_TYPE, READ, SPARK, SPLITS_LIMIT
 from lakebed.formats.hudi.read.spark_options import plan_spark_read, spark_stream
 from lakebed.formats.hudi.table import HudiTable
-from lakebed.formats.hudi.table_options import TABLE
+from lakebed.formats.hudi.table_options import RECORD_KEYS, TABLE
 from lakebed.formats.hudi.upkeep import UPKEEP
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.settings import COMBINE_INSERT, COMBINE_UPSERT, OPERATION, SIZING, WRITE
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store, open_store
+from lakebed.kernel.options import Options
 from lakebed.kernel.predicates.where import find_column
 from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.model.rowkind import ROW_KIND_COLUMN
@@ -63,7 +65,8 @@ def _of_reads(request: SourceRequest) -> dict[str, object]:
 def _sink(request: SinkRequest[HudiTable]) -> Sink:
     """The sink of `df.write.format("hudi")`.
 
-    A table that is not there is created, as the options describe it. Mode append upserts where no operation is named.
+    A table that is not there is created, as the options describe it. Mode append upserts where no operation is named,
+    or inserts in bulk into a table without a record key.
     Mode overwrite replaces all rows in one commit, where Hudi's sink deletes the folder first: so a write that fails
     loses nothing, and the table's history stays.
     """
@@ -75,7 +78,7 @@ def _sink(request: SinkRequest[HudiTable]) -> Sink:
         if key not in storage and (_WRITTEN.knows(key) or not SPARK.knows(key))
     }
     options = _WRITTEN.parse(given)
-    operation = Operation(options[OPERATION] or Operation.UPSERT)
+    operation = _operation(request, options)
     if request.overwrite:
         if operation is Operation.DELETE:
             raise UnsupportedError(
@@ -100,6 +103,19 @@ def _sink(request: SinkRequest[HudiTable]) -> Sink:
     names = [find_column(name, table.schema.names) or name for name in request.schema.names]
     rows = pa.schema([field.with_name(name) for field, name in zip(request.schema, names, strict=True)])
     return table.sink(Mode.APPEND, options=own, rows=rows, evolution="evolve")
+
+
+def _operation(request: SinkRequest[HudiTable], options: Options) -> Operation:
+    """The operation that the options name, or Hudi's default. Rows that nothing finds in the table are added to it.
+
+    Rule: Hudi's `HoodieSparkSqlWriter.deduceOperation`, `AutoRecordGenWrapperKeyGenerator`.
+    """
+    named = options[OPERATION]
+    known = request.table.state().config.record_keys if request.table is not None else options[RECORD_KEYS]
+    if known or RECORD_KEY in request.schema.names:
+        return Operation(named or Operation.UPSERT)
+    operation = Operation(named or Operation.BULK_INSERT)
+    return Operation.INSERT if operation is Operation.UPSERT else operation
 
 
 @dataclass(frozen=True, slots=True)

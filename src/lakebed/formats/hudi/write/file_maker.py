@@ -21,6 +21,7 @@ from lakebed.formats.hudi.write.base_file import base_file_writer
 from lakebed.formats.hudi.write.files import FileTarget, new_token
 from lakebed.formats.hudi.write.groups import concat_group, create_group, merge_group
 from lakebed.formats.hudi.write.log_file import append_group
+from lakebed.formats.hudi.write.made_keys import KeyMaker
 from lakebed.formats.hudi.write.place import StagingPlace
 from lakebed.formats.hudi.write.staged_rows import NewRows, rows_of
 from lakebed.kernel.sizing.finalize import FileSize
@@ -71,7 +72,8 @@ class HudiFileMaker:
         batches: Iterator[pa.RecordBatch] = run.batches(self.staging)
         if self.order is not None:
             batches = sorted_batches(batches, self.order)
-        return create_group(self.target, partition, new_file_id(), new_token(0), batches)
+        keyed = map(KeyMaker(self.target.instant), batches)
+        return create_group(self.target, partition, new_file_id(), new_token(0), keyed)
 
     def size(self, file: WrittenFile) -> int:
         """The size of a file in bytes."""
@@ -88,6 +90,7 @@ class HudiFileMaker:
 
 def encoded_size(target: FileTarget, rows: pa.Table) -> int:
     """The bytes that rows take in a base file, without its footer's bloom filter."""
+    rows = KeyMaker(target.instant)(rows)
     columns = [
         rows.column(field.name) if field.name in rows.schema.names else pa.repeat(target.instant, len(rows))
         for field in target.file_schema
@@ -116,13 +119,13 @@ class GroupWriter:
         """The files of one job."""
         token = new_token(job.number)
         target, file_slice = self.target, job.file_slice
+        keyed = KeyMaker(target.instant)
+        batches = (keyed(batch) for run in job.runs for batch in run.batches(self.staging))
         if job.way is Way.CREATE:
-            batches = (batch for run in job.runs for batch in run.batches(self.staging))
             return (create_group(target, job.partition, job.file_id, token, batches),)
         if job.way is Way.CONCAT and file_slice is not None:
-            batches = (batch for run in job.runs for batch in run.batches(self.staging))
             return (concat_group(target, self.reader, file_slice, token, batches),)
-        rows = rows_of(job.runs, self.staging, self.schema)
+        rows = keyed(rows_of(job.runs, self.staging, self.schema))
         if job.way is Way.APPEND:
             group = file_slice or FileSlice(job.partition, job.file_id, None, ())
             base = self.compacting.get((job.partition, job.file_id)) or job.base_instant or target.instant

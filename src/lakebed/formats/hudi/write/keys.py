@@ -49,7 +49,7 @@ class RowKeys:
     def of(cls, config: TableConfig, schema: pa.Schema, given: Options = _NOTHING, table: str = "") -> RowKeys:
         """By a table's settings and the options of a write. UnsupportedError for a key generator that is not served."""
         kind = config.generator.kind
-        if kind is GeneratorKind.OTHER or not config.record_keys:
+        if kind is GeneratorKind.OTHER:
             raise UnsupportedError(
                 f"lakebed does not write keys of the key generator {config.generator.name or kind.value}",
                 todo="Write the table with Hudi's own engine",
@@ -70,7 +70,10 @@ class RowKeys:
         )
 
     def keys(self, batch: pa.RecordBatch | pa.Table) -> pa.StringArray:
-        """The record key of each row. SchemaError for a row whose key columns are null or empty."""
+        """The record key of each row, null for a table without key columns. SchemaError for a row whose key columns
+        are null or empty."""
+        if not self.fields:
+            return pa.nulls(batch.num_rows, pa.string())
         texts = [_text(one_chunk(batch.column(name))) for name in self.fields]
         if not self.complex_key:
             (text,) = texts

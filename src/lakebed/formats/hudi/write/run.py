@@ -134,7 +134,8 @@ class WriteRun:
         if not assigned.fresh:
             return []
         sort = self.settings.sort if self.settings.operation is Operation.BULK_INSERT else SortMode.NONE
-        order = None if sort in (SortMode.NONE, SortMode.PARTITION_PATH_REPARTITION) else KeyOrder()
+        unsorted = sort in (SortMode.NONE, SortMode.PARTITION_PATH_REPARTITION) or not self.target.config.record_keys
+        order = None if unsorted else KeyOrder()
         maker = HudiFileMaker(self.target, self.staging, order)
         if self.settings.sizes.split and self.settings.operation is not Operation.BULK_INSERT:
             return self._by_rows(buckets, assigned, schema)

@@ -25,7 +25,7 @@ from lakebed.formats.hudi.commit.once import COMMIT_USER, IDENTIFIER, was_commit
 from lakebed.formats.hudi.commit.transaction import Committed, Keys, Transaction
 from lakebed.formats.hudi.index.build import build_indexes
 from lakebed.formats.hudi.index.lookups import lookup_of
-from lakebed.formats.hudi.layout import META_COLUMNS
+from lakebed.formats.hudi.layout import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.merge.rules import rules_of
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
@@ -35,6 +35,7 @@ from lakebed.formats.hudi.write.conform import WriteSchema
 from lakebed.formats.hudi.write.evolution import check_same
 from lakebed.formats.hudi.write.files import FileTarget
 from lakebed.formats.hudi.write.keys import RowKeys
+from lakebed.formats.hudi.write.made_keys import check_keyless
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.place import StagingPlace
 from lakebed.formats.hudi.write.plan import HudiWritePlan
@@ -96,8 +97,11 @@ class HudiSink:
 
     @property
     def input_schema(self) -> pa.Schema:
-        """The table's columns. Rows may also have `_row_kind`, and Hudi's meta columns, which are left out."""
-        return self.schema
+        """The table's columns. Rows may also have `_row_kind`, and Hudi's meta columns, which are left out. Where
+        nothing else tells which rows are meant, they have their meta columns."""
+        if self.context.config.record_keys or not self.settings.operation.tags:
+            return self.schema
+        return pa.schema([*(pa.field(name, pa.string()) for name in (RECORD_KEY, PARTITION_PATH)), *self.schema])
 
     @property
     def left_out(self) -> frozenset[str]:
@@ -284,6 +288,7 @@ class HudiSink:
         """How keys are made. Raises for what lakebed does not write, before any row is read."""
         context = self.context
         check_table(context.store, context.config, self.avro)
+        check_keyless(self.settings, context.config, context.store.location)
         return RowKeys.of(context.config, self.schema, context.options, context.store.location)
 
 

@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import UsageError
+from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.hudi.commit.message import HudiMessage
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import META_COLUMNS, PARTITION_PATH
 from lakebed.formats.hudi.write.conform import WriteSchema
 from lakebed.formats.hudi.write.keys import RowKeys
+from lakebed.formats.hudi.write.made_keys import check_unmoved, stored_keys
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.place import StagingPlace
 from lakebed.formats.hudi.write.staged_rows import (
@@ -80,22 +81,29 @@ class HudiTaskWriter:
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Stage rows of the sink's input schema, with or without `_row_kind`. Hudi's meta columns are left out."""
         data = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
-        data = data.drop_columns([name for name in META_COLUMNS if name in data.schema.names])
         if not len(data):
             return
         target = self._target
-        changes = ROW_KIND_COLUMN in data.schema.names
+        keyless = not target.config.record_keys
+        if keyless:
+            self._check_inserts(data)
+        stored = stored_keys(data, target.location) if keyless and target.operation.tags else ()
+        data = data.drop_columns([name for name in META_COLUMNS if name in data.schema.names])
+        changes = ROW_KIND_COLUMN in data.schema.names and not keyless
         only_keys = target.operation is Operation.DELETE
         rows = target.schema.conformed(data, only_keys=only_keys, changes=changes)
         kinds = self._kinds(data, rows)
         if (kinds < 0).any():
             kept = kinds >= 0
             rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
+            stored = tuple(column.filter(pa.array(kept)) for column in stored)
         if not len(rows):
             return
         keys = target.keys
         whole = rows.combine_chunks()
-        columns = [keys.keys(whole), keys.partitions(whole)]
+        columns = stored or (keys.keys(whole), keys.partitions(whole))
+        if stored and not only_keys and target.config.plain_partitions:
+            check_unmoved(stored[1], keys.partitions(whole), target.location)
         schema = staged_schema(rows.schema)
         staged = pa.Table.from_arrays([*columns, *whole.columns, pa.array(kinds, pa.int8())], schema=schema)
         self._partitions.update(pc.unique(staged.column(PARTITION_PATH)).to_pylist())
@@ -117,6 +125,16 @@ class HudiTaskWriter:
             if marked.any():  # rows that are only added never were: as Hudi's create handle, leave such rows out
                 kinds[marked] = DELETE if codes is not None or target.operation is Operation.UPSERT else -1
         return kinds
+
+    def _check_inserts(self, data: pa.Table) -> None:
+        """Raise for changes by key of a table that has no key columns."""
+        codes = RowKindRule().kinds(data, (), self._target.location)
+        if codes is not None:
+            raise UnsupportedError(
+                f"column {ROW_KIND_COLUMN!r} has changes, and the table has no record key",
+                table=self._target.location,
+                todo="Write rows that are added (+I), or a table with a record key",
+            )
 
     def _check_deletes(self, column: str) -> None:
         if not self._target.takes_deletes:
