@@ -16,13 +16,18 @@ import lakebed
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), ("part", pa.string()), ("ts", pa.int64())])
 RECORDS = {"hoodie.index.type": "RECORD_INDEX", "hoodie.metadata.record.index.enable": "true"}
 MOVES, STAYS = ({"hoodie.record.index.update.partition.path": moves} for moves in ("true", "false"))
+HINTS = {
+    "hoodie.bloom.index.use.metadata": "true",
+    "hoodie.metadata.index.bloom.filter.enable": "true",
+    "hoodie.metadata.index.column.stats.enable": "true",
+}
 CASES: list[tuple[int, str, str, dict[str, str]]] = [
-    (6, "MERGE_ON_READ", "ts", {"hoodie.index.type": "GLOBAL_BLOOM"}),
+    (6, "MERGE_ON_READ", "ts", {"hoodie.index.type": "GLOBAL_BLOOM", **HINTS}),
     (9, "COPY_ON_WRITE", "ts", {"hoodie.index.type": "GLOBAL_SIMPLE"}),
     (8, "COPY_ON_WRITE", "ts", RECORDS | STAYS),
     (9, "MERGE_ON_READ", "", RECORDS | MOVES),
 ]
-KEYS = ("k0", "k1", "a:b", "x, y", "k5")
+KEYS = ("k0", "k1", "a:b", "x, \ue000", "k5")
 rows = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 1), st.integers(0, 3)), min_size=1, max_size=5)
 steps = st.lists(st.tuples(st.sampled_from(("upsert", "upsert", "insert", "delete")), rows), min_size=1, max_size=6)
 

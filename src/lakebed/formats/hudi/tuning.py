@@ -16,7 +16,6 @@ TUNING: tuple[str, ...] = (
     "hoodie.bloom.index.fileid.key.sorting.enable",
     "hoodie.bloom.index.input.storage.level",
     "hoodie.bloom.index.keys.per.bucket",
-    "hoodie.bloom.index.use.metadata",
     "hoodie.bloom.index.use.treebased.filter",
     "hoodie.bootstrap.data.queries.only",
     "hoodie.bootstrap.full.input.provider",

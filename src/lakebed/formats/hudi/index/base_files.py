@@ -1,5 +1,7 @@
 """Look keys up in base files: by the key range and the bloom filter of their footers, then in the files themselves.
 
+The metadata table may know ranges and filters too: then no footer is read of a file that cannot have a key.
+
 Rules: Hudi's `HoodieBloomIndex` and `HoodieSimpleIndex`.
 """
 
@@ -14,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakebed.formats.hudi.codec.bloom import parse_filter
+from lakebed.formats.hudi.index.file_hints import FileHints, OpenHints
 from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY, file_path
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.formats.hudi.write.tagging import Tagged
@@ -38,12 +41,13 @@ class BaseFileIndex:
         codes = np.full(len(rows), -1, np.int64)
         groups: list[FileSlice] = []
         partitions = one_chunk(rows.column(PARTITION_PATH)).dictionary_encode()
-        keys = one_chunk(rows.column(RECORD_KEY))
-        of_row = partitions.indices.to_numpy()
-        for number, partition in enumerate(partitions.dictionary.to_pylist()):
+        keys, of_row = one_chunk(rows.column(RECORD_KEY)), partitions.indices.to_numpy()
+        names = partitions.dictionary.to_pylist()
+        opened = self.files.opened(names)
+        for number, partition in enumerate(names):
             at = np.flatnonzero(of_row == number)
-            wanted = keys.take(pa.array(at)) if len(partitions.dictionary) > 1 else keys
-            for file_slice, places in self.files.within(partition, wanted):
+            wanted = keys.take(pa.array(at)) if len(names) > 1 else keys
+            for file_slice, places in opened.find(self.files.slices.get(partition, ()), wanted):
                 codes[at[places]] = len(groups)
                 groups.append(file_slice)
         return Tagged(rows, codes, tuple(groups))
@@ -51,23 +55,45 @@ class BaseFileIndex:
 
 @dataclass(frozen=True, slots=True)
 class BaseFileKeys:
-    """Finds keys in base files: those of the file slices of each partition. Picklable."""
+    """Finds keys in base files: those of the file slices of each partition. Picklable.
+
+    With `hints` the metadata table is asked which files may have a key, before their footers are.
+    """
 
     store: Store
     slices: Mapping[str, Sequence[FileSlice]]
+    hints: FileHints | None = None
 
     def __call__(self, keys: pa.StringArray) -> Iterator[tuple[FileSlice, Int64s]]:
         """The slices of all partitions whose base file has some of the keys, and the places of these."""
-        for partition in self.slices:
-            yield from self.within(partition, keys)
+        opened = self.opened(list(self.slices))
+        return opened.find([each for some in self.slices.values() for each in some], keys)
 
-    def within(self, partition: str, keys: pa.StringArray) -> Iterator[tuple[FileSlice, Int64s]]:
-        """The slices of one partition whose base file has some of the keys, and the places of these."""
-        for file_slice in self.slices.get(partition, ()):
+    def opened(self, partitions: Sequence[str]) -> OpenBaseFiles:
+        """A look at the files of some partitions."""
+        return OpenBaseFiles(self.store, self.hints.opened(partitions) if self.hints is not None else None)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBaseFiles:
+    """One look at base files, for which the metadata table was read once."""
+
+    store: Store
+    hints: OpenHints | None
+
+    def find(self, slices: Sequence[FileSlice], keys: pa.StringArray) -> Iterator[tuple[FileSlice, Int64s]]:
+        """The slices whose base file has some of the keys, and the places of these."""
+        every = np.arange(len(keys))
+        if self.hints is not None and len(keys):
+            candidates = self.hints.candidates(slices, keys)
+        else:
+            candidates = ((each, every) for each in slices)
+        for file_slice, at in candidates:
             if file_slice.base is not None:
-                places = self._found(file_slice, keys)
+                wanted = keys if len(at) == len(keys) else keys.take(pa.array(at))
+                places = self._found(file_slice, wanted)
                 if len(places):
-                    yield file_slice, places
+                    yield file_slice, at[places]
 
     def _found(self, file_slice: FileSlice, keys: pa.Array) -> Int64s:
         """The places of those keys that a base file has."""

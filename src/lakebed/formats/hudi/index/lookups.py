@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.index.base_files import BaseFileIndex, BaseFileKeys
 from lakebed.formats.hudi.index.buckets import BucketIndex, bucket_numbers, by_bucket, not_its_index
+from lakebed.formats.hudi.index.file_hints import FileHints
 from lakebed.formats.hudi.index.global_keys import GlobalIndex
 from lakebed.formats.hudi.index.hash_fields import HashFields
 from lakebed.formats.hudi.index.options import GlobalSettings, IndexSettings
@@ -66,26 +67,29 @@ def lookup_of(
     check_groups((each for some in slices.values() for each in some), table)
     if not looks_up:
         return Lookup()
-    lookup = Lookup(BaseFileIndex(BaseFileKeys(files.state.store, slices)))
+    keys = BaseFileKeys(
+        files.state.store, slices, FileHints.of(files.state.metadata_table) if index.by_metadata else None
+    )
+    lookup = Lookup(BaseFileIndex(keys))
     if index.everywhere:
         wanted = replace(index.everywhere, moves=False, moves_without=False) if only_new else index.everywhere
-        lookup = _everywhere(wanted, files, slices, schema)
+        lookup = _everywhere(wanted, files, keys, schema)
     return (
         replace(lookup, find=NewOnly(lookup.find, duplicates == "fail", table)) if only_new and lookup.find else lookup
     )
 
 
-def _everywhere(
-    index: GlobalSettings, files: TableFiles, slices: Mapping[str, Sequence[FileSlice]], schema: pa.Schema
-) -> Lookup:
+def _everywhere(index: GlobalSettings, files: TableFiles, keys: BaseFileKeys, schema: pa.Schema) -> Lookup:
     state = files.state
     reader = reader_of(state, READ.parse({}), schema, files.view)
     records = record_index_of(state) if index.by_records else None
     if records is not None:
-        return Lookup(GlobalIndex(RecordIndexKeys(records, slices, state.store.location), True, index.moves, reader))
-    keys, certain = BaseFileKeys(state.store, slices), not state.config.merge_on_read
+        return Lookup(
+            GlobalIndex(RecordIndexKeys(records, keys.slices, state.store.location), True, index.moves, reader)
+        )
+    certain = not state.config.merge_on_read
     if index.by_records:
-        notes = (_NO_RECORD_INDEX,) if any(slices.values()) else ()
+        notes = (_NO_RECORD_INDEX,) if any(keys.slices.values()) else ()
         return Lookup(GlobalIndex(keys, certain, index.moves_without, reader), notes)
     return Lookup(GlobalIndex(keys, certain, index.moves, reader))
 

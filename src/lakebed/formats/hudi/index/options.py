@@ -78,6 +78,13 @@ MOVES_RECORD: Option[bool] = Option(
     False,
     "RECORD_INDEX: whether a row moves to the partition that its new version names, or stays in its old one",
 )
+USE_METADATA: Option[bool] = Option(
+    "hoodie.bloom.index.use.metadata",
+    boolean,
+    False,
+    "BLOOM and GLOBAL_BLOOM: whether key ranges and bloom filters are those of the metadata table, where it has them, "
+    "so that no footer is read of a file that cannot have a key",
+)
 _IDLE = (
     "hoodie.bucket.index.partition.rule.type",
     "hoodie.bucket.index.remote.partitioner.enable",
@@ -96,6 +103,7 @@ INDEXES = OptionSet(
         BUCKETS,
         HASH_FIELDS,
         PARTITION_RULES,
+        USE_METADATA,
         MOVES_BLOOM,
         MOVES_SIMPLE,
         MOVES_RECORD,
@@ -130,11 +138,12 @@ class GlobalSettings:
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
     """The index of one write. `buckets` is 0 where keys have no buckets, `everywhere` None where a key is looked up in
-    its own partition only."""
+    its own partition only. `by_metadata` says that the metadata table tells which files may have a key."""
 
     buckets: int = 0
     hash_fields: tuple[str, ...] = ()
     everywhere: GlobalSettings | None = None
+    by_metadata: bool = False
 
     @classmethod
     def of(cls, options: Options, config: TableConfig, table: str) -> IndexSettings:
@@ -142,7 +151,8 @@ class IndexSettings:
         fields that are not in the record key."""
         check_index(options, table)
         if options[INDEX] != BUCKET:
-            return cls(everywhere=_checked(GlobalSettings.of(options), config, table))
+            by_metadata = options[USE_METADATA] and options[INDEX] in ("", "BLOOM", "GLOBAL_BLOOM")
+            return cls(everywhere=_checked(GlobalSettings.of(options), config, table), by_metadata=by_metadata)
         fields = tuple(filter(None, (name.strip() for name in options[HASH_FIELDS].split(","))))
         strange = [name for name in fields if name not in config.record_keys]
         if strange:

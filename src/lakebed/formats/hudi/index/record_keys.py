@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakebed.errors import CorruptError
+from lakebed.errors import CommitConflictError, CorruptError
 from lakebed.formats.hudi.metadata_table.opened import UNUSABLE, maintains
 from lakebed.formats.hudi.metadata_table.record_index import RECORD_INDEX, RecordIndex
 from lakebed.formats.hudi.read.state import TableState
@@ -31,9 +31,10 @@ class RecordIndexKeys:
     def __call__(self, keys: pa.StringArray) -> Iterator[tuple[FileSlice, Int64s]]:
         """The slices that have some of the keys, and the places of these.
 
-        CorruptError for a file group that the table does not have: its rows may be in any other.
+        CommitConflictError where files of the index were cleaned away meanwhile. CorruptError for a file group that the
+        table does not have: its rows may be in any other.
         """
-        located = self.index.locate(keys)
+        located = self._located(keys)
         known = np.flatnonzero(located.column("file_id").is_valid().to_numpy(zero_copy_only=False))
         if not len(known):
             return
@@ -50,6 +51,17 @@ class RecordIndexKeys:
                     "metadata table, and the next write builds it anew",
                 )
             yield file_slice, known[of_key == number]
+
+    def _located(self, keys: pa.StringArray) -> pa.Table:
+        try:
+            return self.index.locate(keys)
+        except FileNotFoundError as error:
+            raise CommitConflictError(
+                "another writer compacted and cleaned the metadata table",
+                table=self.table,
+                why=f"a file of its record index is gone: {error}",
+                todo="Write again; hoodie.write.num.retries.on.conflict.failures does so by itself",
+            ) from error
 
 
 def record_index_of(state: TableState) -> RecordIndex | None:

@@ -65,11 +65,15 @@ def entries_in(
 def keyed_entries(table: MetadataTable, file_slice: FileSlice, keys: Sequence[bytes]) -> Iterator[Entries]:
     """The records of one file group with these keys, and others beside them."""
     for image in table.images(file_slice):
-        if image.hfile is None:
-            yield Entries(_deleted(image), None)
-        else:
-            found = image.hfile.around(keys)
-            yield Entries(one_chunk(found["key"]), one_chunk(found["value"]), image.schema)
+        yield entries_around(image, keys)
+
+
+def entries_around(image: Image, keys: Sequence[bytes]) -> Entries:
+    """The records of an image with these keys, and others beside them."""
+    if image.hfile is None:
+        return Entries(_deleted(image), None)
+    found = image.hfile.around(keys)
+    return Entries(one_chunk(found["key"]), one_chunk(found["value"]), image.schema)
 
 
 def entries_of_image(image: Image) -> Entries:
