@@ -480,7 +480,8 @@ class Life:
         wanted: Counter[Any] = Counter()
         for key in {*before, *after}:
             old, new = (seen[key] and image(seen[key]) if key in seen else None for seen in (before, after))
-            if replaced and old and new and before[key] is not after[key]:
+            moved = bool(old and new) and self._part(before[key]) != self._part(after[key])
+            if moved or (replaced and old and new and before[key] is not after[key]):
                 wanted.update([("d", old, None), ("i", None, new)])
             elif old != new:
                 wanted.update([("i" if old is None else "d" if new is None else "u", old, new)])
