@@ -47,6 +47,11 @@ class FileSlice(NamedTuple):
     logs: tuple[LogFile, ...]
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all its files."""
+        return (*([self.base.name] if self.base else ()), *(log.name for log in self.logs))
+
+    @property
     def size(self) -> int:
         """The bytes of all its files."""
         return (self.base.size if self.base else 0) + sum(log.size for log in self.logs)

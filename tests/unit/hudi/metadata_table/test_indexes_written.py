@@ -2,21 +2,25 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import lakebed
+from lakebed.formats.hudi.codec.metadata_keys import file_hash, hash_of, partition_hash
 from lakebed.formats.hudi.codec.metadata_records import decode_records
+from lakebed.formats.hudi.index.build import build_indexes
 from lakebed.formats.hudi.metadata_table.entries import entries_of
 from lakebed.formats.hudi.metadata_table.named import PARTITIONS
 from lakebed.formats.hudi.metadata_table.opened import MetadataTable
 from lakebed.formats.hudi.metadata_table.record_index import RecordIndex
-from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS, read_statistics
+from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS, PARTITION_STATS, read_statistics
 from lakebed.formats.hudi.read.pruning import Pruning
 from lakebed.formats.hudi.slices import live_slices
 from lakebed.formats.hudi.table import HudiTable
+from lakebed.formats.hudi.timeline.properties import update_properties
 from lakebed.kernel.files import open_store
 from lakebed.kernel.predicates.where import parse_where
 from tests.golden import unpack
@@ -52,6 +56,8 @@ def check(location: str) -> MetadataTable:
         places = RecordIndex(opened).locate(found["_hoodie_record_key"].combine_chunks()).to_pylist()
         for row, place in zip(found.to_pylist(), places, strict=True):
             assert place["partition"] == row["part"] and row["_hoodie_file_name"].startswith(place["file_id"])
+    if "partition_stats" in parts(location):
+        check_partitions(location, "n")
     view, schema = state.view(), state.schema()
     slices = [
         each
@@ -67,13 +73,39 @@ def check(location: str) -> MetadataTable:
     return opened
 
 
+def check_partitions(location: str, column: str) -> None:
+    """The statistics of each partition are those of the files in its newest slices."""
+    table = HudiTable(open_store(location), {})
+    state = table.state()
+    opened, view, field = state.metadata_table, state.view(), state.schema().field(column)
+    assert opened is not None and state.indexed_files is not None
+    paths = sorted(state.indexed_files)
+
+    def ends_of(part: str) -> dict[bytes, tuple[Any, Any]]:
+        found = read_statistics(opened, part, field, paths)
+        assert found is not None
+        rows = zip(found.keys.to_pylist(), found.lower.to_pylist(), found.upper.to_pylist(), strict=True)
+        return {key: (low, high) for key, low, high in rows}
+
+    bounds, found = ends_of(COLUMN_STATS), ends_of(PARTITION_STATS)
+    wanted = {}
+    for path, files in state.indexed_files.items():
+        head = hash_of(column) + partition_hash(path)
+        slices = live_slices(path, files, view, state.written(view), state.was_replaced)
+        ends = [bounds[head + file_hash(name)] for each in slices for name in each.names]
+        ends = [end for end in ends if end[0] is not None]
+        if ends:
+            wanted[head] = min(end[0] for end in ends), max(end[1] for end in ends)
+    assert {key: each for key, each in found.items() if each[0] is not None} == wanted
+
+
 @pytest.mark.parametrize(("kind", "version"), [("MERGE_ON_READ", 9), ("COPY_ON_WRITE", 6)])
 def test_a_life_with_all_indexes(kind: str, version: int, tmp_path: Path) -> None:
     location = str(tmp_path / "table")
     options = {"hoodie.datasource.write.table.type": kind, "hoodie.write.table.version": version}
     table = lakebed.create(location, "hudi", SCHEMA, ["id"], ["part"], options=options)
     table.write(rows(range(12)), options=INDEXES)
-    every = {"files", "column_stats", "bloom_filters", "record_index"}
+    every = {"files", "column_stats", "bloom_filters", "record_index"} | ({"partition_stats"} if version > 6 else set())
     assert parts(location) == every
     check(location)
     table.write(rows(range(4, 16), 200), mode="upsert", options=INDEXES)
@@ -121,11 +153,33 @@ def test_indexes_of_hudi_are_kept(tmp_path: Path) -> None:
     table = lakebed.open(location)
     changed = table.read(where="i > 20").read_all()
     names = [name for name in changed.column_names if not name.startswith("_hoodie")]
-    result = table.write(changed.select(names), mode="upsert")
-    assert "partition_stats" in result.notes[0]
-    assert parts(location) == {"files", "column_stats", "record_index"}
+    assert not table.write(changed.select(names), mode="upsert").notes
+    assert parts(location) == {"files", "column_stats", "partition_stats", "record_index"}
+    check_partitions(location, "i")
     check_keys = RecordIndex(HudiTable(open_store(location), {}).state().metadata_table).locate(pa.array(["k0002"]))
     assert check_keys["partition"].to_pylist() == ["c"]
+
+
+def test_statistics_of_partitions_are_those_that_hudi_writes(tmp_path: Path) -> None:
+    location = str(shutil.copytree(unpack("hudi", "mor_mdt_v9"), tmp_path / "mor_mdt_v9"))
+
+    def newest() -> dict[bytes, Any]:
+        opened = HudiTable(open_store(location), {}).state().metadata_table
+        found: dict[bytes, Any] = {}
+        assert opened is not None
+        for entries in entries_of(opened, PARTITION_STATS):
+            for key, record in zip(
+                entries.keys.to_pylist(), decode_records(entries.schema, entries.values), strict=True
+            ):
+                found[key] = record
+        return found
+
+    theirs = newest()
+    update_properties(open_store(location), {PARTITIONS: "files,column_stats,record_index"})
+    table = HudiTable(open_store(location), {})
+    context = table._context(table.state().config, {"hoodie.metadata.index.column.stats.enable": "true"})
+    assert not build_indexes(context, table.state)
+    assert newest() == theirs and len(theirs) == 21
 
 
 def test_a_key_twice_makes_no_record_index(tmp_path: Path) -> None:
@@ -182,13 +236,13 @@ def test_a_restore_takes_the_metadata_table_back(kind: str, version: int, compac
     every = {**INDEXES, "hoodie.metadata.compact.max.delta.commits": "2" if compacted else "20"}
     table.write(rows(range(12)), options=every)
     to = table.write(rows(range(4), 100), mode="upsert", options=every)
-    before = table.read().read_all().sort_by("id")
+    before, named = table.read().read_all().sort_by("id"), parts(location)
     for add in range(3):
         table.write(rows(range(2, 15 + add), add), mode="upsert", options=every)
     result = table.rollback(to.instant)
     assert not any("no longer" in note for note in result.notes), result.notes
     assert table.read().read_all().sort_by("id").equals(before)
-    assert parts(location) == {"files", "column_stats", "bloom_filters", "record_index"}
+    assert parts(location) == named
     check(location)
     assert listed(lakebed.open(location)) == walked(lakebed.open(location))
     table.write(rows(range(8, 20), 7), mode="upsert", options=every)

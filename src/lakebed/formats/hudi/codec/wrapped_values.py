@@ -15,7 +15,8 @@ Rules: Hudi's `HoodieAvroWrapperUtils`, `ValueType`, `ValueMetadata`, `ParquetUt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -29,6 +30,8 @@ from lakebed.kernel.avro.columns import Choice
 _V1_SCALE = 15
 _DECIMAL = pa.decimal128(38, _V1_SCALE)
 _DECIMAL_BYTES = 16
+_LAST_TEXT = chr(0x10FFFF)
+_LAST_BYTES = b"\xff" * 32
 
 
 class Wrapper(IntEnum):
@@ -67,6 +70,20 @@ def has_bounds(kind: pa.DataType) -> bool:
         or pa.types.is_timestamp(kind)
         or pa.types.is_decimal128(kind)
     )
+
+
+def unbounded(kind: pa.DataType) -> tuple[Any, Any] | None:
+    """Bounds of all values that a type has, None where a footer always tells the range. NaN is the greatest float."""
+    if pa.types.is_floating(kind):
+        return -math.inf, math.nan
+    if pa.types.is_string(kind):
+        return "", _LAST_TEXT
+    return (b"", _LAST_BYTES) if pa.types.is_binary(kind) else None
+
+
+def greatest(values: Iterable[Any]) -> Any:
+    """The greatest of some bounds, None where there is none. NaN is greater than all numbers."""
+    return max(values, default=None, key=lambda value: (value != value, value))
 
 
 def value_types(stats: Mapping[str, Any], count: int) -> tuple[Int64s, pa.Array | None]:

@@ -31,16 +31,20 @@ from lakebed.formats.hudi.metadata_table.options import (
     COLUMN_STATS_ENABLE,
     COLUMN_STATS_GROUPS,
     METADATA_ENABLE,
+    PARTITION_STATS_ENABLE,
     RECORD_INDEX_ENABLE,
     RECORD_INDEX_GROUPS,
 )
+from lakebed.formats.hudi.metadata_table.partition_stats import known_statistics, partition_records
 from lakebed.formats.hudi.metadata_table.record_index import RECORD_INDEX
 from lakebed.formats.hudi.metadata_table.records import FILES, GroupRecords
-from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS
+from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS, PARTITION_STATS
 from lakebed.formats.hudi.metadata_table.statistics_written import (
     DEFINITIONS,
     INDEXED_META,
+    RangeEncoder,
     column_stats_records,
+    definition_of,
     has_statistics,
 )
 from lakebed.formats.hudi.metadata_table.target import Target
@@ -55,7 +59,12 @@ from lakebed.formats.hudi.write.statistics import column_ranges
 from lakebed.formats.hudi.write.wanted import named_columns
 
 _MOST_COLUMNS = 32
-_ENABLING = {COLUMN_STATS: COLUMN_STATS_ENABLE, BLOOM_FILTERS: BLOOM_ENABLE, RECORD_INDEX: RECORD_INDEX_ENABLE}
+_ENABLING = {
+    COLUMN_STATS: COLUMN_STATS_ENABLE,
+    PARTITION_STATS: COLUMN_STATS_ENABLE,
+    BLOOM_FILTERS: BLOOM_ENABLE,
+    RECORD_INDEX: RECORD_INDEX_ENABLE,
+}
 _GROUPS = {COLUMN_STATS: COLUMN_STATS_GROUPS, BLOOM_FILTERS: BLOOM_GROUPS, RECORD_INDEX: RECORD_INDEX_GROUPS}
 
 
@@ -106,7 +115,9 @@ def _missing(context: WriteContext, config: TableConfig) -> list[str]:
     options, named = context.options, partitions_of(config, PARTITIONS)
     if not options[METADATA_ENABLE]:
         return []
-    return [part for part, option in _ENABLING.items() if options[option] and part not in named]
+    wanted = [part for part, option in _ENABLING.items() if options[option] and part not in named]
+    summed = config.completion_times and config.partition_fields and options[PARTITION_STATS_ENABLE]
+    return [part for part in wanted if part != PARTITION_STATS or summed]
 
 
 class _Builder:
@@ -126,10 +137,11 @@ class _Builder:
     def build(self, part: str) -> None:
         """Build a part, then name it in the table's properties. NotKeptError where the files do not tell enough."""
         context, config = self._context, load_config(self._context.store)
-        ids = group_ids(part, context.options[_GROUPS[part]])
+        ids = group_ids(part, context.options[_GROUPS[part]] if part in _GROUPS else 1)
         columns = self._columns()
         records = {
             COLUMN_STATS: lambda: self._statistics(config, columns, ids),
+            PARTITION_STATS: lambda: self._partition_statistics(config, ids),
             BLOOM_FILTERS: lambda: self._filters(config, ids),
             RECORD_INDEX: lambda: self._keys(config, ids),
         }[part]()
@@ -174,6 +186,17 @@ class _Builder:
         )
         change = MetadataChange("commit", written, schema=self._state.avro_schema(self._view))
         return column_stats_records(config.version, change, ids, columns, typed=config.version >= 9)
+
+    def _partition_statistics(self, config: TableConfig, ids: Sequence[str]) -> list[GroupRecords]:
+        """Those of files together, as the part `column_stats` has them."""
+        target = Target.open(self._context.store, config, (COLUMN_STATS,))
+        columns = tuple(definition_of(self._context.store, config, COLUMN_STATS).get("sourceFields") or ())
+        encoder = RangeEncoder(config.version, config.version >= 9, self._state.avro_schema(self._view))
+        live: dict[str, set[str]] = {}
+        for each in self._slices:
+            live.setdefault(each.partition, set()).update(each.names)
+        known = known_statistics(target, columns, sorted(live))
+        return partition_records(encoder, config.version, ids, columns, live, known)
 
     def _filters(self, config: TableConfig, ids: Sequence[str]) -> list[GroupRecords]:
         written = tuple(

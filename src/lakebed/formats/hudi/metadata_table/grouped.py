@@ -25,6 +25,7 @@ from lakebed.kernel.decoding import decoding
 
 PREFIXES: Mapping[str, str] = {
     "column_stats": "col-stats",
+    "partition_stats": "partition-stats",
     "bloom_filters": "bloom-filters",
     "record_index": "record-index",
 }

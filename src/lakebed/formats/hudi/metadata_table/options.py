@@ -28,6 +28,12 @@ COLUMN_STATS_LIST: Option[str] = Option(
 COLUMN_STATS_GROUPS: Option[int] = Option(
     "hoodie.metadata.index.column.stats.file.group.count", at_least(1), 2, "File groups that the statistics begin with"
 )
+PARTITION_STATS_ENABLE: Option[bool] = Option(
+    "hoodie.metadata.index.partition.stats.enable",
+    boolean,
+    True,
+    "Whether the metadata table has statistics of partitions beside those of columns; from table version 8 on",
+)
 BLOOM_ENABLE: Option[bool] = Option(
     "hoodie.metadata.index.bloom.filter.enable", boolean, False, "Whether the metadata table has bloom filters"
 )
@@ -54,6 +60,7 @@ METADATA_OPTIONS = (
     COLUMN_STATS_ENABLE,
     COLUMN_STATS_LIST,
     COLUMN_STATS_GROUPS,
+    PARTITION_STATS_ENABLE,
     BLOOM_ENABLE,
     BLOOM_GROUPS,
     RECORD_INDEX_ENABLE,

@@ -13,9 +13,10 @@ from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.grouped import merge_newest
 from lakebed.formats.hudi.metadata_table.keys_written import BLOOM_FILTERS, bloom_filters_of, record_index_of
 from lakebed.formats.hudi.metadata_table.opened import Image
+from lakebed.formats.hudi.metadata_table.partition_stats import merge_partition_stats, partition_stats_of
 from lakebed.formats.hudi.metadata_table.record_index import RECORD_INDEX
 from lakebed.formats.hudi.metadata_table.records import FILES, GroupRecords, change_records, merge_files
-from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS
+from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS, PARTITION_STATS
 from lakebed.formats.hudi.metadata_table.statistics_written import column_stats_of
 from lakebed.formats.hudi.metadata_table.target import Target
 
@@ -38,6 +39,7 @@ def _files(target: Target, instant: str, change: MetadataChange) -> Sequence[Gro
 _PARTS = (
     Part(FILES, _files, merge_files),
     Part(COLUMN_STATS, column_stats_of, partial(merge_newest, "ColumnStatsMetadata")),
+    Part(PARTITION_STATS, partition_stats_of, merge_partition_stats),
     Part(BLOOM_FILTERS, bloom_filters_of, partial(merge_newest, "BloomFilterMetadata")),
     Part(RECORD_INDEX, record_index_of, partial(merge_newest, "recordIndexMetadata")),
 )

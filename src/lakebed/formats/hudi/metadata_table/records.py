@@ -83,11 +83,16 @@ def merge_files(version: int, images: Sequence[Image]) -> tuple[pa.Array, pa.Arr
 
 def records_of(image: Image) -> Iterator[tuple[str, Sizes]]:
     """The records of an image of the part: (key, sizes by file name)."""
-    if image.hfile is None:
-        return
-    entries = image.hfile.scan()
-    records = decode_records(image.schema, entries["value"])
-    for key, record in zip(entries["key"].to_pylist(), records, strict=True):
+    if image.hfile is not None:
+        entries = image.hfile.scan()
+        yield from sizes_of(image.schema, entries["key"], entries["value"])
+
+
+def sizes_of(
+    schema: str, keys: pa.Array | pa.ChunkedArray, values: pa.Array | pa.ChunkedArray
+) -> Iterator[tuple[str, Sizes]]:
+    """Records by their keys and datums: (key, sizes by file name)."""
+    for key, record in zip(keys.to_pylist(), decode_records(schema, values), strict=True):
         files: Mapping[str, Mapping[str, int]] = record["filesystemMetadata"] or {}
         yield key.decode(), {name: (int(info["size"]), bool(info["isDeleted"])) for name, info in files.items()}
 

@@ -104,9 +104,21 @@ class RangeEncoder:
         lacking = (name for name in columns if name not in records)
         return {} if any(name.partition(".")[0] in known for name in lacking) else records
 
+    def has(self, column: str) -> bool:
+        """Whether the table has a column, of Hudi's own or the user's."""
+        return column.startswith("_hoodie_") or column in self._schema.names
+
+    def kind(self, column: str) -> pa.DataType:
+        """The type of a column."""
+        return self._schema.field(column).type if column in self._schema.names else pa.string()
+
+    def gone(self, name: str, column: str) -> Mapping[str, Any]:
+        """The record that ends the statistics of a column."""
+        return _gone(name, column)
+
     def record(self, name: str, each: ColumnRange) -> Mapping[str, Any] | None:
         """The record of a column in a file, None where its range cannot be told."""
-        kind = self._schema.field(each.column).type if each.column in self._schema.names else pa.string()
+        kind = self.kind(each.column)
         typed = _value_type(kind)
         if typed is None:
             return None

@@ -24,6 +24,7 @@ from lakebed.formats.hudi.metadata_table.opened import UNUSABLE
 from lakebed.formats.hudi.metadata_table.options import COMPACT_AFTER, METADATA_ENABLE
 from lakebed.formats.hudi.metadata_table.parts import PARTS
 from lakebed.formats.hudi.metadata_table.records import FILES, GroupRecords, Sizes
+from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS, PARTITION_STATS
 from lakebed.formats.hudi.metadata_table.target import BOOTSTRAP, Target
 from lakebed.formats.hudi.metadata_table.undo import settle, take_back
 from lakebed.formats.hudi.metadata_table.write import delta_commit
@@ -90,6 +91,8 @@ def _write(target: Target, instant: str, change: MetadataChange, compact_after: 
             records += PARTS[part].records(target, instant, change)
         except NotKeptError as error:
             unkept[part] = error.what
+    if COLUMN_STATS in unkept and PARTITION_STATS in target.listed:
+        unkept[PARTITION_STATS] = unkept[COLUMN_STATS]
     delta_commit(target, instant, records)
     if not unkept:
         return ()

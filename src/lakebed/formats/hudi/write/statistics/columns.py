@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakebed.formats.hudi.codec.wrapped_values import greatest as greatest_of
+from lakebed.formats.hudi.codec.wrapped_values import unbounded
 from lakebed.formats.hudi.metadata_table.change import ColumnRange
 from lakebed.kernel.arrays import one_chunk
-
-_LAST_TEXT = chr(0x10FFFF)
-_LAST_BYTES = b"\xff" * 32
 
 
 def column_ranges(
@@ -49,7 +48,7 @@ def _of_footer(footer: pq.FileMetaData, leaf: int, field: pa.Field, without_nan:
     least: list[Any] = []
     greatest: list[Any] = []
     nulls = values = size = uncompressed = 0
-    anything = _anything(field.type)
+    anything = unbounded(field.type)
     for group in range(footer.num_row_groups):
         chunk = footer.row_group(group).column(leaf)
         size += chunk.total_compressed_size
@@ -73,22 +72,8 @@ def _of_footer(footer: pq.FileMetaData, leaf: int, field: pa.Field, without_nan:
             least.append(anything[0])
             greatest.append(anything[1])
     return ColumnRange(
-        field.name, min(least, default=None), _greatest(greatest), min(nulls, values), values, size, uncompressed
+        field.name, min(least, default=None), greatest_of(greatest), min(nulls, values), values, size, uncompressed
     )
-
-
-def _anything(kind: pa.DataType) -> tuple[Any, Any] | None:
-    """Bounds of all values that a type has, None where they are not needed: footers have those of numbers."""
-    if pa.types.is_floating(kind):
-        return -math.inf, math.nan
-    if pa.types.is_string(kind):
-        return "", _LAST_TEXT
-    return (b"", _LAST_BYTES) if pa.types.is_binary(kind) else None
-
-
-def _greatest(values: Sequence[Any]) -> Any:
-    """The greatest value; NaN is greater than all numbers, as engines order them."""
-    return max(values, default=None, key=lambda value: (value != value, value))
 
 
 def _value(value: Any, field: pa.Field) -> Any:
