@@ -120,16 +120,42 @@ def test_a_life_with_all_indexes(kind: str, version: int, tmp_path: Path) -> Non
         table.rewrite()
         check(location)
     assert parts(location) == every
-    (note,) = table.write(rows(range(5)), mode="overwrite").notes
-    assert "record_index" in note
-    if version == 6:  # there all parts go together
-        assert parts(location) == {""}
-    else:
-        assert parts(location) == every - {"record_index"}
-        check(location)
+    assert not table.write(rows(range(5)), mode="overwrite").notes
+    opened = check(location)
+    places = RecordIndex(opened).locate(pa.array([f"k{n:02d}" for n in range(30)]))
+    assert [place is not None for place in places["file_id"].to_pylist()] == [n < 5 for n in range(30)]
     table.write(rows(range(30, 32)), options=INDEXES)
     assert parts(location) == every
     check(location)
+
+
+def test_the_record_index_stays_right_where_file_groups_are_replaced(tmp_path: Path) -> None:
+    location = str(tmp_path / "table")
+    options = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.table.ordering.fields": "n"}
+    table = lakebed.create(location, "hudi", SCHEMA, ["id"], ["part"], options=options)
+    table.write(rows(range(12), 100), options=INDEXES)
+    gone = rows(range(4), 200).append_column("_row_kind", pa.array(["-D"] * 4))
+    table.write(gone, mode="upsert")  # deletes that may lose stay in the index
+
+    def found() -> set[str]:
+        places = RecordIndex(check(location)).locate(pa.array([f"k{n:02d}" for n in range(20)]))
+        return {f"k{n:02d}" for n, place in enumerate(places["file_id"].to_pylist()) if place is not None}
+
+    assert found() == {f"k{n:02d}" for n in range(12)}
+    sorting = {"hoodie.clustering.plan.strategy.sort.columns": "id"}
+    result = table.rewrite(options={"lakebed.rewrite.what": "clustering", **sorting})
+    assert result.groups == 2 and not any("index" in note for note in result.notes)
+    assert found() == {f"k{n:02d}" for n in range(4, 12)}
+    table.write(rows(range(14, 16)), mode="upsert")
+    assert not table.write(
+        rows(range(0)),
+        mode="delete",
+        options={
+            "hoodie.datasource.write.partitions.to.delete": "b",
+            "hoodie.datasource.write.operation": "delete_partition",
+        },
+    ).notes
+    assert found() == {"k04", "k06", "k08", "k10", "k14"}
 
 
 def test_statistics_are_those_of_the_footers(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+import pyarrow as pa
+
 from lakebed.errors import CommitConflictError
 from lakebed.formats.hudi.codec.commit_metadata import FileStat, encode_commit
 from lakebed.formats.hudi.codec.metadata import SERVICE_OPERATIONS
@@ -150,8 +152,10 @@ class Transaction:
         extra: Mapping[str, str] = {},
         change: MetadataChange | None = None,
         check: Callable[[], None] | None = None,
+        replaced_keys: Callable[[], pa.Array] | None = None,
     ) -> Committed:
-        """Complete the instant. `check` may raise a CommitConflictError: nothing else completes meanwhile."""
+        """Complete the instant. `replaced_keys` reads the keys of the `replaced` file groups. `check` may raise a
+        CommitConflictError: nothing else completes meanwhile."""
         context, config = self.context, self.context.config
         stats = [
             FileStat(
@@ -196,6 +200,7 @@ class Transaction:
                     replaced=replaced,
                     schema=schema,
                     service=self.operation if self.operation in SERVICE_OPERATIONS else "",
+                    replaced_keys=replaced_keys,
                 ),
             )
             completed = new_instant(config, context.timeline(), self.instant)

@@ -6,7 +6,7 @@ Rules: Hudi's `HoodieWriteStat`, `HoodieDeltaWriteStat`, `HoodieColumnRangeMetad
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +86,7 @@ class MetadataChange:
     name to size) are files of which nothing else is known, such as the command blocks of a rollback; `deleted` are
     files that a clean, a rollback or a restore removes. `replaced` are file ids that a commit takes out of use, by
     partition: their keys leave the record index. `dropped_partitions` are partitions that a clean removes as a whole.
+    `replaced_keys` reads the keys of the replaced file groups; None where nobody can.
     `undone` are the instants that a rollback or a restore takes back, newest first.
     `service` is COMPACT, LOG_COMPACT or CLUSTER where the commit only moves rows.
     `schema` is the Avro schema of the table with this change, without meta columns, as JSON text.
@@ -100,3 +101,4 @@ class MetadataChange:
     undone: tuple[str, ...] = ()
     schema: str = ""
     service: str = ""
+    replaced_keys: Callable[[], pa.Array] | None = None

@@ -2,7 +2,7 @@
 
 The record index gets the keys that a write adds to a file group or takes out of it. A key whose delete may lose against
 a row of the table stays in it: a lookup then finds the file group, and the file group tells. A replaced file group must
-not be found at all, so a commit that replaces some without writing their keys anew ends the index.
+not be found at all, so the keys go that the index has there and the commit does not write anew.
 
 Rules: Hudi's `HoodieMetadataPayload.createBloomFilterMetadataRecord`, `createRecordIndexUpdate` and
 `createRecordIndexDelete`.
@@ -23,9 +23,10 @@ from lakebed.formats.hudi.codec.metadata_keys import file_hash, partition_hash
 from lakebed.formats.hudi.codec.metadata_records import RecordType, encode_records
 from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
 from lakebed.formats.hudi.metadata_table.grouped import NotKeptError, groups_of, spread
-from lakebed.formats.hudi.metadata_table.record_index import NO_INDEX, RECORD_INDEX, halves_of
+from lakebed.formats.hudi.metadata_table.record_index import NO_INDEX, RECORD_INDEX, RecordIndex, halves_of
 from lakebed.formats.hudi.metadata_table.records import GroupRecords
 from lakebed.formats.hudi.metadata_table.target import Target
+from lakebed.kernel.arrays import one_chunk
 from lakebed.kernel.avro.encode import encode_datums
 
 BLOOM_FILTERS = "bloom_filters"
@@ -69,14 +70,12 @@ def _kind(bloom: bytes) -> str:
 
 
 def record_index_of(target: Target, instant: str, change: MetadataChange) -> list[GroupRecords]:
-    """The keys that a change adds and removes. NotKeptError where it replaces file groups whose keys it does not write
-    anew, or takes back what the index holds."""
+    """The keys that a change adds and removes. NotKeptError where nobody says which keys these are, or where it takes
+    back what the index holds."""
     if change.service in ("COMPACT", "LOG_COMPACT"):
         return []
-    if any(change.replaced.values()) and change.service != "CLUSTER":
+    if any(change.replaced.values()) and change.replaced_keys is None:
         raise NotKeptError("file groups are replaced, and nothing says which keys they have")
-    if change.service == "CLUSTER" and target.described.merge_on_read and target.described.ordering:
-        raise NotKeptError("keys of rows that logs deleted may be in it, in file groups that a clustering replaces")
     if change.undone:
         raise NotKeptError("commits are taken back whose keys it has")
     if any(file.added is None and file.writes > file.deletes for file in change.written):
@@ -89,12 +88,25 @@ def record_index_of(target: Target, instant: str, change: MetadataChange) -> lis
         if file.removed is not None and len(file.removed):
             gone.append(file.removed.cast(pa.binary()))
     ids = groups_of(target, RECORD_INDEX)
+    if any(change.replaced.values()):
+        gone.append(_replaced(target, change))
     if not keys and not gone:
         return []
     added = pa.concat_arrays([*keys, _NOTHING])
     removed = pa.concat_arrays([*gone, _NOTHING])
     left = removed.filter(pc.invert(pc.is_in(removed, value_set=added)))
     return spread(RECORD_INDEX, ids, added, pa.concat_arrays([*values, _NOTHING]), left)
+
+
+def _replaced(target: Target, change: MetadataChange) -> pa.Array:
+    """The keys that the index has in file groups which the change replaces."""
+    assert change.replaced_keys is not None
+    keys = change.replaced_keys().unique()
+    places = RecordIndex(target.reader).locate(keys)
+    groups = [f"{partition}\0{file_id}" for partition, ids in change.replaced.items() for file_id in ids]
+    group = pc.binary_join_element_wise(places["partition"], places["file_id"], "\0")
+    mine = one_chunk(pc.is_in(group, value_set=pa.array(groups, pa.string())))
+    return keys.filter(mine).cast(pa.binary())
 
 
 def located(version: int, count: int, file: WrittenFile, instant: str, timezone: str) -> pa.Array:

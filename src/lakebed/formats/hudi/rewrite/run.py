@@ -28,6 +28,7 @@ from lakebed.formats.hudi.commit.heartbeat import has_ended
 from lakebed.formats.hudi.commit.markers import marked_files, marker_folder
 from lakebed.formats.hudi.commit.options import Strategy
 from lakebed.formats.hudi.commit.transaction import Transaction
+from lakebed.formats.hudi.index.replaced_keys import ReplacedKeys
 from lakebed.formats.hudi.layout import META_COLUMNS, parse_base_name, parse_log_name, write_attempt
 from lakebed.formats.hudi.metadata_table.change import WrittenFile
 from lakebed.formats.hudi.options import READ
@@ -298,7 +299,8 @@ class Rewrite:
             if isinstance(plan, ClusteringPlan) and self.context.concurrency.strategy is Strategy.PREFER_WRITER:
                 refuse_under_way(self.context, instant, plan)
 
-        committed = transaction.commit(written, schema=avro, replaced=replaced, check=check)
+        keys = ReplacedKeys(state, replaced)
+        committed = transaction.commit(written, schema=avro, replaced=replaced, check=check, replaced_keys=keys)
         self.context.store.delete_folder(marker_folder(instant))
         return written, committed.notes
 

@@ -25,6 +25,7 @@ from lakebed.formats.hudi.commit.once import COMMIT_USER, IDENTIFIER, was_commit
 from lakebed.formats.hudi.commit.transaction import Committed, Keys, Transaction
 from lakebed.formats.hudi.index.build import build_indexes
 from lakebed.formats.hudi.index.lookups import lookup_of
+from lakebed.formats.hudi.index.replaced_keys import ReplacedKeys
 from lakebed.formats.hudi.layout import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.merge.rules import rules_of
 from lakebed.formats.hudi.read.state import TableState
@@ -174,7 +175,13 @@ class HudiSink:
             extra = {COMMIT_USER: self.commit_user, IDENTIFIER: str(identifier)}
             if self._counts(identifier):
                 extra[_CHECKPOINT] = json.dumps({self.settings.checkpoint: str(identifier)}, separators=(",", ":"))
-            done = transaction.commit(outcome.written, schema=self.avro, replaced=outcome.replaced, extra=extra)
+            done = transaction.commit(
+                outcome.written,
+                schema=self.avro,
+                replaced=outcome.replaced,
+                extra=extra,
+                replaced_keys=ReplacedKeys(run.files.state, outcome.replaced),
+            )
         except BaseException as error:
             transaction.abort()
             if is_gone(error):
