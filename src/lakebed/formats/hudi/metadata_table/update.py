@@ -25,7 +25,7 @@ from lakebed.formats.hudi.metadata_table.options import COMPACT_AFTER, METADATA_
 from lakebed.formats.hudi.metadata_table.parts import PARTS
 from lakebed.formats.hudi.metadata_table.records import FILES, GroupRecords, Sizes
 from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS, PARTITION_STATS
-from lakebed.formats.hudi.metadata_table.target import BOOTSTRAP, Target
+from lakebed.formats.hudi.metadata_table.target import Target
 from lakebed.formats.hudi.metadata_table.undo import settle, take_back
 from lakebed.formats.hudi.metadata_table.write import delta_commit
 from lakebed.formats.hudi.timeline.active import Timeline
@@ -104,12 +104,12 @@ def _undo(target: Target, instant: str, change: MetadataChange) -> bool:
     """Take back the delta commits of the instants that the change takes back. Whether nothing is left of them: what
     a compaction has put into base files stays, and needs records of what is gone."""
     whole = True
-    oldest = min((e.time for e in target.timeline.commits if not e.time.startswith(BOOTSTRAP)), default="")
+    restoring = any(entry.action == "restore" and not entry.done for entry in target.data.entries)
     for time in change.undone:
         last = max((e.time for e in target.timeline.commits if e.action == "commit"), default="")
         entry = target.timeline.by_time.get(time)
         if entry is None:
-            whole = whole and time >= oldest  # what is archived there was compacted before
+            whole = whole and not restoring  # what it did was there when the metadata table was built, or is archived
         elif not entry.done or target.completed(time) > last:
             alone = len(change.undone) == 1 and not change.added
             take_back(target, entry, instant if alone or not target.config.completion_times else "")
