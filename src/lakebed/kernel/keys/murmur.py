@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakebed.kernel.arrays import Int32s, UInt8s, UInt32s, UInt64s
+from lakebed.kernel.keys.equal_lengths import by_length
 
 _C1, _C2, _M = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B64)
 
@@ -34,15 +35,9 @@ def hash_words(words: Sequence[UInt64s], seed: int) -> Int32s:
 
 def hash_bytes(values: pa.BinaryArray, seed: int) -> Int32s:
     """The hash of each value, 0 for null. Values of equal length are hashed together."""
-    _, offset_buffer, data_buffer = values.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[values.offset : values.offset + len(values) + 1]
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
-    starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets)
     hashes = np.zeros(len(values), np.int32)
-    valid = values.is_valid().to_numpy(zero_copy_only=False)
-    for length in np.unique(lengths[valid]):
-        rows = np.flatnonzero(valid & (lengths == length))
-        hashes[rows] = _hash_equal(data[starts[rows][:, None] + np.arange(length)], seed)
+    for places, rows in by_length(values):
+        hashes[places] = _hash_equal(rows, seed)
     return hashes
 
 

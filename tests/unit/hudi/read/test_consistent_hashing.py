@@ -138,7 +138,7 @@ def test_logs_from_before_the_timeline_that_no_archived_write_named(tmp_path: Pa
     assert rows(table.open(), "x") == {"a": "a5", "z": "z1"}
     buckets = tmp_path / ".hoodie" / ".bucket_index" / "consistent_hashing_metadata"
     buckets.mkdir(parents=True)
-    (buckets / "00000000000000.hashing_meta").write_text(json.dumps({"nodes": [{"fileIdPrefix": "g"}]}))
+    (buckets / "00000000000000.hashing_meta").write_text(json.dumps({"nodes": [{"value": 1, "fileIdPrefix": "g"}]}))
     assert rows(table.open(), "x") == {"a": "a5"}
 
 

@@ -171,11 +171,6 @@ def parse_savepoint(data: bytes) -> Mapping[str, tuple[str, ...]]:
     }
 
 
-def parse_hashing_nodes(data: bytes) -> tuple[str, ...]:
-    """The file id prefixes of the buckets in a `.hashing_meta` file (`HoodieConsistentHashingMetadata`)."""
-    return tuple(node["fileIdPrefix"] for node in _record(data).get("nodes") or () if node.get("fileIdPrefix"))
-
-
 def _stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
     get = stat.get
     path = str(stat["path"])

@@ -45,19 +45,23 @@ class BucketIndex:
         places = partitions.indices.to_numpy().astype(np.int64) * self.buckets + numbers
         taken, codes = np.unique(places, return_inverse=True)
         groups: list[FileSlice] = []
-        new = np.zeros(len(taken), bool)
-        for at, place in enumerate(taken.tolist()):
+        for place in taken.tolist():
             partition, number = partitions.dictionary[place // self.buckets].as_py(), place % self.buckets
             known = self.slices.get(partition, {}).get(number)
-            new[at] = known is None
             groups.append(known or FileSlice(partition, self._new_id(partition, number), None, ()))
-        lost = new[codes] & np.asarray(deletes_in(rows).to_numpy())
-        if lost.any():
-            rows, codes = rows.filter(pa.array(~lost)), codes[~lost]
-        return Tagged(rows, codes.astype(np.int64), tuple(groups))
+        return without_lost_deletes(rows, codes.astype(np.int64), groups)
 
     def _new_id(self, partition: str, number: int) -> str:
         return f"{number:08d}{str(uuid.uuid5(self.names, f'{partition}/{number}'))[8:]}-0"
+
+
+def without_lost_deletes(rows: pa.Table, codes: Int64s, groups: Sequence[FileSlice]) -> Tagged:
+    """Rows with their file groups, `groups[code]`, without deletes from groups that are still to be made."""
+    new = np.array([group.base is None and not group.logs for group in groups], bool)
+    lost = new[codes] & np.asarray(deletes_in(rows).to_numpy()) if len(codes) else np.zeros(0, bool)
+    if lost.any():
+        rows, codes = rows.filter(pa.array(~lost)), codes[~lost]
+    return Tagged(rows, codes, tuple(groups))
 
 
 def bucket_numbers(keys: pa.StringArray, hashed: HashFields, buckets: int) -> Int64s:

@@ -14,14 +14,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.errors import UnsupportedError
+from lakebed.formats.hudi.codec.hashing import HashingMetadata
 from lakebed.formats.hudi.index.base_files import BaseFileIndex, BaseFileKeys
 from lakebed.formats.hudi.index.buckets import BucketIndex, bucket_numbers, by_bucket, not_its_index
 from lakebed.formats.hudi.index.file_hints import FileHints
+from lakebed.formats.hudi.index.consistent import ConsistentIndex, check_ring, places_of, ring_hashes
 from lakebed.formats.hudi.index.global_keys import GlobalIndex
 from lakebed.formats.hudi.index.hash_fields import HashFields
+from lakebed.formats.hudi.index.hashing_files import begin_ring, load_rings
 from lakebed.formats.hudi.index.options import GlobalSettings, IndexSettings
 from lakebed.formats.hudi.index.record_keys import RecordIndexKeys, record_index_of
-from lakebed.formats.hudi.layout import HOODIE, file_path
+from lakebed.formats.hudi.layout import HOODIE, BaseFile, file_path
 from lakebed.formats.hudi.options import READ
 from lakebed.formats.hudi.read.plan import reader_of
 from lakebed.formats.hudi.slices import FileSlice
@@ -29,6 +32,7 @@ from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.served import check_groups
 from lakebed.formats.hudi.write.table_files import TableFiles
 from lakebed.formats.hudi.write.tagging import NewOnly, Tagged
+from lakebed.kernel.files import Store
 
 _PARTITION_RULES = f"{HOODIE}/.hashing_meta"
 """The folder in which a table keeps numbers of buckets by partition (Hudi's `PartitionBucketIndexHashingConfig`)."""
@@ -59,6 +63,8 @@ def lookup_of(
 
     UsageError for a table that was written with another index.
     """
+    if index.consistent:
+        return Lookup(_by_ring(index, files, partitions, operation, duplicates))
     if index.buckets:
         return Lookup(_by_bucket(index, files, partitions, operation, duplicates))
     only_new = operation is Operation.INSERT and duplicates != "none"
@@ -97,6 +103,15 @@ def _everywhere(index: GlobalSettings, files: TableFiles, keys: BaseFileKeys, sc
 def _by_bucket(
     index: IndexSettings, files: TableFiles, partitions: Sequence[str], operation: Operation, duplicates: str
 ) -> BucketIndex:
+    store = files.state.store
+    hashed = _hashed(index, files, operation, duplicates)
+    slices = by_bucket(files.slices(partitions), index.buckets, store.location)
+    _check_number(slices, files, hashed, index.buckets)
+    known = {} if operation.replaces else slices
+    return BucketIndex(hashed, index.buckets, known, uuid.uuid4())
+
+
+def _hashed(index: IndexSettings, files: TableFiles, operation: Operation, duplicates: str) -> HashFields:
     store, config = files.state.store, files.state.config
     if operation is Operation.INSERT and duplicates != "none":
         raise UnsupportedError(
@@ -105,11 +120,63 @@ def _by_bucket(
             why=f"the option hoodie.datasource.insert.dup.policy is {duplicates}",
             todo="Upsert the rows, or leave the option out",
         )
-    hashed = HashFields(config.record_keys, index.hash_fields, config.version < 8, store.location)
-    slices = by_bucket(files.slices(partitions), index.buckets, store.location)
-    _check_number(slices, files, hashed, index.buckets)
-    known = {} if operation.replaces else slices
-    return BucketIndex(hashed, index.buckets, known, uuid.uuid4())
+    return HashFields(config.record_keys, index.hash_fields, config.version < 8, store.location)
+
+
+def _by_ring(
+    index: IndexSettings, files: TableFiles, partitions: Sequence[str], operation: Operation, duplicates: str
+) -> ConsistentIndex:
+    """The lookup by consistent hashing. New partitions get their first buckets, which `begin_lookup` writes."""
+    store = files.state.store
+    hashed = _hashed(index, files, operation, duplicates)
+    rings = load_rings(files.state, partitions)
+    slices = {p: {each.file_id: each for each in some} for p, some in files.slices(partitions).items()}
+    replaced = files.state.written(files.view).replaced
+    new = frozenset(partitions) - rings.keys()
+    for partition in slices:
+        ring = rings.setdefault(partition, HashingMetadata.initial(partition, index.buckets))
+        if not operation.replaces:
+            check_ring(ring, slices[partition], frozenset(replaced.get(partition, ())), store.location)
+    _check_hash(rings, slices, hashed, store)
+    return ConsistentIndex(hashed, rings, {} if operation.replaces else slices, new)
+
+
+def begin_lookup(lookup: Lookup, store: Store, operation: Operation, instant: str) -> Lookup:
+    """The lookup of a write whose instant is requested: new partitions have their buckets, and those that it replaces
+    get new ones."""
+    index = lookup.find
+    if not isinstance(index, ConsistentIndex):
+        return lookup
+    new = {partition: begin_ring(store, partition, index.rings[partition].first) for partition in index.new}
+    known = {partition: ring for partition, ring in index.rings.items() if partition not in new}
+    if operation.replaces:
+        known = {partition: ring.renewed(instant) for partition, ring in known.items()}
+    return replace(lookup, find=replace(index, rings={**new, **known}))
+
+
+def _check_hash(
+    rings: Mapping[str, HashingMetadata],
+    slices: Mapping[str, Mapping[str, FileSlice]],
+    hashed: HashFields,
+    store: Store,
+) -> None:
+    """UsageError where a base file has keys of another bucket than its own. One file tells, by the keys of its
+    footer."""
+    based = ((rings[p], s, s.base) for p, some in slices.items() for s in some.values() if s.base is not None)
+    ring, file_slice, base = next(based, (None, None, None))
+    if ring is None or file_slice is None or base is None:
+        return
+    places = places_of(ring_hashes(_end_keys(store, file_slice, base), hashed), ring)
+    if {ring.nodes[place].file_id for place in places.tolist()} - {file_slice.file_id}:
+        raise not_its_index(store.location, f"file group {file_slice.file_id} has keys of another bucket")
+
+
+def _end_keys(store: Store, file_slice: FileSlice, base: BaseFile) -> pa.StringArray:
+    """The least and the greatest key of a base file, by its footer."""
+    with store.open_input(file_path(file_slice.partition, base.name), base.size) as source:
+        footer = pq.read_metadata(source).metadata or {}
+    bounds = [footer.get(b"hoodie_min_record_key"), footer.get(b"hoodie_max_record_key")]
+    return pa.array([key.decode() for key in bounds if key is not None], pa.string())
 
 
 def _check_number(
@@ -129,10 +196,7 @@ def _check_number(
     number, file_slice, base = next(based, (0, None, None))
     if file_slice is None or base is None:
         return
-    with store.open_input(file_path(file_slice.partition, base.name), base.size) as source:
-        footer = pq.read_metadata(source).metadata or {}
-    bounds = [footer.get(b"hoodie_min_record_key"), footer.get(b"hoodie_max_record_key")]
-    keys = pa.array([key.decode() for key in bounds if key is not None], pa.string())
+    keys = _end_keys(store, file_slice, base)
     if set(bucket_numbers(keys, hashed, buckets).tolist()) - {number}:
         raise not_its_index(
             store.location, f"by {buckets} buckets, file group {file_slice.file_id} has keys of another bucket"

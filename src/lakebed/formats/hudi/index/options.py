@@ -38,14 +38,15 @@ ENGINE: Option[str] = Option(
     "hoodie.index.bucket.engine",
     lambda text: one_of("SIMPLE", CONSISTENT)(text.upper()),
     "SIMPLE",
-    "How keys get their bucket: SIMPLE, by a fixed number of buckets; CONSISTENT_HASHING is refused",
-    "SIMPLE",
+    "How keys get their bucket: SIMPLE, by a fixed number of buckets, or CONSISTENT_HASHING, whose buckets can split "
+    "and merge (merge-on-read tables)",
+    "SIMPLE or CONSISTENT_HASHING",
 )
 BUCKETS: Option[int] = Option(
     "hoodie.bucket.index.num.buckets",
     at_least(1),
     256,
-    "How many buckets a partition has, which never changes",
+    "How many buckets a partition has, or begins with under consistent hashing",
 )
 HASH_FIELDS: Option[str] = Option(
     "hoodie.bucket.index.hash.field",
@@ -138,12 +139,14 @@ class GlobalSettings:
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
     """The index of one write. `buckets` is 0 where keys have no buckets, `everywhere` None where a key is looked up in
-    its own partition only. `by_metadata` says that the metadata table tells which files may have a key."""
+    its own partition only. `by_metadata` says that the metadata table tells which files may have a key, `consistent`
+    that the number of buckets changes."""
 
     buckets: int = 0
     hash_fields: tuple[str, ...] = ()
     everywhere: GlobalSettings | None = None
     by_metadata: bool = False
+    consistent: bool = False
 
     @classmethod
     def of(cls, options: Options, config: TableConfig, table: str) -> IndexSettings:
@@ -162,7 +165,8 @@ class IndexSettings:
                 table=table,
                 todo="Name columns of the record key, or leave the option out",
             )
-        return cls(options[BUCKETS], fields or config.record_keys)
+        check_engine_of(options, table, merge_on_read=config.merge_on_read)
+        return cls(options[BUCKETS], fields or config.record_keys, consistent=options[ENGINE] == CONSISTENT)
 
 
 def _checked(index: GlobalSettings | None, config: TableConfig, table: str) -> GlobalSettings | None:
@@ -191,19 +195,23 @@ def check_index(options: Options, table: str) -> None:
             why=why,
             todo=f"Give {INDEX.key} one of {', '.join((*BASE_FILES, *GLOBAL, RECORDS[0], BUCKET))}, or leave it out",
         )
-    if options[INDEX] == BUCKET and options[ENGINE] == CONSISTENT:
-        raise UnsupportedError(
-            "lakebed does not write with consistent hashing",
-            table=table,
-            why=f"the option {ENGINE.key} is {CONSISTENT}",
-            todo=f"Give {ENGINE.key} SIMPLE, or write the table with Hudi's own engine",
-        )
     if options[INDEX] == BUCKET and options[PARTITION_RULES].strip():
         raise UnsupportedError(
             "lakebed does not have numbers of buckets by partition",
             table=table,
             why=f"the option {PARTITION_RULES.key} is {options[PARTITION_RULES]!r}",
             todo="Leave the option out, or write the table with Hudi's own engine",
+        )
+
+
+def check_engine_of(options: Options, table: str, *, merge_on_read: bool) -> None:
+    """Raise UnsupportedError for consistent hashing in a copy-on-write table, which no engine of Hudi writes."""
+    if options[INDEX] == BUCKET and options[ENGINE] == CONSISTENT and not merge_on_read:
+        raise UnsupportedError(
+            "a copy-on-write table cannot have consistent hashing",
+            table=table,
+            why="no engine of Hudi writes it",
+            todo=f"Give {ENGINE.key} SIMPLE, or make the table a MERGE_ON_READ one",
         )
 
 

@@ -8,13 +8,14 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from lakebed.formats.hudi.codec.hashing import parse_hashing
 from lakebed.formats.hudi.codec.internal_schema import (
     InternalSchema,
     SchemaHistory,
     parse_internal_schema,
     parse_schema_history,
 )
-from lakebed.formats.hudi.codec.metadata import CleanMetadata, CommitMetadata, parse_hashing_nodes
+from lakebed.formats.hudi.codec.metadata import CleanMetadata, CommitMetadata
 from lakebed.formats.hudi.codec.schema import arrow_schema
 from lakebed.formats.hudi.codec.timestamps import mislabelled_units
 from lakebed.formats.hudi.config import TableConfig
@@ -173,8 +174,8 @@ class TableState:
         if known is None:
             folder = f"{HASHING_METADATA}/{partition}" if partition else HASHING_METADATA
             files = [info.path for info in self.store.list(folder).files if info.name.endswith(".hashing_meta")]
-            nodes = (node for content in self.store.read_many(files) for node in parse_hashing_nodes(content))
-            known = self._buckets[partition] = frozenset(nodes)
+            nodes = (node for content in self.store.read_many(files) for node in parse_hashing(content).nodes)
+            known = self._buckets[partition] = frozenset(node.prefix for node in nodes)
         return known
 
     @cached_property

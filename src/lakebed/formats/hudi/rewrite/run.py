@@ -135,7 +135,7 @@ class Rewrite:
                 table=state.store.location,
                 todo=f"Cluster it: {opt.WHAT.key} = clustering",
             )
-        check_table(state.store, state.config, state.avro_schema(state.view()))
+        check_table(state.config, state.avro_schema(state.view()), state.store.location)
 
     def _planned(self, where: Where) -> Planned:
         state, view = self.state, self.state.view()

@@ -79,7 +79,7 @@ class FileTarget:
     @property
     def file_schema(self) -> pa.Schema:
         """The columns of base files: the meta columns, then the user's."""
-        return pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *self.schema])
+        return with_meta_columns(self.schema)
 
     @property
     def kept_schema(self) -> pa.Schema:
@@ -95,6 +95,11 @@ class FileTarget:
         text = f"#partition metadata\ncommitTime={self.instant}\npartitionDepth={depth}\n"
         if self.store.put_if_absent(path, text.encode()) is PutOutcome.UNKNOWN:
             self.store.write(path, text.encode())
+
+
+def with_meta_columns(schema: pa.Schema) -> pa.Schema:
+    """The columns of base files, for the user's."""
+    return pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *schema])
 
 
 def new_token(number: int) -> str:

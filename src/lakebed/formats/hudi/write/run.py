@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ from lakebed.formats.hudi.write.file_maker import GroupWriter, HudiFileMaker, Ke
 from lakebed.formats.hudi.write.files import FileTarget
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.place import StagingPlace
+from lakebed.formats.hudi.write.preflight import refuse_pending, replaced_partitions
 from lakebed.formats.hudi.write.settings import SortMode, WriteSettings
 from lakebed.formats.hudi.write.small_files import COMMITS_LOOKED_AT, row_bytes
 from lakebed.formats.hudi.write.staged_rows import NewRows, PartOfBuckets, stretches
@@ -82,7 +82,7 @@ class WriteRun:
             operation = self.settings.operation
             if operation is Operation.DELETE_PARTITION:
                 self.inflight(())
-                return Outcome((), self._replaced(self._named_partitions(rows)))
+                return Outcome((), self._replaced(rows.partitions if rows is not None else ()))
             if rows is None:
                 self.inflight(())
                 return Outcome((), self._replaced(()))
@@ -189,28 +189,15 @@ class WriteRun:
 
     def _replaced(self, partitions: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """The file groups that the write takes out of use."""
-        if self.settings.operation is Operation.INSERT_OVERWRITE_TABLE:
-            partitions = self.files.partitions()
-        slices = self.files.slices(partitions)
-        self._refuse_pending(slices)
+        settings = self.settings
+        going = replaced_partitions(settings.operation, settings.partitions, self.files, partitions)
+        slices = self.files.slices(going)
+        refuse_pending(slices, self.pending, self.target.store.location)
         return {
             partition: tuple(file_slice.file_id for file_slice in of_partition)
             for partition, of_partition in slices.items()
             if of_partition
         }
-
-    def _refuse_pending(self, slices: Mapping[str, Sequence[object]]) -> None:
-        """Raise for partitions in which a table service is pending: its file groups would go and come back."""
-        taken = {group: instant for group, instant in self._taken().items() if group[0] in slices}
-        if taken:
-            (partition, _), instant = next(iter(taken.items()))
-            raise CommitConflictError(
-                f"partition {partition!r} cannot be replaced",
-                table=self.target.store.location,
-                instant=instant,
-                why="a table service that was requested for its file groups has not run",
-                todo="Run that service, or take it back, and write again",
-            )
 
     def _refuse_clustered(self, assigned: Assigned) -> None:
         """Raise for rows of file groups that a pending clustering is going to replace: one of the two would lose."""
@@ -230,13 +217,6 @@ class WriteRun:
 
     def _taken(self) -> dict[tuple[str, str], str]:
         return {**self.pending.compacting, **self.pending.log_compacting, **self.pending.clustering}
-
-    def _named_partitions(self, rows: StagedInput | None) -> list[str]:
-        """The partitions that delete_partition removes: those that the option names, else those of the rows."""
-        patterns = self.settings.partitions
-        if not patterns:
-            return list(rows.partitions) if rows is not None else []
-        return [path for path in self.files.partitions() if any(fnmatchcase(path, pattern) for pattern in patterns)]
 
 
 def _planned(assigned: Assigned) -> list[FileStat]:

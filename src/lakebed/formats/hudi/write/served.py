@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import UnsupportedError, UsageError
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HASHING_METADATA
 from lakebed.formats.hudi.merge.rules import check_known, rules_of
 from lakebed.formats.hudi.slices import FileSlice
-from lakebed.kernel.files import Store
+from lakebed.kernel.files import Listing, Store
 
 _BUCKET = re.compile(r"0000\d{4}-")
 """How the file id of a bucket begins. A random id does so once in half a million."""
 
 
-def check_table(store: Store, config: TableConfig, avro: str) -> None:
+def check_table(config: TableConfig, avro: str, table: str) -> None:
     """Raise UnsupportedError for a table that lakebed does not write. `avro` is its schema, "" for none."""
-    check_known(rules_of(config), store.location)
+    check_known(rules_of(config), table)
     reasons = {
         "it has table version 5": config.version < 6,
         "its rows have no meta columns (hoodie.populate.meta.fields is false)": not config.meta_fields,
@@ -26,12 +26,23 @@ def check_table(store: Store, config: TableConfig, avro: str) -> None:
         "its partition paths spell dates with slashes": config.slashed_dates,
         f"its base files are {config.base_format}": config.base_format != "PARQUET",
         "nothing says which columns it has": not avro,
-        "it has a consistent hashing index": config.merge_on_read and _has_files(store, HASHING_METADATA),
     }
     why = next((reason for reason, holds in reasons.items() if holds), "")
     if why:
         raise UnsupportedError(
-            "lakebed does not write this table", table=store.location, why=why, todo="Write it with Hudi's own engine"
+            "lakebed does not write this table", table=table, why=why, todo="Write it with Hudi's own engine"
+        )
+
+
+def check_engine(store: Store, config: TableConfig, consistent: bool) -> None:
+    """Raise UsageError for a table of consistent hashing that a write with another index would break: its keys belong
+    to buckets that only metadata name."""
+    if not consistent and has_rings(store, config):
+        raise UsageError(
+            "the table has a consistent hashing index",
+            table=store.location,
+            why=f"it has a folder {HASHING_METADATA}",
+            todo="Give hoodie.index.type BUCKET and hoodie.index.bucket.engine CONSISTENT_HASHING",
         )
 
 
@@ -52,6 +63,7 @@ def is_bucket(file_id: str) -> bool:
     return bool(_BUCKET.match(file_id))
 
 
-def _has_files(store: Store, folder: str) -> bool:
-    listing = store.list(folder)
+def has_rings(store: Store, config: TableConfig) -> bool:
+    """Whether a table has the metadata of consistent hashing."""
+    listing = store.list(HASHING_METADATA) if config.merge_on_read else Listing((), ())
     return bool(listing.files or listing.folders)

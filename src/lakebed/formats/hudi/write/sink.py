@@ -24,26 +24,27 @@ from lakebed.formats.hudi.commit.message import HudiMessage
 from lakebed.formats.hudi.commit.once import COMMIT_USER, IDENTIFIER, was_committed
 from lakebed.formats.hudi.commit.transaction import Committed, Keys, Transaction
 from lakebed.formats.hudi.index.build import build_indexes
-from lakebed.formats.hudi.index.lookups import lookup_of
+from lakebed.formats.hudi.index.hashing_files import mark_rings, save_rings
+from lakebed.formats.hudi.index.lookups import begin_lookup
+from lakebed.formats.hudi.index.renewal import new_rings, with_buckets
 from lakebed.formats.hudi.index.replaced_keys import ReplacedKeys
 from lakebed.formats.hudi.layout import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.merge.rules import rules_of
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
-from lakebed.formats.hudi.timeline.pending_services import pending_services
 from lakebed.formats.hudi.write.combine import Combiner
 from lakebed.formats.hudi.write.conform import WriteSchema
 from lakebed.formats.hudi.write.evolution import check_same
-from lakebed.formats.hudi.write.files import FileTarget
+from lakebed.formats.hudi.write.files import FileTarget, with_meta_columns
 from lakebed.formats.hudi.write.keys import RowKeys
 from lakebed.formats.hudi.write.made_keys import check_keyless
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.place import StagingPlace
 from lakebed.formats.hudi.write.plan import HudiWritePlan
+from lakebed.formats.hudi.write.preflight import Preflight
 from lakebed.formats.hudi.write.run import StagedInput, WriteRun
-from lakebed.formats.hudi.write.served import check_table
+from lakebed.formats.hudi.write.served import check_engine, check_table
 from lakebed.formats.hudi.write.settings import WriteSettings
-from lakebed.formats.hudi.write.table_files import TableFiles
 from lakebed.formats.hudi.write.task import TaskTarget
 from lakebed.formats.hudi.write.wanted import wanted_of
 from lakebed.kernel.again import is_gone, looks_again
@@ -164,42 +165,54 @@ class HudiSink:
         """Write the rows and commit them. Returns the paths of the files too."""
         context = self.context
         operation = self._operation(messages)
+        staged = _staged(messages, self.settings.by_key)
+        found = self._preflight(operation, messages)
         bucketed = bool(self.settings.index.buckets)
         looks_up = not bucketed and (self.settings.looks_up or operation.tags)
         keys = Keys.IN_TABLE if self.settings.index.everywhere else Keys.IN_PARTITION
         action = operation.action(context.config, bucketed)
         transaction = Transaction.begin(context, action, operation.recorded, keys=keys if looks_up else Keys.ANY)
         try:
-            run, notes = self._run(transaction, operation, messages)
-            outcome = run.run(_staged(messages, self.settings.by_key))
+            run, notes = self._run(transaction, operation, messages, found)
+            outcome = run.run(staged)
+            rings = new_rings(run.files.state, run.tag, outcome.replaced, transaction.instant)
             extra = {COMMIT_USER: self.commit_user, IDENTIFIER: str(identifier)}
             if self._counts(identifier):
                 extra[_CHECKPOINT] = json.dumps({self.settings.checkpoint: str(identifier)}, separators=(",", ":"))
+            replaced = with_buckets(run.files.state, outcome.replaced, rings)
             done = transaction.commit(
                 outcome.written,
                 schema=self.avro,
-                replaced=outcome.replaced,
+                replaced=replaced,
                 extra=extra,
                 replaced_keys=ReplacedKeys(run.files.state, outcome.replaced),
+                check=lambda: save_rings(context.store, rings),
             )
         except BaseException as error:
             transaction.abort()
             if is_gone(error):
                 raise changed_meanwhile(error) from error
             raise
+        mark_rings(context.store, rings)
         return replace(done, notes=(*notes, *done.notes)), tuple(file.path for file in outcome.written)
 
+    def _preflight(self, operation: Operation, messages: Sequence[HudiMessage]) -> Preflight:
+        """The table as it is now. Raises for what this write cannot do with it."""
+        state = self._state()
+        self._check_columns(state)
+        partitions = [path for message in messages for path in message.partitions]
+        return Preflight.of(state, self.settings, operation, partitions, with_meta_columns(self.schema))
+
     def _run(
-        self, transaction: Transaction, operation: Operation, messages: Sequence[HudiMessage]
+        self, transaction: Transaction, operation: Operation, messages: Sequence[HudiMessage], found: Preflight
     ) -> tuple[WriteRun, tuple[str, ...]]:
         """The write on the table's newest state, and notes about it."""
         context, settings = self.context, self.settings
         if operation is not settings.operation:  # an insert of changes
             settings = replace(settings, operation=operation, combines=True)
-        state = self._state()
-        self._check_columns(state)
-        files = TableFiles(state)
-        partitions = [path for message in messages for path in message.partitions]
+        if not found.holds(self._state(), transaction.instant):
+            found = self._preflight(operation, messages)
+        lookup = begin_lookup(found.lookup, context.store, operation, transaction.instant)
         target = FileTarget(
             context.store,
             context.config,
@@ -210,14 +223,13 @@ class HudiSink:
             transaction.markers,
             wanted_of(context.store, context.config, context.options),
         )
-        lookup = lookup_of(settings.index, files, partitions, operation, settings.duplicates, target.file_schema)
         run = WriteRun(
             settings,
-            files,
+            found.files,
             target,
             self._staging,
             self._engine or LocalEngine(),
-            pending_services(context.store, state.timeline),
+            found.pending,
             transaction.inflight,
             Combiner(rules_of(context.config), settings.index.everywhere is not None) if settings.combines else None,
             lookup.find,
@@ -294,8 +306,10 @@ class HudiSink:
     def _checked_keys(self) -> RowKeys:
         """How keys are made. Raises for what lakebed does not write, before any row is read."""
         context = self.context
-        check_table(context.store, context.config, self.avro)
+        check_table(context.config, self.avro, context.store.location)
         check_keyless(self.settings, context.config, context.store.location)
+        if self.settings.operation is not Operation.DELETE_PARTITION:
+            check_engine(context.store, context.config, self.settings.index.consistent)
         return RowKeys.of(context.config, self.schema, context.options, context.store.location)
 
 
