@@ -23,7 +23,7 @@ from lakebed.formats.hudi.expire.options import parse_options as parse_expire_op
 from lakebed.formats.hudi.expire.orphans import remove_orphans
 from lakebed.formats.hudi.expire.partitions import expire_partitions
 from lakebed.formats.hudi.expire.run import Clean
-from lakebed.formats.hudi.index.options import INDEXES, kept_with_table
+from lakebed.formats.hudi.index.options import INDEXES, check_engine_of, kept_with_table
 from lakebed.formats.hudi.inspect import inspect_table
 from lakebed.formats.hudi.layout import COMPLETES_AS, META_COLUMNS, WRITES
 from lakebed.formats.hudi.metadata_table.read import keeps_listing
@@ -38,6 +38,7 @@ from lakebed.formats.hudi.read.stream import HudiStream
 from lakebed.formats.hudi.rewrite.run import Rewrite, parse_options
 from lakebed.formats.hudi.rollback import roll_back_to
 from lakebed.formats.hudi.savepoints import make_savepoint, remove_savepoint
+from lakebed.formats.hudi.table_options import TABLE, TABLE_TYPE
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.upkeep import OPEN, UPKEEP, after_commit, split_options, upkeep_options
@@ -107,8 +108,10 @@ class HudiTable(Table):
         OPEN.parse(calls)
         check_served(SIZING.parse({SIZING.spelled(k): v for k, v in calls.items() if SIZING.knows(k)}), store.location)
         described = {k: v for k, v in options.items() if k not in calls}
-        kept = kept_with_table(INDEXES.parse({k: v for k, v in calls.items() if INDEXES.knows(k)}))
-        create_table(store, schema, primary_key, partition_by, described, kept)
+        index = INDEXES.parse({k: v for k, v in calls.items() if INDEXES.knows(k)})
+        of_table = TABLE.parse({k: v for k, v in described.items() if TABLE.knows(k)})
+        check_engine_of(index, store.location, merge_on_read=of_table[TABLE_TYPE] == "MERGE_ON_READ")
+        create_table(store, schema, primary_key, partition_by, described, kept_with_table(index))
         return cls(store, calls)
 
     def newest_commit(self) -> Instant | None:

@@ -173,3 +173,5 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     plain = lakebed.create(tmp_path / "c", "hudi", ROWS, ["id"], ["dt"])
     with pytest.raises(UnsupportedError, match="copy-on-write"):
         plain.write(batch(1), "upsert", cow)
+    with pytest.raises(UnsupportedError, match="copy-on-write"):
+        lakebed.create(tmp_path / "d", "hudi", ROWS, ["id"], ["dt"], cow)

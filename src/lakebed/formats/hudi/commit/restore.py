@@ -29,7 +29,7 @@ from lakebed.formats.hudi.commit.rollback import (
 )
 from lakebed.formats.hudi.commit.undo import plan_undo
 from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.layout import HASHING_METADATA, clock_time
+from lakebed.formats.hudi.layout import clock_time
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.writing import (
@@ -113,18 +113,10 @@ def _step(context: WriteContext) -> bool:
             return True
         entry = entry_of(timeline.entries, info)
         if entry is not None:
-            if entry.action in ("replacecommit", "clustering"):
-                _forget_buckets(context, entry.time)
             roll_back(context, entry, plan_undo(context, timeline, entry, going))
             return True
     _complete(context, timeline, restore, plan)
     return True
-
-
-def _forget_buckets(context: WriteContext, clustering: str) -> None:
-    """Remove the buckets of consistent hashing that a clustering made: readers of them may not ask the timeline."""
-    named = (info.path for info in context.store.walk(HASHING_METADATA) if info.name.startswith(f"{clustering}."))
-    context.store.delete_many([*named])
 
 
 def _plan(context: WriteContext, restore: Entry) -> RestorePlan:

@@ -31,7 +31,7 @@ from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.exclusive import StillHeld
 from lakebed.formats.hudi.commit.heartbeat import heartbeat_file, stopped
 from lakebed.formats.hudi.commit.markers import marked_files, remove_markers
-from lakebed.formats.hudi.layout import LogFile, file_path, parse_base_name, parse_log_name
+from lakebed.formats.hudi.layout import HASHING_METADATA, LogFile, file_path, parse_base_name, parse_log_name
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.update import update
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
@@ -158,6 +158,8 @@ def _run(context: WriteContext, instant: str, plan: RollbackPlan, entry: Entry |
         if each.log_blocks_to_be_deleted:
             blocks, logs = _command(context, instant, info.commit_time, each)
         record.add(each, blocks, logs)
+    if info.action in ("replacecommit", "clustering"):
+        forget_buckets(context, info.commit_time)
     metadata = record.metadata(instant, info, int((clock.steady() - began) * 1000))
     update(context, instant, change_of("rollback", [metadata], (info.commit_time,)))
     if entry is not None:
@@ -186,6 +188,13 @@ def change_of(action: str, rollbacks: Iterable[RollbackMetadata], undone: tuple[
         for path, logs in added.items()
     }
     return MetadataChange(action, added=left, deleted=deleted, undone=undone)
+
+
+def forget_buckets(context: WriteContext, instant: str) -> None:
+    """Remove the buckets of consistent hashing that an instant made: readers of them may not ask the timeline."""
+    if context.config.merge_on_read:
+        named = (info.path for info in context.store.walk(HASHING_METADATA) if info.name.startswith(f"{instant}."))
+        context.store.delete_many([*named])
 
 
 def _command(

@@ -47,7 +47,7 @@ from lakebed.formats.hudi.slices import live_slices
 from lakebed.formats.hudi.timeline.pending_services import pending_services
 from lakebed.formats.hudi.timeline.writing import remove_pending
 from lakebed.formats.hudi.write.files import FileOptions, FileTarget
-from lakebed.formats.hudi.write.served import check_groups, check_table
+from lakebed.formats.hudi.write.served import check_clustered, check_groups, check_table
 from lakebed.formats.hudi.write.wanted import wanted_of
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.options import Options
@@ -136,6 +136,8 @@ class Rewrite:
                 todo=f"Cluster it: {opt.WHAT.key} = clustering",
             )
         check_table(state.config, state.avro_schema(state.view()), state.store.location)
+        if self.clusters:
+            check_clustered(state.store, state.config)
 
     def _planned(self, where: Where) -> Planned:
         state, view = self.state, self.state.view()

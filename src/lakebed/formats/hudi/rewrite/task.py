@@ -50,7 +50,7 @@ class Compactor:
         merged = self.reader.open(paths, columns)
         token = new_token(task.number)
         log = None
-        if self.target.config.cdc and is_bucket(part.file_id):
+        if self.target.config.cdc and is_bucket(part.file_id, self.target.config):
             merged = watched(merged)
             log = ChangeLog(self.target, part.partition, part.file_id, token, merged)
         known = known_keys(self.target, merged, merged.base_footer()[1])

@@ -46,6 +46,16 @@ def check_engine(store: Store, config: TableConfig, consistent: bool) -> None:
         )
 
 
+def check_clustered(store: Store, config: TableConfig) -> None:
+    """Raise UnsupportedError for a table of consistent hashing: its clusterings are resizings of buckets."""
+    if has_rings(store, config):
+        raise UnsupportedError(
+            "lakebed does not cluster tables with consistent hashing",
+            table=store.location,
+            todo="Cluster it with Hudi's own engine, which splits and merges its buckets",
+        )
+
+
 def check_groups(slices: Iterable[FileSlice], table: str) -> None:
     """Raise UnsupportedError where file groups are those of a bucket index: other engines would look for a key in its
     bucket only."""
@@ -58,9 +68,9 @@ def check_groups(slices: Iterable[FileSlice], table: str) -> None:
         )
 
 
-def is_bucket(file_id: str) -> bool:
-    """Whether a file group is a bucket of a bucket index."""
-    return bool(_BUCKET.match(file_id))
+def is_bucket(file_id: str, config: TableConfig) -> bool:
+    """Whether a file group is a bucket of a bucket index, as its name or the table's properties say."""
+    return bool(_BUCKET.match(file_id)) or config.properties.get("hoodie.index.type", "").upper() == "BUCKET"
 
 
 def has_rings(store: Store, config: TableConfig) -> bool:
