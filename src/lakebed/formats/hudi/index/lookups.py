@@ -17,8 +17,8 @@ from lakebed.errors import UnsupportedError
 from lakebed.formats.hudi.codec.hashing import HashingMetadata
 from lakebed.formats.hudi.index.base_files import BaseFileIndex, BaseFileKeys
 from lakebed.formats.hudi.index.buckets import BucketIndex, bucket_numbers, by_bucket, not_its_index
-from lakebed.formats.hudi.index.file_hints import FileHints
 from lakebed.formats.hudi.index.consistent import ConsistentIndex, check_ring, places_of, ring_hashes
+from lakebed.formats.hudi.index.file_hints import FileHints
 from lakebed.formats.hudi.index.global_keys import GlobalIndex
 from lakebed.formats.hudi.index.hash_fields import HashFields
 from lakebed.formats.hudi.index.hashing_files import begin_ring, load_rings
