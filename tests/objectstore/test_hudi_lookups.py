@@ -73,3 +73,25 @@ def test_an_upsert_asks_the_same_however_many_files_the_table_has(
     assert many.bytes_out <= few.bytes_out * 1.25
     if index["hoodie.index.type"] == "BLOOM":  # without the metadata table each file's footer is read
         assert upsert(20, {"hoodie.index.type": "BLOOM"}).bytes_out > many.bytes_out * 1.5
+
+
+def test_an_upsert_by_buckets_asks_the_same_however_many_there_are(store_server: StoreServer, tmp_path: Path) -> None:
+    asked: list[Counted] = []
+    for buckets in (4, 20):
+        options = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": str(buckets)}
+        kind = {"hoodie.datasource.write.table.type": "MERGE_ON_READ"}
+        folder = tmp_path / str(buckets)
+        table = lakebed.create(folder, "hudi", rows(0, 1).schema, ["id"], ["part"], {**kind, **options})
+        table.write(rows(0, ROWS), options={**options, "hoodie.datasource.write.operation": "bulk_insert"})
+        assert len([*(folder / "p").glob("*.parquet")]) == buckets
+        counted = store_server.measure(
+            lambda url, options=options: lakebed.open(url, store_server.options).write(rows(9, 1), "upsert", options),
+            lambda folder=folder: store_server.upload(folder),
+            tries=3 if asked else 1,
+            enough=1000,
+            requests=asked[0].requests if asked else None,
+        )
+        asked.append(counted)
+    few, many = asked
+    assert many.requests <= few.requests
+    assert many.bytes_out <= few.bytes_out + 16 * 1000  # names of the other files, in the metadata table
