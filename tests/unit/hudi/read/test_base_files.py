@@ -48,6 +48,16 @@ def test_runs_have_the_rows_of_batches(
     assert plain.num_rows == (ROWS if groups is None else 90 * len(groups))
 
 
+def test_later_runs_are_as_long_as_the_first(reader: BaseFileReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_RUN_ROWS", 256)
+    with reader.opened() as opened:
+        lengths = []
+        for columns, batches in opened.runs(pa.schema([TARGET.field("key")]), TARGET, None, {}, 37):
+            assert sum(batch.num_rows for batch in batches) == columns.num_rows
+            lengths.append(columns.num_rows)
+    assert lengths == [*[256] * (ROWS // 256), *([ROWS % 256] if ROWS % 256 else [])]
+
+
 def test_columns_of_different_lengths_are_an_error(reader: BaseFileReader, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = files.OpenBaseFile._decoded
     with reader.opened() as opened:

@@ -147,7 +147,9 @@ class OpenBaseFile:
     ) -> Iterator[pa.RecordBatch]:
         reader, columns = self.reader, self._in_file(target)
         with reader._decoding():
-            for batch in self.file.iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=False):
+            # Reads of one ParquetFile share a size of batches, so each read has one of its own.
+            file = pq.ParquetFile(self.source, metadata=self.file.metadata, page_checksum_verification=True)
+            for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=False):
                 yield conform_to_table(batch, target, constants, reader.renames, reader.units)
 
     def row_groups(self, predicate: Node, schema: pa.Schema) -> tuple[list[int], list[int]]:
