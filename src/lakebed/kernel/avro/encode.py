@@ -36,7 +36,7 @@ _ROWS_AT_ONCE = 1 << 13
 
 def encode_records(batch: pa.RecordBatch) -> bytes:
     """The rows of a batch as Avro records, one after another."""
-    return b"".join(_joined(_columns(rows), rows.num_rows).data for rows in _pieces(batch))
+    return b"".join(_joined(_columns(rows), rows.num_rows).data.data for rows in _pieces(batch))
 
 
 def encode_framed(batch: pa.RecordBatch) -> bytes:
@@ -44,10 +44,10 @@ def encode_framed(batch: pa.RecordBatch) -> bytes:
     return b"".join(map(_framed, _pieces(batch)))
 
 
-def _framed(rows: pa.RecordBatch) -> UInt8s:
+def _framed(rows: pa.RecordBatch) -> memoryview:
     parts = _columns(rows)
     lengths = _lengths(parts, rows.num_rows)
-    return _joined([_fixed(lengths.astype(">i4"), 4), *parts], rows.num_rows).data
+    return _joined([_fixed(lengths.astype(">i4"), 4), *parts], rows.num_rows).data.data
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
