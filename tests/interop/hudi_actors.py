@@ -17,7 +17,7 @@ from lakebed.errors import OptionError, UnsupportedError
 from lakebed.kernel.files import Store
 from lakebed.model.instant import Instant
 from tests.interop.conftest import HERE, Peer, named
-from tests.interop.hudi_shape import JVM_ONLY, Shape, as_text
+from tests.interop.hudi_shape import JVM_ONLY, SHARED, Shape, as_text
 
 Texts = list[list[str | None]]
 RECORD_KEYS, PARTITIONS = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.partitionpath.field"
@@ -218,7 +218,7 @@ class Lakebed:
     @property
     def table(self) -> lakebed.Table:
         """The table as it is now."""
-        return lakebed.open(self._place)
+        return lakebed.open(self._place, SHARED if self._shape.locks else {})
 
     def write(self, operation: str, rows: pa.Table, more: Mapping[str, str] = {}, first: bool = False) -> None:
         """One commit of rows; the first one makes the table."""
