@@ -143,16 +143,16 @@ def boolean(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """A parser of whole numbers of at least `least`."""
+def at_least(least: int, most: int = (1 << 63) - 1) -> Callable[[str], int]:
+    """A parser of whole numbers of at least `least`, and of no more bits than the engines' own options have."""
 
     def parse(text: str) -> int:
         number = int(text)
-        if number < least:
+        if not least <= number <= most:
             raise ValueError(text)
         return number
 
-    _EXPECTED[parse] = f"a whole number of at least {least}"
+    _EXPECTED[parse] = f"a whole number of at least {least}" + (f" and at most {most}" if most < 1 << 62 else "")
     return parse
 
 

@@ -105,8 +105,16 @@ def test_reads_take_the_options_of_writes_and_refuse_what_chooses_rows(tmp_path:
         SOURCE.plan(table, SourceRequest({**shared, "hoodie.datasource.read.incr.path.glob": "a/*"}))
 
 
-@pytest.mark.parametrize("key", ["hoodie.index.bloom.fpp", "hoodie.record.size.estimation.threshold"])
-@pytest.mark.parametrize("text", ["nan", "0", "-1", "few"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "hoodie.index.bloom.fpp",
+        "hoodie.index.bloom.num_entries",
+        "hoodie.record.size.estimation.threshold",
+        "hoodie.client.heartbeat.interval_in_ms",
+    ],
+)
+@pytest.mark.parametrize("text", ["nan", "0", "-1", "few", "9" * 400])
 def test_a_number_out_of_bounds_is_refused_by_its_option(key: str, text: str) -> None:
     with pytest.raises(OptionError, match=key):
         WRITE.parse({key: text})

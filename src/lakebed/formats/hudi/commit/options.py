@@ -93,7 +93,7 @@ STRATEGY: Option[str] = Option(
 )
 BEAT: Option[int] = Option(
     "hoodie.client.heartbeat.interval_in_ms",
-    at_least(1000),
+    at_least(1000, most=(1 << 31) - 1),
     60_000,
     "How often a writer says that it is alive (milliseconds)",
 )

@@ -157,7 +157,10 @@ CHECKPOINT: Option[str] = Option(
     "A stream's name in the commits of Hudi's own streaming sink: batches that are committed under it are skipped",
 )
 BLOOM_ENTRIES: Option[int] = Option(
-    "hoodie.index.bloom.num_entries", at_least(1), 60000, "The keys that a bloom filter has room for"
+    "hoodie.index.bloom.num_entries",
+    at_least(1, most=(1 << 31) - 1),
+    60000,
+    "The keys that a bloom filter has room for",
 )
 BLOOM_FPP: Option[float] = Option(
     "hoodie.index.bloom.fpp", between(0, 1), 0.000000001, "How often a bloom filter may be wrong"
