@@ -106,6 +106,8 @@ class Life:
             choices += [(0.8, self._restore), (0.4, self._delete_savepoint)]
         if self._dead:  # services do not take back what a dead writer left, and then nobody can
             choices = [(1, self._insert), (1, self._upsert), (1, self._delete)]
+            if self.shape.locks:
+                choices = [(1, self._clean)]
         if self._unsure:
             choices = [(1, self._restore)]
         if self._unclustered:
@@ -350,6 +352,8 @@ class Life:
         self._by("cluster", lambda actor: actor.cluster())
 
     def _clean(self) -> None:
+        if self._dead and self.shape.locks:
+            time.sleep(4)  # so long a writer without a heartbeat may be alive for a release
         self._by("clean", lambda actor: actor.clean())
 
     def _archive(self) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Read = Callable[[], float]
+_EARLIEST = datetime.datetime(1000, 1, 1)
 
 
 def _machine() -> float:
@@ -41,6 +42,15 @@ def now_ms() -> int:
 def moment(zone: datetime.tzinfo | None = None) -> datetime.datetime:
     """The time of this machine's clock, in `zone` (None: the machine's own), as a datetime without a zone."""
     return datetime.datetime.fromtimestamp(now(), zone).replace(tzinfo=None)
+
+
+def earlier(moment: datetime.datetime, **span: float) -> datetime.datetime:
+    """The moment so many `days`, `hours`, `seconds` or `milliseconds` before one without a zone. Where no date is so
+    early, the year 1000, which is before every table."""
+    try:
+        return max(moment - datetime.timedelta(**span), _EARLIEST)
+    except OverflowError:
+        return _EARLIEST
 
 
 def steady() -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -137,3 +138,17 @@ def test_a_refused_write_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_the_page_of_the_migration_claims_what_is_so() -> None:
     assert complaints(PAGE.read_text(encoding="utf-8")) == []
     assert complaints("") and complaints(PAGE.read_text(encoding="utf-8").replace("refused: ", ""))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"hoodie.clean.policy": "KEEP_LATEST_BY_HOURS", "hoodie.clean.hours.retained": (1 << 63) - 1},
+        {"lakebed.expire.what": "partitions", "hoodie.partition.ttl.strategy.days.retain": (1 << 31) - 1},
+    ],
+)
+def test_what_is_kept_longer_than_there_are_dates_is_kept(tmp_path: Path, options: dict[str, Any]) -> None:
+    table = lakebed.create(tmp_path / "t", "hudi", {"id": "int64", "dt": "string"}, ["id"], ["dt"])
+    for _ in range(2):
+        table.write(pa.table({"id": [1], "dt": ["a"]}), mode="upsert")
+    assert not table.expire(options=options).expired

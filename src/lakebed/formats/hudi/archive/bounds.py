@@ -146,7 +146,7 @@ def _earliest_retained(
         earliest = commits[-retained]
     elif policy == "KEEP_LATEST_BY_HOURS":
         zone = datetime.UTC if config.timezone == "UTC" else None
-        since = clock.moment(zone) - datetime.timedelta(hours=options[HOURS_RETAINED])
+        since = clock.earlier(clock.moment(zone), hours=options[HOURS_RETAINED])
         recent = [time for time in commits if time >= since.strftime(INSTANT_FORMAT)[: len(time)]]
         if not recent:
             return None, None

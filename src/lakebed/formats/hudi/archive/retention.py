@@ -30,6 +30,7 @@ from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import INSTANT_FORMAT
 from lakebed.formats.hudi.timeline.archive_manifest import load_history
 from lakebed.formats.hudi.timeline.archived import DROPPED, ArchivedTimeline
+from lakebed.kernel import clock
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
 from lakebed.kernel.scratch import Scratch
@@ -64,7 +65,7 @@ def plan_retention(
     border = _border_by_count(instants, most)
     if age is not None:
         zone = datetime.UTC if config.timezone == "UTC" else None
-        moment = datetime.datetime.fromtimestamp(now, zone) - datetime.timedelta(milliseconds=age)
+        moment = clock.earlier(datetime.datetime.fromtimestamp(now, zone).replace(tzinfo=None), milliseconds=age)
         since = moment.strftime(INSTANT_FORMAT)[:17]
         border = max([border, *(i.time for i in instants if i.time < since)])
     border, blockers = _spare_hiding(store, archived, instants, border)

@@ -42,7 +42,7 @@ def end_silent_writes(context: WriteContext, dry_run: bool) -> tuple[str, ...]:
     timeline, notes = context.timeline(), list[str]()
     for entry in timeline.entries:
         began = clock_time(entry.time)
-        young = began is not None and clock.moment(zone) - began < datetime.timedelta(seconds=patience)
+        young = began is not None and began > clock.earlier(clock.moment(zone), seconds=patience)
         if entry.action == "rollback" and not entry.done and entry.requested and not young:
             notes.append(f"rollback {entry.time} was cut off: it is carried on")
             if not dry_run:
@@ -99,7 +99,7 @@ def _may_be_at_work(context: WriteContext, entry: Entry, after_ms: int) -> str:
     zone = datetime.UTC if context.config.timezone == "UTC" else None
     began = clock_time(entry.time)
     hours = f"{after_ms / 3_600_000:g} hours ({FAILED_AFTER.key})"
-    if began is not None and clock.moment(zone) - began < datetime.timedelta(milliseconds=after_ms):
+    if began is not None and began > clock.earlier(clock.moment(zone), milliseconds=after_ms):
         return f"it was requested less than {hours} ago, so its writer may be at work"
     if not stopped(context.store, entry.time, after_ms / 1000, clock.now()):
         return f"its heartbeat is younger than {hours}"

@@ -71,7 +71,7 @@ def plan_partitions(state: TableState, options: Options) -> PartitionDecision:
     taken = (*services.compacting, *services.log_compacting, *services.clustering)
     busy = {partition for partition, _ in taken}
     zone = datetime.UTC if state.config.timezone == "UTC" else None
-    bound = clock.moment(zone) - datetime.timedelta(days=days)
+    bound = clock.earlier(clock.moment(zone), days=days)
     expired: list[str] = []
     kept: list[Skipped] = []
     for partition, time in sorted(ages.items(), key=lambda item: (item[1], item[0])):

@@ -147,7 +147,7 @@ def _earliest_retained(state: TableState, options: Options) -> tuple[Entry | Non
     else:
         hours = options[HOURS_RETAINED]
         zone = datetime.UTC if state.config.timezone == "UTC" else None
-        since = (clock.moment(zone) - datetime.timedelta(hours=hours)).strftime(INSTANT_FORMAT)
+        since = clock.earlier(clock.moment(zone), hours=hours).strftime(INSTANT_FORMAT)
         recent = [entry for entry in commits if entry.time >= since[: len(entry.time)]]
         if not recent:
             return None, Skipped("all commits", f"none is of the last {hours} hours, and the newest ones stay")

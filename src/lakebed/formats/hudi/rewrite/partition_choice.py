@@ -35,7 +35,7 @@ def for_compaction(strategy: str, partitions: Sequence[str], options: Options) -
     days = options[opt.TARGET_PARTITIONS]
     if strategy == "DayBased":
         return newest_first[:days]
-    earliest = clock.moment().date() - datetime.timedelta(days=days)
+    earliest = clock.earlier(clock.moment(), days=days).date()
     if strategy == "BoundedPartitionAware":
         return [path for path in newest_first if _day(path) >= earliest]
     return [path for path in newest_first if _day(path) < earliest]
