@@ -70,6 +70,9 @@ class Life:
             for _ in range(steps):
                 self.step()
                 self.check()
+            for _ in range(3 * self._unended):
+                self.step()
+                self.check()
             self.check_at_the_end()
         except _OverError as error:
             self._note(f"the end: {error}")
@@ -119,11 +122,16 @@ class Life:
             choices = [(0.8, self._archive), *choices]
             choices = [(weight * 3 if step in services else weight, step) for weight, step in choices]
         weights, steps = zip(*choices, strict=True)
-        ordinary = self.number and not (self._dead or self._unsure or self._unclustered)
-        self._dies = self.chance.random() if ordinary and self.chance.random() < self._deaths else None
+        ordinary = self.number and not self._unended and self.chance.random() < self._deaths
+        self._dies = self.chance.random() if ordinary else None
         self._step(self.chance.choices(steps, weights)[0])
         self._dies = None
         self.number += 1
+
+    @property
+    def _unended(self) -> bool:
+        """Whether something that died waits for another step to end it."""
+        return self._dead or self._unsure or self._unclustered
 
     def _step(self, step: Callable[[], None]) -> None:
         self._touched = None
