@@ -84,7 +84,7 @@ def killed(table: Table, monkeypatch: pytest.MonkeyPatch, batch: pa.Table, optio
         ({PROVIDER: "org.apache.hudi.aws.transaction.lock.DynamoDBBasedLockProvider"}, "DynamoDB"),
         ({PROVIDER: "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider"}, "StorageBased"),
         ({"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}, "needs a lock"),
-        ({"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL"}, "NON_BLOCKING"),
+        ({"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL"}, "needs a lock"),
         ({"hoodie.write.lock.conflict.resolution.strategy": "com.acme.Mine"}, "Mine"),
         ({**OCC, "hoodie.write.lock.filesystem.path": "/elsewhere"}, "is not in the table"),
     ],

@@ -84,6 +84,16 @@ def conflict_at_commit(context: WriteContext, timeline: Timeline, began: Began, 
     return ""
 
 
+def second_of_bucket(context: WriteContext, timeline: Timeline, began: Began, groups: frozenset[Group]) -> str:
+    """What a non-blocking write is in conflict with, "" for nothing: a commit since its begin that made another file
+    group of one of its buckets, as a writer in another mode does. A key would be in both."""
+    others = [entry for entry in timeline.commits if entry.time not in began.seen]
+    for time, changed in changed_groups(context, others).items():
+        if _buckets(groups) & _buckets(changed - groups):
+            return f"the commit {time}, of a writer that is not a non-blocking one, began the same bucket"
+    return ""
+
+
 def conflict_early(context: WriteContext, timeline: Timeline, began: Began, groups: frozenset[Group]) -> str:
     """What a write that has made no file yet would lose to, "" for nothing: a pending write that began before it and
     whose heartbeat is young, and, where the options say so, a commit since."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lakebed.errors import UnsupportedError
+from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of
 
@@ -48,11 +49,12 @@ the preference of writers."""
 
 _UPDATES = ("SparkRejectUpdateStrategy", "SparkAllowUpdateStrategy")
 
+NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
 CONCURRENCY: Option[str] = Option(
     "hoodie.write.concurrency.mode",
-    one_of("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL", "NON_BLOCKING_CONCURRENCY_CONTROL"),
+    one_of("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL", NON_BLOCKING),
     "SINGLE_WRITER",
-    "Who else may write the table. OPTIMISTIC_CONCURRENCY_CONTROL needs a lock provider and makes failed writes LAZY",
+    "Who else may write the table. Other modes than SINGLE_WRITER need a lock provider and make failed writes LAZY",
 )
 FAILED_WRITES: Option[str] = Option(
     "hoodie.cleaner.policy.failed.writes",
@@ -182,7 +184,8 @@ class Concurrency:
     how long a lock is held after an instant was chosen under it. `by_bucket` says that file groups of one bucket are
     one. `alone` says that the caller knows of no other writer: writes that meet one nevertheless are as if they came
     one after the other. `beside_clusterings` says that writes change file groups that a pending clustering is going to
-    replace. `notes` say which options were not taken as given.
+    replace, `non_blocking` that writes of log files alone are no conflict with each other. `notes` say which options
+    were not taken as given.
     """
 
     failed_writes: FailedWrites
@@ -196,6 +199,7 @@ class Concurrency:
     early: bool
     early_commits: bool
     beside_clusterings: bool
+    non_blocking: bool
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -210,6 +214,8 @@ class Concurrency:
         file_lock = _simple(options[LOCK_PROVIDER]) == FILE_LOCK
         skew = options[SKEW]
         beat = options[BEAT] / 1000
+        non_blocking = options[CONCURRENCY] == NON_BLOCKING
+        early = shared and options[EARLY] and not non_blocking
         strategy = _STRATEGIES.get(_simple(options[STRATEGY]).lower(), Strategy.SIMPLE)
         return cls(
             policy,
@@ -220,9 +226,10 @@ class Concurrency:
             beat * (options[MISSES] + 1),
             (_SKEW_MS if skew is None else skew) / 1000 if file_lock else 0.0,
             not shared,
-            shared and options[EARLY],
-            shared and options[EARLY] and options[EARLY_COMMITS],
+            early,
+            early and options[EARLY_COMMITS],
             _simple(options[UPDATES]) == _UPDATES[1],
+            non_blocking,
             notes,
         )
 
@@ -231,13 +238,6 @@ def check_concurrency(options: Options, table: str) -> None:
     """Raise UnsupportedError for a lock, a mode or a strategy that lakebed does not serve."""
     provider, mode = _simple(options[LOCK_PROVIDER]), options[CONCURRENCY]
     known = f"Give {LOCK_PROVIDER.key} {FILE_LOCK}, which needs no service"
-    if mode == "NON_BLOCKING_CONCURRENCY_CONTROL":
-        raise UnsupportedError(
-            f"lakebed does not serve {CONCURRENCY.key}={mode}",
-            table=table,
-            why="two of its writers may begin one bucket, and lakebed does not name such file groups alike",
-            todo="Use OPTIMISTIC_CONCURRENCY_CONTROL",
-        )
     if provider and provider != FILE_LOCK and provider not in IN_PROCESS:
         raise UnsupportedError(
             f"lakebed cannot take the lock {provider}",
@@ -247,7 +247,7 @@ def check_concurrency(options: Options, table: str) -> None:
         )
     if provider == FILE_LOCK:
         lock_folder(table, options, ELSEWHERE)
-    if mode == "OPTIMISTIC_CONCURRENCY_CONTROL" and not provider:
+    if mode != "SINGLE_WRITER" and not provider:
         raise UnsupportedError(
             f"{CONCURRENCY.key}={mode} needs a lock that all writers share",
             table=table,
@@ -266,6 +266,28 @@ def check_concurrency(options: Options, table: str) -> None:
             f"lakebed does not know the conflict resolution strategy {strategy}",
             table=table,
             todo=f"Leave {STRATEGY.key} out, or give one of {', '.join(Strategy)}",
+        )
+
+
+def check_non_blocking(options: Options, config: TableConfig, buckets: bool, replaces: bool, table: str) -> None:
+    """Raise UnsupportedError for a write that cannot go on beside others on its file groups. `buckets` says that keys
+    have a fixed number of buckets, `replaces` that the write takes file groups out of use.
+
+    Rules: Hudi's `HoodieWriteConfig.Builder`, `CommonClientUtils.validateTableVersion`, `SparkBucketIndexPartitioner`.
+    """
+    reasons = {
+        "it is for tables of version 8 and later": not config.completion_times,
+        "it is for merge-on-read tables": not config.merge_on_read,
+        "it is for tables with a bucket index (hoodie.index.type BUCKET, engine SIMPLE)": not buckets,
+        "an overwrite takes file groups out of use that others may be writing to": replaces,
+    }
+    why = next((reason for reason, holds in reasons.items() if holds), "")
+    if why and options[CONCURRENCY] == NON_BLOCKING:
+        raise UnsupportedError(
+            f"this write cannot have {CONCURRENCY.key}={NON_BLOCKING}",
+            table=table,
+            why=why,
+            todo="Use OPTIMISTIC_CONCURRENCY_CONTROL",
         )
 
 

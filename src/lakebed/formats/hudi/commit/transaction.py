@@ -11,7 +11,14 @@ import pyarrow as pa
 from lakebed.errors import CommitConflictError
 from lakebed.formats.hudi.codec.commit_metadata import FileStat, encode_commit
 from lakebed.formats.hudi.codec.metadata import SERVICE_OPERATIONS
-from lakebed.formats.hudi.commit.conflicts import Began, Changed, conflict_at_commit, conflict_early, rollback_of
+from lakebed.formats.hudi.commit.conflicts import (
+    Began,
+    Changed,
+    conflict_at_commit,
+    conflict_early,
+    rollback_of,
+    second_of_bucket,
+)
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.heartbeat import Heartbeat, stopped
 from lakebed.formats.hudi.commit.markers import DirectMarkers, remove_markers
@@ -248,6 +255,9 @@ class Transaction:
             return
         files = frozenset((file.partition, file.file_id) for file in written)
         gone = frozenset((partition, file_id) for partition, ids in replaced.items() for file_id in ids)
+        if self.context.concurrency.non_blocking and not gone and all(file.is_log for file in written):
+            self._refuse(second_of_bucket(self.context, timeline, self._began, files))
+            return
         based = frozenset((f.partition, f.file_id) for f in written if not f.is_log) | (gone - files)
         mine = Changed(files | gone, based, self._closed(written, replaced))
         self._refuse(conflict_at_commit(self.context, timeline, self._began, mine))

@@ -24,19 +24,23 @@ from lakebed.formats.hudi.write.tagging import Tagged
 from lakebed.kernel.arrays import Int64s, one_chunk
 from lakebed.kernel.keys.java import string_hashes
 
+_ALIKE = "-0000-0000-0000-000000000000-0"
+"""What follows the number in the file id of a bucket that any of several writers may begin."""
+
 
 @dataclass(frozen=True, slots=True)
 class BucketIndex:
     """Finds the bucket of each key. Picklable.
 
     `slices` are the slices of each partition by bucket. `names` makes the file ids of new buckets: it is one of a kind
-    per write, so that all tasks name them alike.
+    per write, so that all tasks name them alike. None where all writers of the table have to name them alike: then
+    deletes of new buckets stay, since another writer may be adding their keys.
     """
 
     hashed: HashFields
     buckets: int
     slices: Mapping[str, Mapping[int, FileSlice]]
-    names: uuid.UUID
+    names: uuid.UUID | None
 
     def __call__(self, rows: pa.Table) -> Tagged:
         """The file group of each row, which may be a new one. Deletes of buckets without a file group are left out."""
@@ -49,9 +53,13 @@ class BucketIndex:
             partition, number = partitions.dictionary[place // self.buckets].as_py(), place % self.buckets
             known = self.slices.get(partition, {}).get(number)
             groups.append(known or FileSlice(partition, self._new_id(partition, number), None, ()))
+        if self.names is None:
+            return Tagged(rows, codes.astype(np.int64), tuple(groups))
         return without_lost_deletes(rows, codes.astype(np.int64), groups)
 
     def _new_id(self, partition: str, number: int) -> str:
+        if self.names is None:
+            return f"{number:08d}{_ALIKE}"
         return f"{number:08d}{str(uuid.uuid5(self.names, f'{partition}/{number}'))[8:]}-0"
 
 

@@ -108,7 +108,7 @@ def _by_bucket(
     slices = by_bucket(files.slices(partitions), index.buckets, store.location)
     _check_number(slices, files, hashed, index.buckets)
     known = {} if operation.replaces else slices
-    return BucketIndex(hashed, index.buckets, known, uuid.uuid4())
+    return BucketIndex(hashed, index.buckets, known, None if index.alike else uuid.uuid4())
 
 
 def _hashed(index: IndexSettings, files: TableFiles, operation: Operation, duplicates: str) -> HashFields:

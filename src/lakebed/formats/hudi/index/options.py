@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakebed.errors import OptionError, UnsupportedError
+from lakebed.formats.hudi.commit.options import CONCURRENCY, NON_BLOCKING
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.merge.rules import rules_of
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of
@@ -140,13 +141,14 @@ class GlobalSettings:
 class IndexSettings:
     """The index of one write. `buckets` is 0 where keys have no buckets, `everywhere` None where a key is looked up in
     its own partition only. `by_metadata` says that the metadata table tells which files may have a key, `consistent`
-    that the number of buckets changes."""
+    that the number of buckets changes, `alike` that all writers give a new bucket the same file id."""
 
     buckets: int = 0
     hash_fields: tuple[str, ...] = ()
     everywhere: GlobalSettings | None = None
     by_metadata: bool = False
     consistent: bool = False
+    alike: bool = False
 
     @classmethod
     def of(cls, options: Options, config: TableConfig, table: str) -> IndexSettings:
@@ -166,7 +168,9 @@ class IndexSettings:
                 todo="Name columns of the record key, or leave the option out",
             )
         check_engine_of(options, table, merge_on_read=config.merge_on_read)
-        return cls(options[BUCKETS], fields or config.record_keys, consistent=options[ENGINE] == CONSISTENT)
+        alike = options.raw.get(CONCURRENCY.key, "").upper() == NON_BLOCKING
+        consistent = options[ENGINE] == CONSISTENT
+        return cls(options[BUCKETS], fields or config.record_keys, consistent=consistent, alike=alike)
 
 
 def _checked(index: GlobalSettings | None, config: TableConfig, table: str) -> GlobalSettings | None:

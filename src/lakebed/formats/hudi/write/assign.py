@@ -76,6 +76,8 @@ class Assigner:
     """The bytes of a row in base files. It is asked only where there is a small file."""
     held: frozenset[tuple[str, str]] = frozenset()
     """File groups (partition, file id) of pending table services, which are not filled up."""
+    begins_with_logs: bool = False
+    """Whether a file group that the index names is begun with a log file."""
     _jobs: dict[tuple[str, str], GroupJob] = field(default_factory=dict)
 
     def assign(self, buckets: StagedBuckets, slices: Mapping[str, Sequence[FileSlice]]) -> Assigned:
@@ -129,7 +131,7 @@ class Assigner:
 
     def _way(self, file_slice: FileSlice, filled: bool) -> Way:
         if _is_new(file_slice):
-            return Way.CREATE
+            return Way.APPEND if self.begins_with_logs else Way.CREATE
         if filled:
             return Way.CONCAT if self.concat else Way.MERGE
         if self.merge_on_read:

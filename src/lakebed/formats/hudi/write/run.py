@@ -103,6 +103,7 @@ class WriteRun:
             operation in (Operation.INSERT, Operation.BULK_INSERT) and self.settings.concat,
             lambda: self._row_bytes(buckets),
             frozenset(self._taken()),
+            self.settings.index.alike and operation is not Operation.BULK_INSERT,
         )
         new = [bucket.partition for bucket in buckets.buckets if isinstance(bucket, NewRows)] if fills else []
         assigned = assigner.assign(buckets, self.files.slices(new))

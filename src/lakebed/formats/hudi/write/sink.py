@@ -22,6 +22,7 @@ from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.gone import changed_meanwhile, conflict_when_gone
 from lakebed.formats.hudi.commit.message import HudiMessage
 from lakebed.formats.hudi.commit.once import COMMIT_USER, IDENTIFIER, was_committed
+from lakebed.formats.hudi.commit.options import check_non_blocking
 from lakebed.formats.hudi.commit.transaction import Committed, Keys, Transaction
 from lakebed.formats.hudi.index.build import build_indexes
 from lakebed.formats.hudi.index.hashing_files import mark_rings, save_rings
@@ -310,6 +311,9 @@ class HudiSink:
         check_keyless(self.settings, context.config, context.store.location)
         if self.settings.operation is not Operation.DELETE_PARTITION:
             check_engine(context.store, context.config, self.settings.index.consistent)
+        index, replaces = self.settings.index, self.settings.operation.replaces
+        buckets = bool(index.buckets) and not index.consistent
+        check_non_blocking(context.options, context.config, buckets, replaces, context.store.location)
         return RowKeys.of(context.config, self.schema, context.options, context.store.location)
 
 
