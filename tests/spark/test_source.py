@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -194,3 +195,17 @@ def test_a_stream_that_was_not_marked_loses_no_kinds(hudi: Path) -> None:
     loaded = load({"path": str(hudi)}, "lakebed", 2)
     with pytest.raises(SchemaError, match=r"the row kinds would be lost.*lakebed\.streaming"):
         loaded.stream(loaded.spark_schema())
+
+
+def test_workers_run_this_python_where_none_is_named(spark: SparkSession, hudi: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYSPARK_PYTHON")
+        patch.setattr(spark.sparkContext, "pythonExec", "python3")  # Spark's default: another one, or none at all
+        lakebed.spark.register(spark)
+        assert spark.sparkContext.pythonExec == sys.executable
+        assert spark.read.format("lakebed").load(str(hudi)).count() == lakebed.open(hudi).read().read_all().num_rows
+        patch.setenv("PYSPARK_PYTHON", "of-the-user")
+        patch.setattr(spark.sparkContext, "pythonExec", "of-the-user")
+        lakebed.spark.register(spark)
+        assert spark.sparkContext.pythonExec == "of-the-user"
+    lakebed.spark.register(spark)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -31,6 +33,7 @@ def register(spark: SparkSession) -> None:
     where that is true.
     """
     translate_errors()
+    _run_workers_here(spark)
     push = str(spark.conf.get(_PUSH, "false")).lower() == "true"
     for source in data_sources(NAMES, default_parallelism(spark), push):
         try:
@@ -39,6 +42,18 @@ def register(spark: SparkSession) -> None:
             if source.name() == LAKEBED:
                 raise
     _mark_streams(type(spark.readStream))
+
+
+def _run_workers_here(spark: SparkSession) -> None:
+    """Let the workers of a session on this machine run this Python, where the user names none.
+
+    Spark takes `python3` of the PATH: in an environment that is not activated, another Python, which lacks lakebed.
+    """
+    if os.environ.get("PYSPARK_PYTHON") or not isinstance(spark, SparkSession):  # a Connect session is no such one
+        return
+    context = spark.sparkContext
+    if str(context.master).startswith("local") and context.pythonExec == "python3":
+        context.pythonExec = sys.executable
 
 
 def _mark_streams(reader: Any) -> None:
