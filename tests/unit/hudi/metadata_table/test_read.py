@@ -4,8 +4,10 @@ at the folders."""
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import lakebed
 from lakebed.formats.hudi.metadata_table.opened import FOLDER
 from lakebed.formats.hudi.read.partitions import list_partitions
 from lakebed.formats.hudi.table import HudiTable
@@ -55,6 +57,19 @@ def test_rows_are_the_same_without_a_look_at_the_folders(name: str, where: str |
     assert "" in store.listed
     by = [("_hoodie_record_key", "ascending")]
     assert rows.num_rows and rows.sort_by(by) == again.sort_by(by)
+
+
+def test_opening_a_table_costs_the_same_however_many_partitions_it_has(tmp_path: Path) -> None:
+    counts = []
+    for partitions in (2, 30):
+        folder = tmp_path / str(partitions)
+        table = lakebed.create(folder, "hudi", {"id": "int64", "part": "string"}, ["id"], ["part"])
+        numbers = list(range(partitions))
+        table.write(pa.table({"id": numbers, "part": [f"p{number:02d}" for number in numbers]}))
+        store = Counting(str(folder))
+        assert len(HudiTable(store, {}).plan_read().splits) == partitions
+        counts.append(store.listed)
+    assert counts[0] == counts[1] and all(path.startswith(".hoodie") for path in counts[1])
 
 
 @pytest.mark.parametrize("name", TABLES)

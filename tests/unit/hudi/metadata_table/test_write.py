@@ -13,6 +13,7 @@ import pytest
 
 import lakebed
 from lakebed import Table
+from lakebed.formats.hudi.codec.plans import CleanMetadata, decode
 from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.metadata_table.opened import FOLDER
 from lakebed.formats.hudi.timeline.properties import update_properties
@@ -61,8 +62,6 @@ def test_it_lists_what_lies_in_the_folders(
         "hoodie.datasource.write.operation": "delete_partition", "hoodie.datasource.write.partitions.to.delete": "*"
     })  # fmt: skip
     assert listed(table) == walked(table)
-    names = table.store.list(f"{FOLDER}/files").names
-    assert sum(name.endswith(".hfile") for name in names) == 2  # older slices of its own went
     archived = "archived" if version < 8 else "timeline/history"
     assert table.store.list(f"{FOLDER}/.hoodie/{archived}").names
 
@@ -123,6 +122,22 @@ def test_it_is_left_where_the_writer_says_so_and_built_again(tmp_path: Path) -> 
     table.rollback(next(i.time for i in table.history() if i.action == "deltacommit"))
     assert named(table) == "files" and listed(table) == walked(table)
     table.write(rows(3), mode="upsert")
+    assert listed(table) == walked(table)
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_its_clean_keeps_what_the_newest_commits_need(
+    tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakebed.formats.hudi.metadata_table.compact._COMMITS", 3)
+    table = orders(tmp_path, version)
+    for number in range(7):
+        table.write(rows(number), mode="upsert", options={"hoodie.metadata.compact.max.delta.commits": 1})
+    bases = [name for name in table.store.list(f"{FOLDER}/files").names if name.endswith(".hfile")]
+    assert len(bases) == 2  # three commits are a delta commit, a compaction and the delta commit before it
+    (*_, clean) = sorted(tmp_path.rglob("*.clean"))
+    decoded = decode(CleanMetadata, clean.read_bytes())
+    assert decoded.earliest_commit_to_retain and decoded.total_files_deleted
     assert listed(table) == walked(table)
 
 

@@ -2,9 +2,10 @@
 
 A compaction merges each file slice into a base file once enough delta commits came since the last one, and only while
 the table has completed what all of them record: a base file no longer tells which instant a record is of. Then file
-slices go that are older than the newest two.
+slices go that none of the newest twenty commits needs.
 
 Rules: Hudi's `HoodieBackedTableMetadataWriter.performTableServices`, `compactIfNecessary` and `cleanIfNecessary`,
+`HoodieMetadataWriteUtils.createMetadataWriteConfig` (what a clean retains),
 `HoodieTableMetadataUtil.createCompactionTimestamp` and `createCleanTimestamp`.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakebed.formats.hudi.codec.plans import (
+    ActionInstant,
     CleanerPlan,
     CleanFileInfo,
     CleanMetadata,
@@ -31,9 +33,10 @@ from lakebed.formats.hudi.timeline.writing import complete, inflight, request
 
 _COMPACTION, _CLEAN = "001", "002"
 """What follows the instant of the newest delta commit in table version 6 and older."""
-_VERSIONS = 2
+_COMMITS = 20
+"""How many of its own commits stay readable: what releases retain unless the table's own cleaner retains more."""
 _TOKEN = "0-0-0"
-_POLICY = "KEEP_LATEST_FILE_VERSIONS"
+_POLICY = "KEEP_LATEST_COMMITS"
 
 
 def look_after(target: Target, every: int) -> None:
@@ -125,22 +128,23 @@ def _compact(target: Target, instant: str, slices: Sequence[FileSlice]) -> None:
 
 
 def _clean_old(target: Target) -> None:
-    """Delete file slices that are older than the newest two of their file group."""
+    """Delete file slices that none of the newest commits needs."""
+    commits = target.timeline.commits
+    earliest = commits[max(0, len(commits) - _COMMITS)]
     gone: dict[str, list[str]] = {}
     for part in target.listed:
         for group in target.groups(part).values():
-            bases = sorted(base.instant for base in group.bases)
-            if len(bases) > _VERSIONS:
-                oldest = bases[-_VERSIONS]
-                old = [base.name for base in group.bases if base.instant < oldest]
-                old += [log.name for log in group.logs if target.completed(log.instant) < oldest]
+            needed = max((base.instant for base in group.bases if base.instant <= earliest.time), default="")
+            old = [base.name for base in group.bases if base.instant < needed]
+            old += [log.name for log in group.logs if target.completed(log.instant) < needed]
+            if old:
                 gone.setdefault(part, []).extend(old)
     if not gone:
         return
     plan = CleanerPlan(
-        earliest_instant_to_retain=None,
+        earliest_instant_to_retain=ActionInstant(timestamp=earliest.time, action=earliest.action),
         policy=_POLICY,
-        last_completed_commit_timestamp=target.timeline.commits[-1].time,
+        last_completed_commit_timestamp=commits[-1].time,
         file_paths_to_be_deleted_per_partition={
             part: tuple(CleanFileInfo(file_path=f"{target.store.location}/{part}/{name}") for name in sorted(names))
             for part, names in gone.items()
@@ -164,7 +168,7 @@ def _clean(target: Target, instant: str, plan: CleanerPlan) -> None:
         start_clean_time=instant,
         time_taken_in_millis=0,
         total_files_deleted=sum(map(len, names.values())),
-        earliest_commit_to_retain="",
+        earliest_commit_to_retain=plan.earliest_instant_to_retain.timestamp if plan.earliest_instant_to_retain else "",
         last_completed_commit_timestamp=plan.last_completed_commit_timestamp,
         partition_metadata={
             part: CleanPartitionMetadata(
