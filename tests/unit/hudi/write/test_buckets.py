@@ -154,7 +154,6 @@ def test_what_the_index_refuses_changes_nothing(tmp_path: Path) -> None:
         ({"hoodie.bucket.index.partition.expressions": ".*,8"}, "numbers of buckets by partition"),
         ({"hoodie.index.bucket.engine": "CONSISTENT_HASHING"}, "consistent hashing"),
         ({"hoodie.index.type": "GLOBAL_SIMPLE"}, "buckets of a bucket index"),
-        ({"hoodie.index.type": "RECORD_LEVEL_INDEX"}, "RECORD_LEVEL_INDEX"),
         ({"hoodie.index.type": "INMEMORY"}, "INMEMORY"),
         ({"hoodie.index.type": "HBASE"}, "HBASE"),
     ]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,14 @@ import pytest
 
 import lakebed
 from lakebed import Table
-from lakebed.errors import CommitConflictError, UnsupportedError, UsageError
+from lakebed.errors import CommitConflictError, CorruptError, UnsupportedError, UsageError
+from lakebed.formats.hudi.index.lookups import lookup_of
+from lakebed.formats.hudi.index.options import INDEXES, IndexSettings
+from lakebed.formats.hudi.layout import PARTITION_PATH, RECORD_KEY
+from lakebed.formats.hudi.table import HudiTable
+from lakebed.formats.hudi.write.operation import Operation
+from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
+from lakebed.formats.hudi.write.table_files import TableFiles
 
 OPERATION = "hoodie.datasource.write.operation"
 KINDS = ("COPY_ON_WRITE", "MERGE_ON_READ")
@@ -88,6 +96,55 @@ def test_without_a_record_index_keys_are_looked_up_in_base_files(tmp_path: Path)
     assert held(table) == [("k1", "b", "b", 6), ("k2", "a", "a", 5)]  # moved, by the option of GLOBAL_SIMPLE
     table.write(batch(("k1", "c", 7)), "upsert", {**RECORDS, "hoodie.simple.index.update.partition.path": "false"})
     assert held(table) == [("k1", "b", "c", 7), ("k2", "a", "a", 5)]
+
+
+def test_a_record_index_by_partition_is_not_asked(tmp_path: Path) -> None:
+    table = orders(tmp_path, KINDS[0])
+    named = {"hoodie.index.type": "RECORD_LEVEL_INDEX"}
+    assert table.write(batch(("k1", "a", 5)), "upsert", named).notes == ()
+    (note,) = table.write(batch(("k1", "a", 6), ("k1", "b", 6)), "upsert", named).notes
+    assert "as SIMPLE does" in note
+    assert held(table) == [("k1", "a", "a", 6), ("k1", "b", "b", 6)]
+
+
+def test_a_damaged_record_index_stops_a_write_and_the_remedy_that_it_names_helps(tmp_path: Path) -> None:
+    table = orders(tmp_path, KINDS[0])
+    table.write(batch(("k1", "a", 5)), "upsert", BUILT)
+    for path in (Path(table.location) / ".hoodie/metadata/record_index").iterdir():
+        path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(CorruptError, match=r"Write with hoodie\.index\.type GLOBAL_SIMPLE"):
+        table.write(batch(("k1", "b", 6)), "upsert", {**BUILT, **MOVES})
+    assert held(table) == [("k1", "a", "a", 5)]
+    table.write(
+        batch(("k1", "b", 6)), "upsert", {"hoodie.index.type": "GLOBAL_SIMPLE", "hoodie.metadata.enable": "false"}
+    )
+    table.write(batch(("k1", "b", 7)), "upsert", BUILT)
+    assert table.write(batch(("k1", "a", 8)), "upsert", {**BUILT, **MOVES}).notes == ()
+    assert held(table) == [("k1", "a", "a", 8)]
+
+
+def test_a_delete_needs_no_more_than_the_key(tmp_path: Path) -> None:
+    table = orders(tmp_path, KINDS[1])
+    table.write(batch(("k1", "a", 5), ("k2", "b", 5)), "upsert", BLOOM)
+    table.write(pa.table({"id": ["k1", "k9"]}), "delete", BLOOM)
+    assert held(table) == [("k2", "b", "b", 5)]
+
+
+def test_a_lookup_goes_to_workers(tmp_path: Path) -> None:
+    table = orders(tmp_path, KINDS[1])
+    assert isinstance(table, HudiTable)
+    table.write(batch(("k1", "a", 5), ("k2", "b", 5)), "upsert", BUILT)
+    schema = table.state().schema()
+    for options in ({**BLOOM, "hoodie.bloom.index.use.metadata": "true"}, {**RECORDS, **MOVES}):
+        index = IndexSettings.of(INDEXES.parse(options), table.state().config, table.location)
+        lookup = pickle.loads(
+            pickle.dumps(lookup_of(index, TableFiles(table.state()), [], Operation.UPSERT, "", schema))
+        )
+        kinds = pa.array([ROW, ROW], pa.int8())
+        rows = pa.table({RECORD_KEY: ["k1", "k3"], PARTITION_PATH: ["b", "b"], "ts": pa.array([6, 6]), KIND: kinds})
+        tagged = lookup.find(rows)
+        kinds = dict(zip(tagged.rows[KIND].to_pylist(), tagged.codes.tolist(), strict=True))
+        assert kinds == {ROW: -1, DELETE_ALWAYS: 0} and tagged.groups[0].partition == "a"
 
 
 @pytest.mark.parametrize("kind", KINDS)

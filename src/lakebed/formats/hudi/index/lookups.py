@@ -41,6 +41,8 @@ _NO_RECORD_INDEX = (
     "the table has no record index that is up to date: keys were looked up in its base files, as GLOBAL_SIMPLE does"
 )
 
+_NOT_BY_PARTITION = "a record index by partition is not read: keys were looked up in base files, as SIMPLE does"
+
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
@@ -76,7 +78,7 @@ def lookup_of(
     keys = BaseFileKeys(
         files.state.store, slices, FileHints.of(files.state.metadata_table) if index.by_metadata else None
     )
-    lookup = Lookup(BaseFileIndex(keys))
+    lookup = Lookup(BaseFileIndex(keys), (_NOT_BY_PARTITION,) if index.instead and any(slices.values()) else ())
     if index.everywhere:
         wanted = replace(index.everywhere, moves=False, moves_without=False) if only_new else index.everywhere
         lookup = _everywhere(wanted, files, keys, schema)

@@ -17,19 +17,20 @@ from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean
 BASE_FILES, GLOBAL = ("SIMPLE", "BLOOM"), ("GLOBAL_SIMPLE", "GLOBAL_BLOOM")
 RECORDS = ("RECORD_INDEX", "GLOBAL_RECORD_LEVEL_INDEX")
 """The names of the record index in releases 0.15 and 1.0, and in release 1.1."""
+BY_PARTITION = "RECORD_LEVEL_INDEX"
+"""Release 1.1's record index of keys that belong to a partition."""
 BUCKET = "BUCKET"
 CONSISTENT = "CONSISTENT_HASHING"
 _REFUSED = {
     "INMEMORY": "it keeps keys in the memory of one Java process: another writer would add rows of known keys again",
     "FLINK_STATE": "it keeps keys in the state of a Flink job",
     "HBASE": "it keeps keys in HBase",
-    "RECORD_LEVEL_INDEX": "it keeps the keys of each partition apart, and lakebed does not read such an index",
 }
 """Indexes of Hudi that are not served, and why."""
 
 INDEX: Option[str] = Option(
     "hoodie.index.type",
-    lambda text: one_of("", *BASE_FILES, *GLOBAL, *RECORDS, BUCKET, *_REFUSED)(text.upper()),
+    lambda text: one_of("", *BASE_FILES, *GLOBAL, *RECORDS, BY_PARTITION, BUCKET, *_REFUSED)(text.upper()),
     "",
     "How keys are looked up: SIMPLE or BLOOM (the default; the same here), GLOBAL_SIMPLE or GLOBAL_BLOOM (the same "
     "here), RECORD_INDEX, or BUCKET",
@@ -141,7 +142,8 @@ class GlobalSettings:
 class IndexSettings:
     """The index of one write. `buckets` is 0 where keys have no buckets, `everywhere` None where a key is looked up in
     its own partition only. `by_metadata` says that the metadata table tells which files may have a key, `consistent`
-    that the number of buckets changes, `alike` that all writers give a new bucket the same file id."""
+    that the number of buckets changes, `alike` that all writers give a new bucket the same file id, `instead` that the
+    options name a record index by partition, for which base files are asked."""
 
     buckets: int = 0
     hash_fields: tuple[str, ...] = ()
@@ -149,6 +151,7 @@ class IndexSettings:
     by_metadata: bool = False
     consistent: bool = False
     alike: bool = False
+    instead: bool = False
 
     @classmethod
     def of(cls, options: Options, config: TableConfig, table: str) -> IndexSettings:
@@ -157,7 +160,11 @@ class IndexSettings:
         check_index(options, table)
         if options[INDEX] != BUCKET:
             by_metadata = options[USE_METADATA] and options[INDEX] in ("", "BLOOM", "GLOBAL_BLOOM")
-            return cls(everywhere=_checked(GlobalSettings.of(options), config, table), by_metadata=by_metadata)
+            return cls(
+                everywhere=_checked(GlobalSettings.of(options), config, table),
+                by_metadata=by_metadata,
+                instead=options[INDEX] == BY_PARTITION,
+            )
         fields = tuple(filter(None, (name.strip() for name in options[HASH_FIELDS].split(","))))
         strange = [name for name in fields if name not in config.record_keys]
         if strange:

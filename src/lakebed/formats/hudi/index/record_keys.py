@@ -19,6 +19,11 @@ from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import FileSlice
 from lakebed.kernel.arrays import Int64s, one_chunk
 
+_REMEDY = (
+    "Write with hoodie.index.type GLOBAL_SIMPLE and hoodie.metadata.enable false: that ends the metadata table, and "
+    "the next write builds it anew"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class RecordIndexKeys:
@@ -47,8 +52,7 @@ class RecordIndexKeys:
                     f"the record index names the file group {file_id} of partition {partition!r}, which the table does "
                     "not have",
                     table=self.table,
-                    todo="Write with hoodie.index.type GLOBAL_SIMPLE and hoodie.metadata.enable false: that ends the "
-                    "metadata table, and the next write builds it anew",
+                    todo=_REMEDY,
                 )
             yield file_slice, known[of_key == number]
 
@@ -61,6 +65,10 @@ class RecordIndexKeys:
                 table=self.table,
                 why=f"a file of its record index is gone: {error}",
                 todo="Write again; hoodie.write.num.retries.on.conflict.failures does so by itself",
+            ) from error
+        except CorruptError as error:
+            raise CorruptError(
+                "the record index of the metadata table is damaged", table=self.table, why=str(error), todo=_REMEDY
             ) from error
 
 
