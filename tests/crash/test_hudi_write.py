@@ -27,11 +27,12 @@ CRASHED, UNKNOWN = (Kind.CRASH_BEFORE, Kind.ERROR_AFTER), (Kind.CRASH_AFTER, Kin
 CASES = [
     (6, "COPY_ON_WRITE", "insert", CRASHED),
     (6, "MERGE_ON_READ", "upsert", UNKNOWN),
-    (9, "COPY_ON_WRITE", "upsert", UNKNOWN),
+    (9, "COPY_ON_WRITE", "moving upsert", UNKNOWN),
     (9, "MERGE_ON_READ", "delete", CRASHED),
 ]
 """Each version and type has two of the four kinds of failure at every call: a crash after one is a crash before the
-next."""
+next. A moving upsert takes rows from one partition to another."""
+MOVES = {"hoodie.index.type": "GLOBAL_SIMPLE"}
 
 
 def write(rows: list[dict[str, Any]], identifier: int, operation: str) -> Callable[[Store], None]:
@@ -40,7 +41,9 @@ def write(rows: list[dict[str, Any]], identifier: int, operation: str) -> Callab
     def act(store: Store) -> None:
         table = lakebed.open(store)
         assert isinstance(table, HudiTable)
-        sink = table.sink(Mode.APPEND, "job", options={"hoodie.datasource.write.operation": operation})
+        index = MOVES if operation.startswith("moving") else {}
+        options = {"hoodie.datasource.write.operation": operation.split()[-1], **index}
+        sink = table.sink(Mode.APPEND, "job", options=options)
         plan = sink.plan()
         writer = plan.task_writer()
         writer.write(pa.Table.from_pylist(rows, SCHEMA))
