@@ -319,6 +319,8 @@ class Lakebed:
         does not in all tables of version 6."""
         stored = ("hoodie.table.", "hoodie.datasource.write.", "hoodie.record.merge", "hoodie.write.")
         options = {key: value for key, value in self._shape.options.items() if not key.startswith(stored)}
+        if self._shape.index.endswith("BLOOM"):  # the releases cannot send that lookup to Spark's tasks under Java 17
+            options["hoodie.bloom.index.use.metadata"] = str(self._shape.metadata == "all").lower()
         if self._shape.partitioning == "custom":
             options[PARTITIONS] = self._shape.options[PARTITIONS]
         return options

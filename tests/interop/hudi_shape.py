@@ -187,8 +187,6 @@ class Shape:
                 "hoodie.storage.layout.type": "BUCKET",
             }
         found = {"hoodie.index.type": self.index}
-        if self.index.endswith("BLOOM") and self.metadata == "all":
-            found["hoodie.bloom.index.use.metadata"] = "true"
         if self.index == "RECORD_INDEX":
             found |= {"hoodie.record.index.update.partition.path": "true"}
         return found
