@@ -15,7 +15,6 @@ from lakebed.errors import (
     ReadWarning,
     TableExistsError,
     UnsupportedError,
-    UsageError,
 )
 from lakebed.formats.iceberg import options as opt
 from lakebed.formats.iceberg.catalog.hadoop import HadoopTable
@@ -33,9 +32,8 @@ from lakebed.formats.iceberg.codec.snapshots import Snapshot
 from lakebed.formats.iceberg.commit.branches_and_tags import create_branch, create_tag, delete_ref
 from lakebed.formats.iceberg.commit.callbacks import excluding_callbacks, named_callbacks, report_rewrite
 from lakebed.formats.iceberg.definition import new_metadata, new_schema, new_spec, table_properties
-from lakebed.formats.iceberg.expire.options import EXPIRE_SNAPSHOTS, REMOVE_ORPHANS, parsed
-from lakebed.formats.iceberg.expire.orphans import remove_orphans
-from lakebed.formats.iceberg.expire.run import expire
+from lakebed.formats.iceberg.expire.options import parsed
+from lakebed.formats.iceberg.expire.steps import expire_by_steps
 from lakebed.formats.iceberg.files import Files
 from lakebed.formats.iceberg.inspect import inspect
 from lakebed.formats.iceberg.layout import places_of
@@ -54,9 +52,7 @@ from lakebed.formats.iceberg.read.snapshot_options import (
 from lakebed.formats.iceberg.read.stream import IcebergStream
 from lakebed.formats.iceberg.read.task import predicate_schema
 from lakebed.formats.iceberg.relocate.run import relocate
-from lakebed.formats.iceberg.rewrite.manifests import rewrite_manifests, rewrite_what
-from lakebed.formats.iceberg.rewrite.position_deletes import PositionDeleteRewrite
-from lakebed.formats.iceberg.rewrite.run import IcebergRewrite
+from lakebed.formats.iceberg.rewrite.choose import rewrite
 from lakebed.formats.iceberg.rollback import roll_back
 from lakebed.formats.iceberg.snapshot import history, schema_at, snapshot_at
 from lakebed.formats.iceberg.write.options import OPTIONS as WRITE_OPTIONS
@@ -291,23 +287,11 @@ class IcebergTable(Table):
         """
         given = option_texts(options)
         callbacks = named_callbacks({**self.options, **given}).made
-        done = self._rewrite(where, dry_run, engine, excluding_callbacks(given))
-        return report_rewrite(done, self.operations.name, () if dry_run else callbacks)
-
-    def _rewrite(
-        self, where: Where, dry_run: bool, engine: Engine | None, options: Mapping[str, object]
-    ) -> RewriteResult:
         commit = {k: v for k, v in _properties(self.options).items() if k.startswith("commit.")}
-        what, options = rewrite_what(options)
-        if what == "manifests":
-            if where is not None:
-                raise UsageError("a rewrite of manifests has no `where`", todo="Choose a partition spec with spec-id")
-            return rewrite_manifests(self.operations, self.branch, {**commit, **options}, dry_run)
-        if what == "position-deletes":
-            rewrite = PositionDeleteRewrite.planned(self.operations, self.branch, where, options, commit)
-            return rewrite.run(dry_run, engine)
         memory = _OPTIONS.parse(self.options)[opt.DELETE_MEMORY]
-        return IcebergRewrite.planned(self.operations, self.branch, where, options, commit, memory).run(dry_run, engine)
+        chosen = excluding_callbacks(given)
+        done = rewrite(self.operations, self.branch, where, chosen, commit, memory, dry_run, engine)
+        return report_rewrite(done, self.operations.name, () if dry_run else callbacks)
 
     def expire(
         self, dry_run: bool = False, engine: Engine | None = None, options: Mapping[str, object] = {}
@@ -317,21 +301,8 @@ class IcebergTable(Table):
         With `remove-orphan-files`, files that no snapshot knows go as well, once they are old enough. Options are the
         arguments of Iceberg's procedures (docs/iceberg-upkeep.md). Raises UnsupportedError where `gc.enabled` is false.
         """
-        loaded = self.operations.load()
-        self.operations.refuse_changes(loaded)
         given = parsed({**_properties(self.options), **option_texts(options)})
-        results: list[ExpireResult] = []
-        if given[EXPIRE_SNAPSHOTS]:
-            results.append(expire(self.operations, given, dry_run, loaded))
-        if given[REMOVE_ORPHANS]:
-            results.append(remove_orphans(self.operations, given, dry_run, loaded))
-        return ExpireResult(
-            tuple(snapshot for result in results for snapshot in result.expired),
-            tuple(path for result in results for path in result.deleted_files),
-            tuple(kept for result in results for kept in result.kept),
-            dry_run,
-            tuple(note for result in results for note in result.notes),
-        )
+        return expire_by_steps(self.operations, given, dry_run)
 
     def rollback(self, to: Position | datetime.date, dry_run: bool = False) -> RollbackResult:
         """Make an ancestor of the branch's head its head. The later snapshots stay in the metadata until they expire.

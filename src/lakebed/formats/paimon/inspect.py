@@ -19,11 +19,12 @@ from lakebed.formats.paimon.codec.snapshot_json import Snapshot
 from lakebed.formats.paimon.definition import bucket_mode
 from lakebed.formats.paimon.expire.journal import JOURNALS
 from lakebed.formats.paimon.expire.plan import Ends, Readers, Retention, RetentionPlanner, readers
+from lakebed.formats.paimon.instants import iso_time
 from lakebed.formats.paimon.layout import POSTPONE_BUCKET, branch_prefix, bucket_folder, named, numbered
 from lakebed.formats.paimon.manifests import live_and_index_files
 from lakebed.formats.paimon.partitions import PartitionFolders
 from lakebed.formats.paimon.read.plan import shows_level_0, skips_level_0
-from lakebed.formats.paimon.snapshot import History, iso_time
+from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST
 from lakebed.kernel import clock
 from lakebed.kernel.again import looks_again

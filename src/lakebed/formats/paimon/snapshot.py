@@ -5,8 +5,6 @@ Rules: Paimon's SnapshotManager, SchemaManager and TagManager.
 
 from __future__ import annotations
 
-import datetime
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -15,6 +13,7 @@ from typing import Any
 from lakebed.errors import CorruptError, NotInHistoryError, RetryableError, TableNotFoundError
 from lakebed.formats.paimon.codec.schema_json import TableSchema, schema_from_json
 from lakebed.formats.paimon.codec.snapshot_json import Snapshot, snapshot_from_json
+from lakebed.formats.paimon.instants import iso_time, milliseconds
 from lakebed.formats.paimon.layout import MAIN_BRANCH, branch_prefix, named, numbered, schema_path, tag_path
 from lakebed.formats.paimon.snapshot_files import EARLIEST, LATEST, SnapshotFiles
 from lakebed.kernel.again import LOOKS
@@ -24,7 +23,6 @@ from lakebed.model.instant import Instant
 
 _LOOKS_AT_ONCE = 15
 """The most snapshots that are read at once in the search for a time."""
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 Position = str | int | Instant | None
 
@@ -330,47 +328,3 @@ class History:
         return RetryableError(
             "snapshots expire faster than lakebed can read them", table=self.store.location, todo="Try again"
         )
-
-
-def iso_time(millis: int) -> str:
-    """Milliseconds since 1970 as an ISO 8601 time in UTC."""
-    return datetime.datetime.fromtimestamp(millis / 1000, datetime.UTC).isoformat(timespec="milliseconds")
-
-
-def instant_of(snapshot: Snapshot) -> Instant:
-    """A snapshot as an instant of the table's history."""
-    summary = {
-        "commit_user": snapshot.commit_user,
-        "commit_identifier": str(snapshot.commit_identifier),
-        "schema_id": str(snapshot.schema_id),
-        "total_record_count": str(snapshot.total_record_count),
-        "delta_record_count": str(snapshot.delta_record_count),
-        "changelog_record_count": str(snapshot.changelog_record_count),
-    }
-    if snapshot.watermark is not None:
-        summary["watermark"] = str(snapshot.watermark)
-    if snapshot.properties:
-        summary["properties"] = json.dumps(dict(snapshot.properties))
-    return Instant(
-        str(snapshot.id),
-        iso_time(snapshot.time_millis),
-        str(snapshot.commit_kind).lower(),
-        "completed",
-        summary=summary,
-    )
-
-
-def milliseconds(text: str, table: str) -> int:
-    """An ISO time as milliseconds since 1970. It is in UTC unless it has an offset.
-
-    Raises NotInHistoryError for any other text.
-    """
-    try:
-        moment = datetime.datetime.fromisoformat(text)
-    except ValueError as error:
-        raise NotInHistoryError(
-            f"{text!r} does not name a snapshot", table=table, todo="Give a snapshot id, an ISO timestamp or tag:NAME"
-        ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    return (moment - _EPOCH) // datetime.timedelta(milliseconds=1)

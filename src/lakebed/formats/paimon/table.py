@@ -20,6 +20,7 @@ from lakebed.formats.paimon.commit.options import CommitOptions
 from lakebed.formats.paimon.definition import BucketMode, bucket_mode, new_schema
 from lakebed.formats.paimon.expire.run import SnapshotExpiry
 from lakebed.formats.paimon.inspect import inspect
+from lakebed.formats.paimon.instants import instant_of
 from lakebed.formats.paimon.layout import MAIN_BRANCH, schema_path, tag_path
 from lakebed.formats.paimon.merge import merge_function
 from lakebed.formats.paimon.read.appended import names_a_range, plan_appended
@@ -28,7 +29,7 @@ from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.read.travel import travel_keys, travelled
 from lakebed.formats.paimon.rewrite.postpone import PostponeRewrite
 from lakebed.formats.paimon.rollback import PaimonRollback
-from lakebed.formats.paimon.snapshot import History, instant_of
+from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.write.sink import PaimonSink
 from lakebed.formats.paimon.write.two_phase import PaimonTableWriter
 from lakebed.kernel.again import looks_again

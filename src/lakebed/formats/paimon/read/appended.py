@@ -14,11 +14,12 @@ from lakebed.formats.paimon import options as opt
 from lakebed.formats.paimon.codec.manifest import ADD, ManifestEntry
 from lakebed.formats.paimon.codec.snapshot_json import CommitKind
 from lakebed.formats.paimon.definition import refuse_unserved
+from lakebed.formats.paimon.instants import milliseconds
 from lakebed.formats.paimon.manifests import delta_list, entries_by_manifest, manifest_file, metas_of_lists
 from lakebed.formats.paimon.read.plan import ReadRequest, plan_files
 from lakebed.formats.paimon.read.split import PaimonSplit
 from lakebed.formats.paimon.read.travel import travel_keys
-from lakebed.formats.paimon.snapshot import History, milliseconds
+from lakebed.formats.paimon.snapshot import History
 from lakebed.formats.paimon.unserved import Use
 from lakebed.kernel.options import Options
 from lakebed.verbs.read import ReadPlan
