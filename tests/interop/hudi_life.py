@@ -101,7 +101,7 @@ class Life:
             choices += [(1.5, self._plan_compaction), (2 if self._planned else 0, self._compact)]
             if not self._planned:
                 choices.append((1, self._compact_logs))
-        if self.shape.index not in ("BUCKET", "CONSISTENT") and not self._planned:
+        if self.shape.index != "BUCKET" and not self._planned:
             choices.append((1, self._cluster))
         if self.shape.partition_by:
             choices.append((0.5, self._delete_partition))

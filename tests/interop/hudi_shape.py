@@ -184,6 +184,8 @@ class Shape:
             return {
                 **bucket,
                 "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
+                "hoodie.bucket.index.min.num.buckets": "1",  # a clustering merges what is small
+                "hoodie.bucket.index.max.num.buckets": "4",
                 "hoodie.storage.layout.type": "BUCKET",
             }
         found = {"hoodie.index.type": self.index}

@@ -4,56 +4,16 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import lakebed
-from lakebed import Table
 from lakebed.errors import CommitConflictError, CorruptError, UnsupportedError, UsageError
 from lakebed.formats.hudi.codec.hashing import FIRST, HashingMetadata, HashingNode, encode_hashing, parse_hashing
-from lakebed.formats.hudi.index.consistent import places_of, ring_hashes
-from lakebed.formats.hudi.index.hash_fields import HashFields
 from tests.golden import unpack
+from tests.tables.hudi.rings import META, RING, ROWS, batch, held, orders, rings
 
 OPERATION = "hoodie.datasource.write.operation"
-RING = {
-    "hoodie.index.type": "BUCKET",
-    "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
-    "hoodie.bucket.index.num.buckets": "4",
-}
-META = ".hoodie/.bucket_index/consistent_hashing_metadata"
-ROWS = {"id": "int64", "dt": "string", "v": "string"}
-
-
-def orders(folder: Path, version: int = 9, **options: Any) -> Table:
-    described = {"hoodie.write.table.version": version, "hoodie.datasource.write.table.type": "MERGE_ON_READ"}
-    return lakebed.create(folder / "t", "hudi", ROWS, ["id"], ["dt"], {**described, **RING, **options})
-
-
-def batch(*ids: int, v: str = "x") -> pa.Table:
-    return pa.table({"id": pa.array(ids, pa.int64()), "dt": ["ab"[number % 2] for number in ids], "v": [v] * len(ids)})
-
-
-def rings(table: Table, partition: str) -> list[HashingMetadata]:
-    folder = Path(table.location) / META / partition
-    return [parse_hashing(path.read_bytes()) for path in sorted(folder.glob("*.hashing_meta"))]
-
-
-def held(table: Table) -> dict[int, str]:
-    """The rows, each of which is in the file group of its bucket."""
-    names = ["id", "v", "dt", "_hoodie_file_name", "_hoodie_record_key"]
-    found = table.read(names).read_all()
-    rule = HashFields(("id",), ("id",), False, "t")
-    hashes = ring_hashes(found["_hoodie_record_key"].combine_chunks(), rule)
-    for row, value in zip(found.to_pylist(), hashes, strict=True):
-        newest = rings(table, row["dt"])[-1]
-        assert row["_hoodie_file_name"].startswith(
-            newest.nodes[places_of(pa.array([value]).to_numpy(), newest)[0]].prefix
-        )
-    assert len({row["id"] for row in found.to_pylist()}) == len(found)
-    return {row["id"]: row["v"] for row in found.to_pylist()}
 
 
 def test_metadata_is_as_hudi_writes_it() -> None:

@@ -139,7 +139,7 @@ def _by_ring(
         ring = rings.setdefault(partition, HashingMetadata.initial(partition, index.buckets))
         if not operation.replaces:
             check_ring(ring, slices[partition], frozenset(replaced.get(partition, ())), store.location)
-    _check_hash(rings, slices, hashed, store)
+    check_hash(rings, slices, hashed, store)
     return ConsistentIndex(hashed, rings, {} if operation.replaces else slices, new)
 
 
@@ -156,7 +156,7 @@ def begin_lookup(lookup: Lookup, store: Store, operation: Operation, instant: st
     return replace(lookup, find=replace(index, rings={**new, **known}))
 
 
-def _check_hash(
+def check_hash(
     rings: Mapping[str, HashingMetadata],
     slices: Mapping[str, Mapping[str, FileSlice]],
     hashed: HashFields,

@@ -5,6 +5,7 @@ Rules: Hudi's `HoodieIndexConfig` of releases 0.15, 1.0 and 1.1, with their defa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.hudi.commit.options import CONCURRENCY, NON_BLOCKING
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.merge.rules import rules_of
-from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of
+from lakebed.kernel.options import Option, Options, OptionSet, at_least, between, boolean, one_of
 
 BASE_FILES, GLOBAL = ("SIMPLE", "BLOOM"), ("GLOBAL_SIMPLE", "GLOBAL_BLOOM")
 RECORDS = ("RECORD_INDEX", "GLOBAL_RECORD_LEVEL_INDEX")
@@ -56,6 +57,32 @@ HASH_FIELDS: Option[str] = Option(
     "",
     "The columns of the record key that choose the bucket, separated by commas; by default all of them",
 )
+MAX_BUCKETS: Option[int | None] = Option(
+    "hoodie.bucket.index.max.num.buckets",
+    at_least(1),
+    None,
+    "Consistent hashing, clustering: split buckets up to so many in a partition; by default as many as it began with",
+)
+MIN_BUCKETS: Option[int | None] = Option(
+    "hoodie.bucket.index.min.num.buckets",
+    at_least(1),
+    None,
+    "Consistent hashing, clustering: merge buckets down to so many; by default as many as the partition began with",
+)
+SPLIT_THRESHOLD: Option[float] = Option(
+    "hoodie.bucket.index.split.threshold",
+    between(0, math.inf),
+    2.0,
+    "Consistent hashing, clustering: split buckets with more than so many times hoodie.parquet.max.file.size",
+)
+MERGE_THRESHOLD: Option[float] = Option(
+    "hoodie.bucket.index.merge.threshold",
+    between(0, math.inf),
+    0.2,
+    "Consistent hashing, clustering: merge neighbours with no more than so many times hoodie.parquet.max.file.size",
+)
+RESIZING = (HASH_FIELDS, MAX_BUCKETS, MIN_BUCKETS, SPLIT_THRESHOLD, MERGE_THRESHOLD)
+"""The options of clusterings of consistent hashing."""
 PARTITION_RULES: Option[str] = Option(
     "hoodie.bucket.index.partition.expressions",
     str,
@@ -92,10 +119,6 @@ _IDLE = (
     "hoodie.bucket.index.partition.rule.type",
     "hoodie.bucket.index.remote.partitioner.enable",
     "hoodie.bucket.index.query.pruning",
-    "hoodie.bucket.index.max.num.buckets",
-    "hoodie.bucket.index.min.num.buckets",
-    "hoodie.bucket.index.split.threshold",
-    "hoodie.bucket.index.merge.threshold",
     "hoodie.storage.layout.type",
     "hoodie.storage.layout.partitioner.class",
 )
@@ -104,7 +127,7 @@ INDEXES = OptionSet(
         INDEX,
         ENGINE,
         BUCKETS,
-        HASH_FIELDS,
+        *RESIZING,
         PARTITION_RULES,
         USE_METADATA,
         MOVES_BLOOM,
@@ -165,19 +188,10 @@ class IndexSettings:
                 by_metadata=by_metadata,
                 instead=options[INDEX] == BY_PARTITION,
             )
-        fields = tuple(filter(None, (name.strip() for name in options[HASH_FIELDS].split(","))))
-        strange = [name for name in fields if name not in config.record_keys]
-        if strange:
-            raise OptionError(
-                f"{', '.join(strange)} is not in the record key {', '.join(config.record_keys)}",
-                key=HASH_FIELDS.key,
-                table=table,
-                todo="Name columns of the record key, or leave the option out",
-            )
         check_engine_of(options, table, merge_on_read=config.merge_on_read)
         alike = options.raw.get(CONCURRENCY.key, "").upper() == NON_BLOCKING
         consistent = options[ENGINE] == CONSISTENT
-        return cls(options[BUCKETS], fields or config.record_keys, consistent=consistent, alike=alike)
+        return cls(options[BUCKETS], hash_fields_of(options, config, table), consistent=consistent, alike=alike)
 
 
 def _checked(index: GlobalSettings | None, config: TableConfig, table: str) -> GlobalSettings | None:
@@ -194,6 +208,20 @@ def _checked(index: GlobalSettings | None, config: TableConfig, table: str) -> G
             "partition that they are in",
         )
     return index
+
+
+def hash_fields_of(options: Options, config: TableConfig, table: str) -> tuple[str, ...]:
+    """The columns of the record key that choose the bucket. OptionError for one that is not in the record key."""
+    fields = tuple(filter(None, (name.strip() for name in options[HASH_FIELDS].split(","))))
+    strange = [name for name in fields if name not in config.record_keys]
+    if strange:
+        raise OptionError(
+            f"{', '.join(strange)} is not in the record key {', '.join(config.record_keys)}",
+            key=HASH_FIELDS.key,
+            table=table,
+            todo="Name columns of the record key, or leave the option out",
+        )
+    return fields or config.record_keys
 
 
 def check_index(options: Options, table: str) -> None:

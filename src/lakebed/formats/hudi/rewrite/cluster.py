@@ -65,7 +65,7 @@ def plan_clustering(slices: Iterable[FileSlice], pending: PendingServices, optio
     if options.given(opt.TARGET_FILE):
         parameters[opt.TARGET_FILE.key] = str(options[opt.TARGET_FILE])
     target = options[opt.TARGET_FILE]
-    plan = ClusteringPlan(tuple(_planned(group, target) for group in groups), parameters)
+    plan = ClusteringPlan(tuple(planned_group(group, _outputs(group, target)) for group in groups), parameters)
     return Planned(plan, tuple(_about(group, target) for group in groups), tuple(skipped))
 
 
@@ -91,7 +91,8 @@ def _grouped(slices: list[FileSlice], most: int) -> Iterator[list[FileSlice]]:
         yield group
 
 
-def _planned(group: Sequence[FileSlice], target: int) -> ClusteringGroup:
+def planned_group(group: Sequence[FileSlice], outputs: int) -> ClusteringGroup:
+    """File slices as a plan has them, which become so many file groups."""
     slices = tuple(
         PlannedSlice(s.partition, s.file_id, s.base.name if s.base else "", tuple(log.name for log in s.logs))
         for s in group
@@ -106,7 +107,7 @@ def _planned(group: Sequence[FileSlice], target: int) -> ClusteringGroup:
         "TOTAL_IO_MB": float(read + written),
         "TOTAL_LOG_FILES_SIZE": float(sum(log.size for log in logs)),
     }
-    return ClusteringGroup(slices, _outputs(group, target), metrics)
+    return ClusteringGroup(slices, outputs, metrics)
 
 
 def _about(group: Sequence[FileSlice], target: int) -> RewriteGroup:
@@ -151,7 +152,7 @@ class Clusterer:
 
     def __call__(self, task: ClusterTask) -> list[WrittenFile]:
         """Write the new base files of a group. Those of a task that fails are removed with its instant."""
-        batches = self._rows(task)
+        batches = self.rows(task)
         if self.order is not None:
             batches = sorted_batches(batches, self.order)
         written: list[WrittenFile] = []
@@ -173,7 +174,8 @@ class Clusterer:
             raise
         return written
 
-    def _rows(self, task: ClusterTask) -> Iterator[pa.RecordBatch]:
+    def rows(self, task: ClusterTask) -> Iterator[pa.RecordBatch]:
+        """The merged rows of a group, slice after slice."""
         names = self.target.kept_schema.names
         for part in task.slices:
             prefix = f"{part.partition}/" if part.partition else ""

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 
 from lakebed.formats.hudi.commit.options import COMMIT
+from lakebed.formats.hudi.index.options import RESIZING
+from lakebed.formats.hudi.write.settings import MAX_FILE
 from lakebed.kernel.options import Option, OptionSet, at_least, boolean, one_of
 
 STRATEGIES = (
@@ -192,7 +194,7 @@ REWRITE = OptionSet(
         WHAT, STEP, INSTANT, STRATEGY, TARGET_IO, LOG_NUMBER, LOG_SIZE, SORT_COLUMNS, LAYOUT, SMALL_FILE, TARGET_FILE,
         GROUP_BYTES, MAX_GROUPS, FILTER, LOOKBACK, SKIP_LATEST, BEGIN, END, MAX_DELTA_COMMITS,
         TARGET_PARTITIONS, PARTITION_REGEX, TRIGGER, MAX_DELTA_SECONDS, CLUSTER_COMMITS, PLAN_STRATEGY, SELECTED,
-        CLUSTER_REGEX, SINGLE_GROUP, LOG_BLOCKS,
+        CLUSTER_REGEX, SINGLE_GROUP, LOG_BLOCKS, MAX_FILE, *RESIZING,
     ),
     "rewriting Hudi tables",
 ) + COMMIT  # fmt: skip

@@ -7,7 +7,7 @@ Rules: Hudi's `ScheduleCompactionActionExecutor` and `ClusteringPlanActionExecut
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lakebed.errors import CommitConflictError
@@ -132,6 +132,11 @@ def unchanged(context: WriteContext, instant: str, plan: CompactionPlan) -> Comp
     changed = set[Group]().union(*changed_groups(context, _since(context, instant)).values())
     kept = (part for part in plan.operations if (part.partition, part.file_id) not in changed)
     return replace(plan, operations=tuple(kept))
+
+
+def changed_since(context: WriteContext, instant: str) -> Mapping[str, set[Group]]:
+    """The file groups that each commit since a plan was made wrote to or replaced, by instant."""
+    return changed_groups(context, _since(context, instant))
 
 
 def _since(context: WriteContext, instant: str) -> list[Entry]:

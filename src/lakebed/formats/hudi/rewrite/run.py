@@ -26,7 +26,7 @@ from lakebed.formats.hudi.codec.service_plans import (
 from lakebed.formats.hudi.commit.context import WriteContext
 from lakebed.formats.hudi.commit.heartbeat import has_ended
 from lakebed.formats.hudi.commit.markers import marked_files, marker_folder
-from lakebed.formats.hudi.commit.options import Strategy
+from lakebed.formats.hudi.commit.rollback import forget_buckets
 from lakebed.formats.hudi.commit.transaction import Transaction
 from lakebed.formats.hudi.index.replaced_keys import ReplacedKeys
 from lakebed.formats.hudi.layout import META_COLUMNS, parse_base_name, parse_log_name, write_attempt
@@ -37,17 +37,18 @@ from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.formats.hudi.rewrite import options as opt
 from lakebed.formats.hudi.rewrite.arrange import RowOrder, order_of
-from lakebed.formats.hudi.rewrite.cluster import Clusterer, ClusterTask, plan_clustering
+from lakebed.formats.hudi.rewrite.cluster import Clusterer
+from lakebed.formats.hudi.rewrite.cluster_run import ClusteringRun, planned_clustering
 from lakebed.formats.hudi.rewrite.due import clustering_too_early, compaction_too_early
 from lakebed.formats.hudi.rewrite.log_compact import LogCompactor, drop, plan_log_compaction
 from lakebed.formats.hudi.rewrite.plan import Planned, plan_compaction
-from lakebed.formats.hudi.rewrite.request import Plan, Requests, refuse_changed, refuse_under_way, unchanged
+from lakebed.formats.hudi.rewrite.request import Plan, Requests, refuse_changed, unchanged
 from lakebed.formats.hudi.rewrite.task import CompactionTask, Compactor
 from lakebed.formats.hudi.slices import live_slices
 from lakebed.formats.hudi.timeline.pending_services import pending_services
 from lakebed.formats.hudi.timeline.writing import remove_pending
 from lakebed.formats.hudi.write.files import FileOptions, FileTarget
-from lakebed.formats.hudi.write.served import check_clustered, check_groups, check_table
+from lakebed.formats.hudi.write.served import check_table
 from lakebed.formats.hudi.write.wanted import wanted_of
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.options import Options
@@ -136,8 +137,6 @@ class Rewrite:
                 todo=f"Cluster it: {opt.WHAT.key} = clustering",
             )
         check_table(state.config, state.avro_schema(state.view()), state.store.location)
-        if self.clusters:
-            check_clustered(state.store, state.config)
 
     def _planned(self, where: Where) -> Planned:
         state, view = self.state, self.state.view()
@@ -156,9 +155,8 @@ class Rewrite:
             return Planned(CompactionPlan(()), (), (Skipped("the table", early),))
         if not self.clusters:
             return plan_compaction(slices, pending, self.options)
-        check_groups(slices, state.store.location)
         self._order(self.options[opt.SORT_COLUMNS])
-        return plan_clustering(slices, pending, self.options)
+        return planned_clustering(state, slices, pending, self.options)
 
     def _order(self, columns: str, planned: Mapping[str, str] = {}) -> RowOrder | None:
         """How rows are sorted: by what the call says, else by what the plan keeps."""
@@ -275,19 +273,12 @@ class Rewrite:
             wanted_of(self.context.store, self.context.config, self.context.options),
         )
         reader = self._reader
-        replaced: dict[str, tuple[str, ...]] = {}
+        clustering: ClusteringRun | None = None
         if isinstance(plan, ClusteringPlan):
             order = self._order(plan.parameters.get(SORT_COLUMNS, ""), plan.parameters)
             clusterer = Clusterer(reader, target, order, self._file_bytes(plan))
-            ordered = iter([task.part for task in tasks])
-            groups = [
-                ClusterTask(number, tuple(next(ordered) for _ in group.slices))
-                for number, group in enumerate(plan.groups)
-                if group.slices
-            ]
-            written = [file for files in engine.map(clusterer, groups) for file in files]
-            for part in plan.slices:
-                replaced[part.partition] = (*replaced.get(part.partition, ()), part.file_id)
+            clustering = ClusteringRun(self.context, state, self.options, plan, instant, clusterer)
+            written = clustering.write([task.part for task in tasks], engine)
         elif self._logs_only:
             written = [file for files in engine.map(LogCompactor(reader, target), tasks) for file in files]
         else:
@@ -296,13 +287,15 @@ class Rewrite:
         def check() -> None:
             if self._logs_only:
                 self._requests.refuse_writes(self.context.timeline())
-            if self._logs_only or isinstance(plan, ClusteringPlan):
                 refuse_changed(self.context, instant, plan)
-            if isinstance(plan, ClusteringPlan) and self.context.concurrency.strategy is Strategy.PREFER_WRITER:
-                refuse_under_way(self.context, instant, plan)
+            if clustering is not None:
+                clustering.check()
 
+        replaced = clustering.replaced if clustering is not None else {}
         keys = ReplacedKeys(state, replaced)
         committed = transaction.commit(written, schema=avro, replaced=replaced, check=check, replaced_keys=keys)
+        if clustering is not None:
+            clustering.done()
         self.context.store.delete_folder(marker_folder(instant))
         return written, committed.notes
 
@@ -324,6 +317,7 @@ class Rewrite:
             if not dry_run:
                 self._tasks(time, plan.operations if isinstance(plan, CompactionPlan) else plan.slices)
                 remove_pending(self.context.store, self.context.config, entry)
+                forget_buckets(self.context, time)
         notes = tuple(f"{self._name} {time} is withdrawn" for time in gone)
         return RewriteResult(0, 0, 0, 0, 0, tuple(skipped), dry_run=dry_run, instants=tuple(gone), notes=notes)
 

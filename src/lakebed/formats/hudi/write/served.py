@@ -46,16 +46,6 @@ def check_engine(store: Store, config: TableConfig, consistent: bool) -> None:
         )
 
 
-def check_clustered(store: Store, config: TableConfig) -> None:
-    """Raise UnsupportedError for a table of consistent hashing: its clusterings are resizings of buckets."""
-    if has_rings(store, config):
-        raise UnsupportedError(
-            "lakebed does not cluster tables with consistent hashing",
-            table=store.location,
-            todo="Cluster it with Hudi's own engine, which splits and merges its buckets",
-        )
-
-
 def check_groups(slices: Iterable[FileSlice], table: str) -> None:
     """Raise UnsupportedError where file groups are those of a bucket index: other engines would look for a key in its
     bucket only."""
