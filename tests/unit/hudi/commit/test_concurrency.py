@@ -375,3 +375,32 @@ def test_post_commit_cleans_archives_and_ends_the_heartbeat(tmp_path: Path) -> N
     assert lakebed.hudi.post_commit(table, newest, options).archived
     assert [action for action, _ in actions(table)].count("clean") == 1 and not beat.exists()
     assert held(table) == [(1, "5")]
+
+
+@pytest.mark.parametrize(("kind", "version"), [("COPY_ON_WRITE", 6), ("MERGE_ON_READ", 9)])
+def test_files_that_a_writer_makes_after_its_rollback_are_no_rows_of_a_table_that_had_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, version: int
+) -> None:
+    """It was taken for dead, made its files nevertheless, and died before it saw that."""
+    table = orders(tmp_path, kind, version)
+    plain = {"hoodie.metadata.enable": "false", "hoodie.parquet.small.file.limit": "0"}
+
+    with monkeypatch.context() as patch:
+
+        def other() -> None:
+            (beat,) = Path(table.location).glob(".hoodie/.heartbeat/*")
+            beat.write_bytes(b"")
+            os.utime(beat, (0, 0))
+            (late,) = Path(table.location).glob("a/*.parquet")
+            content = late.read_bytes()
+            table.write(rows(2), "upsert", plain)
+            late.write_bytes(content)
+            patch.setattr(Transaction, "abort", lambda self: self._heartbeat._held.close())
+
+        beside(patch, Transaction, "commit", other)
+        with pytest.raises(CommitConflictError):
+            table.write(rows(1), "upsert", plain)
+    assert len(list(Path(table.location).glob("a/*.parquet"))) == 2
+    assert held(lakebed.open(table.location)) == [(2, "x")]
+    table.write(rows(1, v="again"), "upsert", plain)
+    assert held(table) == [(1, "again"), (2, "x")]

@@ -37,6 +37,7 @@ from lakebed.formats.hudi.savepoints import find_savepoint
 from lakebed.formats.hudi.slices import FileGroup, WrittenFiles
 from lakebed.formats.hudi.timeline.active import Entry, MetadataFiles, Timeline, View, timeline_from, view_of
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
+from lakebed.formats.hudi.timeline.undone import undone_before_start
 from lakebed.kernel.files import FileInfo, Listing, Store
 from lakebed.model.instant import Instant
 from lakebed.verbs.table import Position
@@ -124,7 +125,9 @@ class TableState:
     def view(self, bound: str = "", left_out: frozenset[str] = frozenset()) -> View:
         """The table as of an order, "" for now, without the instants in `left_out`."""
         archived = self.archived.completions() if self.config.completion_times else None
-        return view_of(self.timeline, bound, left_out, archived)
+        return view_of(self.timeline, bound, left_out, archived, self._undone)
+
+    _undone = cached_property(lambda self: undone_before_start(self.store, self.timeline, self.archived))
 
     def commits(self, view: View) -> dict[str, CommitMetadata]:
         """The metadata of the active timeline's commits in a view, by instant."""

@@ -210,13 +210,15 @@ class View:
 
     `committed` maps the completed instants of the active timeline inside the view to their positions in ranges (see
     `Timeline.order`). `archived` does the same for archived instants where the table has completion times. Where it is
-    None, an instant before the timeline's start counts if it is not after `bound`.
+    None, an instant before the timeline's start counts if it is not after `bound`, and is not one of those that are
+    known to be `undone`.
     """
 
     timeline: Timeline
     committed: Mapping[str, str]
     bound: str = ""
     archived: Mapping[str, str] | None = None
+    undone: frozenset[str] = frozenset()
 
     def order(self, instant: str) -> str | None:
         """The position in ranges of an instant that counts, None for an instant that does not."""
@@ -228,6 +230,8 @@ class View:
         if self.archived and instant >= self._oldest_archived:
             completed = self.archived.get(instant)
             return completed if completed is not None and (not self.bound or completed <= self.bound) else None
+        if instant in self.undone:
+            return None
         if instant < self.timeline.start and (not self.bound or instant <= self.bound):
             return instant
         return None
@@ -274,6 +278,7 @@ def view_of(
     bound: str = "",
     left_out: frozenset[str] = frozenset(),
     archived: Mapping[str, str] | None = None,
+    undone: frozenset[str] = frozenset(),
 ) -> View:
     """The table as of a position in ranges ("" for now), without the instants in `left_out`."""
     committed = {
@@ -281,4 +286,4 @@ def view_of(
         for entry in timeline.commits
         if (not bound or timeline.order(entry) <= bound) and entry.time not in left_out
     }
-    return View(timeline, committed, bound, archived)
+    return View(timeline, committed, bound, archived, undone)
