@@ -31,8 +31,8 @@ def _scheduled(table: Table) -> None:
 
 
 def _rule_folder(table: Table) -> None:
-    rules = Path(table.location) / ".hoodie" / ".hashing_meta"
-    rules.mkdir()
+    rules = Path(table.location) / ".hoodie" / ".bucket_index" / "partition_bucket_index_meta" / "configs"
+    rules.mkdir(parents=True)
     (rules / "00000000000000.hashing_config").write_text("{}")
 
 

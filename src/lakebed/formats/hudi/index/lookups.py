@@ -34,7 +34,7 @@ from lakebed.formats.hudi.write.table_files import TableFiles
 from lakebed.formats.hudi.write.tagging import NewOnly, Tagged
 from lakebed.kernel.files import Store
 
-_PARTITION_RULES = f"{HOODIE}/.hashing_meta"
+_PARTITION_RULES = f"{HOODIE}/.bucket_index/partition_bucket_index_meta/configs"
 """The folder in which a table keeps numbers of buckets by partition (Hudi's `PartitionBucketIndexHashingConfig`)."""
 
 _NO_RECORD_INDEX = (
