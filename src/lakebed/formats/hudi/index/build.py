@@ -21,6 +21,7 @@ from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.layout import RECORD_KEY, file_path
 from lakebed.formats.hudi.metadata_table.bootstrap import build_instant, build_part, can_build
 from lakebed.formats.hudi.metadata_table.change import MetadataChange, WrittenFile
+from lakebed.formats.hudi.metadata_table.definitions import definition_of, definitions_file, read_definitions
 from lakebed.formats.hudi.metadata_table.grouped import NotKeptError, group_ids, spread
 from lakebed.formats.hudi.metadata_table.keys_written import BLOOM_FILTERS, bloom_records, located
 from lakebed.formats.hudi.metadata_table.named import INFLIGHT, PARTITIONS, partitions_of
@@ -40,11 +41,9 @@ from lakebed.formats.hudi.metadata_table.record_index import RECORD_INDEX
 from lakebed.formats.hudi.metadata_table.records import FILES, GroupRecords
 from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS, PARTITION_STATS
 from lakebed.formats.hudi.metadata_table.statistics_written import (
-    DEFINITIONS,
     INDEXED_META,
     RangeEncoder,
     column_stats_records,
-    definition_of,
     has_statistics,
 )
 from lakebed.formats.hudi.metadata_table.target import Target
@@ -234,11 +233,8 @@ class _Builder:
     def _define(self, config: TableConfig, part: str, columns: Sequence[str]) -> dict[str, str | None]:
         """Write the definition of a part beside those that are there, as the release of the table's version does. The
         property that says where."""
-        store, path = self._context.store, config.properties.get("hoodie.table.index.defs.path") or DEFINITIONS
-        try:
-            whole: dict[str, Any] = json.loads(store.read(path))
-        except (FileNotFoundError, ValueError):
-            whole = {}
+        store, path = self._context.store, definitions_file(config)
+        whole = read_definitions(store, config)
         typed = config.version >= 9
         definition: dict[str, Any] | None = None
         if part == COLUMN_STATS:

@@ -27,12 +27,13 @@ from lakebed.formats.hudi.codec.metadata_records import RecordType, decode_recor
 from lakebed.formats.hudi.codec.wrapped_values import ValueType, greatest, unbounded
 from lakebed.formats.hudi.layout import COMPLETES_AS, file_path
 from lakebed.formats.hudi.metadata_table.change import ColumnRange, MetadataChange
+from lakebed.formats.hudi.metadata_table.definitions import definition_of
 from lakebed.formats.hudi.metadata_table.entries import entries_of, keyed_entries
 from lakebed.formats.hudi.metadata_table.grouped import NotKeptError, groups_of, merge_newest, spread
 from lakebed.formats.hudi.metadata_table.opened import Image
 from lakebed.formats.hudi.metadata_table.records import FILES, GroupRecords, Sizes, merge, named, sizes_of
 from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS, PARTITION_STATS
-from lakebed.formats.hudi.metadata_table.statistics_written import RangeEncoder, definition_of
+from lakebed.formats.hudi.metadata_table.statistics_written import RangeEncoder
 from lakebed.formats.hudi.metadata_table.target import Target
 from lakebed.formats.hudi.slices import WrittenFiles, file_groups, slice_of
 from lakebed.formats.hudi.timeline.active import Entry, Timeline, view_of

@@ -10,7 +10,6 @@ Rules: Hudi's `HoodieMetadataPayload.createColumnStatsRecords`, `HoodieAvroWrapp
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any
@@ -21,20 +20,17 @@ from lakebed.formats.hudi.codec.metadata_keys import file_hash, hash_of, partiti
 from lakebed.formats.hudi.codec.metadata_records import RecordType, encode_records
 from lakebed.formats.hudi.codec.schema import arrow_schema
 from lakebed.formats.hudi.codec.wrapped_values import ValueType
-from lakebed.formats.hudi.config import TableConfig
-from lakebed.formats.hudi.layout import HOODIE
 from lakebed.formats.hudi.metadata_table.change import ColumnRange, MetadataChange, WrittenFile
+from lakebed.formats.hudi.metadata_table.definitions import definition_of
 from lakebed.formats.hudi.metadata_table.grouped import groups_of, spread
 from lakebed.formats.hudi.metadata_table.records import GroupRecords
 from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS
 from lakebed.formats.hudi.metadata_table.target import Target
-from lakebed.kernel.files import Store
 
 _NAMESPACE = "org.apache.hudi.avro.model."
 _EPOCH = datetime.date(1970, 1, 1)
 _V1_SCALE = 15
 _V1_DIGITS = 30
-DEFINITIONS = f"{HOODIE}/.index_defs/index.json"
 INDEXED_META = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key")
 """Meta columns that are always indexed from table version 8 on."""
 
@@ -71,17 +67,6 @@ def column_stats_records(
 def has_statistics(field: pa.Field) -> bool:
     """Whether a column has statistics where none are named."""
     return _value_type(field.type) is not None and not pa.types.is_binary(field.type)
-
-
-def definition_of(store: Store, config: TableConfig, index: str) -> Mapping[str, Any]:
-    """What the table's index definitions say of an index, {} where they say nothing."""
-    path = config.properties.get("hoodie.table.index.defs.path") or DEFINITIONS
-    try:
-        whole = json.loads(store.read(path))
-    except (FileNotFoundError, ValueError):
-        return {}
-    found: Mapping[str, Any] = (whole.get("indexDefinitions") or {}).get(index) or {}
-    return found
 
 
 class RangeEncoder:

@@ -18,6 +18,7 @@ from lakebed.formats.hudi.config import TableConfig, load_config
 from lakebed.formats.hudi.metadata_table.bootstrap import build, can_build, walked_files
 from lakebed.formats.hudi.metadata_table.change import MetadataChange
 from lakebed.formats.hudi.metadata_table.compact import look_after
+from lakebed.formats.hudi.metadata_table.definitions import forget_definitions
 from lakebed.formats.hudi.metadata_table.grouped import NotKeptError
 from lakebed.formats.hudi.metadata_table.named import INFLIGHT, PARTITIONS, partitions_of
 from lakebed.formats.hudi.metadata_table.opened import UNUSABLE
@@ -119,17 +120,21 @@ def _undo(target: Target, instant: str, change: MetadataChange) -> bool:
 
 
 def _leave(store: Store, named: tuple[str, ...], kept: tuple[str, ...] = (), why: str = "") -> tuple[str, ...]:
-    """Let the table's properties name only the parts that are `kept`."""
-    update_properties(store, {PARTITIONS: ",".join(sorted(kept)), INFLIGHT: ""})
+    """Let the table's properties name only the parts that are `kept`, and no index be defined that a user made and that
+    is not among them."""
+    before = load_config(store)
     gone = [name for name in named if name not in kept]
+    users = [name for name in (*gone, *partitions_of(before, INFLIGHT)) if name not in PARTS]
+    if users and before.completion_times:
+        forget_definitions(store, before, users)
+    update_properties(store, {PARTITIONS: ",".join(sorted(kept)), INFLIGHT: ""})
     if not gone:
         return ()
-    if why:
-        return (f"the metadata table is no longer used ({', '.join(gone)}): {why}",)
-    return (
-        f"the metadata table is no longer used ({', '.join(gone)}): lakebed does not maintain it; Hudi's own writers "
-        "build it again with hoodie.metadata.enable=true",
+    why = why or (
+        "lakebed does not maintain it; Hudi's own writers build it again with hoodie.metadata.enable=true, and a user's "
+        "index with CREATE INDEX"
     )
+    return (f"the metadata table is no longer used ({', '.join(gone)}): {why}",)
 
 
 def needs_building(table: Indexed) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.metadata_table.definitions import definition_of
 from lakebed.formats.hudi.metadata_table.keys_written import BLOOM_FILTERS
 from lakebed.formats.hudi.metadata_table.named import PARTITIONS, partitions_of
 from lakebed.formats.hudi.metadata_table.options import COLUMN_STATS_LIST, METADATA_ENABLE
 from lakebed.formats.hudi.metadata_table.record_index import RECORD_INDEX
 from lakebed.formats.hudi.metadata_table.records import FILES
 from lakebed.formats.hudi.metadata_table.statistics import COLUMN_STATS
-from lakebed.formats.hudi.metadata_table.statistics_written import definition_of
 from lakebed.formats.hudi.write.files import Wanted
 from lakebed.kernel.files import Store
 from lakebed.kernel.options import Options
