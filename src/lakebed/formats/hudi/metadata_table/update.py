@@ -131,8 +131,8 @@ def _leave(store: Store, named: tuple[str, ...], kept: tuple[str, ...] = (), why
     if not gone:
         return ()
     why = why or (
-        "lakebed does not maintain it; Hudi's own writers build it again with hoodie.metadata.enable=true, and a user's "
-        "index with CREATE INDEX"
+        "lakebed does not maintain it; Hudi's own writers build it again with hoodie.metadata.enable=true, and the "
+        "index of a user with CREATE INDEX"
     )
     return (f"the metadata table is no longer used ({', '.join(gone)}): {why}",)
 
