@@ -142,10 +142,14 @@ def _check_served(options: Options, location: str) -> None:
     for option, value in _REFUSED.items():
         if options[option] is value:
             raise UnsupportedError(
-                f"lakebed does not write tables with {option.key}={str(value).lower()}", table=location
+                f"lakebed does not write tables with {option.key}={str(value).lower()}",
+                table=location,
+                todo="Leave the option out, or create and write the table with Hudi's own engine",
             )
     if options[opt.BASE_FORMAT] != "PARQUET":
-        raise UnsupportedError(f"lakebed does not write {options[opt.BASE_FORMAT]} base files", table=location)
+        raise UnsupportedError(
+            f"lakebed does not write {options[opt.BASE_FORMAT]} base files", table=location, todo="Take PARQUET"
+        )
 
 
 def _check_bare_keys(version: int, options: Options, location: str) -> None:

@@ -150,7 +150,10 @@ class TimestampPartitions:
         times, by = _UNITS[self.unit]
         greatest = (1 << 62) // times
         if by == 1 and len(numbers) and (numbers.max() > greatest or numbers.min() < -greatest):
-            raise SchemaError(f"a time of {max(numbers.max(), -numbers.min())} {self.unit} is out of range")
+            raise SchemaError(
+                f"a time of {max(numbers.max(), -numbers.min())} {self.unit} is out of range",
+                todo="Check hoodie.keygen.timebased.timestamp.type and its unit",
+            )
         millis = numbers * times if by == 1 else np.sign(numbers) * (np.abs(numbers) // by)
         return self._written(millis, self.written_zone or self.local)
 
@@ -163,7 +166,11 @@ class TimestampPartitions:
             gap = none & ~times.zoned
             if gap.any():
                 text = column[int(np.flatnonzero(gap)[0])].as_py()
-                raise SchemaError(f"{text!r} is no time in {zone.id}", why="clocks were put forward over it")
+                raise SchemaError(
+                    f"{text!r} is no time in {zone.id}",
+                    why="clocks were put forward over it",
+                    todo="Write an offset into the text, or take UTC as time zone",
+                )
             offsets = np.where(times.zoned, offsets, times.local // 1000 - seconds)
         if self.written_zone is None and self.read_zone is None:  # each text keeps its own zone
             return texts_of(times.local, offsets, parse_pattern(self.pattern))

@@ -206,5 +206,7 @@ def _blocks_backwards(store: Store, info: FileInfo) -> Iterator[bytes]:
 def folder_of(archive_folders: Sequence[str]) -> str:
     """The folder for new archive files: the one that the table's properties name."""
     if not archive_folders:
-        raise CorruptError("the table's settings name no archive folder")
+        raise CorruptError(
+            "the table's settings name no archive folder", todo="Set hoodie.archivelog.folder in hoodie.properties"
+        )
     return archive_folders[0]

@@ -57,7 +57,11 @@ class RowKeys:
         partitions = () if kind is GeneratorKind.GLOBAL_DELETE else config.partition_fields
         missing = [name for name in (*config.record_keys, *partitions) if name not in schema.names]
         if missing:
-            raise SchemaError(f"columns missing that make keys: {', '.join(missing)}")
+            raise SchemaError(
+                f"the rows lack columns that make their keys: {', '.join(missing)}",
+                table=table,
+                todo="Add these columns",
+            )
         named = kind is GeneratorKind.COMPLEX and config.version >= 9 and not config.key_form.value_only
         complex_key = named or len(config.record_keys) > 1 or kind is GeneratorKind.GLOBAL_DELETE
         timed = _timed(config, given, table)
@@ -109,7 +113,10 @@ class RowKeys:
             parts.append(pc.binary_join_element_wise(f"{name}=", text, "") if self.hive_style else text)
         paths = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
         if pc.any(pc.match_substring_regex(paths, r"(^|[/\\])\.\.([/\\]|$)")).as_py():
-            raise SchemaError(f"partition column {', '.join(self.partition_fields)}: '..' would leave the table")
+            raise SchemaError(
+                f"partition column {', '.join(self.partition_fields)}: '..' would leave the table",
+                todo="Change the value, or create the table with hoodie.datasource.write.partitionpath.urlencode=true",
+            )
         return paths
 
 

@@ -332,5 +332,8 @@ def _staged(messages: Sequence[HudiMessage], by_key: bool) -> StagedInput | None
 def _ours(messages: Sequence[CommitMessage]) -> list[HudiMessage]:
     for message in messages:
         if not isinstance(message, HudiMessage):
-            raise UsageError(f"a {type(message).__name__} is not a commit message of a Hudi table")
+            raise UsageError(
+                f"a {type(message).__name__} is not a commit message of a Hudi table",
+                todo="Commit what this writer's prepare_commit() returned",
+            )
     return [message for message in messages if isinstance(message, HudiMessage)]
