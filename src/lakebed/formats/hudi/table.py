@@ -227,7 +227,7 @@ class HudiTable(Table):
             texts = (*state.config.record_keys, *state.config.partition_fields)
             own = pa.schema([f for f in rows if f.name not in (*META_COLUMNS, ROW_KIND_COLUMN)])
             evolves = Evolution.of(context.options, texts, state.config.ordering, self.location, evolution)
-            ids = state.schema_history(state.view()).wanted is not None
+            ids = bool(state.column_history) or state.schema_history(state.view()).wanted is not None
             evolved = evolves.evolved(columns, avro, own, ids)
         return HudiSink(context, settings, *evolved, commit_user, callbacks, ends_here, after, columns)
 

@@ -21,7 +21,6 @@ from lakebed.formats.hudi.codec.timestamps import mislabelled_units
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import (
     HASHING_METADATA,
-    HOODIE,
     META_COLUMNS,
     RECORD_KEY,
     WRITES,
@@ -37,6 +36,7 @@ from lakebed.formats.hudi.savepoints import find_savepoint
 from lakebed.formats.hudi.slices import FileGroup, WrittenFiles
 from lakebed.formats.hudi.timeline.active import Entry, MetadataFiles, Timeline, View, timeline_from, view_of
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline
+from lakebed.formats.hudi.timeline.column_history import newest_history
 from lakebed.formats.hudi.timeline.undone import undone_before_start
 from lakebed.kernel.files import FileInfo, Listing, Store
 from lakebed.model.instant import Instant
@@ -63,7 +63,7 @@ class TableState:
         or archivals move are then no surprise.
         """
         entries = [e for e in self.timeline.commits if not bound or self.timeline.order(e) <= bound]
-        acts: list[Callable[[], object]] = [lambda: self.files.commits(entries), lambda: self._written_schemas]
+        acts: list[Callable[[], object]] = [lambda: self.files.commits(entries), lambda: self.column_history]
         if self.config.completion_times:
             acts.append(self.archived.completions)
         if bound:
@@ -101,11 +101,9 @@ class TableState:
         return dict(zip(folders, self.store.list_many(folders), strict=True))
 
     @cached_property
-    def _written_schemas(self) -> str:
-        """The newest file of the schemas with column ids, "" where there is none."""
-        files = self.store.list(f"{HOODIE}/.schema").files
-        newest = max((info for info in files if info.name.endswith(".schemacommit")), key=_name, default=None)
-        return self.store.read(newest.path).decode() if newest is not None else ""
+    def column_history(self) -> str:
+        """The schemas with column ids, "" where the table keeps none."""
+        return newest_history(self.store, self.timeline)
 
     def later(self) -> TableState:
         """The table a moment later, by the same settings: its timeline listed again. Itself when that is the same."""
@@ -236,9 +234,9 @@ class TableState:
         recorded = (commits[entry.time].extra.get("latest_schema", "") for entry in reversed(view.entries))
         wanted = parse_internal_schema(next(filter(None, recorded), ""))
         units = mislabelled_units(self.avro_schema(view))
-        if not self._written_schemas:
+        if not self.column_history:
             return SchemaHistory(wanted, units=units)
-        written = parse_schema_history(self._written_schemas)
+        written = parse_schema_history(self.column_history)
         if wanted is None:
             wanted = next((schema for schema in reversed(written) if _began(schema, view)), None)
         return SchemaHistory(wanted, written if wanted is not None else (), units)
@@ -335,10 +333,6 @@ class TableState:
     def archived_before(self, bound: str) -> bool:
         """Whether commits up to an order were archived."""
         return any(self.archived.commits("", bound))
-
-
-def _name(info: FileInfo) -> str:
-    return info.name
 
 
 def _began(schema: InternalSchema, view: View) -> bool:

@@ -105,11 +105,13 @@ class Evolution:
         found = pa.schema(after.values())
         if found.equals(columns):
             return columns, avro
-        if ids:
+        dropped = [name for name in columns.names if name not in found.names]
+        if ids and dropped:
             raise UnsupportedError(
-                "lakebed does not change the columns of a table that keeps a history of its columns (schema on read)",
+                f"lakebed does not drop {', '.join(dropped)} from a table that keeps a history of its columns",
                 table=self.table,
-                todo="Change them with Hudi's own engine (ALTER TABLE), and write again",
+                why="schema on read: writes add columns and widen them, and ALTER TABLE drops them",
+                todo=f"Leave the option {DROP.key} out, or drop the column with Hudi's own engine",
             )
         text = json.dumps({**record, "fields": [fields[name] for name in found.names]}, ensure_ascii=False)
         return found, text

@@ -33,6 +33,7 @@ from lakebed.formats.hudi.layout import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from lakebed.formats.hudi.merge.rules import rules_of
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
+from lakebed.formats.hudi.write.column_ids import ColumnIds
 from lakebed.formats.hudi.write.combine import Combiner
 from lakebed.formats.hudi.write.conform import WriteSchema
 from lakebed.formats.hudi.write.evolution import check_same
@@ -175,19 +176,27 @@ class HudiSink:
         transaction = Transaction.begin(context, action, operation.recorded, keys=keys if looks_up else Keys.ANY)
         try:
             run, notes = self._run(transaction, operation, messages, found)
+            ids = ColumnIds.of(context, run.files.state, transaction.instant, self.schema)
             outcome = run.run(staged)
             rings = new_rings(run.files.state, run.tag, outcome.replaced, transaction.instant)
             extra = {COMMIT_USER: self.commit_user, IDENTIFIER: str(identifier)}
             if self._counts(identifier):
                 extra[_CHECKPOINT] = json.dumps({self.settings.checkpoint: str(identifier)}, separators=(",", ":"))
+            extra |= ids.extra if ids is not None else {}
             replaced = with_buckets(run.files.state, outcome.replaced, rings)
+
+            def last_steps() -> None:
+                save_rings(context.store, rings)
+                if ids is not None:
+                    ids.keep()
+
             done = transaction.commit(
                 outcome.written,
                 schema=self.avro,
                 replaced=replaced,
                 extra=extra,
                 replaced_keys=ReplacedKeys(run.files.state, outcome.replaced),
-                check=lambda: save_rings(context.store, rings),
+                check=last_steps,
             )
         except BaseException as error:
             transaction.abort()
