@@ -92,7 +92,8 @@ class Shape:
         partitioning = pick("partitioning", PARTITIONINGS)
         keys = pick("keys", (("id",), ("id",), ("id", "k2")))
         if keys == "auto":
-            keys, given["keys"], given["index"] = "auto", (), "SIMPLE"
+            given["keys"], index = (), "SIMPLE"
+            given["index"] = index
             wanted = {**wanted, "change_log": given.setdefault("change_log", "")}
         elif partitioning == "timestamp":
             keys = given["keys"] = ("id",)
@@ -176,7 +177,7 @@ class Shape:
         bucket = {
             "hoodie.index.type": "BUCKET",
             "hoodie.bucket.index.num.buckets": "2",
-            "hoodie.bucket.index.hash.field": self.keys[0],
+            "hoodie.bucket.index.hash.field": "".join(self.keys[:1]),
         }
         if self.index == "BUCKET":
             return bucket

@@ -54,10 +54,11 @@ def write(df: DataFrame, location: str, mode: str = "append", options: Mapping[s
     parallelism = sink_parallelism(texts) or default_parallelism(df.sparkSession)
     with explained_errors():
         table = formats.open_table(location, {k: v for k, v in options.items() if k.lower() != PARALLELISM_OPTION})
-    sink = table.sink(Mode.parse(mode))
+    rows = arrow_schema(df.schema)
+    sink = table.sink_for(rows, Mode.parse(mode))
     with swept(sink):
         plan = sink.plan(parallelism)
-        written = write_files(df, plan, SinkInput.of(arrow_schema(df.schema), sink, table.location), parallelism)
+        written = write_files(df, plan, SinkInput.of(rows, sink, table.location), parallelism)
         engine = SparkEngine(df.sparkSession, parallelism)
         return finalize_and_commit(sink, plan, written.messages, engine, BATCH_IDENTIFIER)
 

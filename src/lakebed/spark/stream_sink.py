@@ -28,7 +28,7 @@ from lakebed.spark.sink import PARALLELISM_OPTION, SinkInput, sink_parallelism, 
 from lakebed.spark.slow_start import despite_slow_start
 from lakebed.spark.types import arrow_schema
 from lakebed.verbs.table import Table
-from lakebed.verbs.write import Mode, finalize_and_commit, swept
+from lakebed.verbs.write import finalize_and_commit, swept
 
 USER_FILE = "lakebed-commit-user"
 """In the checkpoint folder: the commit user of the query."""
@@ -82,7 +82,8 @@ def write_stream(
     table_options = {key: text for key, text in option_texts(options).items() if key.lower() != PARALLELISM_OPTION}
     with explained_errors():
         table = formats.open_table(location, table_options)
-    SinkInput.of(arrow_schema(df.schema), table.sink(Mode.APPEND), table.location)
+    rows = arrow_schema(df.schema)
+    SinkInput.of(rows, table.sink_for(rows), table.location)
     folder = open_store(checkpoint, table_options)
     task = StreamSink(table.location, table_options, folder.location, commit_user(folder), parallelism)
     writer = df.writeStream.foreachBatch(worker.over_frame(worker.pack(task)))
@@ -117,10 +118,11 @@ class StreamSink:
             self._table = formats.open_table(self.location, self.options)
         else:
             self._table = self._table.reopened()
-        sink = self._table.sink(Mode.APPEND, commit_user=self.user)
+        rows = arrow_schema(df.schema)
+        sink = self._table.sink_for(rows, commit_user=self.user)
         with swept(sink):
             plan = sink.plan(self.parallelism)
-            taken = SinkInput.of(arrow_schema(df.schema), sink, self.location)
+            taken = SinkInput.of(rows, sink, self.location)
             written = write_files(df, plan, taken, self.parallelism)
             engine = SparkEngine(df.sparkSession, self.parallelism)
             result = finalize_and_commit(sink, plan, written.messages, engine, batch_id)

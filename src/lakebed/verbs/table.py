@@ -156,6 +156,11 @@ class Table(ABC):
         """The table as the target of a write by many tasks."""
         raise self._lacks("writes")
 
+    def sink_for(self, rows: pa.Schema, mode: Mode = Mode.APPEND, commit_user: str | None = None) -> Sink:
+        """The table as the target of rows with these columns, in any case: it takes new ones where its format changes
+        columns with a write, and its options ask for that."""
+        return self.sink(mode, commit_user)
+
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
         """Write rows as one commit.
 

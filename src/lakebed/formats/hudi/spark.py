@@ -22,12 +22,12 @@ from lakebed.formats.hudi.read.spark_options import plan_spark_read, spark_strea
 from lakebed.formats.hudi.table import HudiTable
 from lakebed.formats.hudi.table_options import RECORD_KEYS, TABLE
 from lakebed.formats.hudi.upkeep import UPKEEP
+from lakebed.formats.hudi.write.evolution import spelled
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.settings import COMBINE_INSERT, COMBINE_UPSERT, OPERATION, SIZING, WRITE
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.files import Store, open_store
 from lakebed.kernel.options import Options
-from lakebed.kernel.predicates.where import find_column
 from lakebed.model.commit import CommitMessage, CommitResult
 from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.verbs.native_source import NativeSource, SinkRequest, SourceRequest
@@ -100,8 +100,7 @@ def _sink(request: SinkRequest[HudiTable]) -> Sink:
         table = HudiTable.create(open_store(request.location, storage), columns, options={**described, **storage})
         with _or_no_table(table.store):
             return _NewTable(table.sink(Mode.APPEND, options=own, rows=request.schema), table.store)
-    names = [find_column(name, table.schema.names) or name for name in request.schema.names]
-    rows = pa.schema([field.with_name(name) for field, name in zip(request.schema, names, strict=True)])
+    rows = spelled(request.schema, table.schema)
     return table.sink(Mode.APPEND, options=own, rows=rows, evolution="evolve")
 
 

@@ -42,7 +42,7 @@ from lakebed.formats.hudi.table_options import TABLE, TABLE_TYPE
 from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, timeline_from
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.upkeep import OPEN, UPKEEP, after_commit, split_options, upkeep_options
-from lakebed.formats.hudi.write.evolution import Evolution, refuse_evolution
+from lakebed.formats.hudi.write.evolution import Evolution, refuse_evolution, spelled
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.settings import (
     DELETE_PARTITIONS,
@@ -215,10 +215,8 @@ class HudiTable(Table):
         upkeep_options(services, state.config)  # refused before anything is written
         context = self._context(state.config, given)
         settings = WriteSettings.of(mode, context.options, state.config, self.location)
-        columns, avro = (
-            pa.schema([f for f in state.schema() if f.name not in META_COLUMNS]),
-            state.avro_schema(state.view()),
-        )
+        columns = pa.schema([f for f in state.schema() if f.name not in META_COLUMNS])
+        avro = state.avro_schema(state.view())
         after = partial(after_commit, self, state.config, services)
         evolved = (columns, avro)
         if rows is None and settings.operation.adds:
@@ -230,6 +228,10 @@ class HudiTable(Table):
             ids = bool(state.column_history) or state.schema_history(state.view()).wanted is not None
             evolved = evolves.evolved(columns, avro, own, ids)
         return HudiSink(context, settings, *evolved, commit_user, callbacks, ends_here, after, columns)
+
+    def sink_for(self, rows: pa.Schema, mode: Mode = Mode.APPEND, commit_user: str | None = None) -> HudiSink:
+        """The table as the target of rows with these columns, named in any case."""
+        return self.sink(mode, commit_user, rows=spelled(rows, self.schema))
 
     def write(self, data: Any, mode: str = "append", options: Mapping[str, object] = {}) -> CommitResult:
         """Write rows as one commit: insert, overwrite of the partitions touched, upsert or delete by key, or what the

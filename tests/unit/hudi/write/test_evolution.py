@@ -146,3 +146,33 @@ def test_hudis_own_sink_evolves_by_default(tmp_path: Path) -> None:
     assert SOURCE.sink is not None
     sink = SOURCE.sink(SinkRequest(table, str(tmp_path), given, {}, False))
     assert sink.input_schema.names == [*COLUMNS, "s"]
+
+
+@pytest.mark.parametrize(("version", "kind"), [(6, "COPY_ON_WRITE"), (9, "MERGE_ON_READ")])
+def test_fields_are_added_inside_of_columns(tmp_path: Path, version: int, kind: str) -> None:
+    def shape(number: pa.DataType, *more: pa.Field) -> pa.Schema:
+        struct = pa.struct([("u", number), *more])
+        return pa.schema(
+            [("id", pa.string()), ("s", struct), ("l", pa.list_(struct)), ("m", pa.map_("string", struct))]
+        )
+
+    def nested(key: str, schema: pa.Schema, **fields: Any) -> pa.Table:
+        return pa.table({"id": [key], "s": [fields], "l": [[fields]], "m": [[("k", fields)]]}, schema)
+
+    old, new = shape(pa.int32()), shape(pa.int64(), pa.field("w", pa.list_(pa.string())))
+    options = {"hoodie.write.table.version": version, "hoodie.datasource.write.table.type": kind}
+    table = lakebed.create(tmp_path, "hudi", old, "id", options=options)
+    table.write(pa.concat_tables([nested("a", old, u=1), nested("b", old, u=2)]))
+    with pytest.raises(SchemaError, match="column 's' is struct"):
+        table.write(nested("b", new, u=5, w=["x"]), mode="upsert")
+    table.write(nested("b", new, u=1 << 40, w=["x"]), mode="upsert", options=EVOLVE)
+    lakebed.open(tmp_path).write(nested("c", old, u=3), mode="upsert")
+    rows = {"a": {"u": 1, "w": None}, "b": {"u": 1 << 40, "w": ["x"]}, "c": {"u": 3, "w": None}}
+    assert rows_of(tmp_path, "s", "l", "m") == {key: (row, [row], [("k", row)]) for key, row in rows.items()}
+
+
+def test_rows_of_known_columns_evolve_the_table(tmp_path: Path) -> None:
+    table_of(tmp_path)
+    table = lakebed.open(tmp_path, EVOLVE)
+    sink = table.sink_for(pa.schema([("ID", pa.string()), ("dt", pa.string()), ("s", pa.string())]))
+    assert sink.input_schema.names == ["id", "dt", "n", "f", "s"]

@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakebed.errors import SchemaError, UnsupportedError
 from lakebed.formats.hudi.codec.avro_schema import avro_field
 from lakebed.kernel.options import Option, Options, OptionSet, boolean, one_of
+from lakebed.kernel.predicates.where import find_column
 
 WRITE_SCHEMA: Option[str] = Option(
     "lakebed.write.schema",
@@ -130,6 +131,12 @@ def refuse_evolution(options: Options, table: str) -> None:
         )
 
 
+def spelled(rows: pa.Schema, columns: pa.Schema) -> pa.Schema:
+    """Rows whose columns are named in any case, in the spelling of the table's."""
+    names = [find_column(name, columns.names) or name for name in rows.names]
+    return pa.schema([field.with_name(name) for field, name in zip(rows, names, strict=True)])
+
+
 def check_same(before: pa.Schema, now: pa.Schema) -> bool:
     """Whether a table has the same columns, whatever Avro says of nulls."""
     return [(f.name, f.type) for f in before] == [(f.name, f.type) for f in now]
@@ -151,6 +158,20 @@ def _wider(table: pa.DataType, given: pa.DataType) -> pa.DataType:
         return given if whole and given.scale >= table.scale else table
     if types.is_date32(table):
         return pa.string() if types.is_string(given) or types.is_large_string(given) else table
+    return _wider_inside(table, given)
+
+
+def _wider_inside(table: pa.DataType, given: pa.DataType) -> pa.DataType:
+    """The type of a nested column: fields are added, last, and widened where they lie."""
+    types = pa.types
+    if types.is_struct(table) and types.is_struct(given):
+        there, came = {field.name for field in table}, {field.name: field.type for field in given}
+        fields = [f.with_type(_wider(f.type, came[f.name])) if f.name in came else f for f in table]
+        return pa.struct([*fields, *(pa.field(f.name, _stored(f.type)) for f in given if f.name not in there)])
+    if types.is_list(table) and (types.is_list(given) or types.is_large_list(given)):
+        return pa.list_(table.value_field.with_type(_wider(table.value_type, given.value_type)))
+    if types.is_map(table) and types.is_map(given):
+        return pa.map_(table.key_type, table.item_field.with_type(_wider(table.item_type, given.item_type)))
     return table
 
 
@@ -167,6 +188,12 @@ _STORED = {
 
 def _stored(kind: Any) -> pa.DataType:
     """The type as the table's readers give it."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_stored(field.type)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_stored(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, kind.item_field.with_type(_stored(kind.item_type)))
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", "UTC" if kind.tz else None)
     return _STORED.get(kind, kind)
