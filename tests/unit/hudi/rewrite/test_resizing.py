@@ -10,8 +10,14 @@ import pytest
 import lakebed
 from lakebed import Table
 from lakebed.errors import CommitConflictError, UsageError
-from lakebed.formats.hudi.codec.hashing import HashingMetadata, parse_children
-from lakebed.formats.hudi.codec.service_plans import parse_clustering_plan
+from lakebed.formats.hudi.codec.hashing import HashingMetadata, HashingNode, children_extra, parse_children
+from lakebed.formats.hudi.codec.service_plans import (
+    ClusteringGroup,
+    ClusteringPlan,
+    PlannedSlice,
+    parse_clustering_plan,
+)
+from lakebed.formats.hudi.rewrite.resize import without_doubled
 from tests.tables.hudi.rings import META, batch, held, orders, rings
 
 CLUSTER = {"lakebed.rewrite.what": "clustering"}
@@ -134,3 +140,16 @@ def test_a_restore_takes_the_buckets_back(tmp_path: Path) -> None:
     assert rings(table, "a") == [HashingMetadata.initial("a", 4)]
     table.write(batch(0, v="up"), "upsert")
     assert held(table) == dict.fromkeys(range(1, 40), "x") | {0: "up"}
+
+
+def test_rows_that_came_meanwhile_stay_where_they_were_written_twice() -> None:
+    """As Hudi's writers do beside a resizing with SparkConsistentBucketDuplicateUpdateStrategy."""
+    slices = tuple(PlannedSlice("a", f"{name}-0", "", ()) for name in ("old", "other"))
+    children = [HashingNode(5, "", "DELETE"), HashingNode(9, "new", "REPLACE")]
+    plan = ClusteringPlan((ClusteringGroup(slices, 1, {}, children_extra("a", children, 0)),))
+    old, new, elsewhere = ("a", "old-0"), ("a", "new-0"), ("b", "old-0")
+    assert without_doubled(plan, {}).groups == ()
+    assert without_doubled(plan, {"1": {old, new}, "2": {elsewhere}}).groups == ()
+    assert without_doubled(plan, {"1": {old, new}, "2": {old}}).groups == plan.groups
+    plain = ClusteringPlan((ClusteringGroup(slices),))
+    assert without_doubled(plain, {}).groups == plain.groups
