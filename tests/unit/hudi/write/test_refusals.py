@@ -77,3 +77,19 @@ def test_nothing_is_written(
     with pytest.raises(LakebedError, match=error):
         lakebed.open(table.location).write(ROWS.slice(0, 1), mode, options)
     assert _content(tmp_path) == content
+
+
+def test_a_plan_that_cannot_run_is_not_begun(tmp_path: Path) -> None:
+    table = lakebed.create(tmp_path / "t", "hudi", {"id": "int64", "v": "string"}, ["id"], [])
+    for _ in range(2):
+        table.write(ROWS.select(["id", "v"]), options={OPERATION: "bulk_insert"})
+    sorts = {"lakebed.rewrite.what": "clustering", "hoodie.clustering.plan.strategy.sort.columns": "v"}
+    table.rewrite(options={**sorts, "lakebed.rewrite.step": "schedule"})
+    (plan,) = (tmp_path / "t" / ".hoodie" / "timeline").glob("*.clustering.requested")
+    plan.write_bytes(plan.read_bytes().replace(b"sort.columns\x02v", b"sort.columns\x02w"))
+    content = _content(tmp_path)
+    with pytest.raises(LakebedError, match="columns to sort by"):
+        lakebed.open(table.location).rewrite(
+            options={"lakebed.rewrite.what": "clustering", "lakebed.rewrite.step": "run"}
+        )
+    assert _content(tmp_path) == content

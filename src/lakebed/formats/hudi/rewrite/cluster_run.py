@@ -51,6 +51,13 @@ def planned_clustering(
     return plan_resizing(slices, rings, pending, state.timeline, options)
 
 
+def check_plan(state: TableState, plan: ClusteringPlan, options: Options) -> None:
+    """Raise for a plan that these options cannot run: OptionError for hash fields that are not in the record key,
+    CorruptError for buckets that cannot be read."""
+    if children_of(plan):
+        _hashed(state, options)
+
+
 def _hashed(state: TableState, options: Options) -> HashFields:
     config, table = state.config, state.store.location
     return HashFields(config.record_keys, hash_fields_of(options, config, table), config.version < 8, table)

@@ -38,7 +38,7 @@ from lakebed.formats.hudi.read.task import SliceReader
 from lakebed.formats.hudi.rewrite import options as opt
 from lakebed.formats.hudi.rewrite.arrange import RowOrder, order_of
 from lakebed.formats.hudi.rewrite.cluster import Clusterer
-from lakebed.formats.hudi.rewrite.cluster_run import ClusteringRun, planned_clustering
+from lakebed.formats.hudi.rewrite.cluster_run import ClusteringRun, check_plan, planned_clustering
 from lakebed.formats.hudi.rewrite.due import clustering_too_early, compaction_too_early
 from lakebed.formats.hudi.rewrite.log_compact import LogCompactor, drop, plan_log_compaction
 from lakebed.formats.hudi.rewrite.plan import Planned, plan_compaction
@@ -195,6 +195,10 @@ class Rewrite:
         )
 
     def _run_all(self, plans: Mapping[str, Plan], skipped: tuple[Skipped, ...], engine: Engine) -> RewriteResult:
+        for plan in plans.values():  # refuse before any of them is begun
+            if isinstance(plan, ClusteringPlan):
+                self._order(plan.parameters.get(SORT_COLUMNS, ""), plan.parameters)
+                check_plan(self.state, plan, self.options)
         files = size = after = size_after = groups = 0
         notes: list[str] = []
         for instant, plan in sorted(plans.items()):
