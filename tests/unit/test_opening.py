@@ -39,9 +39,8 @@ def test_a_hudi_table_that_lakebed_could_not_write_is_not_made(tmp_path: Path) -
     with pytest.raises(UnsupportedError, match="the index INMEMORY"):
         lakebed.create(tmp_path / "t", "hudi", SCHEMA, primary_key="id", options={"hoodie.index.type": "INMEMORY"})
     hashed = {"hoodie.index.type": "BUCKET", "hoodie.index.bucket.engine": "CONSISTENT_HASHING"}
-    with pytest.raises(UnsupportedError, match="consistent hashing"):
-        described = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", **hashed}
-        lakebed.create(tmp_path / "t", "hudi", SCHEMA, primary_key="id", options=described)
+    with pytest.raises(UnsupportedError, match="copy-on-write table cannot have consistent hashing"):
+        lakebed.create(tmp_path / "t", "hudi", SCHEMA, primary_key="id", options=hashed)
     assert list(tmp_path.rglob("*.properties")) == []
 
 
