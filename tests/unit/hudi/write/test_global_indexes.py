@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import lakebed
@@ -20,6 +22,7 @@ from lakebed.formats.hudi.table import HudiTable
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.staged_rows import DELETE_ALWAYS, KIND, ROW
 from lakebed.formats.hudi.write.table_files import TableFiles
+from tests.golden import unpack
 
 OPERATION = "hoodie.datasource.write.operation"
 KINDS = ("COPY_ON_WRITE", "MERGE_ON_READ")
@@ -86,6 +89,22 @@ def test_the_record_index_tells_where_keys_are(tmp_path: Path, version: str, kin
     assert table.write(batch(("k1", "a", 0), ("k9", "a", 0)), "delete", BUILT).notes == ()
     assert table.write(batch(("k1", "c", 0), ("k2", "a", 9)), "upsert", BUILT).notes == ()
     assert held(table) == [("k1", "c", "c", 0), ("k2", "a", "a", 9), ("k3", "b", "b", 1)]
+
+
+def test_the_record_index_of_hudi_s_own_writers_tells_it_too(tmp_path: Path) -> None:
+    table = lakebed.open(shutil.copytree(unpack("hudi", "mor_mdt_v9"), tmp_path / "t"))
+    rows = table.read().read_all()
+    columns = [name for name in rows.column_names if not name.startswith("_hoodie")]
+    paths = dict(zip(rows["id"].to_pylist(), rows["_hoodie_partition_path"].to_pylist(), strict=True))
+    moved = rows.select(columns).set_column(columns.index("part"), "part", pa.array(["d"] * len(rows)))
+    moved = moved.set_column(columns.index("ts"), "ts", pc.add(moved["ts"], 10**6).cast(moved["ts"].type))
+    result = table.write(moved.slice(0, 5), "upsert", RECORDS | MOVES)
+    assert not any("no record index" in note for note in result.notes)
+    found = table.read(["id", "_hoodie_partition_path"]).read_all().to_pylist()
+    assert {row["id"]: row["_hoodie_partition_path"] for row in found} == {
+        **paths, **dict.fromkeys(moved["id"].to_pylist()[:5], "d"),
+    }  # fmt: skip
+    assert len(found) == len(paths)
 
 
 def test_without_a_record_index_keys_are_looked_up_in_base_files(tmp_path: Path) -> None:
