@@ -117,6 +117,15 @@ def test_without_a_record_index_keys_are_looked_up_in_base_files(tmp_path: Path)
     assert held(table) == [("k1", "b", "c", 7), ("k2", "a", "a", 5)]
 
 
+def test_a_table_without_partitions_has_global_indexes_too(tmp_path: Path) -> None:
+    described = {"hoodie.datasource.write.table.type": KINDS[1], "hoodie.table.ordering.fields": "ts"}
+    table = lakebed.create(tmp_path / "t", "hudi", batch(("", "", 0)).schema, ["id"], options=described)
+    for index, at in ((BLOOM, 5), (BLOOM, 6), (BUILT, 7), (BUILT, 8), (BLOOM, 4)):
+        table.write(batch(("k1", "a", at), ("k2", "b", at)), "upsert", index)
+    table.write(batch(("k2", "a", 0)), "delete", BUILT)
+    assert held(table) == [("k1", "", "a", 8)]
+
+
 def test_a_record_index_by_partition_is_not_asked(tmp_path: Path) -> None:
     table = orders(tmp_path, KINDS[0])
     named = {"hoodie.index.type": "RECORD_LEVEL_INDEX"}

@@ -80,7 +80,8 @@ def lookup_of(
     )
     lookup = Lookup(BaseFileIndex(keys), (_NOT_BY_PARTITION,) if index.instead and any(slices.values()) else ())
     if index.everywhere:
-        wanted = replace(index.everywhere, moves=False, moves_without=False) if only_new else index.everywhere
+        stay = only_new or not files.state.config.partition_fields
+        wanted = replace(index.everywhere, moves=False, moves_without=False) if stay else index.everywhere
         lookup = _everywhere(wanted, files, keys, schema)
     return (
         replace(lookup, find=NewOnly(lookup.find, duplicates == "fail", table)) if only_new and lookup.find else lookup
