@@ -93,6 +93,16 @@ def upsert(rows: Rows, options: dict[str, Any] = {}) -> Job:  # noqa: B006
     return Job(write(rows, "upsert", options), lambda before: {**before, **rows})
 
 
+def moved(rows: Rows, part: str) -> Job:
+    """Rows that come to a partition from wherever they are."""
+
+    def act(store: Store) -> None:
+        data = pa.Table.from_pylist([{"dt": part, "id": key, "v": value} for key, value in rows.items()], SCHEMA)
+        lakebed.open(store).write(data, "upsert", options={**QUIET, "hoodie.index.type": "GLOBAL_SIMPLE"})
+
+    return Job(act, lambda before: {**before, **rows})
+
+
 def delete(rows: Rows, options: dict[str, Any] = {}) -> Job:  # noqa: B006
     return Job(write(rows, "delete", options), lambda before: {k: v for k, v in before.items() if k not in rows})
 
@@ -184,6 +194,10 @@ PAIRS = {
     "clean beside clean": (CLEAN, CLEAN),
     "restore beside upsert": (RESTORE, upsert(THEIRS)),
     "upsert beside restore": (upsert(OURS), RESTORE),
+    "move beside move": (
+        moved({1: "ours", 3: "ours", 10: "ours"}, "c"),
+        moved({1: "theirs", 2: "theirs", 10: "theirs"}, "a"),
+    ),
     "clustering beside upsert": (CLUSTER, upsert(THEIRS)),
     "upsert beside clustering": (upsert(OURS), CLUSTER),
 }
@@ -203,6 +217,7 @@ LOGS = {
         (9, "COPY_ON_WRITE", "clustering beside upsert", 17),
         (6, "COPY_ON_WRITE", "clean beside upsert", 9),
         (6, "MERGE_ON_READ", "compaction beside upsert", 21),
+        (8, "MERGE_ON_READ", "move beside move", 19),
         (9, "MERGE_ON_READ", "upsert beside compaction", 19),
         (9, "COPY_ON_WRITE", "upsert beside restore", 17),
     ],
