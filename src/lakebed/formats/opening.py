@@ -13,6 +13,7 @@ import pyarrow as pa
 from lakebed.errors import SchemaError, TableExistsError, TableNotFoundError, UnsupportedError, UsageError, first_line
 from lakebed.kernel.files import FileInfo, Listing, Store, open_store
 from lakebed.kernel.files.location import REMOTE_SCHEMES
+from lakebed.kernel.garbage import no_cycles
 from lakebed.kernel.options import option_texts
 from lakebed.verbs.native_source import NativeSource
 from lakebed.verbs.table import Table
@@ -189,7 +190,8 @@ def _schema_of(given: pa.Schema | Mapping[str, pa.DataType | str]) -> pa.Schema:
 
 def _class_of(name: str) -> type[Table]:
     if isinstance(name, str) and name.lower() in FORMATS:
-        module = import_module(f"lakebed.formats.{name.lower()}.table")
+        with no_cycles():
+            module = import_module(f"lakebed.formats.{name.lower()}.table")
         table_class: type[Table] = getattr(module, FORMATS[name.lower()])
         return table_class
     given = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
