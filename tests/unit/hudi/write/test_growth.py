@@ -59,7 +59,7 @@ def counted_memory() -> Iterator[pa.MemoryPool]:
 
 def test_reads_and_compactions_hold_as_much_of_a_larger_table(tmp_path: Path) -> None:
     peaks: dict[str, list[int]] = {"read": [], "compact": []}
-    for parts in (4, 16):
+    for parts in (4, 12):
         table = table_of(tmp_path / str(parts), "MERGE_ON_READ", parts)
         with counted_memory() as pool:
             assert sum(batch.num_rows for batch in table.read()) == parts * ROWS
