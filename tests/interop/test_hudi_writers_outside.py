@@ -43,8 +43,13 @@ SINK = {
     "hoodie.write.auto.upgrade": "false",
     "hoodie.index.type": "SIMPLE",
 }
+NON_BLOCKING = {
+    "hoodie.write.concurrency.mode": "non_blocking_concurrency_control",
+    "hoodie.index.type": "BUCKET",
+    "hoodie.bucket.index.num.buckets": "2",
+}
 KEYS = range(8)
-ROUNDS = 6
+ROUNDS = 3
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +57,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("writers")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def release(folder: Path, request: pytest.FixtureRequest) -> Iterator[Release]:
+    """One process of a release for all tests of it."""
     running = Release(request.param, folder)
     yield running
     running.close()
@@ -72,12 +78,12 @@ def batch(writer: str, number: int) -> pa.Table:
     )
 
 
-def work(path: str, writer: str) -> list[int]:
+def work(path: str, writer: str, shared: dict[str, str]) -> list[int]:
     """What a process of lakebed does: its batches, one commit each; the numbers of those that were committed."""
     done = []
     for number in range(ROUNDS):
         try:
-            lakebed.open(path).write(batch(writer, number), "upsert", SHARED)
+            lakebed.open(path).write(batch(writer, number), "upsert", shared)
             done.append(number)
         except CommitConflictError:
             time.sleep(0.2)
@@ -85,11 +91,20 @@ def work(path: str, writer: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("release", "version", "kind"),
-    [("1.1.1", 9, "COPY_ON_WRITE"), ("1.1.1", 8, "MERGE_ON_READ"), ("0.15.0", 6, "COPY_ON_WRITE")],
+    ("release", "version", "kind", "more"),
+    [
+        ("1.1.1", 9, "COPY_ON_WRITE", {}),
+        ("1.1.1", 8, "MERGE_ON_READ", {}),
+        ("1.1.1", 9, "MERGE_ON_READ", NON_BLOCKING),
+        ("0.15.0", 6, "COPY_ON_WRITE", {}),
+    ],
     indirect=["release"],
 )
-def test_rows_of_both_writers_are_there_once(release: Release, version: int, kind: str, tmp_path: Path) -> None:
+def test_rows_of_both_writers_are_there_once(
+    release: Release, version: int, kind: str, more: dict[str, str], tmp_path: Path
+) -> None:
+    """Non-blocking writers are never refused: all of their rows are there."""
+    shared = {**SHARED, **more}
     first = pa.table(
         {"id": [f"k{key}" for key in KEYS], "dt": ["a"] * 8, "ts": pa.array([-1] * 8, pa.int64()), "v": ["first"] * 8}
     )
@@ -102,12 +117,17 @@ def test_rows_of_both_writers_are_there_once(release: Release, version: int, kin
         "hoodie.table.name": "t",
     }
     table = lakebed.create(path, "hudi", first.schema, primary_key=["id"], partition_by=["dt"], options=described)
-    table.write(first, options=SHARED)
+    table.write(first, "upsert", options=shared)
 
     def jvm(number: int) -> bool:
         rows = release.folder / "rows.parquet"
         pq.write_table(batch("jvm", number), rows)
-        options = {**SINK, "hoodie.write.table.version": str(version), "hoodie.datasource.write.table.type": kind}
+        options = {
+            **SINK,
+            **more,
+            "hoodie.write.table.version": str(version),
+            "hoodie.datasource.write.table.type": kind,
+        }
         try:
             release.order(do="write", path=str(path), rows=str(rows), options=options, mode="append")
         except EngineError as error:
@@ -116,10 +136,11 @@ def test_rows_of_both_writers_are_there_once(release: Release, version: int, kin
         return True
 
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        ours = {writer: pool.submit(work, str(path), writer) for writer in ("one", "two")}
+        ours = {writer: pool.submit(work, str(path), writer, shared) for writer in ("one", "two")}
         theirs = [number for number in range(ROUNDS) if jvm(number)]
         acknowledged = {"jvm": theirs, **{writer: future.result() for writer, future in ours.items()}}
     assert all(acknowledged.values()), acknowledged
+    assert not more or all(numbers == [*range(ROUNDS)] for numbers in acknowledged.values()), acknowledged
     wanted = sorted(
         [f"k{key}" for key in KEYS] + [f"{writer}{n}" for writer, numbers in acknowledged.items() for n in numbers]
     )
@@ -137,7 +158,7 @@ def test_rows_of_both_writers_are_there_once(release: Release, version: int, kin
     }
     assert {key: values[key]["ts"] for key in newest} == newest
     assert jvm(ROUNDS)
-    lakebed.open(path).write(batch("one", ROUNDS), "upsert", SHARED)
+    lakebed.open(path).write(batch("one", ROUNDS), "upsert", shared)
     taken_back = [i for i in lakebed.open(path).history() if i.action == "rollback" and i.state == "completed"]
     print(acknowledged, f"{len(taken_back)} rollbacks")
 
