@@ -5,11 +5,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lakebed
 from lakebed.errors import CommitConflictError, CorruptError, UnsupportedError, UsageError
 from lakebed.formats.hudi.codec.hashing import FIRST, HashingMetadata, HashingNode, encode_hashing, parse_hashing
+from lakebed.formats.hudi.index.consistent import places_of, ring_hashes
+from lakebed.formats.hudi.index.hash_fields import HashFields
 from tests.golden import unpack
 from tests.tables.hudi.rings import META, RING, ROWS, batch, held, orders, rings
 
@@ -135,3 +138,14 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         plain.write(batch(1), "upsert", cow)
     with pytest.raises(UnsupportedError, match="copy-on-write"):
         lakebed.create(tmp_path / "d", "hudi", ROWS, ["id"], ["dt"], cow)
+
+
+def test_the_bucket_of_a_key() -> None:
+    """As `ConsistentBucketIdentifier` of releases 0.15.0, 1.0.2 and 1.1.1 finds it."""
+    ring = HashingMetadata.initial("a", 7)
+
+    def buckets(keys: list[str], fields: tuple[str, ...]) -> list[int]:
+        return places_of(ring_hashes(pa.array(keys), HashFields(fields, fields, False, "t")), ring).tolist()
+
+    assert buckets(["k1", "k2", "", "é☃😀", "x" * 40, "2024-01-01 10:00:00"], ("id",)) == [0, 4, 0, 3, 3, 3]
+    assert buckets(["id:k1,k2:__null__", "id:__empty__,k2:7", "id:a, b,k2:7"], ("id", "k2")) == [5, 1, 0]
