@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from lakebed.errors import CommitConflictError, CorruptError, UnsupportedError, 
 from lakebed.formats.hudi.codec.hashing import FIRST, HashingMetadata, HashingNode, encode_hashing, parse_hashing
 from lakebed.formats.hudi.index.consistent import places_of, ring_hashes
 from lakebed.formats.hudi.index.hash_fields import HashFields
+from lakebed.formats.hudi.write.run import WriteRun
 from tests.golden import unpack
 from tests.tables.hudi.rings import META, RING, ROWS, batch, held, orders, rings
 
@@ -149,3 +151,31 @@ def test_the_bucket_of_a_key() -> None:
 
     assert buckets(["k1", "k2", "", "é☃😀", "x" * 40, "2024-01-01 10:00:00"], ("id",)) == [0, 4, 0, 3, 3, 3]
     assert buckets(["id:k1,k2:__null__", "id:__empty__,k2:7", "id:a, b,k2:7"], ("id", "k2")) == [5, 1, 0]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_bucket_that_begins_beside_an_overwrite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    """The overwrite gives the bucket another file group: the write that began the old one has to be done again."""
+    occ = {
+        "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+        "hoodie.write.lock.provider": "InProcessLockProvider",
+    }
+    options = occ if shared else {}
+    table = orders(tmp_path, 8)
+    table.write(batch(0), options=options)
+    run = WriteRun.run
+
+    def interrupted(self: WriteRun, rows: Any) -> Any:
+        monkeypatch.setattr(WriteRun, "run", run)
+        outcome = run(self, rows)
+        lakebed.open(table.location).write(batch(2, v="over"), "overwrite", options)
+        return outcome
+
+    monkeypatch.setattr(WriteRun, "run", interrupted)
+    with pytest.raises(CommitConflictError):
+        table.write(batch(*range(4, 24, 2), v="up"), "upsert", options)
+    assert held(table) == {2: "over"}
+    table.write(batch(*range(4, 24, 2), v="up"), "upsert", options)
+    assert held(table) == {2: "over"} | dict.fromkeys(range(4, 24, 2), "up")
