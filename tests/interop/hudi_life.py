@@ -402,20 +402,25 @@ class Life:
             self.rows, self._hard = known, True
 
     def _died(self) -> None:
-        """A writer whose process ended just before it published: its completed file is not there."""
+        """A writer whose process ended just before it published, or before its metadata table did: completed files are
+        not there."""
         if self._planned:
             return
         before, last = dict(self.rows), {i.time for i in self._newest()}
         self._upsert()
         (died,) = {i.time for i in self._newest()} - last or {""}
         if died:
-            folder = self.path / ".hoodie"
+            folders = [self.path / ".hoodie"]
+            if self.chance.random() < 0.5:  # its metadata table did not get so far either
+                folders.append(folders[0] / "metadata" / ".hoodie")
             names = re.compile(rf"\.?{died}(_\d+)?\.(commit|deltacommit)(\.crc)?")
-            for file in [*folder.iterdir(), *(folder / "timeline").glob("*")]:
-                if names.fullmatch(file.name):
-                    file.unlink()
+            lost = [
+                f for at in folders for f in [*at.glob("*"), *(at / "timeline").glob("*")] if names.fullmatch(f.name)
+            ]
+            for file in lost:
+                file.unlink()
             self._hard = self._dead = True
-            self._note(f"  {died} lost its completed file")
+            self._note(f"  {died} lost {', '.join(str(file.relative_to(self.path)) for file in lost)}")
         self.rows, self._before, self._touched = before, None, None
 
     # ---- what the engines say ----
