@@ -20,28 +20,45 @@ lakebed archive, release delete, release clean, lakebed upsert, release archive,
 """
 """Whose turn, and what: each engine goes on after the services of the other."""
 
+DEATHS = """
+release insert, lakebed upsert requested, release upsert, lakebed delete inflight, release insert,
+lakebed upsert files, release insert, lakebed delete metadata, release upsert, lakebed upsert completed, release upsert,
+lakebed cluster metadata, release cluster, lakebed clean files, release clean, lakebed cluster files, release cluster,
+lakebed upsert, release upsert
+"""
+"""A process of lakebed dies at the moment that is named, and the release goes on with what it left."""
+
+COMPACTION = """
+release insert, lakebed delete, lakebed plan_compaction, lakebed compact files, release compact,
+lakebed delete, release plan_compaction, lakebed compact completed, release compact, lakebed upsert
+"""
+"""A compaction dies, and the release runs what was planned."""
+
 pytestmark = pytest.mark.timeout(900)  # a release starts a JVM and writes dozens of commits
 
-LIVES: dict[str, list[tuple[int, int, dict[str, Any]]]] = {
+MOR, COW = {"merge_on_read": True}, {"merge_on_read": False}
+LIVES: dict[str, list[tuple[int, str | int, dict[str, Any]]]] = {
     "0.15.0": [
-        (3, 0, {"merge_on_read": True, "index": "BLOOM", "partitioning": "hive", "metadata": "statistics"}),
-        (4, 8, {"merge_on_read": False, "index": "SIMPLE", "partitioning": "none", "metadata": "off"}),
+        (3, SERVICES, {**MOR, "index": "BLOOM", "partitioning": "hive", "metadata": "statistics"}),
+        (3, DEATHS, {**COW, "index": "SIMPLE", "partitioning": "simple", "metadata": "files"}),
+        (3, COMPACTION, {**MOR, "index": "SIMPLE", "partitioning": "none", "metadata": "off"}),
+        (4, 8, {**COW, "index": "SIMPLE", "partitioning": "none", "metadata": "off"}),
     ],
     "1.0.2": [
-        (5, 0, {"version": 8, "merge_on_read": True, "index": "SIMPLE", "partitioning": "encoded", "metadata": "off"}),
-        (
-            6,
-            8,
-            {"version": 6, "merge_on_read": False, "index": "BLOOM", "partitioning": "complex", "metadata": "files"},
-        ),
+        (5, SERVICES, {**MOR, "version": 8, "index": "SIMPLE", "partitioning": "encoded", "metadata": "off"}),
+        (5, DEATHS, {**MOR, "version": 8, "index": "BLOOM", "partitioning": "hive", "metadata": "statistics"}),
+        (5, COMPACTION, {**MOR, "version": 8, "index": "BUCKET", "partitioning": "simple", "positions": True}),
+        (6, 8, {**COW, "version": 6, "index": "BLOOM", "partitioning": "complex", "metadata": "files"}),
     ],
     "1.1.1": [
-        (7, 0, {"version": 9, "merge_on_read": True, "index": "BLOOM", "partitioning": "simple", "metadata": "all"}),
-        (8, 8, {"version": 8, "merge_on_read": False, "index": "SIMPLE", "partitioning": "hive", "metadata": "off"}),
+        (7, SERVICES, {**MOR, "version": 9, "index": "BLOOM", "partitioning": "simple", "metadata": "all"}),
+        (7, DEATHS, {**COW, "version": 9, "index": "SIMPLE", "partitioning": "hive", "metadata": "all"}),
+        (8, 8, {**COW, "version": 8, "index": "SIMPLE", "partitioning": "hive", "metadata": "off"}),
         (9, 6, {"index": "RECORD_INDEX", "partitioning": "timestamp"}),
     ],
 }
-"""Release -> seed, steps (0: those of SERVICES), what is not left to chance. What lakebed refuses, the release does."""
+"""Release -> seed, whose turns (or how many steps of chance), what is not left to chance. What lakebed refuses, the
+release does."""
 FIXED = {"change_log": "", "locks": False, "positions": False, "layout": "linear"}
 CASES = [(release, *life) for release, lives in LIVES.items() for life in lives]
 
@@ -55,41 +72,45 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Rel
         release.close()
 
 
-@pytest.mark.parametrize(("release", "seed", "steps", "wanted"), CASES)
+@pytest.mark.parametrize(("release", "seed", "turns", "wanted"), CASES)
 def test_every_engine_reads_what_any_of_them_wrote(
-    release: str, seed: int, steps: int, wanted: dict[str, Any], releases: dict[str, Release], tmp_path: Path
+    release: str, seed: int, turns: str | int, wanted: dict[str, Any], releases: dict[str, Release], tmp_path: Path
 ) -> None:
+    shape = Shape.drawn(release, random.Random(seed), {**FIXED, **wanted})
+    life = Life(running(release, releases, tmp_path), shape, tmp_path / "life", seed)
+    did = life.lakebed.changed
+    if isinstance(turns, int):
+        life.live(turns)
+        assert did["write"] >= (2 if shape.index in ("SIMPLE", "BLOOM") else 0), (life.told, life.refused)
+    else:
+        life.play(turns)
+        assert not life.refused
+        deaths = sum(" dies after " in line for line in life.told)
+        assert deaths == sum(len(turn.split()) == 3 for turn in turns.split(",")), life.told
+    if turns is SERVICES:
+        assert did == {"write": 3, "run": 1, "clean": 1, "cluster": 1, "archive": 1}, life.told
+    assert release in {line.split()[1] for line in life.told if line[0].isdigit()}
+
+
+def running(release: str, releases: dict[str, Release], folder: Path) -> Release:
+    """The process of a release, in place of that of another one."""
     if release not in releases:
         for other in [*releases]:
             releases.pop(other).close()
-        releases[release] = Release(release, tmp_path)
-    shape = Shape.drawn(release, random.Random(seed), {**FIXED, **wanted})
-    life = Life(releases[release], shape, tmp_path / "life", seed)
-    did = life.lakebed.changed
-    if steps:
-        life.live(steps)
-        assert did["write"] >= (2 if shape.index in ("SIMPLE", "BLOOM") else 0), (life.told, life.refused)
-    else:
-        life.play(SERVICES)
-        assert not life.refused
-        assert did == {"write": 3, "run": 1, "clean": 1, "cluster": 1, "archive": 1}, life.told
-    turns = {line.split()[1] for line in life.told if line[0].isdigit()}
-    assert release in turns
+        releases[release] = Release(release, folder)
+    return releases[release]
 
 
 @pytest.mark.parametrize(("release", "version"), [("0.15.0", 6), ("1.1.1", 9)])
 def test_releases_go_on_with_the_columns_that_a_write_of_lakebed_added(
     release: str, version: int, releases: dict[str, Release], tmp_path: Path
 ) -> None:
-    if release not in releases:
-        for other in [*releases]:
-            releases.pop(other).close()
-        releases[release] = Release(release, tmp_path)
-    fixed = {"version": version, "index": "SIMPLE", "partitioning": "simple", "metadata": "off", **FIXED}
+    engine = running(release, releases, tmp_path)
+    fixed = {**FIXED, "version": version, "index": "SIMPLE", "partitioning": "simple", "metadata": "off"}
     shape = Shape.drawn(
         release, random.Random(1), {**fixed, "merge_on_read": True, "keys": ("id",), "event_time": True}
     )
-    bundle, ours = Bundle(releases[release], shape, tmp_path / "t"), Lakebed(shape, tmp_path / "t")
+    bundle, ours = Bundle(engine, shape, tmp_path / "t"), Lakebed(shape, tmp_path / "t")
     chance = random.Random(5)
     rows = pa.Table.from_pylist([shape.row(chance, key, 1) for key in range(6)], schema=shape.schema)
     bundle.write("insert", rows, first=True)
