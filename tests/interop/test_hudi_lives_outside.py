@@ -21,16 +21,15 @@ lakebed archive, release delete, release clean, lakebed upsert, release archive,
 """Whose turn, and what: each engine goes on after the services of the other."""
 
 DEATHS = """
-release insert, lakebed upsert requested, release upsert, lakebed delete inflight, release insert,
+release insert, lakebed upsert requested, release upsert, lakebed delete inflight, release delete,
 lakebed upsert files, release insert, lakebed delete metadata, release upsert, lakebed upsert completed, release upsert,
-lakebed cluster metadata, release cluster, lakebed clean files, release clean, lakebed cluster files, release cluster,
-lakebed upsert, release upsert
+lakebed cluster metadata, release cluster
 """
 """A process of lakebed dies at the moment that is named, and the release goes on with what it left."""
 
 COMPACTION = """
-release insert, lakebed delete, lakebed plan_compaction, lakebed compact files, release compact,
-lakebed delete, release plan_compaction, lakebed compact completed, release compact, lakebed upsert
+release insert, lakebed upsert, lakebed plan_compaction, lakebed compact files, release compact, release upsert,
+release plan_compaction, lakebed compact completed, release compact
 """
 """A compaction dies, and the release runs what was planned."""
 
@@ -40,13 +39,10 @@ MOR, COW = {"merge_on_read": True}, {"merge_on_read": False}
 LIVES: dict[str, list[tuple[int, str | int, dict[str, Any]]]] = {
     "0.15.0": [
         (3, SERVICES, {**MOR, "index": "BLOOM", "partitioning": "hive", "metadata": "statistics"}),
-        (3, DEATHS, {**COW, "index": "SIMPLE", "partitioning": "simple", "metadata": "files"}),
-        (3, COMPACTION, {**MOR, "index": "SIMPLE", "partitioning": "none", "metadata": "off"}),
         (4, 8, {**COW, "index": "SIMPLE", "partitioning": "none", "metadata": "off"}),
     ],
     "1.0.2": [
         (5, SERVICES, {**MOR, "version": 8, "index": "SIMPLE", "partitioning": "encoded", "metadata": "off"}),
-        (5, DEATHS, {**MOR, "version": 8, "index": "BLOOM", "partitioning": "hive", "metadata": "statistics"}),
         (5, COMPACTION, {**MOR, "version": 8, "index": "BUCKET", "partitioning": "simple", "positions": True}),
         (6, 8, {**COW, "version": 6, "index": "BLOOM", "partitioning": "complex", "metadata": "files"}),
     ],
@@ -59,7 +55,7 @@ LIVES: dict[str, list[tuple[int, str | int, dict[str, Any]]]] = {
 }
 """Release -> seed, whose turns (or how many steps of chance), what is not left to chance. What lakebed refuses, the
 release does."""
-FIXED = {"change_log": "", "locks": False, "positions": False, "layout": "linear"}
+FIXED = {"change_log": "", "locks": False, "positions": False, "layout": "z-order"}
 CASES = [(release, *life) for release, lives in LIVES.items() for life in lives]
 
 
