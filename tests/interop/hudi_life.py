@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 import lakebed
-from lakebed.errors import UnsupportedError
+from lakebed.errors import DataCleanedError, UnsupportedError
 from lakebed.formats.hudi.layout import META_COLUMNS
 from lakebed.model.instant import Instant
 from tests.interop.hudi_actors import UPKEEP, Actor, Bundle, EngineError, Lakebed, Release, environment, hudi_rs, image
@@ -70,6 +70,7 @@ class Life:
             for _ in range(steps):
                 self.step()
                 self.check()
+            self._deaths = 0.0
             for _ in range(3 * self._unended):
                 self.step()
                 self.check()
@@ -397,6 +398,10 @@ class Life:
         if known is None or len(writes) < 2 or writes[-1].time in self._savepoints or self._planned:
             return
         *_, before, newest = sorted(writes, key=lambda instant: instant.time)
+        try:
+            self.lakebed.table.rollback(before, dry_run=True)
+        except DataCleanedError:
+            return
         self._dies = None  # how one goes on is told for restores
         if self._by(f"rollback {newest.time}", lambda actor: actor.rollback(newest, before)):
             self.rows, self._hard = known, True
@@ -546,8 +551,14 @@ class Life:
         table = lakebed.open(self.path)
         if not (listed(table) if self.shape.metadata != "off" else None):
             return
-        there = {(part, name, size) for part, files in walked(table).items() for name, size in files.items()}
-        theirs = set(self.bundle.listed())
+        pending = [i.time for i in table.history() if i.state != "completed"]
+        theirs, there = (
+            {file for file in files if not any(f"_{time}." in file[1] for time in pending)}
+            for files in (
+                self.bundle.listed(),
+                [(part, name, size) for part, files in walked(table).items() for name, size in files.items()],
+            )
+        )
         assert theirs == there, (sorted(theirs - there), sorted(there - theirs), self.told)
         self._note(f"{self.bundle.name} lists all {len(there)} files")
 
