@@ -18,7 +18,7 @@ from lakebed.formats.hudi.codec.service_plans import (
     parse_clustering_plan,
 )
 from lakebed.formats.hudi.rewrite.resize import without_doubled
-from tests.tables.hudi.rings import META, batch, held, orders, rings
+from tests.tables.hudi.rings import META, RING, batch, held, orders, rings
 
 CLUSTER = {"lakebed.rewrite.what": "clustering"}
 SPLIT = {
@@ -153,3 +153,18 @@ def test_rows_that_came_meanwhile_stay_where_they_were_written_twice() -> None:
     assert without_doubled(plan, {"1": {old, new}, "2": {old}}).groups == plan.groups
     plain = ClusteringPlan((ClusteringGroup(slices),))
     assert without_doubled(plain, {}).groups == plain.groups
+
+
+def test_a_compaction_notes_the_changes_that_logs_brought(tmp_path: Path) -> None:
+    """Whoever made the table, and whether or not its properties name the index: new rows came in logs."""
+    table = orders(tmp_path, 9, **{"hoodie.table.cdc.enabled": True})
+    table.write(batch(*range(0, 8, 2)))
+    properties = Path(table.location) / ".hoodie" / "hoodie.properties"
+    lines = properties.read_text().splitlines()
+    properties.write_text("\n".join(line for line in lines if "index" not in line) + "\n")
+    table = lakebed.open(table.location)
+    table.write(batch(0, 20, 22, 24, v="up"), "upsert", RING)
+    table.rewrite()
+    assert len([*(Path(table.location) / "a").glob("*.cdc")]) > 0
+    changes = lakebed.open(table.location, {"cdc.enabled": True}).changes(["id", "v"]).read_all().to_pylist()
+    assert len([row for row in changes if row["id"] in (20, 22, 24)]) == 3

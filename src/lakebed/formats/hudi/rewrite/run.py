@@ -48,7 +48,7 @@ from lakebed.formats.hudi.slices import live_slices
 from lakebed.formats.hudi.timeline.pending_services import pending_services
 from lakebed.formats.hudi.timeline.writing import remove_pending
 from lakebed.formats.hudi.write.files import FileOptions, FileTarget
-from lakebed.formats.hudi.write.served import check_table
+from lakebed.formats.hudi.write.served import check_table, has_rings
 from lakebed.formats.hudi.write.wanted import wanted_of
 from lakebed.kernel.engine import Engine
 from lakebed.kernel.options import Options
@@ -286,7 +286,7 @@ class Rewrite:
         elif self._logs_only:
             written = [file for files in engine.map(LogCompactor(reader, target), tasks) for file in files]
         else:
-            written = list(engine.map(Compactor(reader, target), tasks))
+            written = list(engine.map(Compactor(reader, target, has_rings(self.context.store, target.config)), tasks))
 
         def check() -> None:
             if self._logs_only:

@@ -31,10 +31,11 @@ class CompactionTask:
 
 @dataclass(frozen=True, slots=True)
 class Compactor:
-    """Compacts file groups. Picklable."""
+    """Compacts file groups. Picklable. `rings` says that the table has consistent hashing."""
 
     reader: SliceReader
     target: FileTarget
+    rings: bool = False
 
     def __call__(self, task: CompactionTask) -> WrittenFile:
         """Write the new base file of a file group. It is removed again where that fails."""
@@ -50,7 +51,7 @@ class Compactor:
         merged = self.reader.open(paths, columns)
         token = new_token(task.number)
         log = None
-        if self.target.config.cdc and is_bucket(part.file_id, self.target.config):
+        if self.target.config.cdc and (self.rings or is_bucket(part.file_id, self.target.config)):
             merged = watched(merged)
             log = ChangeLog(self.target, part.partition, part.file_id, token, merged)
         known = known_keys(self.target, merged, merged.base_footer()[1])
