@@ -63,6 +63,7 @@ class Shape:
     locks: bool = False
     positions: bool = False
     layout: str = "linear"
+    drops: bool = False
     name: str = "life"
     options: dict[str, str] = field(default_factory=dict)
 
@@ -71,7 +72,7 @@ class Shape:
         order = "event" if self.event_time else "commit"
         keys = "+".join(self.keys) or "auto"
         parts = (self.release, f"v{self.version}", kind, self.index, self.partitioning, keys)
-        more = [name for name in ("locks", "positions") if getattr(self, name)]
+        more = [name for name in ("locks", "positions", "drops") if getattr(self, name)]
         told = (f"mdt={self.metadata}", order, self.log_format, f"cdc={self.change_log or 'off'}", self.layout)
         return " ".join((*parts, *told, *more))
 
@@ -151,6 +152,7 @@ class Shape:
             "hoodie.table.name": self.name,
             "hoodie.datasource.write.table.type": "MERGE_ON_READ" if self.merge_on_read else "COPY_ON_WRITE",
             **keys,
+            **({"hoodie.datasource.write.drop.partition.columns": "true"} if self.drops else {}),
             "hoodie.datasource.write.precombine.field": "ts",
             "hoodie.datasource.write.partitionpath.field": fields,
             "hoodie.datasource.write.keygenerator.class": f"{KEYGEN}{named}KeyGenerator",

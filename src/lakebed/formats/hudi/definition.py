@@ -25,6 +25,7 @@ from lakebed.formats.hudi.layout import HOODIE, META_COLUMNS, PARTITION_METADATA
 from lakebed.formats.hudi.merge.rules import check_known, rules_of
 from lakebed.formats.hudi.timeline.writing import list_timeline
 from lakebed.formats.hudi.timestamp_partitions import TimestampPartitions, check_zones
+from lakebed.formats.hudi.write.dropped import check_dropped
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.options import Options
@@ -42,7 +43,6 @@ _GENERATORS = {
 }
 _TIMED = ("TIMESTAMP", "CUSTOM")
 _REFUSED = {
-    opt.DROP_PARTITION_COLUMNS: True,
     opt.META_FIELDS: False,
     opt.METAFILE_BASE_FORMAT: True,
     opt.LOGICAL_TIMESTAMPS: True,
@@ -65,7 +65,9 @@ def create_table(
     """
     given = opt.TABLE.parse(options)
     properties = {**new_properties(store.location, schema, primary_key, partition_by, given), **kept}
-    check_known(rules_of(config_from(properties, table=store.location)), store.location)
+    config = config_from(properties, table=store.location)
+    check_known(rules_of(config), store.location)
+    check_dropped(config, False, store.location)
     now = clock.moment(datetime.UTC)
     outcome = store.put_if_absent(
         PROPERTIES, properties_text(properties, f"Properties saved on {now.isoformat()}", now)
@@ -114,7 +116,7 @@ def new_properties(
         **_generator_properties(version, generator),
         "hoodie.datasource.write.hive_style_partitioning": str(options[opt.HIVE_STYLE]).lower(),
         "hoodie.datasource.write.partitionpath.urlencode": str(options[opt.URL_ENCODE]).lower(),
-        "hoodie.datasource.write.drop.partition.columns": "false",
+        opt.DROP_PARTITION_COLUMNS.key: str(options[opt.DROP_PARTITION_COLUMNS]).lower(),
         "hoodie.populate.meta.fields": "true",
         "hoodie.partition.metafile.use.base.format": "false",
         "hoodie.table.base.file.format": "PARQUET",

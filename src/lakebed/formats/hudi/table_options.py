@@ -113,7 +113,7 @@ DROP_PARTITION_COLUMNS: Option[bool] = Option(
     "hoodie.datasource.write.drop.partition.columns",
     boolean,
     False,
-    "Refused when true: partition columns are stored in the files",
+    "Whether files leave out the partition columns, so that only paths have their values",
 )
 META_FIELDS: Option[bool] = Option(
     "hoodie.populate.meta.fields", boolean, True, "Refused when false: rows carry Hudi's meta columns"

@@ -47,6 +47,7 @@ from lakebed.formats.hudi.rewrite.task import CompactionTask, Compactor
 from lakebed.formats.hudi.slices import live_slices
 from lakebed.formats.hudi.timeline.pending_services import pending_services
 from lakebed.formats.hudi.timeline.writing import remove_pending
+from lakebed.formats.hudi.write.dropped import stored_avro, stored_columns
 from lakebed.formats.hudi.write.files import FileOptions, FileTarget
 from lakebed.formats.hudi.write.served import check_table, has_rings
 from lakebed.formats.hudi.write.wanted import wanted_of
@@ -263,14 +264,15 @@ class Rewrite:
     ) -> tuple[list[WrittenFile], tuple[str, ...]]:
         """Run the tasks of a plan and complete its instant. The new files, and notes."""
         state, view = self.state, self.state.view()
-        schema, avro = state.schema(), state.avro_schema(view)
+        config = self.context.config
+        schema, avro = state.schema(), stored_avro(config, state.avro_schema(view))
         instant = transaction.instant
         columns = [field for field in schema if field.name not in META_COLUMNS]
         target = FileTarget(
             self.context.store,
-            self.context.config,
+            config,
             instant,
-            pa.schema(columns),
+            stored_columns(config, pa.schema(columns)),
             avro,
             self.files,
             transaction.markers,

@@ -114,7 +114,9 @@ class Evolution:
                 why="schema on read: writes add columns and widen them, and ALTER TABLE drops them",
                 todo=f"Leave the option {DROP.key} out, or drop the column with Hudi's own engine",
             )
-        text = json.dumps({**record, "fields": [fields[name] for name in found.names]}, ensure_ascii=False)
+        text = json.dumps(
+            {**record, "fields": [fields[name] for name in found.names if name in fields]}, ensure_ascii=False
+        )
         return found, text
 
 
@@ -138,8 +140,8 @@ def spelled(rows: pa.Schema, columns: pa.Schema) -> pa.Schema:
 
 
 def check_same(before: pa.Schema, now: pa.Schema) -> bool:
-    """Whether a table has the same columns, whatever Avro says of nulls."""
-    return [(f.name, f.type) for f in before] == [(f.name, f.type) for f in now]
+    """Whether a table has the same columns, whatever Avro says of nulls. Those that files leave out may have moved."""
+    return {f.name: f.type for f in before} == {f.name: f.type for f in now}
 
 
 def _wider(table: pa.DataType, given: pa.DataType) -> pa.DataType:

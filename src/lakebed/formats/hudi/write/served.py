@@ -22,7 +22,6 @@ def check_table(config: TableConfig, avro: str, table: str) -> None:
     reasons = {
         "it has table version 5": config.version < 6,
         "its rows have no meta columns (hoodie.populate.meta.fields is false)": not config.meta_fields,
-        "its files leave out the partition columns": config.drops_partition_columns,
         "its partition paths spell dates with slashes": config.slashed_dates,
         f"its base files are {config.base_format}": config.base_format != "PARQUET",
         "nothing says which columns it has": not avro,

@@ -36,6 +36,7 @@ from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemo
 from lakebed.formats.hudi.write.column_ids import ColumnIds
 from lakebed.formats.hudi.write.combine import Combiner
 from lakebed.formats.hudi.write.conform import WriteSchema
+from lakebed.formats.hudi.write.dropped import check_dropped, stored_avro, stored_columns
 from lakebed.formats.hudi.write.evolution import check_same
 from lakebed.formats.hudi.write.files import FileTarget, with_meta_columns
 from lakebed.formats.hudi.write.keys import RowKeys
@@ -84,7 +85,8 @@ class HudiSink:
         after: Callable[[], Sequence[str]] = tuple,
         before: pa.Schema | None = None,
     ) -> None:
-        self.context, self.settings, self.schema, self.avro = context, settings, schema, avro
+        self.context, self.settings, self.schema = context, settings, schema
+        self.avro = stored_avro(context.config, avro)
         self.commit_user, self._named = commit_user or str(uuid.uuid4()), bool(commit_user)
         self.callbacks = checked_callbacks(callbacks)
         self._ends_here, self._after = ends_here, after
@@ -211,7 +213,9 @@ class HudiSink:
         state = self._state()
         self._check_columns(state)
         partitions = [path for message in messages for path in message.partitions]
-        return Preflight.of(state, self.settings, operation, partitions, with_meta_columns(self.schema))
+        return Preflight.of(
+            state, self.settings, operation, partitions, with_meta_columns(stored_columns(state.config, self.schema))
+        )
 
     def _run(
         self, transaction: Transaction, operation: Operation, messages: Sequence[HudiMessage], found: Preflight
@@ -227,7 +231,7 @@ class HudiSink:
             context.store,
             context.config,
             transaction.instant,
-            self.schema,
+            stored_columns(context.config, self.schema),
             self.avro,
             settings.files,
             transaction.markers,
@@ -318,6 +322,7 @@ class HudiSink:
         context = self.context
         check_table(context.config, self.avro, context.store.location)
         check_keyless(self.settings, context.config, context.store.location)
+        check_dropped(context.config, bool(self.settings.index.everywhere), context.store.location)
         if self.settings.operation is not Operation.DELETE_PARTITION:
             check_engine(context.store, context.config, self.settings.index.consistent)
         index, replaces = self.settings.index, self.settings.operation.replaces

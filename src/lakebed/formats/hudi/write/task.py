@@ -19,6 +19,7 @@ from lakebed.formats.hudi.commit.message import HudiMessage
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import META_COLUMNS, PARTITION_PATH
 from lakebed.formats.hudi.write.conform import WriteSchema
+from lakebed.formats.hudi.write.dropped import check_paths
 from lakebed.formats.hudi.write.keys import RowKeys
 from lakebed.formats.hudi.write.made_keys import check_unmoved, stored_keys
 from lakebed.formats.hudi.write.operation import Operation
@@ -104,6 +105,8 @@ class HudiTaskWriter:
         columns = stored or (keys.keys(whole), keys.partitions(whole))
         if stored and not only_keys and target.config.plain_partitions:
             check_unmoved(stored[1], keys.partitions(whole), target.location)
+        if not only_keys:
+            check_paths(target.config, whole, columns[1], target.location)
         schema = staged_schema(rows.schema)
         staged = pa.Table.from_arrays([*columns, *whole.columns, pa.array(kinds, pa.int8())], schema=schema)
         self._partitions.update(pc.unique(staged.column(PARTITION_PATH)).to_pylist())

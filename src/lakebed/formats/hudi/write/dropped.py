@@ -1,0 +1,77 @@
+"""Tables whose files leave out the partition columns: only the paths of partitions hold their values.
+
+So a write takes no value that its path does not give back: readers would see another one.
+
+Rules: Hudi's `HoodieSparkSqlWriter` (`hoodie.datasource.write.drop.partition.columns`: files and commits have a schema
+without the columns), `HoodieTableConfig`.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.errors import SchemaError, UnsupportedError
+from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.read.partitions import PartitionColumns
+from lakebed.kernel.arrays import one_chunk
+
+
+def stored_columns(config: TableConfig, schema: pa.Schema) -> pa.Schema:
+    """Those of a table's columns that its files have."""
+    left_out = config.partition_fields if config.drops_partition_columns else ()
+    return pa.schema([field for field in schema if field.name not in left_out])
+
+
+def stored_avro(config: TableConfig, avro: str) -> str:
+    """The Avro schema of what files have, "" for none."""
+    if not avro or not config.drops_partition_columns:
+        return avro
+    record = json.loads(avro)
+    fields = [field for field in record["fields"] if field["name"] not in config.partition_fields]
+    return json.dumps({**record, "fields": fields}, ensure_ascii=False, separators=(",", ":"))
+
+
+def check_dropped(config: TableConfig, everywhere: bool, table: str) -> None:
+    """Raise UnsupportedError for a table that lakebed does not write without its partition columns. `everywhere` says
+    that keys are looked up in all partitions."""
+    if not config.drops_partition_columns:
+        return
+    named = [name for name in config.ordering if name in config.partition_fields]
+    reasons = {
+        "its paths do not hold the columns' own text": not config.plain_partitions,
+        f"the ordering column {', '.join(named)} is one of them": bool(named),
+        "it has change logs": config.cdc,
+        "the index looks keys up in all partitions": everywhere,
+    }
+    why = next((reason for reason, holds in reasons.items() if holds), "")
+    if why:
+        raise UnsupportedError(
+            "lakebed does not write this table without its partition columns",
+            table=table,
+            why=why,
+            todo="Keep the partition columns in the files (hoodie.datasource.write.drop.partition.columns=false)",
+        )
+
+
+def check_paths(config: TableConfig, rows: pa.Table, paths: pa.StringArray, table: str) -> None:
+    """Raise SchemaError for rows whose partition columns have values that their path does not give back."""
+    if not config.drops_partition_columns:
+        return
+    columns = PartitionColumns.of(config, table)
+    places = paths.dictionary_encode()
+    told = [columns.constants(path, rows.schema) for path in places.dictionary.to_pylist()]
+    for name in config.partition_fields:
+        column = one_chunk(rows.column(name))
+        back = pa.array([values[name].as_py() for values in told], column.type).take(places.indices)
+        same = pc.or_kleene(pc.equal(column, back), pc.and_(column.is_null(), back.is_null())).fill_null(False)
+        if not pc.all(same).as_py():
+            at = same.index(False).as_py()
+            raise SchemaError(
+                f"partition column {name!r} has the value {column[at].as_py()!r}, which its path does not keep",
+                table=table,
+                why=f"files leave the column out, and the path {paths[at].as_py()!r} gives {back[at].as_py()!r} back",
+                todo="Write another value, or keep partition columns in the files",
+            )
