@@ -63,7 +63,6 @@ from lakebed.kernel.scratch import SCRATCH_DIR, Scratch
 from lakebed.model.commit import BATCH_IDENTIFIER, CommitResult
 from lakebed.model.instant import Instant
 from lakebed.model.report import TableReport
-from lakebed.model.rowkind import ROW_KIND_COLUMN
 from lakebed.model.upkeep import ArchiveResult, ExpireResult, RewriteResult, RollbackResult
 from lakebed.verbs.read import ReadPlan
 from lakebed.verbs.stream import StreamReader
@@ -222,11 +221,9 @@ class HudiTable(Table):
         if rows is None and settings.operation.adds:
             refuse_evolution(context.options, self.location)
         if rows is not None and avro and settings.operation.adds:
-            texts = (*state.config.record_keys, *state.config.partition_fields)
-            own = pa.schema([f for f in rows if f.name not in (*META_COLUMNS, ROW_KIND_COLUMN)])
-            evolves = Evolution.of(context.options, texts, state.config.ordering, self.location, evolution)
+            evolves = Evolution.of(context.options, state.config, self.location, evolution)
             ids = bool(state.column_history) or state.schema_history(state.view()).wanted is not None
-            evolved = evolves.evolved(columns, avro, own, ids)
+            evolved = evolves.evolved(columns, avro, rows, ids)
         return HudiSink(context, settings, *evolved, commit_user, callbacks, ends_here, after, columns)
 
     def sink_for(self, rows: pa.Schema, mode: Mode = Mode.APPEND, commit_user: str | None = None) -> HudiSink:

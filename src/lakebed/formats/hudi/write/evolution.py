@@ -9,7 +9,6 @@ ones.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +16,11 @@ import pyarrow as pa
 
 from lakebed.errors import SchemaError, UnsupportedError
 from lakebed.formats.hudi.codec.avro_schema import avro_field
+from lakebed.formats.hudi.config import TableConfig
+from lakebed.formats.hudi.layout import META_COLUMNS
 from lakebed.kernel.options import Option, Options, OptionSet, boolean, one_of
 from lakebed.kernel.predicates.where import find_column
+from lakebed.model.rowkind import ROW_KIND_COLUMN
 
 WRITE_SCHEMA: Option[str] = Option(
     "lakebed.write.schema",
@@ -62,16 +64,14 @@ class Evolution:
     table: str
 
     @classmethod
-    def of(
-        cls, options: Options, texts: Sequence[str], ordering: Sequence[str], table: str, default: str = "table"
-    ) -> Evolution:
-        """From a write's options. `texts` are the columns of keys and partitions."""
+    def of(cls, options: Options, config: TableConfig, table: str, default: str = "table") -> Evolution:
+        """From a write's options and the table's settings."""
         asked = options[DROP] or options[RECONCILE]
         evolves = (options[WRITE_SCHEMA] or ("evolve" if asked else default)) == "evolve"
         drops = options[DROP] and not options[RECONCILE]
-        return cls(
-            evolves, options[FILL] or options[RECONCILE], drops and evolves, (*texts, *ordering), tuple(texts), table
-        )
+        texts = (*config.record_keys, *config.partition_fields)
+        fills = options[FILL] or options[RECONCILE]
+        return cls(evolves, fills, drops and evolves, (*texts, *config.ordering), texts, table)
 
     def evolved(self, columns: pa.Schema, avro: str, given: pa.Schema, ids: bool) -> tuple[pa.Schema, str]:
         """The table's columns and Avro schema for rows with the columns `given`. `ids` says that it keeps a history of
@@ -79,6 +79,7 @@ class Evolution:
 
         SchemaError where rows lack columns that they must have, or have a type that no type of the table can become.
         """
+        given = pa.schema([field for field in given if field.name not in (*META_COLUMNS, ROW_KIND_COLUMN)])
         missing = [name for name in columns.names if name not in given.names]
         lacking = [name for name in self.needed if name in missing]
         if missing and (not self.fills or self.drops) and (lacking or not self.drops):
