@@ -101,6 +101,16 @@ def test_a_first_write_that_fails_leaves_no_table(spark: SparkSession, tmp_path:
     assert len(amounts(str(place))) == 3
 
 
+def test_a_frame_gives_the_table_new_columns_and_needs_no_record_key(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    orders(spark, 0, 3).write.format("hudi").mode("append").save(place)
+    more = orders(spark, 3, 4).selectExpr("*", "'x' as Note")
+    lakebed.spark.write(more, place, options={"lakebed.write.schema": "evolve"})
+    rows = lakebed.open(place).read(["id", "Note", "_hoodie_record_key"]).read_all().to_pylist()
+    assert {row["id"]: row["Note"] for row in rows} == {0: None, 1: None, 2: None, 3: "x"}
+    assert len({row["_hoodie_record_key"] for row in rows}) == 4
+
+
 def test_hudis_sink_refuses_what_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "t")
     frame = orders(spark, 0, 3)

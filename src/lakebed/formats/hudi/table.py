@@ -43,6 +43,7 @@ from lakebed.formats.hudi.timeline.active import MetadataFiles, instant_of, time
 from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemory
 from lakebed.formats.hudi.upkeep import OPEN, UPKEEP, after_commit, split_options, upkeep_options
 from lakebed.formats.hudi.write.evolution import Evolution, refuse_evolution, spelled
+from lakebed.formats.hudi.write.first_rows import FirstRowsWriter
 from lakebed.formats.hudi.write.operation import Operation
 from lakebed.formats.hudi.write.settings import (
     DELETE_PARTITIONS,
@@ -247,7 +248,7 @@ class HudiTable(Table):
 
     def writer(self, commit_user: str | None = None, callbacks: Sequence[Any] = ()) -> TableWriter:
         """A writer whose caller decides when to commit. It inserts rows; rows with a `_row_kind` are changes by key."""
-        return TableWriter(self.sink(commit_user=commit_user, callbacks=callbacks))
+        return FirstRowsWriter(lambda rows: self.sink(Mode.APPEND, commit_user, callbacks, rows=rows), self.schema)
 
     @conflict_when_gone
     def rewrite(

@@ -135,7 +135,7 @@ def test_a_write_that_does_not_know_its_rows_refuses_to_change_columns(tmp_path:
     before = sorted(tmp_path.rglob("*"))
     for option in (EVOLVE, DROP, {"hoodie.write.set.null.for.missing.columns": "false"}):
         with pytest.raises(UnsupportedError, match=next(iter(option)).replace(".", r"\.")):
-            lakebed.open(tmp_path, option).writer()
+            lakebed.open(tmp_path, option).sink()
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -176,3 +176,16 @@ def test_rows_of_known_columns_evolve_the_table(tmp_path: Path) -> None:
     table = lakebed.open(tmp_path, EVOLVE)
     sink = table.sink_for(pa.schema([("ID", pa.string()), ("dt", pa.string()), ("s", pa.string())]))
     assert sink.input_schema.names == ["id", "dt", "n", "f", "s"]
+
+
+def test_the_first_rows_of_a_writer_say_which_columns_the_table_gets(tmp_path: Path) -> None:
+    table_of(tmp_path)
+    table = lakebed.open(tmp_path, EVOLVE)
+    with table.writer("job") as writer:
+        writer.write(first(5).slice(0, 1).append_column("s", pa.array(["new"])))
+        messages = writer.prepare_commit()
+        writer.write(first(6).slice(1))
+        writer.commit(1, [*messages, *writer.prepare_commit()])
+        assert writer.commit(1, []).instant == ""
+    found = sorted((row["id"], row["n"], row["s"]) for row in lakebed.open(tmp_path).read().read_all().to_pylist())
+    assert found == [("a", 1, None), ("a", 5, "new"), ("b", 1, None), ("b", 6, None)]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakebed.errors import SchemaError, UnsupportedError
+from lakebed.errors import CommitConflictError, SchemaError, UnsupportedError, UsageError
 from lakebed.formats.hudi.codec.avro_schema import avro_field
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import META_COLUMNS
@@ -79,7 +79,7 @@ class Evolution:
 
         SchemaError where rows lack columns that they must have, or have a type that no type of the table can become.
         """
-        given = pa.schema([field for field in given if field.name not in (*META_COLUMNS, ROW_KIND_COLUMN)])
+        given = user_columns(given)
         missing = [name for name in columns.names if name not in given.names]
         lacking = [name for name in self.needed if name in missing]
         if missing and (not self.fills or self.drops) and (lacking or not self.drops):
@@ -138,6 +138,34 @@ def spelled(rows: pa.Schema, columns: pa.Schema) -> pa.Schema:
     """Rows whose columns are named in any case, in the spelling of the table's."""
     names = [find_column(name, columns.names) or name for name in rows.names]
     return pa.schema([field.with_name(name) for field, name in zip(rows, names, strict=True)])
+
+
+def user_columns(schema: pa.Schema) -> pa.Schema:
+    """The columns of a schema that are neither Hudi's meta columns nor row kinds."""
+    return pa.schema([field for field in schema if field.name not in (*META_COLUMNS, ROW_KIND_COLUMN)])
+
+
+def check_unchanged(before: pa.Schema, after: pa.Schema, now: pa.Schema, table: str) -> None:
+    """Raise CommitConflictError where another writer changed a table's columns since a write began: its rows would take
+    them away again. The write found the columns `before`, and gives the table those `after` it."""
+    if not check_same(before, now) and not check_same(after, now):
+        raise CommitConflictError(
+            "another writer changed the table's columns",
+            table=table,
+            why=f"they were {', '.join(before.names)}, and are {', '.join(now.names)}",
+            todo="Open the table again, and write again",
+        )
+
+
+def check_prepared(rows: pa.Schema, columns: pa.Schema, table: str) -> None:
+    """Raise UsageError for rows that another writer prepared, for other columns than this one gives the table."""
+    if not check_same(rows, columns):
+        raise UsageError(
+            "the rows were prepared for other columns",
+            table=table,
+            why=f"they have {', '.join(rows.names)}, and the table {', '.join(columns.names)}",
+            todo="Write the rows again",
+        )
 
 
 def check_same(before: pa.Schema, now: pa.Schema) -> bool:

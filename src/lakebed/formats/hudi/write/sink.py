@@ -37,7 +37,7 @@ from lakebed.formats.hudi.write.column_ids import ColumnIds
 from lakebed.formats.hudi.write.combine import Combiner
 from lakebed.formats.hudi.write.conform import WriteSchema
 from lakebed.formats.hudi.write.dropped import check_dropped, stored_avro, stored_columns
-from lakebed.formats.hudi.write.evolution import check_same
+from lakebed.formats.hudi.write.evolution import check_prepared, check_unchanged, user_columns
 from lakebed.formats.hudi.write.files import FileTarget, with_meta_columns
 from lakebed.formats.hudi.write.keys import RowKeys
 from lakebed.formats.hudi.write.made_keys import check_keyless
@@ -48,6 +48,7 @@ from lakebed.formats.hudi.write.preflight import Preflight
 from lakebed.formats.hudi.write.run import StagedInput, WriteRun
 from lakebed.formats.hudi.write.served import check_engine, check_table
 from lakebed.formats.hudi.write.settings import WriteSettings
+from lakebed.formats.hudi.write.staged_rows import own_columns
 from lakebed.formats.hudi.write.task import TaskTarget
 from lakebed.formats.hudi.write.wanted import wanted_of
 from lakebed.kernel.again import is_gone, looks_again
@@ -97,6 +98,11 @@ class HudiSink:
         self._engine: Engine | None = None
         self._archive = ArchiveMemory()
         self._keys = self._checked_keys()
+
+    def followed_by(self, other: HudiSink) -> HudiSink:
+        """Another sink of the same table, which goes on under this one's commit user."""
+        other.commit_user = self.commit_user
+        return other
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "callbacks": (), "_engine": None}
@@ -170,6 +176,8 @@ class HudiSink:
         context = self.context
         operation = self._operation(messages)
         staged = _staged(messages, self.settings.by_key)
+        if staged is not None:
+            check_prepared(own_columns(staged.schema), self.schema, context.store.location)
         found = self._preflight(operation, messages)
         bucketed = bool(self.settings.index.buckets)
         looks_up = not bucketed and (self.settings.looks_up or operation.tags)
@@ -211,7 +219,7 @@ class HudiSink:
     def _preflight(self, operation: Operation, messages: Sequence[HudiMessage]) -> Preflight:
         """The table as it is now. Raises for what this write cannot do with it."""
         state = self._state()
-        self._check_columns(state)
+        check_unchanged(self._before, self.schema, user_columns(state.schema()), state.store.location)
         partitions = [path for message in messages for path in message.partitions]
         return Preflight.of(
             state, self.settings, operation, partitions, with_meta_columns(stored_columns(state.config, self.schema))
@@ -250,18 +258,6 @@ class HudiSink:
             context.concurrency.beside_clusterings,
         )
         return run, lookup.notes
-
-    def _check_columns(self, state: TableState) -> None:
-        """Raise CommitConflictError where another writer changed the table's columns since this write began: its rows
-        would take them away again."""
-        now = pa.schema([field for field in state.schema() if field.name not in META_COLUMNS])
-        if not check_same(self._before, now) and not check_same(self.schema, now):
-            raise CommitConflictError(
-                "another writer changed the table's columns",
-                table=self.context.store.location,
-                why=f"they were {', '.join(self._before.names)}, and are {', '.join(now.names)}",
-                todo="Open the table again, and write again",
-            )
 
     def _state(self) -> TableState:
         context = self.context

@@ -52,6 +52,11 @@ def staged_schema(columns: pa.Schema) -> pa.Schema:
     return pa.schema([*keys, *(field.with_nullable(True) for field in columns), pa.field(KIND, pa.int8())])
 
 
+def own_columns(staged: pa.Schema) -> pa.Schema:
+    """The user's columns of staged rows."""
+    return pa.schema([field for field in staged if field.name not in (RECORD_KEY, PARTITION_PATH, KIND)])
+
+
 def by_key(rows: pa.Table) -> Grouped:
     """The slot of each row."""
     hashes = hash_bytes(one_chunk(rows.column(RECORD_KEY)).cast(pa.binary()), 0).view(np.uint32)
