@@ -66,6 +66,27 @@ class TableConfig:
         value_only = self.properties.get("hoodie.table.complex.keygen.encoding", "").strip().upper() == "VALUE_ONLY"
         return KeyForm(self.generator, value_only)
 
+    def check_dropped(self, table: str, more: Mapping[str, bool] = {}) -> None:
+        """Raise UnsupportedError for a table whose files leave out the partition columns, where lakebed does not write
+        it so. `more` are further reasons, and whether they hold."""
+        if not self.drops_partition_columns:
+            return
+        named = [name for name in self.ordering if name in self.partition_fields]
+        reasons = {
+            "its paths do not hold the columns' own text": not self.plain_partitions and bool(self.partition_fields),
+            f"the ordering column {', '.join(named)} is one of them": bool(named),
+            "it has change logs": self.cdc,
+            **more,
+        }
+        why = next((reason for reason, holds in reasons.items() if holds), "")
+        if why:
+            raise UnsupportedError(
+                "lakebed does not write this table without its partition columns",
+                table=table,
+                why=why,
+                todo="Keep the partition columns in the files (hoodie.datasource.write.drop.partition.columns=false)",
+            )
+
     @property
     def timeline_folder(self) -> str:
         """The folder of the active timeline."""

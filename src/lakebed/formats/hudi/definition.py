@@ -25,7 +25,6 @@ from lakebed.formats.hudi.layout import HOODIE, META_COLUMNS, PARTITION_METADATA
 from lakebed.formats.hudi.merge.rules import check_known, rules_of
 from lakebed.formats.hudi.timeline.writing import list_timeline
 from lakebed.formats.hudi.timestamp_partitions import TimestampPartitions, check_zones
-from lakebed.formats.hudi.write.dropped import check_dropped
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
 from lakebed.kernel.options import Options
@@ -67,7 +66,7 @@ def create_table(
     properties = {**new_properties(store.location, schema, primary_key, partition_by, given), **kept}
     config = config_from(properties, table=store.location)
     check_known(rules_of(config), store.location)
-    check_dropped(config, False, store.location)
+    config.check_dropped(store.location)
     now = clock.moment(datetime.UTC)
     outcome = store.put_if_absent(
         PROPERTIES, properties_text(properties, f"Properties saved on {now.isoformat()}", now)

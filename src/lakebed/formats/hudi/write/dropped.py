@@ -13,7 +13,7 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.errors import SchemaError, UnsupportedError
+from lakebed.errors import SchemaError
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.read.partitions import PartitionColumns
 from lakebed.kernel.arrays import one_chunk
@@ -32,28 +32,6 @@ def stored_avro(config: TableConfig, avro: str) -> str:
     record = json.loads(avro)
     fields = [field for field in record["fields"] if field["name"] not in config.partition_fields]
     return json.dumps({**record, "fields": fields}, ensure_ascii=False, separators=(",", ":"))
-
-
-def check_dropped(config: TableConfig, everywhere: bool, table: str) -> None:
-    """Raise UnsupportedError for a table that lakebed does not write without its partition columns. `everywhere` says
-    that keys are looked up in all partitions."""
-    if not config.drops_partition_columns:
-        return
-    named = [name for name in config.ordering if name in config.partition_fields]
-    reasons = {
-        "its paths do not hold the columns' own text": not config.plain_partitions,
-        f"the ordering column {', '.join(named)} is one of them": bool(named),
-        "it has change logs": config.cdc,
-        "the index looks keys up in all partitions": everywhere,
-    }
-    why = next((reason for reason, holds in reasons.items() if holds), "")
-    if why:
-        raise UnsupportedError(
-            "lakebed does not write this table without its partition columns",
-            table=table,
-            why=why,
-            todo="Keep the partition columns in the files (hoodie.datasource.write.drop.partition.columns=false)",
-        )
 
 
 def check_paths(config: TableConfig, rows: pa.Table, paths: pa.StringArray, table: str) -> None:

@@ -36,7 +36,7 @@ from lakebed.formats.hudi.timeline.archived import ArchivedTimeline, ArchiveMemo
 from lakebed.formats.hudi.write.column_ids import ColumnIds
 from lakebed.formats.hudi.write.combine import Combiner
 from lakebed.formats.hudi.write.conform import WriteSchema
-from lakebed.formats.hudi.write.dropped import check_dropped, stored_avro, stored_columns
+from lakebed.formats.hudi.write.dropped import stored_avro, stored_columns
 from lakebed.formats.hudi.write.evolution import check_prepared, check_unchanged, user_columns
 from lakebed.formats.hudi.write.files import FileTarget, with_meta_columns
 from lakebed.formats.hudi.write.keys import RowKeys
@@ -318,7 +318,8 @@ class HudiSink:
         context = self.context
         check_table(context.config, self.avro, context.store.location)
         check_keyless(self.settings, context.config, context.store.location)
-        check_dropped(context.config, bool(self.settings.index.everywhere), context.store.location)
+        everywhere = {"the index looks keys up in all partitions": bool(self.settings.index.everywhere)}
+        context.config.check_dropped(context.store.location, everywhere)
         if self.settings.operation is not Operation.DELETE_PARTITION:
             check_engine(context.store, context.config, self.settings.index.consistent)
         index, replaces = self.settings.index, self.settings.operation.replaces
