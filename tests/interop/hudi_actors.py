@@ -200,6 +200,12 @@ class Bundle:
         """The files that the metadata table lists: partition, name, size."""
         return [(part, name, int(size)) for part, name, size in self._release.order(do="listed", path=self._path)]
 
+    def indexed(self, parts: Sequence[str], files: Sequence[Any], keys: Sequence[str], column: str) -> list[list[Any]]:
+        """What the metadata table knows of files, and where it says that each key is."""
+        return self._release.order(  # type: ignore[no-any-return]
+            do="indexed", path=self._path, parts=list(parts), files=list(files), keys=list(keys), column=column
+        )
+
     def archived(self) -> list[list[str]]:
         """[instant, action] of the archived timeline."""
         return self._release.order(do="archived", path=self._path)  # type: ignore[no-any-return]

@@ -26,6 +26,7 @@ from lakebed.formats.hudi.layout import META_COLUMNS
 from lakebed.model.instant import Instant
 from tests.interop.hudi_actors import UPKEEP, Actor, Bundle, EngineError, Lakebed, Release, environment, hudi_rs, image
 from tests.interop.hudi_deaths import die
+from tests.interop.hudi_indexed import check_indexed
 from tests.interop.hudi_shape import METADATA, Row, Shape, as_text
 from tests.tables.hudi.listing import listed, serving, walked
 
@@ -561,6 +562,8 @@ class Life:
         )
         assert theirs == there, (sorted(theirs - there), sorted(there - theirs), self.told)
         self._note(f"{self.bundle.name} lists all {len(there)} files")
+        if self.shape.metadata in METADATA[2:] and self.bundle.name == "1.1.1":
+            self._note(f"{self.bundle.name} finds {check_indexed(self.path, self.bundle, 'n')}")
 
     def _compare(self, who: str, found: Any, wanted: Any, rs: bool = False) -> None:
         if rs:  # it spells some values its own way

@@ -7,7 +7,10 @@ ORDERS is one JSON object a line, whose `do` is
 - `read`: the rows of `path` with `options`, those that meet `where` if that is given, each as the texts of `columns`;
 - `call`: an SQL procedure, in which `$T` stands for the table at `path` and `$P` for the path, under `settings`;
 - `archived`: the instants of the archived timeline;
-- `listed`: the files that the metadata table of `path` lists, each as partition, name and size.
+- `listed`: the files that the metadata table of `path` lists, each as partition, name and size;
+- `indexed`: what it knows of `files` (partition, name, keys): the range and the nulls of `column`, and how many of
+  the keys its filter may have; and of `keys` where each is: partition and file id. Of parts that it lacks, nothing.
+  Release 1.1 alone answers this.
 
 The answer to each is one JSON object behind the mark `ANSWER `: `rows`, or `error`.
 """
@@ -78,23 +81,53 @@ def archived(order):
     return [[i.requestedTime() if newer else i.getTimestamp(), i.getAction()] for i in timeline.getInstants()]
 
 
-def listed(order):
-    hudi, path = spark._jvm.org.apache.hudi, order["path"]
+def metadata_of(path):
+    hudi = spark._jvm.org.apache.hudi
     conf = hudi.hadoop.fs.HadoopFSUtils.getStorageConf(spark._jsc.hadoopConfiguration())
     storage = hudi.storage.HoodieStorageUtils.getStorage(path, conf)
     context = hudi.client.common.HoodieSparkEngineContext(spark._jsc)
     config = hudi.common.config.HoodieMetadataConfig.newBuilder().enable(True).build()
-    metadata = hudi.metadata.HoodieBackedTableMetadata(context, storage, config, path)
-    found = []
+    return hudi.metadata.HoodieBackedTableMetadata(context, storage, config, path)
+
+
+def listed(order):
+    path, metadata, found = order["path"], metadata_of(order["path"]), []
     for partition in metadata.getAllPartitionPaths():
-        folder = hudi.storage.StoragePath(f"{path}/{partition}" if partition else path)
+        folder = spark._jvm.org.apache.hudi.storage.StoragePath(f"{path}/{partition}" if partition else path)
         for info in metadata.getAllFilesInPartition(folder):
             found.append([partition, info.getPath().getName(), info.getLength()])
     metadata.close()
     return found
 
 
-ORDERS = {"write": write, "read": read, "call": call, "archived": archived, "listed": listed}
+def indexed(order):
+    jvm, metadata = spark._jvm, metadata_of(order["path"])
+    common, parts, found = jvm.org.apache.hudi.common, order["parts"], []
+
+    def listing(values):
+        made = jvm.java.util.ArrayList()
+        for value in values:
+            made.add(value)
+        return made
+
+    pairs = [common.util.collection.Pair.of(partition, name) for partition, name, _ in order["files"]]
+    statistics = metadata.getColumnStats(listing(pairs), order["column"]) if "column_stats" in parts else {}
+    filters = metadata.getBloomFilters(listing(pairs)) if "bloom_filters" in parts else {}
+    for pair, (partition, name, keys) in zip(pairs, order["files"], strict=True):
+        known, bloom = statistics.get(pair), filters.get(pair)
+        ends = [each and each.getValue() for each in (known.getMinValue(), known.getMaxValue())] if known else []
+        hits = sum(bloom.mightContain(key) for key in keys) if bloom else None
+        found.append([partition, name, [*ends, known.getNullCount()] if known else None, hits])
+    places = []
+    if "record_index" in parts:
+        keys = common.data.HoodieListData.eager(listing(order["keys"]))
+        for pair in metadata.readRecordIndexLocationsWithKeys(keys).collectAsList():
+            places.append([pair.getKey(), pair.getValue().getPartitionPath(), pair.getValue().getFileId()])
+    metadata.close()
+    return [found, places]
+
+
+ORDERS = {"write": write, "read": read, "call": call, "archived": archived, "listed": listed, "indexed": indexed}
 
 for line in sys.stdin:
     order = json.loads(line)
