@@ -20,18 +20,30 @@ lakebed archive, release delete, release clean, lakebed upsert, release archive,
 """
 """Whose turn, and what: each engine goes on after the services of the other."""
 
+HISTORY = """
+release insert, lakebed delete, lakebed plan_compaction, release compact, release upsert, release delete,
+lakebed plan_compaction, lakebed compact, lakebed clean, release upsert, lakebed delete, lakebed compact_logs,
+lakebed savepoint, lakebed cluster, release upsert, lakebed restore, lakebed archive, release delete, release clean,
+lakebed upsert, release archive, lakebed upkeep, release upkeep
+"""
+"""The same with a savepoint, a restore, and writers that clean, compact and archive."""
+
 DEATHS = """
 release insert, lakebed upsert requested, release upsert, lakebed delete inflight, release delete,
 lakebed upsert files, release insert, lakebed delete metadata, release upsert, lakebed upsert completed, release upsert,
-lakebed cluster metadata, release cluster
+lakebed cluster metadata, release cluster, lakebed clean files, release clean, lakebed savepoint,
+lakebed cluster files, release cluster, release upsert, lakebed restore, release upsert, release died, lakebed upsert
 """
-"""A process of lakebed dies at the moment that is named, and the release goes on with what it left."""
+"""A process of lakebed dies at the moment that is named, and the release goes on with what it left; at the end the
+other way round."""
 
 COMPACTION = """
 release insert, lakebed upsert, lakebed plan_compaction, lakebed compact files, release compact, release upsert,
 release plan_compaction, lakebed compact completed, release compact
 """
 """A compaction dies, and the release runs what was planned."""
+
+TURNS = "release insert, lakebed upsert, release upsert, lakebed delete, lakebed insert, release delete"
 
 pytestmark = pytest.mark.timeout(900)  # a release starts a JVM and writes dozens of commits
 
@@ -47,8 +59,9 @@ LIVES: dict[str, list[tuple[int, str | int, dict[str, Any]]]] = {
         (6, 8, {**COW, "version": 6, "index": "BLOOM", "partitioning": "complex", "metadata": "files"}),
     ],
     "1.1.1": [
-        (7, SERVICES, {**MOR, "version": 9, "index": "BLOOM", "partitioning": "simple", "metadata": "all"}),
+        (7, HISTORY, {**MOR, "version": 9, "index": "BLOOM", "partitioning": "simple", "metadata": "all"}),
         (7, DEATHS, {**COW, "version": 9, "index": "SIMPLE", "partitioning": "hive", "metadata": "all"}),
+        (8, TURNS, {**COW, "version": 9, "index": "BLOOM", "partitioning": "none", "change_log": "data_before_after"}),
         (8, 8, {**COW, "version": 8, "index": "SIMPLE", "partitioning": "hive", "metadata": "off"}),
         (9, 6, {"index": "RECORD_INDEX", "partitioning": "timestamp"}),
     ],
