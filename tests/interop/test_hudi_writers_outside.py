@@ -53,16 +53,26 @@ ROUNDS = 3
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("writers")
-
-
-@pytest.fixture(scope="module")
-def release(folder: Path, request: pytest.FixtureRequest) -> Iterator[Release]:
-    """One process of a release for all tests of it."""
-    running = Release(request.param, folder)
+def releases() -> Iterator[dict[str, Release]]:
+    """The release that the running test needs; one process at a time."""
+    running: dict[str, Release] = {}
     yield running
-    running.close()
+    for release in running.values():
+        release.close()
+
+
+@pytest.fixture
+def release(
+    releases: dict[str, Release], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Release:
+    """The process of a release that all tests of it share."""
+    name: str = request.param
+    if name not in releases:
+        for other in releases.values():
+            other.close()
+        releases.clear()
+        releases[name] = Release(name, tmp_path_factory.mktemp("writers"))
+    return releases[name]
 
 
 def batch(writer: str, number: int) -> pa.Table:
