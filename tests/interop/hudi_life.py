@@ -143,14 +143,15 @@ class Life:
 
     def _by(self, what: str, do: Callable[[Actor], None]) -> bool:
         """Whether an engine did it: ours where it does that, else the release; False where neither can. Buckets of
-        consistent hashing lakebed alone replaces: Hudi's own leaves them with file groups that are out of use."""
+        consistent hashing lakebed alone replaces and clusters: Hudi's own leaves them with file groups that are out of
+        use, and gives rows that it clusters its own commit time."""
         if self._dies is not None:
             return self._killed(what, do)
         kind = "services" if what.split()[0] in SERVICES else "writes"
         lucky = self.chance.random() < 0.6
         ours = self._ours in ("yes", kind) if self._ours else lucky
         actors: list[Actor] = [self.lakebed, self.bundle] if ours else [self.bundle, self.lakebed]
-        if self.shape.index == "CONSISTENT" and what.startswith(("insert_overwrite", "delete_partition")):
+        if self.shape.index == "CONSISTENT" and what.startswith(("insert_overwrite", "delete_partition", "cluster")):
             actors = [self.lakebed]
         for actor in actors:
             began = time.monotonic()
