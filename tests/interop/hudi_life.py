@@ -436,7 +436,7 @@ class Life:
     def columns(self) -> list[str]:
         """The columns that are compared. Record keys that nobody chose are not."""
         first = META[0] if self.shape.keys else "id"
-        return [first, *(name for name in self.shape.schema.names if name not in self.shape.unread)]
+        return [first, *(name for name in self.shape.schema.names if name not in (first, *self.shape.unread))]
 
     def _wanted(self, keys: set[tuple[Any, ...]] | None = None) -> list[list[str | None]]:
         rows = [row for key, row in self.rows.items() if keys is None or key in keys]

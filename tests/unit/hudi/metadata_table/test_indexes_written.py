@@ -1,5 +1,6 @@
 """Statistics, bloom filters and the record index are built, kept in each commit, and taken out where they cannot be."""
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -217,8 +218,10 @@ def test_a_key_twice_makes_no_record_index(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
-def test_each_file_has_statistics_of_all_columns(kind: str, tmp_path: Path) -> None:
-    """Hudi's readers take a column that a file has no statistics of for one that is all null."""
+@pytest.mark.parametrize("built", [True, False])
+def test_a_file_has_statistics_of_all_columns_or_none(kind: str, built: bool, tmp_path: Path) -> None:
+    """Hudi's readers take a column that a file has no statistics of for one that is all null, and leave files out whose
+    greatest float is NaN."""
     location = str(tmp_path / "table")
     schema = pa.schema([("id", pa.string()), ("f", pa.float64()), ("x", pa.string()), ("b", pa.binary())])
     table = lakebed.create(location, "hudi", schema, ["id"], options={"hoodie.datasource.write.table.type": kind})
@@ -227,28 +230,44 @@ def test_each_file_has_statistics_of_all_columns(kind: str, tmp_path: Path) -> N
         "hoodie.metadata.index.column.stats.column.list": "id,f,x,b",
     }
     long = "x" * 5000
-    first = pa.table([["a", "b"], [1.5, float("nan")], ["y", long], [b"1", b"2"]], schema=schema)
-    table.write(first, options=options)
-    table.write(pa.table([["a"], [-2.5], ["z"], [None]], schema=schema), mode="upsert", options=options)
+    table.write(pa.table([["a", "b"], [1.5, 2.5], ["y", long], [b"1", b"2"]], schema=schema), options=options)
+    if built:  # the first write builds the part; the next ones add to it
+        table.write(pa.table([["a"], [-2.5], ["z"], [None]], schema=schema), mode="upsert", options=options)
+    found = ranges_by_file(location)
+    files = {path.name: pq.read_table(path) for path in Path(location).glob("*.parquet")}
+    assert len(found) == 1 + built
+    for name, ranges in found.items():
+        assert {"id", "f", "x", "b"} <= {*ranges}
+        rows = files[name].to_pylist() if name in files else [{"f": -2.5, "x": "z"}]
+        numbers = [row["f"] for row in rows]
+        assert ranges["f"] == (min(numbers), max(numbers))
+        least, greatest = ranges["x"]
+        assert all(str(least) <= row["x"] <= str(greatest) for row in rows)
+    table.write(pa.table([["b"], [math.nan], ["z"], [None]], schema=schema), mode="upsert", options=options)
+    assert len(ranges_by_file(location)) == len(found)
+
+
+def test_a_part_that_is_built_leaves_files_with_nan_out(tmp_path: Path) -> None:
+    location, schema = str(tmp_path / "table"), pa.schema([("id", pa.string()), ("f", pa.float32())])
+    table = lakebed.create(location, "hudi", schema, ["id"])
+    table.write(pa.table([["a", "b"], [1.5, math.nan]], schema=schema))
+    table.write(pa.table([["c"], [2.5]], schema=schema), mode="overwrite")
+    small = {"hoodie.parquet.small.file.limit": "0", "hoodie.metadata.index.column.stats.enable": "true"}
+    table.write(pa.table([["d"], [math.nan]], schema=schema), options=small)
+    assert [ranges["f"] for ranges in ranges_by_file(location).values()] == [(2.5, 2.5)]
+
+
+def ranges_by_file(location: str) -> dict[str, dict[str, tuple[object, object]]]:
+    """The bounds that the metadata table has of each column of each file."""
     opened = HudiTable(open_store(location), {}).state().metadata_table
     assert opened is not None
     found: dict[str, dict[str, tuple[object, object]]] = {}
     for entries in entries_of(opened, COLUMN_STATS):
         for record in decode_records(entries.schema, entries.values) if entries.values is not None else ():
             each = record["ColumnStatsMetadata"]
-            ends = tuple(end and end["value"] for end in (each["minValue"], each["maxValue"]))
-            found.setdefault(each["fileName"], {})[each["columnName"]] = ends  # type: ignore[assignment]
-    files = {path.name: pq.read_table(path) for path in Path(location).glob("*.parquet")}
-    assert len(found) == 2
-    for name, ranges in found.items():
-        assert {"id", "f", "x", "b"} <= {*ranges}
-        rows = files[name].to_pylist() if name in files else [{"f": -2.5, "x": "z"}]
-        low, high = ranges["f"]
-        numbers = [row["f"] for row in rows]
-        assert low == min(number for number in numbers if number == number)
-        assert high != high if any(number != number for number in numbers) else high == max(numbers)
-        least, greatest = ranges["x"]
-        assert all(str(least) <= row["x"] <= str(greatest) for row in rows)
+            least, greatest = (end and end["value"] for end in (each["minValue"], each["maxValue"]))
+            found.setdefault(each["fileName"], {})[each["columnName"]] = (least, greatest)
+    return found
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,11 @@ import pytest
 import lakebed
 from lakebed.errors import CommitConflictError, UnsupportedError
 from lakebed.formats.hudi.codec.internal_schema_change import advanced_schemas
+from lakebed.formats.hudi.config import load_config
 from lakebed.formats.hudi.table import HudiTable
+from lakebed.formats.hudi.timeline.column_history import keep_history
+from lakebed.formats.hudi.timeline.writing import list_timeline
+from lakebed.kernel.files import open_store
 from tests.golden import unpack
 
 EVOLVE = {"lakebed.write.schema": "evolve"}
@@ -96,3 +100,17 @@ def test_nested_fields_are_added_under_new_ids() -> None:
     fields = after["fields"][0]["type"]["fields"]
     assert [(field["id"], field["type"]) for field in fields] == [(6, "long"), (10, "decimal(10, 2)")]
     assert after["fields"][1]["type"]["value"] == "double"
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_history_files_are_named_as_the_timelines_own(tmp_path: Path, version: int) -> None:
+    options = {"hoodie.table.name": "t", "hoodie.table.version": str(version)}
+    lakebed.create(tmp_path, "hudi", pa.schema([("id", pa.int64())]), primary_key=["id"], options=options)
+    store = open_store(str(tmp_path))
+    config, instant = load_config(store), "20260101000000000"
+    keep_history(store, config, list_timeline(store, config), instant, "{}")
+    names = [file.name for file in (tmp_path / ".hoodie/.schema").iterdir()]
+    done = next(name for name in names if name.endswith(".schemacommit"))
+    assert (done == f"{instant}.schemacommit") == (version == 6)
+    assert done.startswith(instant if version == 6 else f"{instant}_2")
+    assert {*names} == {done, f"{instant}.schemacommit.requested", f"{instant}.schemacommit.inflight"}

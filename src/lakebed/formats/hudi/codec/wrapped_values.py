@@ -15,8 +15,7 @@ Rules: Hudi's `HoodieAvroWrapperUtils`, `ValueType`, `ValueMetadata`, `ParquetUt
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -73,17 +72,11 @@ def has_bounds(kind: pa.DataType) -> bool:
 
 
 def unbounded(kind: pa.DataType) -> tuple[Any, Any] | None:
-    """Bounds of all values that a type has, None where a footer always tells the range. NaN is the greatest float."""
-    if pa.types.is_floating(kind):
-        return -math.inf, math.nan
+    """Bounds of all values that a type has, None where a footer always tells the range, and for floats: Hudi's readers
+    leave files out whose greatest float is NaN."""
     if pa.types.is_string(kind):
         return "", _LAST_TEXT
     return (b"", _LAST_BYTES) if pa.types.is_binary(kind) else None
-
-
-def greatest(values: Iterable[Any]) -> Any:
-    """The greatest of some bounds, None where there is none. NaN is greater than all numbers."""
-    return max(values, default=None, key=lambda value: (value != value, value))
 
 
 def value_types(stats: Mapping[str, Any], count: int) -> tuple[Int64s, pa.Array | None]:

@@ -54,7 +54,7 @@ from lakebed.formats.hudi.read.split import SlicePaths
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.slices import FileSlice, live_slices
 from lakebed.formats.hudi.timeline.properties import update_properties
-from lakebed.formats.hudi.write.statistics import column_ranges
+from lakebed.formats.hudi.write.statistics import column_ranges, columns_without_nan
 from lakebed.formats.hudi.write.wanted import named_columns
 
 _MOST_COLUMNS = 32
@@ -163,14 +163,14 @@ class _Builder:
         every = tuple(field.name for field in fields[:_MOST_COLUMNS])
         return (*INDEXED_META, *(named or every))
 
-    def _files(self) -> Iterator[tuple[FileSlice, pq.FileMetaData]]:
-        """The base files with their footers."""
+    def _files(self) -> Iterator[tuple[FileSlice, pq.ParquetFile]]:
+        """The base files, each open until the next."""
         store = self._context.store
         for each in self._slices:
             if each.base is not None:
                 self._held()
                 with store.open_input(file_path(each.partition, each.base.name), each.base.size) as source:
-                    yield each, pq.ParquetFile(source).metadata
+                    yield each, pq.ParquetFile(source)
 
     def _statistics(self, config: TableConfig, columns: Sequence[str], ids: Sequence[str]) -> list[GroupRecords]:
         written = tuple(
@@ -179,9 +179,9 @@ class _Builder:
                 each.file_id,
                 file_path(each.partition, each.base.name if each.base else ""),
                 0,
-                ranges=column_ranges(footer, self._schema, columns),
+                ranges=column_ranges(file.metadata, self._schema, columns, columns_without_nan(file, columns)),
             )
-            for each, footer in self._files()
+            for each, file in self._files()
         )
         change = MetadataChange("commit", written, schema=self._state.avro_schema(self._view))
         return column_stats_records(config.version, change, ids, columns, typed=config.version >= 9)
@@ -204,9 +204,9 @@ class _Builder:
                 each.file_id,
                 file_path(each.partition, each.base.name if each.base else ""),
                 0,
-                bloom=(footer.metadata or {}).get(b"org.apache.hudi.bloomfilter", b""),
+                bloom=(file.metadata.metadata or {}).get(b"org.apache.hudi.bloomfilter", b""),
             )
-            for each, footer in self._files()
+            for each, file in self._files()
         )
         return bloom_records(config.version, self._newest, MetadataChange("commit", written), ids)
 

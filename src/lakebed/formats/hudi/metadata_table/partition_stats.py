@@ -12,7 +12,6 @@ groups of earlier replacements out too, and count those of the commit itself unt
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from decimal import Decimal
@@ -24,7 +23,7 @@ import pyarrow.compute as pc
 from lakebed.formats.hudi.codec.metadata import parse_commit
 from lakebed.formats.hudi.codec.metadata_keys import file_hash, hash_of, partition_hash
 from lakebed.formats.hudi.codec.metadata_records import RecordType, decode_records, encode_records
-from lakebed.formats.hudi.codec.wrapped_values import ValueType, greatest, unbounded
+from lakebed.formats.hudi.codec.wrapped_values import ValueType, unbounded
 from lakebed.formats.hudi.layout import COMPLETES_AS, file_path
 from lakebed.formats.hudi.metadata_table.change import ColumnRange, MetadataChange
 from lakebed.formats.hudi.metadata_table.definitions import definition_of
@@ -143,9 +142,9 @@ def _record(
         if each["minValue"] is not None and each["maxValue"] is not None:
             least.append(_value(each, "minValue", kind))
             most.append(_value(each, "maxValue", kind))
-    numbers = [value for value in least if value == value]
-    low = min(numbers) if numbers else (math.nan if least else None)
-    made = encoder.record(partition, ColumnRange(column, low, greatest(most), nulls, values, size, uncompressed))
+    ends = min(least, default=None), max(most, default=None)
+    strange = any(value != value for value in (*least, *most))
+    made = None if strange else encoder.record(partition, ColumnRange(column, *ends, nulls, values, size, uncompressed))
     if made is None:
         raise NotKeptError(f"the range of {column} cannot be told")
     return {**made, "isTightBound": True}

@@ -10,6 +10,7 @@ Rules: Hudi's `HoodieMetadataPayload.createColumnStatsRecords`, `HoodieAvroWrapp
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any
@@ -132,6 +133,8 @@ class RangeEncoder:
         if isinstance(value, bool):
             return _wrapper("Boolean", value)
         if isinstance(value, float):
+            if math.isnan(value):
+                return None
             return _wrapper("Float" if pa.types.is_float32(kind) else "Double", value)
         if isinstance(value, bytes):
             return _wrapper("Bytes", value)

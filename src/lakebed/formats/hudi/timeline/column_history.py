@@ -1,14 +1,17 @@
 """The files of a table's column ids: `.hoodie/.schema/<instant>.schemacommit`, one for each commit that kept them.
 
-A file counts once its commit is complete: the newest one that does is the history. Rules: Hudi's
-`FileBasedInternalSchemaStorageManager`, and `BaseHoodieWriteClient.saveInternalSchema`, which writes one with each
-commit, so that the history outlives the archival of the commit that began a schema.
+They are named as the timeline's own: from version 8 on the completion time follows the instant. A file counts once its
+commit is complete: the newest one that does is the history. Rules: Hudi's `FileBasedInternalSchemaStorageManager`, and
+`BaseHoodieWriteClient.saveInternalSchema`, which writes one with each commit, so that the history outlives the archival
+of the commit that began a schema.
 """
 
 from __future__ import annotations
 
+from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.formats.hudi.timeline.active import Timeline
+from lakebed.formats.hudi.timeline.writing import new_instant
 from lakebed.kernel.files import Store
 
 _FOLDER = f"{HOODIE}/.schema"
@@ -23,16 +26,17 @@ def newest_history(store: Store, timeline: Timeline) -> str:
     return store.read(f"{_FOLDER}/{newest}").decode() if newest else ""
 
 
-def keep_history(store: Store, timeline: Timeline, instant: str, text: str) -> None:
+def keep_history(store: Store, config: TableConfig, timeline: Timeline, instant: str, text: str) -> None:
     """Write the history of an instant that is about to complete, and remove those of writes that failed.
 
     Whoever calls it holds the table's lock, so that each file is that of a commit, of a failed write or its own.
     """
-    left = [info.path for info in store.list(_FOLDER).files if not _counts(_instant(info.name), timeline)]
-    store.delete_many(path for path in left if _instant(path.rpartition("/")[2]) != instant)
-    for step in (".schemacommit.requested", ".schemacommit.inflight"):
-        store.write(f"{_FOLDER}/{instant}{step}", b"")
-    store.write(f"{_FOLDER}/{instant}{_DONE}", text.encode())
+    files = store.list(_FOLDER).files
+    store.delete_many(info.path for info in files if not _counts(_instant(info.name), timeline))
+    for step in ("requested", "inflight"):
+        store.write(f"{_FOLDER}/{instant}{_DONE}.{step}", b"")
+    time = instant if config.layout < 2 else f"{instant}_{new_instant(config, timeline, instant)}"
+    store.write(f"{_FOLDER}/{time}{_DONE}", text.encode())
 
 
 def _instant(name: str) -> str:

@@ -63,4 +63,4 @@ class ColumnIds:
                 why="it has another history of column ids than when this write began",
                 todo="Open the table again, and write again",
             )
-        keep_history(store, timeline, self.instant, self.history)
+        keep_history(store, self.context.config, timeline, self.instant, self.history)

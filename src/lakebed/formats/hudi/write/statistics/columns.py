@@ -1,14 +1,14 @@
 """The range of each column: from the footer of a base file, and from the rows of a log block.
 
-A footer may leave a range out, or leave NaN out of it. Then the range is that of everything that can be there: readers
-take a column without statistics for one that has nothing but nulls.
+A footer may leave a range out. Then the range is that of everything that can be there: readers take a column without
+statistics for one that has nothing but nulls. Footers leave NaN out of a range too. Where it may be there, the column
+has no range, and the file no statistics: readers that find NaN leave the file out.
 
 Rules: Hudi's `ParquetUtils.readColumnStatsFromMetadata` and `HoodieTableMetadataUtil.collectColumnRangeMetadata`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakebed.formats.hudi.codec.wrapped_values import greatest as greatest_of
 from lakebed.formats.hudi.codec.wrapped_values import unbounded
 from lakebed.formats.hudi.metadata_table.change import ColumnRange
 from lakebed.kernel.arrays import one_chunk
@@ -27,8 +26,8 @@ def column_ranges(
 ) -> tuple[ColumnRange, ...]:
     """The ranges of some columns of a base file (none named: all), by its footer.
 
-    Columns of nested types have none, and those of other types than texts, bytes and floats of which a row group says
-    nothing. `without_nan` are columns of floats that are known to have no NaN.
+    Columns of nested types have none, those of floats where NaN may be among them, and those of other types than texts
+    and bytes of which a row group says nothing. `without_nan` are columns of floats that are known to have no NaN.
     """
     wanted = [
         field for field in schema if (not columns or field.name in columns) and not pa.types.is_nested(field.type)
@@ -49,6 +48,8 @@ def _of_footer(footer: pq.FileMetaData, leaf: int, field: pa.Field, without_nan:
     greatest: list[Any] = []
     nulls = values = size = uncompressed = 0
     anything = unbounded(field.type)
+    if pa.types.is_floating(field.type) and not without_nan:
+        return None
     for group in range(footer.num_row_groups):
         chunk = footer.row_group(group).column(leaf)
         size += chunk.total_compressed_size
@@ -63,8 +64,6 @@ def _of_footer(footer: pq.FileMetaData, leaf: int, field: pa.Field, without_nan:
         if counted and statistics.has_min_max:
             least.append(_value(statistics.min, field))
             greatest.append(_value(statistics.max, field))
-            if pa.types.is_floating(field.type) and not without_nan:
-                greatest.append(math.nan)
         elif anything is None:
             return None
         else:
@@ -72,7 +71,13 @@ def _of_footer(footer: pq.FileMetaData, leaf: int, field: pa.Field, without_nan:
             least.append(anything[0])
             greatest.append(anything[1])
     return ColumnRange(
-        field.name, min(least, default=None), greatest_of(greatest), min(nulls, values), values, size, uncompressed
+        field.name,
+        min(least, default=None),
+        max(greatest, default=None),
+        min(nulls, values),
+        values,
+        size,
+        uncompressed,
     )
 
 
@@ -83,7 +88,7 @@ def _value(value: Any, field: pa.Field) -> Any:
 
 
 def ranges_of_rows(rows: pa.Table, columns: Sequence[str]) -> tuple[ColumnRange, ...]:
-    """The ranges of some columns of rows (none named: all)."""
+    """The ranges of some columns of rows (none named: all); columns with NaN have none."""
     ranges = []
     for field in rows.schema:
         if (columns and field.name not in columns) or pa.types.is_nested(field.type):
@@ -91,11 +96,22 @@ def ranges_of_rows(rows: pa.Table, columns: Sequence[str]) -> tuple[ColumnRange,
         column = one_chunk(rows.column(field.name))
         bounds = pc.min_max(column).as_py() if _is_ordered(field.type) else {"min": None, "max": None}
         if has_nan(column):
-            numbers = bounds["min"] is not None and not math.isnan(bounds["min"])
-            bounds = {"min": bounds["min"] if numbers else math.nan, "max": math.nan}
+            continue
         size = column.nbytes
         ranges.append(ColumnRange(field.name, bounds["min"], bounds["max"], column.null_count, len(column), size, size))
     return tuple(ranges)
+
+
+def columns_without_nan(file: pq.ParquetFile, columns: Sequence[str]) -> frozenset[str]:
+    """Those of some columns of a base file that have no NaN. Columns of floats are read for it, unless Java's library
+    wrote the file."""
+    schema = file.schema_arrow
+    floats = [name for name in columns if name in schema.names and pa.types.is_floating(schema.field(name).type)]
+    free = {*floats}
+    if floats and not _of_java(file.metadata):
+        for batch in file.iter_batches(columns=floats, use_threads=False):
+            free -= {name for name in free if has_nan(batch.column(name))}
+    return frozenset(free)
 
 
 def has_nan(column: pa.Array) -> bool:
