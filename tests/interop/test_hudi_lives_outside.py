@@ -72,21 +72,40 @@ FIXED = {"change_log": "", "locks": False, "positions": False, "layout": "z-orde
 CASES = [(release, *life) for release, lives in LIVES.items() for life in lives]
 
 
+class Releases:
+    """One process of a release at a time. Its folder outlives the test that began it."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._running: dict[str, Release] = {}
+
+    def __getitem__(self, name: str) -> Release:
+        if name not in self._running:
+            self.close()
+            self._running[name] = Release(name, self._folders.mktemp("release"))
+        return self._running[name]
+
+    def close(self) -> None:
+        """End the process that runs."""
+        for release in self._running.values():
+            release.close()
+        self._running.clear()
+
+
 @pytest.fixture(scope="module")
-def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Release]]:
-    """The release that the running test needs; one process at a time."""
-    running: dict[str, Release] = {}
+def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Releases]:
+    """The release that the running test needs."""
+    running = Releases(tmp_path_factory)
     yield running
-    for release in running.values():
-        release.close()
+    running.close()
 
 
 @pytest.mark.parametrize(("release", "seed", "turns", "wanted"), CASES)
 def test_every_engine_reads_what_any_of_them_wrote(
-    release: str, seed: int, turns: str | int, wanted: dict[str, Any], releases: dict[str, Release], tmp_path: Path
+    release: str, seed: int, turns: str | int, wanted: dict[str, Any], releases: Releases, tmp_path: Path
 ) -> None:
     shape = Shape.drawn(release, random.Random(seed), {**FIXED, **wanted})
-    life = Life(running(release, releases, tmp_path), shape, tmp_path / "life", seed)
+    life = Life(releases[release], shape, tmp_path / "life", seed)
     did = life.lakebed.changed
     if isinstance(turns, int):
         life.live(turns)
@@ -97,24 +116,16 @@ def test_every_engine_reads_what_any_of_them_wrote(
         deaths = sum(" dies after " in line for line in life.told)
         assert deaths == sum(len(turn.split()) == 3 for turn in turns.split(",")), life.told
     if turns is SERVICES:
-        assert did == {"write": 3, "run": 1, "clean": 1, "cluster": 1, "archive": 1}, life.told
+        assert did.pop("clean") in (1, 2), life.told  # the second one is that of the end
+        assert did == {"write": 3, "run": 1, "cluster": 1, "archive": 1}, life.told
     assert release in {line.split()[1] for line in life.told if line[0].isdigit()}
-
-
-def running(release: str, releases: dict[str, Release], folder: Path) -> Release:
-    """The process of a release, in place of that of another one."""
-    if release not in releases:
-        for other in [*releases]:
-            releases.pop(other).close()
-        releases[release] = Release(release, folder)
-    return releases[release]
 
 
 @pytest.mark.parametrize(("release", "version"), [("0.15.0", 6), ("1.1.1", 9)])
 def test_releases_go_on_with_the_columns_that_a_write_of_lakebed_added(
-    release: str, version: int, releases: dict[str, Release], tmp_path: Path
+    release: str, version: int, releases: Releases, tmp_path: Path
 ) -> None:
-    engine = running(release, releases, tmp_path)
+    engine = releases[release]
     fixed = {**FIXED, "version": version, "index": "SIMPLE", "partitioning": "simple", "metadata": "off"}
     shape = Shape.drawn(
         release, random.Random(1), {**fixed, "merge_on_read": True, "keys": ("id",), "event_time": True}
