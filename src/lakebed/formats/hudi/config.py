@@ -76,6 +76,8 @@ class TableConfig:
             "its paths do not hold the columns' own text": not self.plain_partitions and bool(self.partition_fields),
             f"the ordering column {', '.join(named)} is one of them": bool(named),
             "it has change logs": self.cdc,
+            "it is merge-on-read, and releases before 1.1 read nulls from its logs": self.merge_on_read
+            and self.version < 9,
             **more,
         }
         why = next((reason for reason, holds in reasons.items() if holds), "")

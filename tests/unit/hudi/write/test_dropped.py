@@ -28,7 +28,7 @@ def read(folder: Path, where: str | None = None) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(
     ("kind", "version", "hive"),
-    [("COPY_ON_WRITE", 9, "true"), ("MERGE_ON_READ", 6, "false"), ("MERGE_ON_READ", 8, "true")],
+    [("COPY_ON_WRITE", 8, "true"), ("COPY_ON_WRITE", 6, "false"), ("MERGE_ON_READ", 9, "true")],
 )
 def test_only_paths_hold_the_partition_columns(tmp_path: Path, kind: str, version: int, hive: str) -> None:
     options = {
@@ -64,4 +64,9 @@ def test_values_that_a_path_would_not_give_back_are_refused(tmp_path: Path) -> N
     with pytest.raises(UnsupportedError, match="the ordering column part is one of them"):
         ordered = {**DROP, "hoodie.table.ordering.fields": "part"}
         lakebed.create(tmp_path / "u", "hudi", SCHEMA, ["id"], ["part"], ordered)
+    assert not (tmp_path / "u").exists()
+    for version in (6, 8):
+        older = {"hoodie.write.table.version": version, "hoodie.datasource.write.table.type": "MERGE_ON_READ"}
+        with pytest.raises(UnsupportedError, match=r"releases before 1\.1 read nulls from its logs"):
+            lakebed.create(tmp_path / "u", "hudi", SCHEMA, ["id"], ["part"], {**DROP, **older})
     assert not (tmp_path / "u").exists()
