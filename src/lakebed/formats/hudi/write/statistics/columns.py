@@ -1,8 +1,8 @@
 """The range of each column: from the footer of a base file, and from the rows of a log block.
 
 A footer may leave a range out. Then the range is that of everything that can be there: readers take a column without
-statistics for one that has nothing but nulls. Footers leave NaN out of a range too. Where it may be there, the column
-has no range, and the file no statistics: readers that find NaN leave the file out.
+statistics for one that has nothing but nulls. Footers leave NaN out of a range too. Where it may be there, the file has
+no statistics: readers that find NaN leave the file out, as they do where one column alone has none.
 
 Rules: Hudi's `ParquetUtils.readColumnStatsFromMetadata` and `HoodieTableMetadataUtil.collectColumnRangeMetadata`.
 """
@@ -26,16 +26,17 @@ def column_ranges(
 ) -> tuple[ColumnRange, ...]:
     """The ranges of some columns of a base file (none named: all), by its footer.
 
-    Columns of nested types have none, those of floats where NaN may be among them, and those of other types than texts
-    and bytes of which a row group says nothing. `without_nan` are columns of floats that are known to have no NaN.
+    Columns of nested types have none. There are none at all where one is not certain: floats with which NaN may be, and
+    values other than texts and bytes of which a row group says nothing. `without_nan` are columns of floats that are
+    known to have no NaN.
     """
     wanted = [
         field for field in schema if (not columns or field.name in columns) and not pa.types.is_nested(field.type)
     ]
     leaves = {footer.schema.column(leaf).path: leaf for leaf in range(footer.num_columns)}
     free = {*without_nan} if not _of_java(footer) else {field.name for field in wanted}
-    ranges = (_of_footer(footer, leaves[f.name], f, f.name in free) for f in wanted if f.name in leaves)
-    return tuple(each for each in ranges if each is not None)
+    ranges = [_of_footer(footer, leaves[f.name], f, f.name in free) for f in wanted if f.name in leaves]
+    return () if None in ranges else tuple(each for each in ranges if each is not None)
 
 
 def _of_java(footer: pq.FileMetaData) -> bool:
@@ -88,7 +89,7 @@ def _value(value: Any, field: pa.Field) -> Any:
 
 
 def ranges_of_rows(rows: pa.Table, columns: Sequence[str]) -> tuple[ColumnRange, ...]:
-    """The ranges of some columns of rows (none named: all); columns with NaN have none."""
+    """The ranges of some columns of rows (none named: all); there are none where a column has NaN."""
     ranges = []
     for field in rows.schema:
         if (columns and field.name not in columns) or pa.types.is_nested(field.type):
@@ -96,7 +97,7 @@ def ranges_of_rows(rows: pa.Table, columns: Sequence[str]) -> tuple[ColumnRange,
         column = one_chunk(rows.column(field.name))
         bounds = pc.min_max(column).as_py() if _is_ordered(field.type) else {"min": None, "max": None}
         if has_nan(column):
-            continue
+            return ()
         size = column.nbytes
         ranges.append(ColumnRange(field.name, bounds["min"], bounds["max"], column.null_count, len(column), size, size))
     return tuple(ranges)
