@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -89,3 +90,27 @@ def test_the_keys_of_a_log_are_looked_up_once_per_run(tmp_path: Path, monkeypatc
     monkeypatch.setattr(base_rows, "_matches", counted)
     found = pa.Table.from_batches(table.read(["id", "v"]))
     assert (found.num_rows, pc.sum(found["v"]).as_py(), len(lookups)) == (count, 2, 1)
+
+
+def test_an_upsert_looks_keys_up_as_often_in_a_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change logs and the record index take from the merge which keys came, went and stayed."""
+    options = {"hoodie.table.name": "t", "hoodie.table.cdc.enabled": "true"}
+    lookups: list[int] = []
+    for name in ("is_in", "index_in"):
+        found = getattr(pc, name)
+
+        def counted(values: Any, *args: Any, found: Any = found, **named: Any) -> Any:
+            lookups.append(len(named.get("value_set", ())))
+            return found(values, *args, **named)
+
+        monkeypatch.setattr(pc, name, counted)
+    asked = []
+    for count in (20_000, 100_000):
+        rows = pa.table({"id": pa.array(range(count)), "v": pa.array([0] * count)})
+        table = lakebed.create(tmp_path / str(count), "hudi", rows.schema, primary_key=["id"], options=options)
+        table.write(rows, options={"hoodie.metadata.record.index.enable": "true"})
+        changes = pa.table({"id": pa.array(range(7, 10_007)), "v": pa.array([1] * 10_000)})
+        lookups.clear()
+        table.write(changes, mode="upsert")
+        asked.append(sum(size == len(changes) for size in lookups))
+    assert asked[0] == asked[1]

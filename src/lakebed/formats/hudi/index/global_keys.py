@@ -74,14 +74,12 @@ class GlobalIndex:
         wanted = keys.unique()
         columns = list(dict.fromkeys((RECORD_KEY, *ordering)))
         merged = self.reader.open(SlicePaths.of(file_slice), tuple(columns))
-        parts = [
-            batch.select(columns).filter(pc.is_in(batch.column(RECORD_KEY), value_set=wanted))
-            for batch in merged.rows()
-        ]
+        parts = [batch.select(columns) for batch in merged.rows()]
         live, newer = np.zeros(len(places), bool), np.zeros(len(places), bool)
         if not parts:
             return live, newer
         stored = pa.Table.from_batches(parts, parts[0].schema)
+        stored = stored.filter(pc.is_in(stored.column(RECORD_KEY), value_set=wanted))  # at once: it hashes all keys
         at = pc.index_in(keys, value_set=one_chunk(stored.column(RECORD_KEY)))
         live[:] = at.is_valid().to_numpy(zero_copy_only=False)
         if ordering and live.any():

@@ -95,12 +95,12 @@ class ChangesTask:
     def _folded(self, split: HudiSplit, alive: list[pa.Array], deletes: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         """Deletes that no log holds: keys from before that are neither alive nor among the deletes of logs."""
         accounted_for = _joined([*alive, *(batch.column(RECORD_KEY) for batch in deletes)])
-        missing: list[pa.Array] = []
+        known: list[pa.Array] = []
         for paths in split.before:
             for batch in self.reader.open(paths, self.reader.keys).rows():
-                keys = row_keys(batch, self.reader.keys).combine_chunks()
-                missing.append(keys.filter(pc.invert(pc.is_in(keys, value_set=accounted_for))))
-        keys = pc.unique(pa.concat_arrays(missing)) if missing else pa.array([], pa.string())
+                known += row_keys(batch, self.reader.keys).chunks
+        keys = pc.unique(_joined(known))
+        keys = keys.filter(pc.invert(pc.is_in(keys, value_set=accounted_for)))
         return self.deleted(split.before[0].partition, keys, ())
 
     def deleted(self, partition: str, keys: pa.Array, ordering: Sequence[pa.Array]) -> pa.RecordBatch:

@@ -7,7 +7,7 @@ used. The base file streams through batch by batch. The log of the slice is held
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -188,7 +188,11 @@ class MergedSlice:
         if self.merged is not None:
             left = np.flatnonzero(~self.merged.deleted & ~self._used)
             if len(left):
-                yield from self._filled(self.merged.rows(left, self.target.names)).to_batches()
+                yield from self._of_log(self._filled(self.merged.rows(left, self.target.names)).to_batches())
+
+    def _of_log(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """The rows that the log brings, alone or combined with those of the base file."""
+        return batches
 
     def _base_rows(self, file: OpenBaseFile) -> Iterator[pa.RecordBatch]:
         """The live rows of the base file, merged with the log's row of their key."""
@@ -229,6 +233,13 @@ class MergedSlice:
         keys = np.flatnonzero(merged.deleted & ~self._used)
         winners = merged.winner[keys]
         return merged.keys.take(pa.array(keys)), entries.instants(winners), entries.ordering_values(winners)
+
+    def kept_and_lost(self) -> tuple[pa.Array, pa.Array]:
+        """The keys of the log that the rows have, and those that they do not. Call it after `rows`."""
+        if self.merged is None:
+            return pa.array([], pa.string()), pa.array([], pa.string())
+        kept = pa.array(~self.merged.deleted | self._used)
+        return self.merged.keys.filter(kept), self.merged.keys.filter(pc.invert(kept))
 
     def counts(self) -> tuple[int, int, int, int]:
         """How many keys the log added to the base file, changed in it and deleted from it, and how many it has. Call it
@@ -310,7 +321,8 @@ class MergedSlice:
             yield kept
         if len(merge.combined):
             rows = pa.Table.from_batches([batch.take(pa.array(merge.combined))])
-            yield from combine(merged, rows, merge, self.reader.rules).combine_chunks().to_batches()
+            combined = combine(merged, rows, merge, self.reader.rules).combine_chunks()
+            yield from self._of_log(combined.to_batches())
 
     def _filled(self, table: pa.Table) -> pa.Table:
         return self.reader.filled(table, self.paths.partition, self.target)

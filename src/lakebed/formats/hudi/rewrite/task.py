@@ -59,8 +59,6 @@ class Compactor:
         try:
             for batch in merged.rows():
                 writer.write(batch)
-                if log is not None:
-                    log.add(batch)
             inserts, updates, deletes, keys = merged.counts()
             changes = log.write() if log is not None else {}
             written = writer.close(

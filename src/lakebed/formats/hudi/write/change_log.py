@@ -9,7 +9,7 @@ Rules: Hudi's `HoodieCDCLogger`, `HoodieCDCUtils` (the schemas), `HoodieMergeHan
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -35,31 +35,20 @@ _TEXT = ["null", "string"]
 
 @dataclass
 class WatchedSlice(MergedSlice):
-    """A merged slice that keeps the base rows which the log replaces or deletes, and the keys of the log that lost."""
+    """A merged slice that keeps the base rows which the log replaces or deletes, and the rows that the log brings."""
 
     hidden: list[pa.RecordBatch] = field(default_factory=list)
-    lost: list[pa.Array] = field(default_factory=list)
-
-    def _merge_keys(self, batch: pa.RecordBatch, merged: MergedLog) -> BaseMerge:
-        merge = super()._merge_keys(batch, merged)
-        lost = np.setdiff1d(merge.used_keys, merge.combined_keys)
-        if len(lost):
-            self.lost.append(merged.keys.take(pa.array(lost)))
-        return merge
+    new: list[pa.RecordBatch] = field(default_factory=list)
 
     def _merge(self, batch: pa.RecordBatch, merge: BaseMerge, merged: MergedLog) -> Iterator[pa.RecordBatch]:
         if not merge.keep.all():
             self.hidden.append(batch.filter(pa.array(~merge.keep)))
         return super()._merge(batch, merge, merged)
 
-    def written(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Those of the slice's rows that the log brings."""
-        assert self.merged is not None
-        keys = batch.column(RECORD_KEY)
-        new = pc.is_in(keys, value_set=self.merged.keys)
-        if self.lost:
-            new = pc.and_not(new, pc.is_in(keys, value_set=pa.concat_arrays(self.lost)))
-        return batch.filter(new)
+    def _of_log(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        for batch in batches:
+            self.new.append(batch)
+            yield batch
 
 
 def watched(rows: MergedSlice) -> WatchedSlice:
@@ -68,21 +57,15 @@ def watched(rows: MergedSlice) -> WatchedSlice:
 
 
 class ChangeLog:
-    """Collects what a new base file changes, and writes it. `slice_rows` are the rows that are merged into it."""
+    """Collects what a new base file changes, and writes it. `slice_rows` are the rows that are merged into it, which
+    have all been read by then."""
 
     def __init__(self, target: FileTarget, partition: str, file_id: str, token: str, slice_rows: WatchedSlice | None):
         self._target, self._token, self._slice_rows = target, token, slice_rows
         self._partition, self._file_id = partition, file_id
         self._new: list[pa.RecordBatch | pa.Table] = []
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Look at rows that `slice_rows` gave."""
-        assert self._slice_rows is not None
-        new = self._slice_rows.written(batch)
-        if new.num_rows:
-            self._new.append(new)
-
-    def add_new(self, rows: pa.RecordBatch | pa.Table) -> None:
+    def add(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Rows that this write puts into the base file."""
         self._new.append(rows)
 
@@ -111,8 +94,9 @@ class ChangeLog:
 
     def _rows(self) -> pa.RecordBatch:
         """The changes: updates and deletes in the order of the base file, then inserts."""
-        hidden = self._slice_rows.hidden if self._slice_rows is not None else []
-        before, after = self._together(hidden), self._together(self._new)
+        merged = self._slice_rows
+        hidden, new_rows = (merged.hidden, merged.new) if merged is not None else ([], [])
+        before, after = self._together(hidden), self._together([*new_rows, *self._new])
         old, new = one_chunk(before.column(RECORD_KEY)), one_chunk(after.column(RECORD_KEY))
         found = pc.fill_null(pc.index_in(old, value_set=new), -1).to_numpy().astype(np.int64)
         firsts = np.zeros(len(old), bool)

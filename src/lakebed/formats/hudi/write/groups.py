@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.formats.hudi.layout import META_COLUMNS, RECORD_KEY
 from lakebed.formats.hudi.merge.log import MergedLog, merge_log
@@ -65,7 +64,7 @@ def concat_group(
             writer.write(live)
             added += [one_chunk(live.column(RECORD_KEY))] if target.wanted.keys else []
             if log is not None:
-                log.add_new(live)
+                log.add(live)
         inserts = writer.rows - kept
         changes = log.write() if log is not None else {}
         previous = file_slice.base
@@ -96,15 +95,10 @@ def merge_group(
     writer = BaseFileWriter(target, file_slice.partition, file_slice.file_id, token, "MERGE", keys)
     try:
         kept = 0
-        followed = _Followed(incoming) if target.wanted.keys else None
         for batch in slice_rows.rows():
             new = batch.column(META_COLUMNS[0]).null_count
             kept += batch.num_rows - new
             writer.write(batch)
-            if followed is not None:
-                followed.see(batch)
-            if log is not None:
-                log.add(batch)
         inserts, *_ = slice_rows.counts()
         deletes = max(0, before + inserts - writer.rows)
         updates = max(0, before - kept - deletes)
@@ -112,7 +106,7 @@ def merge_group(
         changes = log.write() if log is not None else {}
         written = writer.close(
             base.instant if base is not None else NEW_GROUP,
-            followed.change() if followed is not None else None,
+            KeyChange(*slice_rows.kept_and_lost()) if target.wanted.keys else None,
             inserts=inserts,
             updates=updates,
             deletes=deletes,
@@ -122,21 +116,6 @@ def merge_group(
     except BaseException:
         writer.abort()
         raise
-
-
-class _Followed:
-    """Which keys of incoming rows the merged rows have."""
-
-    def __init__(self, incoming: pa.Table) -> None:
-        self._keys = one_chunk(incoming.column(RECORD_KEY)).unique()
-        self._seen = np.zeros(len(self._keys), bool)
-
-    def see(self, batch: pa.RecordBatch) -> None:
-        self._seen[pc.index_in(batch.column(RECORD_KEY), value_set=self._keys).drop_null().to_numpy()] = True
-
-    def change(self) -> KeyChange:
-        seen = pa.array(self._seen)
-        return KeyChange(self._keys.filter(seen), self._keys.filter(pc.invert(seen)))
 
 
 def _stored(reader: SliceReader, file_slice: FileSlice, target: FileTarget) -> Iterator[pa.RecordBatch]:
