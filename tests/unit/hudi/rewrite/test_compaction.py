@@ -127,6 +127,36 @@ def test_no_plan_is_made_beside_a_write_in_version_6(tmp_path: Path) -> None:
         table.rewrite()
 
 
+@pytest.mark.parametrize("what", ["compaction", "clustering", "log-compaction"])
+def test_no_plan_is_made_beside_a_write_that_nobody_could_take_back_then(what: str, tmp_path: Path) -> None:
+    """Hudi's own writers, which have no heartbeats under the policy EAGER, take no write back beyond a later commit."""
+    table = opened("merge_event_v8", tmp_path)
+    hoodie = Path(table.location) / ".hoodie"
+    instant = "20261128204525986"
+    (hoodie / "timeline" / f"{instant}.deltacommit.requested").touch()
+    options = {
+        "lakebed.rewrite.what": what,
+        "lakebed.rewrite.step": "schedule",
+        "hoodie.log.compaction.blocks.threshold": "1",
+        "hoodie.clustering.plan.strategy.sort.columns": "ts",
+    }
+    with pytest.raises(CommitConflictError, match="no heartbeat") as refused:
+        table.rewrite(options=options)
+    assert refused.value.instant == instant
+    assert [time for time, state in states(table).items() if not state.endswith("completed")] == [instant]
+    (hoodie / ".heartbeat").mkdir()
+    beat = hoodie / ".heartbeat" / instant
+    beat.touch()
+    withdrawn = {**options, "lakebed.rewrite.step": "withdraw"}
+    assert table.rewrite(options=options).instants == table.rewrite(options=withdrawn).instants
+    beat.unlink()
+    lazy = {"hoodie.cleaner.policy.failed.writes": "LAZY"}
+    assert table.rewrite(options={**options, **lazy}).instants == table.rewrite(options=withdrawn).instants
+    ended = {"lakebed.expire.what": "failed-writes", "lakebed.expire.failed.after": "0 s"}
+    assert table.expire(options=ended).expired == (instant,)
+    assert table.rewrite(options=options).instants
+
+
 def test_strategies_choose_file_groups(tmp_path: Path) -> None:
     table = opened("merge_event_v8", tmp_path)
     everything = table.rewrite(dry_run=True, options={"hoodie.compaction.strategy": "UnBoundedCompactionStrategy"})

@@ -99,6 +99,11 @@ def stopped(store: Store, instant: str, patience: float, now: float | None = Non
     return f"its last heartbeat was {age:.0f} seconds ago" if age > patience else ""
 
 
+def has_heartbeat(store: Store, instant: str) -> bool:
+    """Whether the writer of an instant has begun a heartbeat, and not ended it."""
+    return store.exists(heartbeat_file(instant))
+
+
 def has_ended(store: Store, instant: str) -> bool:
     """Whether the heartbeat of an instant names a process of this machine that has ended."""
     try:

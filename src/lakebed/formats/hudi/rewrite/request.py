@@ -19,10 +19,10 @@ from lakebed.formats.hudi.codec.service_plans import (
 )
 from lakebed.formats.hudi.commit.conflicts import changed_groups, pending_groups
 from lakebed.formats.hudi.commit.context import WriteContext
-from lakebed.formats.hudi.commit.heartbeat import stopped
-from lakebed.formats.hudi.commit.options import STRATEGY
+from lakebed.formats.hudi.commit.heartbeat import has_heartbeat, stopped
+from lakebed.formats.hudi.commit.options import STRATEGY, FailedWrites
 from lakebed.formats.hudi.commit.restore import refuse_restored
-from lakebed.formats.hudi.commit.rollback import is_failed_write
+from lakebed.formats.hudi.commit.rollback import failed_writes, is_failed_write
 from lakebed.formats.hudi.read.state import TableState
 from lakebed.formats.hudi.timeline.active import Entry, Timeline
 from lakebed.formats.hudi.timeline.pending_services import Group, pending_services
@@ -49,6 +49,7 @@ class Requests:
             timeline = context.timeline()
             refuse_restored(context.store, self.state.timeline, timeline, f"the {self.name}")
             self.refuse_writes(timeline)
+            self._refuse_silent_writes(timeline)
             self._refuse_behind(plan, timeline)
             held()
             instant = new_instant(context.config, timeline)
@@ -79,6 +80,27 @@ class Requests:
                     instant=entry.time,
                     why="its rows would lie behind the new base files",
                     todo="Run it again after the write; one that died is taken back by the next write",
+                )
+
+    def _refuse_silent_writes(self, timeline: Timeline) -> None:
+        """CommitConflictError for a pending write that has no heartbeat, where failed writes are taken back eagerly.
+
+        Hudi's own writers have none then, so nobody knows whether it lives. If it died, they could not take it back
+        beyond a service that is planned now and completes. Hudi's own engine plans no compaction then either.
+
+        Rules: Hudi's `ScheduleCompactionActionExecutor`, `BaseRollbackActionExecutor.validateRollbackCommitSequence`.
+        """
+        if self.context.concurrency.failed_writes is not FailedWrites.EAGER:
+            return
+        for entry in failed_writes(self.context, timeline):
+            if not has_heartbeat(self.context.store, entry.time):
+                raise CommitConflictError(
+                    f"a write is pending that has no heartbeat, so no {self.name} can be planned",
+                    table=self.context.store.location,
+                    instant=entry.time,
+                    why="if its writer died, Hudi's own writers could not take it back after the service",
+                    todo="Run it again after the write. If its writer died, take it back: the next write does so, and "
+                    "table.expire with lakebed.expire.what = failed-writes",
                 )
 
     def _refuse_behind(self, plan: Plan, timeline: Timeline) -> None:
