@@ -21,12 +21,12 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from lakebed.errors import CommitConflictError, LakebedError, RetryableError
-from lakebed.kernel.files import FileInfo, Listing, PutOutcome, Store
+from lakebed.kernel.files import FileInfo, Listing, PutOutcome, Store, Version
 from lakebed.kernel.files.unpublished import STAGING
 
 S = TypeVar("S")
 
-CHANGES = frozenset({"open_output", "close_output", "write", "put_if_absent", "delete", "delete_folder"})
+CHANGES = frozenset({"open_output", "close_output", "write", "put_if_absent", "replace", "delete", "delete_folder"})
 """The calls that change a store. The end of an `open_output` block counts separately, as `close_output`."""
 READS = frozenset({"list", "walk", "size", "read", "open_input"})
 """The calls that do not change a store."""
@@ -170,6 +170,14 @@ class FaultyStore(Store):
         return self._changing(
             "put_if_absent", path, lambda: self.real.put_if_absent(path, data), lambda: self._stray(data)
         )
+
+    def read_version(self, path: str) -> tuple[bytes, Version]:
+        """Counted as a read."""
+        return self._reading("read", path, lambda: self.real.read_version(path))
+
+    def replace(self, path: str, data: bytes, version: Version) -> PutOutcome:
+        """Counted as a change. No store tears it."""
+        return self._changing("replace", path, lambda: self.real.replace(path, data, version), _nothing)
 
     def delete(self, path: str) -> None:
         """Counted as a change. No store tears it."""

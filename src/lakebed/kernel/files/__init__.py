@@ -7,6 +7,8 @@ the table.
 from lakebed.kernel.files.inner import InnerStore
 from lakebed.kernel.files.location import Location, parse_location
 from lakebed.kernel.files.opening import open_store
-from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store
+from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, Version
 
-__all__ = ["FileInfo", "InnerStore", "Listing", "Location", "PutOutcome", "Store", "open_store", "parse_location"]
+__all__ = [
+    "FileInfo", "InnerStore", "Listing", "Location", "PutOutcome", "Store", "Version", "open_store", "parse_location",
+]  # fmt: skip

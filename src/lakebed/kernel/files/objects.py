@@ -14,21 +14,20 @@ from obstore.exceptions import BaseError
 from obstore.store import ObjectStore as Client
 
 from lakebed.errors import NotWrittenError, StorageError
-from lakebed.kernel.files.answers import answer_of, failure, is_missing, is_refusal, was_tried_again
+from lakebed.kernel.files import conditional
+from lakebed.kernel.files.answers import failure, is_missing, is_refusal, was_tried_again
 from lakebed.kernel.files.cache import CACHE
 from lakebed.kernel.files.client import Clients
 from lakebed.kernel.files.credentials import Credentials
 from lakebed.kernel.files.fetching import TAIL, WHOLE, Fetching
 from lakebed.kernel.files.patience import again, hedged
 from lakebed.kernel.files.remote_file import End, RemoteFile, RemoteInput
-from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, inside
+from lakebed.kernel.files.store import FileInfo, Listing, PutOutcome, Store, Version, inside
 from lakebed.kernel.files.upload import PART, Upload
 from lakebed.kernel.files.waiting import budget, hedge_threads, one_of_many, request_threads, slots, waiting
 
 T = TypeVar("T")
 R = TypeVar("R")
-_RACES = (409, 412)
-"""Answers to a conditional put that another put may have caused, or an earlier try of our own."""
 _PARTS_AT_ONCE = 4
 """Parts of one upload that are under way at once."""
 _FEW_THREADS = 8
@@ -291,30 +290,31 @@ class RemoteStore(Store):
             raise self._failed("write", path, error) from error
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """A conditional put. When the store answers `already exists`, we read the file back: it may have our own bytes
-        from a retry, or not exist at all.
+        """A conditional put (`conditional.py`).
 
         NotWrittenError only when the store refused (no permission, no bucket) and the name is seen to be free.
         """
+        return self._put(path, data, None)
+
+    def read_version(self, path: str) -> tuple[bytes, Version]:
+        """The bytes of a small file and their version."""
         try:
-            with self._request():
-                client = self._clients.for_body(len(data))
-                obstore.put(client, inside(path), data, mode="create", use_multipart=False)
-            return PutOutcome.CREATED
-        except (BaseError, FileNotFoundError) as error:
-            refusal = error
-        try:
-            with self._request():
-                stored = bytes(obstore.get(self._clients.brief(), path).bytes())
-        except FileNotFoundError:
-            if is_refusal(refusal) and answer_of(refusal)[0] not in _RACES:
-                raise self._not_written(path, refusal) from refusal
-            return PutOutcome.UNKNOWN
-        except BaseError:
-            if is_refusal(refusal) and answer_of(refusal)[0] not in _RACES and not was_tried_again(refusal):
-                raise self._not_written(path, refusal) from refusal
-            return PutOutcome.UNKNOWN
-        return PutOutcome.CREATED if stored == data else PutOutcome.EXISTS
+            return again(lambda: conditional.read(self._client, inside(path), self._request), self._credentials.bounds)
+        except FileNotFoundError as error:
+            raise (self._missing(path) if is_missing(error) else self._failed("read", path, error)) from error
+        except BaseError as error:
+            raise self._failed("read", path, error) from error
+
+    def replace(self, path: str, data: bytes, version: Version) -> PutOutcome:
+        """A conditional put in place of one version (`conditional.py`)."""
+        return self._put(path, data, version)
+
+    def _put(self, path: str, data: bytes, version: Version | None) -> PutOutcome:
+        writer, reader = self._clients.for_body(len(data)), self._clients.brief()
+        outcome, refusal = conditional.put(writer, reader, inside(path), data, self._request, version)
+        if refusal is not None:
+            raise self._not_written(path, refusal) from refusal
+        return outcome
 
     def delete(self, path: str) -> None:
         """Remove a file. A missing file is not an error."""

@@ -34,6 +34,18 @@ class PutOutcome(StrEnum):
     """The store did not tell. The put may be tried again: the bytes are unique to the attempt, so it is idempotent."""
 
 
+class Version(NamedTuple):
+    """Which bytes of a name a store returned, in the store's own terms: S3 has tags, GCS has numbers of generations."""
+
+    tag: str | None
+    generation: str | None = None
+
+    @property
+    def condition(self) -> dict[str, str]:
+        """The condition of a put in place of this version, in obstore's terms."""
+        return {name: text for name, text in (("e_tag", self.tag), ("version", self.generation)) if text is not None}
+
+
 class FileInfo(NamedTuple):
     """One file: its path inside the store and its size in bytes.
 
@@ -132,6 +144,22 @@ class Store(ABC):
 
         NotWrittenError when the store refused, and it is certain that the name does not have our bytes.
         """
+
+    def read_version(self, path: str) -> tuple[bytes, Version]:
+        """The bytes of a small file, and the version that `replace` asks for. UnsupportedError on a disk, which has no
+        versions."""
+        raise self._has_no_versions(path)
+
+    def replace(self, path: str, data: bytes, version: Version) -> PutOutcome:
+        """Write a file in place of the version that was read. `data` must be unique to the attempt.
+
+        EXISTS: another writer replaced or removed the file. UNKNOWN: the store did
+        not tell. UnsupportedError on a disk, NotWrittenError when the store refused.
+        """
+        raise self._has_no_versions(path)
+
+    def _has_no_versions(self, path: str) -> UnsupportedError:
+        return UnsupportedError("this store cannot replace one version of a file", table=self.location, file=path)
 
     @abstractmethod
     def delete(self, path: str) -> None:

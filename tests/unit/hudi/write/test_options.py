@@ -72,7 +72,6 @@ def test_a_job_may_give_the_defaults_of_all_options(tmp_path: Path) -> None:
     table = lakebed.create(tmp_path, "hudi", {"id": "string", "ts": "int64"}, "id")
     engines = (
         "HoodieLockConfig",
-        "StorageBasedLockConfig",
         "HoodieTableConfig",
         "KeyGeneratorOptions",
         "HoodieIndexConfig",

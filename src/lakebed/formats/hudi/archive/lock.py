@@ -1,8 +1,8 @@
 """One archiver at a time: by the lock file that the table's writers share, or else by a lease of our own.
 
-The lock file is the one of Hudi's `FileSystemBasedLockProvider` (`commit/lock.py`). Other kinds of lock (ZooKeeper,
-DynamoDB, the Hive metastore, conditional writes) need clients of their own. They are refused; the caller may hold such
-a lock itself.
+The lock file is the one of Hudi's `FileSystemBasedLockProvider` or `StorageBasedLockProvider` (`commit/lock.py`).
+Other kinds of lock (ZooKeeper, DynamoDB, the Hive metastore) need clients of their own. They are refused; the caller
+may hold such a lock itself.
 
 A lease is a file of one owner. It says for how long it is valid after it was written. To take the lease, an archiver
 writes its file and then looks for other valid ones; if there is one, it removes its own. Of two archivers that come at
@@ -30,8 +30,8 @@ from typing import Any
 from lakebed.errors import CommitConflictError, StorageError, UnsupportedError
 from lakebed.formats.hudi.archive.options import ARCHIVE_LOCK, LEASE_TIME
 from lakebed.formats.hudi.commit.exclusive import StillHeld
-from lakebed.formats.hudi.commit.lock import LockFile, held_elsewhere, lock_file
-from lakebed.formats.hudi.commit.options import FILE_LOCK, IN_PROCESS, LOCK_PROVIDER, LOCK_WAIT
+from lakebed.formats.hudi.commit.lock import held_elsewhere, shared_lock
+from lakebed.formats.hudi.commit.options import FILE_LOCK, IN_PROCESS, LOCK_WAIT, STORAGE_LOCK, provider_of
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel import clock
 from lakebed.kernel.files import Store
@@ -51,23 +51,23 @@ _COARSE = 2.0
 def archiver_lock(store: Store, options: Options) -> Iterator[StillHeld]:
     """Hold the lock during the block. CommitConflictError when another process holds it for longer than the options
     allow to wait, UnsupportedError for a kind of lock that lakebed has no client for."""
-    provider = options[LOCK_PROVIDER].rpartition(".")[2]
+    provider = provider_of(options)
     kind = options[ARCHIVE_LOCK]
     if kind == "none":
         yield _nothing
     elif kind == "lease" or not provider or provider in IN_PROCESS:
         with _lease(store, options) as held:
             yield held
-    elif provider == FILE_LOCK:
+    elif provider in (FILE_LOCK, STORAGE_LOCK):
         elsewhere = f"Put it below the table, or hold the lock yourself and set {ARCHIVE_LOCK.key}=none"
-        lock = LockFile.of(store, options, elsewhere=elsewhere, retries=False)
-        with lock_file(store, lock, "Nothing is lost: archive again") as held:
+        lost = "Nothing is lost: archive again"
+        with shared_lock(store, options, lost, elsewhere=elsewhere, retries=False) as held:
             yield held
     else:
         raise UnsupportedError(
             f"lakebed cannot take the lock {provider}",
             table=store.location,
-            why="it has clients for file system locks only",
+            why="it has clients for locks that are files only",
             todo=f"Archive in the writer that uses this lock, or stop the writers and set {ARCHIVE_LOCK.key}=lease; a "
             f"caller that holds the lock itself sets {ARCHIVE_LOCK.key}=none",
         )

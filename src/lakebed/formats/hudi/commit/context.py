@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lakebed.formats.hudi.commit.exclusive import StillHeld, exclusive
-from lakebed.formats.hudi.commit.lock import LockFile, lock_file
+from lakebed.formats.hudi.commit.lock import shared_lock
 from lakebed.formats.hudi.commit.options import ELSEWHERE, Concurrency
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.timeline.active import MetadataFiles, Timeline
@@ -46,18 +46,18 @@ class WriteContext:
 
     @contextmanager
     def locked(self, *, chooses: bool = False) -> Iterator[StillHeld]:
-        """Hold the table's lock in the block: lakebed's own, and Hudi's lock file where the options name it.
+        """Hold the table's lock in the block: lakebed's own, and the one of Hudi that the options name.
 
-        A block that `chooses` an instant or a completion time holds that file for as long as clocks may differ, so that
-        whoever comes next reads a later time, as Hudi's `SkewAdjustingTimeGenerator` does. CommitConflictError when
-        others hold one of the locks for too long.
+        A block that `chooses` an instant or a completion time holds Hudi's lock for as long as clocks may differ, so
+        that whoever comes next reads a later time, as Hudi's `SkewAdjustingTimeGenerator` does. CommitConflictError
+        when others hold one of the locks for too long.
         """
-        if not self.concurrency.file_lock:
+        if not self.concurrency.shared_lock:
             with exclusive(self.store) as held:
                 yield held
             return
-        lock = LockFile.of(self.store, self.options, elsewhere=ELSEWHERE)
-        with lock_file(self.store, lock, "Nothing of this is visible: write again") as shared:
+        lost = "Nothing of this is visible: write again"
+        with shared_lock(self.store, self.options, lost, elsewhere=ELSEWHERE) as shared:
             with exclusive(self.store) as own:
 
                 def both() -> None:

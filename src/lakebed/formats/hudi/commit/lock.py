@@ -17,7 +17,16 @@ from dataclasses import dataclass
 
 from lakebed.errors import CommitConflictError, StorageError
 from lakebed.formats.hudi.commit.exclusive import StillHeld, exclusive
-from lakebed.formats.hudi.commit.options import LOCK_EXPIRE, LOCK_RETRIES, LOCK_RETRY_WAIT, LOCK_WAIT, lock_folder
+from lakebed.formats.hudi.commit.options import (
+    LOCK_EXPIRE,
+    LOCK_RETRIES,
+    LOCK_RETRY_WAIT,
+    LOCK_WAIT,
+    STORAGE_LOCK,
+    lock_folder,
+    provider_of,
+)
+from lakebed.formats.hudi.commit.storage_lock import storage_lock
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel import clock
 from lakebed.kernel.files import PutOutcome, Store
@@ -50,6 +59,21 @@ class LockFile:
         if retries and not options.given(LOCK_WAIT):
             wait = max(wait, options[LOCK_RETRIES] * options[LOCK_RETRY_WAIT])
         return cls(path, wait / 1000, options[LOCK_EXPIRE])
+
+
+@contextmanager
+def shared_lock(
+    store: Store, options: Options, lost: str, *, elsewhere: str, retries: bool = True
+) -> Iterator[StillHeld]:
+    """Hold the lock that the options name, of those that engines share, during the block: the lock file, or the storage
+    lock (`storage_lock.py`). `lost` says what to do when the lock was taken away. Raises as `LockFile.of` and both
+    locks do."""
+    if provider_of(options) == STORAGE_LOCK:
+        with storage_lock(store, options, lost) as held:
+            yield held
+    else:
+        with lock_file(store, LockFile.of(store, options, elsewhere=elsewhere, retries=retries), lost) as held:
+            yield held
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lakebed.errors import UnsupportedError
+from lakebed.errors import OptionError, UnsupportedError
 from lakebed.formats.hudi.config import TableConfig
 from lakebed.formats.hudi.layout import HOODIE
 from lakebed.kernel.options import Option, Options, OptionSet, at_least, boolean, one_of
@@ -67,7 +67,8 @@ LOCK_PROVIDER: Option[str] = Option(
     "hoodie.write.lock.provider",
     str,
     "",
-    "The lock that the table's writers share: FileSystemBasedLockProvider, or InProcessLockProvider",
+    "The lock that the table's writers share: FileSystemBasedLockProvider, StorageBasedLockProvider on S3 and GCS, or "
+    "InProcessLockProvider",
 )
 LOCK_FOLDER: Option[str] = Option(
     "hoodie.write.lock.filesystem.path", str, "", "The folder of the file system lock; by default .hoodie"
@@ -89,6 +90,19 @@ LOCK_RETRIES: Option[int] = Option(
 )
 LOCK_RETRY_WAIT: Option[int] = Option(
     "hoodie.write.lock.client.wait_time_ms_between_retry", at_least(0), 5000, "The time between two of these tries"
+)
+STORAGE_VALIDITY: Option[int] = Option(
+    "hoodie.write.lock.storage.validity.timeout.secs",
+    at_least(10),
+    300,
+    "For how many seconds the storage lock is valid after it was taken or renewed",
+)
+STORAGE_RENEWAL: Option[int] = Option(
+    "hoodie.write.lock.storage.renew.interval.secs",
+    at_least(1),
+    30,
+    "After how many seconds the holder of the storage lock renews it; at most a tenth of its validity",
+    aliases=("hoodie.write.lock.storage.heartbeat.poll.secs",),
 )
 STRATEGY: Option[str] = Option(
     "hoodie.write.lock.conflict.resolution.strategy", str, "", "Which concurrent changes are conflicts, a class of Hudi"
@@ -142,7 +156,7 @@ _ACCEPTED = (
     "hoodie.write.lock.num_retries",
     "hoodie.write.lock.wait_time_ms_between_retry",
 )
-_FAMILIES = tuple(f"hoodie.write.lock.{name}." for name in ("zookeeper", "hivemetastore", "dynamodb", "storage"))
+_FAMILIES = tuple(f"hoodie.write.lock.{name}." for name in ("zookeeper", "hivemetastore", "dynamodb"))
 """Options of lock providers that are refused: they are known, so that the refusal names the provider."""
 COMMIT = OptionSet(
     (
@@ -154,6 +168,8 @@ COMMIT = OptionSet(
         LOCK_WAIT,
         LOCK_RETRIES,
         LOCK_RETRY_WAIT,
+        STORAGE_VALIDITY,
+        STORAGE_RENEWAL,
         STRATEGY,
         BEAT,
         MISSES,
@@ -169,8 +185,11 @@ COMMIT = OptionSet(
 """The options of commits. Writes and table services take them alike."""
 
 FILE_LOCK = "FileSystemBasedLockProvider"
+STORAGE_LOCK = "StorageBasedLockProvider"
 IN_PROCESS = ("InProcessLockProvider", "LocalProcessLockProvider", "NoopLockProvider")
 """Lock providers that hold within one process, which lakebed's own lock does too."""
+_LOCK_STORES = ("s3", "s3a", "gs")
+"""The stores for which Hudi's release has a client, so that its writers can share the lock."""
 ELSEWHERE = "Put it below the table: lakebed takes a lock file in the table only"
 _SKEW_MS = 200
 _INDEX = "hoodie.index.type"
@@ -191,7 +210,7 @@ class Concurrency:
     failed_writes: FailedWrites
     strategy: Strategy
     by_bucket: bool
-    file_lock: bool
+    shared_lock: bool
     beat: float
     patience: float
     skew: float
@@ -211,7 +230,7 @@ class Concurrency:
         notes: tuple[str, ...] = ()
         if shared and options.given(FAILED_WRITES) and asked is not policy:
             notes = (f"{FAILED_WRITES.key} is LAZY and not {asked}: {CONCURRENCY.key} needs it",)
-        file_lock = _simple(options[LOCK_PROVIDER]) == FILE_LOCK
+        shared_lock = provider_of(options) in (FILE_LOCK, STORAGE_LOCK)
         skew = options[SKEW]
         beat = options[BEAT] / 1000
         non_blocking = options[CONCURRENCY] == NON_BLOCKING
@@ -221,10 +240,10 @@ class Concurrency:
             policy,
             strategy,
             strategy is Strategy.BUCKETS or options.raw.get(_INDEX, "").upper() == "BUCKET",
-            file_lock,
+            shared_lock,
             beat,
             beat * (options[MISSES] + 1),
-            (_SKEW_MS if skew is None else skew) / 1000 if file_lock else 0.0,
+            (_SKEW_MS if skew is None else skew) / 1000 if shared_lock else 0.0,
             not shared,
             early,
             early and options[EARLY_COMMITS],
@@ -236,9 +255,9 @@ class Concurrency:
 
 def check_concurrency(options: Options, table: str) -> None:
     """Raise UnsupportedError for a lock, a mode or a strategy that lakebed does not serve."""
-    provider, mode = _simple(options[LOCK_PROVIDER]), options[CONCURRENCY]
+    provider, mode = provider_of(options), options[CONCURRENCY]
     known = f"Give {LOCK_PROVIDER.key} {FILE_LOCK}, which needs no service"
-    if provider and provider != FILE_LOCK and provider not in IN_PROCESS:
+    if provider and provider not in (FILE_LOCK, STORAGE_LOCK, *IN_PROCESS):
         raise UnsupportedError(
             f"lakebed cannot take the lock {provider}",
             table=table,
@@ -247,6 +266,8 @@ def check_concurrency(options: Options, table: str) -> None:
         )
     if provider == FILE_LOCK:
         lock_folder(table, options, ELSEWHERE)
+    if provider == STORAGE_LOCK:
+        check_storage_lock(options, table)
     if mode != "SINGLE_WRITER" and not provider:
         raise UnsupportedError(
             f"{CONCURRENCY.key}={mode} needs a lock that all writers share",
@@ -266,6 +287,26 @@ def check_concurrency(options: Options, table: str) -> None:
             f"lakebed does not know the conflict resolution strategy {strategy}",
             table=table,
             todo=f"Leave {STRATEGY.key} out, or give one of {', '.join(Strategy)}",
+        )
+
+
+def check_storage_lock(options: Options, location: str) -> None:
+    """UnsupportedError where the table is not on a store with conditional writes, OptionError for times that Hudi's
+    `StorageBasedLockConfig` refuses."""
+    scheme = location.partition("://")[0] if "://" in location else "file"
+    if scheme not in _LOCK_STORES:
+        raise UnsupportedError(
+            f"lakebed cannot take the lock {STORAGE_LOCK} of a table at {scheme}:",
+            table=location,
+            why=f"Hudi has it for {', '.join(_LOCK_STORES)} only",
+            todo="Give hoodie.write.lock.provider FileSystemBasedLockProvider, in all writers of the table",
+        )
+    valid, renewal = options[STORAGE_VALIDITY], options[STORAGE_RENEWAL]
+    if valid < 10 * renewal:
+        raise OptionError(
+            f"option {STORAGE_VALIDITY.key!r} is {valid}, less than ten times {STORAGE_RENEWAL.key} ({renewal})",
+            key=STORAGE_VALIDITY.key,
+            todo=f"Give at least {10 * renewal}, or a shorter {STORAGE_RENEWAL.key}",
         )
 
 
@@ -306,6 +347,11 @@ def lock_folder(location: str, options: Options, todo: str) -> str:
 def commit_options(given: Mapping[str, str]) -> dict[str, str]:
     """Those of some options that are options of commits."""
     return {key: text for key, text in given.items() if COMMIT.knows(key)}
+
+
+def provider_of(options: Options) -> str:
+    """The simple name of the lock provider's class, "" for none."""
+    return _simple(options[LOCK_PROVIDER])
 
 
 def _simple(name: str) -> str:
